@@ -1,0 +1,337 @@
+//! Names, settings and limits: everything an administrator may choose, and every bound the engine keeps.
+//!
+//! A value of a type in this file is valid: parsing and construction are the only places where input is judged.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hotset_block::PAGE_BYTES;
+
+use crate::error::{Error, ErrorKind};
+
+/// [`PAGE_BYTES`] as a length on a device.
+pub const PAGE: u64 = 4096;
+const _: () = assert!(PAGE_BYTES == 4096);
+
+/// Smallest and largest cache block (REQUIREMENTS P7).
+pub const BLOCK_BYTES_MIN: u64 = 64 << 10;
+pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
+
+/// The engine's limits. At a limit it waits or refuses; it never grows past one.
+pub mod limits {
+    use std::time::Duration;
+
+    /// SSDs of a pool.
+    pub const SSDS_MAX: usize = 64;
+    /// Volumes attached to a pool.
+    pub const VOLUMES_MAX: usize = 1024;
+    /// Bytes of a volume name.
+    pub const VOLUME_NAME_BYTES_MAX: usize = 64;
+    /// Bytes of a backing device's spelling.
+    pub const BACKING_BYTES_MAX: usize = 4096;
+    /// The longest request that a volume takes in one piece.
+    pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
+    /// The smallest SSD that a pool takes.
+    pub const SSD_BYTES_MIN: u64 = 8 << 20;
+    /// Bytes that fills hold in memory at most, per pool.
+    pub const FILL_BYTES_MAX: u64 = 64 << 20;
+    /// Blocks that wait for their fill at most, per pool.
+    pub const FILL_QUEUE_MAX: usize = 4096;
+    /// One read of a fill from the backing device.
+    pub const FILL_CHUNK_BYTES: u64 = 512 << 10;
+    /// Streams that a volume remembers per direction.
+    pub const STREAMS: usize = 32;
+    /// How long a filled slot stays unpublished at most while the pool is otherwise idle.
+    pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
+    /// How long an SSD may take to answer before it is expelled.
+    pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
+    /// Read errors (medium or checksum) after which an SSD is expelled.
+    pub const SSD_READ_ERRORS_MAX: u64 = 1000;
+    /// How long a stop waits for a backing device to flush.
+    pub const STOP_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+    /// Bytes of zeroes that are written in one piece where a device cannot zero by itself.
+    pub const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+    /// Fingerprint pages of a backing device.
+    pub const FINGERPRINTS: usize = 16;
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
+}
+
+/// A pool's name: 1 to 16 characters of `A-Z a-z 0-9 - _ < >` (REQUIREMENTS P6).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolName(String);
+
+impl FromStr for PoolName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_<>".contains(c);
+        if !text.is_empty() && text.len() <= 16 && text.chars().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(invalid(format!("pool name {text:?}: a pool name has 1 to 16 characters of A-Z a-z 0-9 - _ < >")))
+    }
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl PoolName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A volume's name, and the name of its export: 1 to 64 characters of `A-Z a-z 0-9 - _ .`, not starting with a dot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeName(String);
+
+impl FromStr for VolumeName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let fits = !text.is_empty() && text.len() <= limits::VOLUME_NAME_BYTES_MAX && !text.starts_with('.');
+        if fits && text.chars().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(invalid(format!(
+            "volume name {text:?}: a volume name has 1 to 64 characters of A-Z a-z 0-9 - _ . and does not start with a dot"
+        )))
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl VolumeName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Defines a fieldless enum with the words by which people and the API name its values.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident, $what:literal, $($(#[$vmeta:meta])* $variant:ident = $word:literal),+ $(,)?) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$vmeta])* $variant),+ }
+
+        impl $name {
+            /// Every value with its word, in the order of presentation.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$variant, $word)),+];
+
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+
+            fn from_str(text: &str) -> Result<Self, Error> {
+                let found = Self::ALL.iter().find(|(_, word)| *word == text);
+                found.map(|(value, _)| *value).ok_or_else(|| {
+                    let words: Vec<_> = Self::ALL.iter().map(|(_, word)| *word).collect();
+                    invalid(format!("{} {text:?}: it is one of {}", $what, words.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// What a pool may hold.
+    PoolKind, "pool type",
+    /// Clean data only, single copies over all SSDs.
+    Read = "read",
+    /// Also dirty data, mirrored on pairs of SSDs.
+    ReadWrite = "read-write",
+}
+
+words! {
+    /// The preset by which a pool was made (REQUIREMENTS P7).
+    IoType, "I/O type",
+    Database = "database",
+    FileSystem = "file-system",
+    WebService = "web-service",
+    Custom = "custom",
+}
+
+words! {
+    /// What is evicted first.
+    PolicyKind, "policy",
+    /// Scan-resistant: S3-FIFO (Yang et al., SOSP'23).
+    S3Fifo = "s3-fifo",
+    Lru = "lru",
+    Fifo = "fifo",
+}
+
+words! {
+    /// How much of the backing device's time fills may take beside hosts.
+    FetchRate, "fetch rate",
+    Low = "low",
+    Medium = "medium",
+    High = "high",
+}
+
+/// The size of a cache block: a power of two from 64 KiB to 4 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockBytes(u32);
+
+impl BlockBytes {
+    pub fn new(bytes: u64) -> Result<Self, Error> {
+        let fits = bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes);
+        let small = u32::try_from(bytes).ok().filter(|_| fits);
+        small.map(Self).ok_or_else(|| {
+            invalid(format!("cache block of {bytes} bytes: it is a power of two from 64 KiB to 4 MiB"))
+        })
+    }
+
+    pub fn get(self) -> u64 {
+        u64::from(self.0)
+    }
+
+    pub fn pages(self) -> u32 {
+        self.0 / 4096
+    }
+}
+
+/// A pool's settings. `block_bytes` and `checksums` are fixed when the pool is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    pub io_type: IoType,
+    pub block_bytes: BlockBytes,
+    /// Reads of a block until it is populated: 1 to 4.
+    pub populate_on_read: u8,
+    /// Writes of a block until it is populated: 1 to 4; in a read pool 0 means never.
+    pub populate_on_write: u8,
+    pub policy: PolicyKind,
+    pub fetch_rate: FetchRate,
+    /// Page checksums of slots.
+    pub checksums: bool,
+}
+
+impl PoolSettings {
+    /// The presets of REQUIREMENTS P7. `Custom` starts as `Database`.
+    pub fn preset(kind: PoolKind, io_type: IoType) -> Self {
+        let (block, read, write) = match io_type {
+            IoType::Database | IoType::Custom => (1 << 20, 2, 0),
+            IoType::FileSystem => (2 << 20, 2, 2),
+            IoType::WebService => (4 << 20, 2, 0),
+        };
+        let populate_on_write = match kind {
+            PoolKind::Read => write,
+            PoolKind::ReadWrite => 1,
+        };
+        Self {
+            io_type,
+            block_bytes: BlockBytes::new(block).expect("presets are valid block sizes"),
+            populate_on_read: read,
+            populate_on_write,
+            policy: PolicyKind::S3Fifo,
+            fetch_rate: FetchRate::Medium,
+            checksums: true,
+        }
+    }
+
+    /// The thresholds' rule (REQUIREMENTS P8).
+    pub fn check(&self, kind: PoolKind) -> Result<(), Error> {
+        if !(1..=4).contains(&self.populate_on_read) {
+            return Err(invalid(format!("populate-on-read {}: it is 1 to 4", self.populate_on_read)));
+        }
+        let (least, rule) = match kind {
+            PoolKind::Read => (0, "0 (off) to 4 in a read pool"),
+            PoolKind::ReadWrite => (1, "1 to 4 in a read-write pool"),
+        };
+        if !(least..=4).contains(&self.populate_on_write) {
+            return Err(invalid(format!("populate-on-write {}: it is {rule}", self.populate_on_write)));
+        }
+        Ok(())
+    }
+}
+
+/// A volume's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeSettings {
+    /// The block that hosts see: 512 or 4096.
+    pub logical_block_bytes: u32,
+    pub read_only: bool,
+    /// A read stream longer than this bypasses the cache; `None`: never.
+    pub read_cutoff_bytes: Option<u64>,
+    /// A write stream longer than this bypasses the cache; `None`: never.
+    pub write_cutoff_bytes: Option<u64>,
+}
+
+impl Default for VolumeSettings {
+    fn default() -> Self {
+        Self {
+            logical_block_bytes: 512,
+            read_only: false,
+            read_cutoff_bytes: Some(4 << 20),
+            write_cutoff_bytes: Some(4 << 20),
+        }
+    }
+}
+
+/// A volume as it is recorded: its name, its settings and the spelling of its backing device, which the daemon opens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    pub name: VolumeName,
+    pub backing: String,
+    pub settings: VolumeSettings,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_names_follow_the_rule_and_the_message_states_it() {
+        assert!("Pool-1_<a>".parse::<PoolName>().is_ok());
+        for bad in ["", "seventeen-letters", "with space", "slash/", "ü"] {
+            let error = bad.parse::<PoolName>().expect_err(bad);
+            assert!(error.to_string().contains("A-Z a-z 0-9 - _ < >"), "{error}");
+        }
+    }
+
+    #[test]
+    fn presets_match_the_requirements_and_pass_their_own_check() {
+        for (kind, _) in PoolKind::ALL {
+            for (io_type, _) in IoType::ALL {
+                PoolSettings::preset(*kind, *io_type).check(*kind).expect("a preset is valid");
+            }
+        }
+        let web = PoolSettings::preset(PoolKind::Read, IoType::WebService);
+        assert_eq!((web.block_bytes.get(), web.populate_on_read, web.populate_on_write), (4 << 20, 2, 0));
+        let files = PoolSettings::preset(PoolKind::ReadWrite, IoType::FileSystem);
+        assert_eq!((files.block_bytes.get(), files.populate_on_read, files.populate_on_write), (2 << 20, 2, 1));
+    }
+
+    #[test]
+    fn thresholds_outside_their_range_are_refused() {
+        let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        settings.populate_on_read = 0;
+        assert!(settings.check(PoolKind::Read).is_err());
+        settings.populate_on_read = 1;
+        settings.populate_on_write = 0;
+        assert!(settings.check(PoolKind::Read).is_ok());
+        assert!(settings.check(PoolKind::ReadWrite).is_err());
+        settings.populate_on_write = 5;
+        assert!(settings.check(PoolKind::Read).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! The engine's errors: a small kind, by which the caller decides, and a message for people.
+
+use std::fmt;
+
+use hotset_block::{DeviceError, DeviceErrorKind};
+
+/// What the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A name, a setting or a request that can never work.
+    Invalid,
+    /// The request reaches past the end of the volume, or is not aligned to its logical block.
+    OutOfRange,
+    /// The volume or its backing device is read-only.
+    ReadOnly,
+    /// The bytes cannot be read or written.
+    Media,
+    /// A device is gone or not trusted any more.
+    Gone,
+    /// No room on the backing device.
+    Full,
+    /// The device cannot do this (or not fast enough, where the client asked for that).
+    Unsupported,
+    /// It exists already, is in use, or something has to be done first.
+    Refused,
+    /// No such pool, volume or SSD.
+    NotFound,
+    /// Bytes on an SSD that break the format.
+    Corrupt,
+    /// The volume or pool is being stopped.
+    Stopping,
+}
+
+/// A failure: what failed, on what, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    pub kind: ErrorKind,
+    message: String,
+}
+
+impl Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    /// A device's error, with the device's name.
+    pub fn device(what: &str, error: &DeviceError) -> Self {
+        let kind = match error.kind {
+            DeviceErrorKind::Media => ErrorKind::Media,
+            DeviceErrorKind::Gone => ErrorKind::Gone,
+            DeviceErrorKind::Full => ErrorKind::Full,
+            DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,
+            DeviceErrorKind::Unsupported => ErrorKind::Unsupported,
+            DeviceErrorKind::OutOfRange => ErrorKind::OutOfRange,
+            DeviceErrorKind::Busy => ErrorKind::Refused,
+        };
+        Self { kind, message: format!("{what}: {error}") }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}

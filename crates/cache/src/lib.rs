@@ -1,0 +1,15 @@
+//! The cache engine: volumes, cache pools, and what lies on their SSDs.
+//!
+//! It reaches the world through `hotset_block::{Env, Device}` alone, so the same code runs on io_uring and in the
+//! simulator. `state/` holds what is true now, `flow/` what happens, `format/` bytes; see `docs/ARCHITECTURE.md`.
+
+pub mod config;
+mod error;
+mod pool;
+mod status;
+mod volume;
+
+pub use error::{Error, ErrorKind};
+pub use pool::{LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect};
+pub use status::{Health, PoolPlan, PoolStatus, SsdStatus, VolumeStats, VolumeStatus};
+pub use volume::{Durability, Volume, ZeroEffort};

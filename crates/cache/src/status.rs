@@ -1,0 +1,116 @@
+//! What pools and volumes report about themselves: plain values, taken at one moment.
+
+use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
+
+/// Health of a pool or of a volume's cache, worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Health {
+    Good,
+    Degraded,
+    Failed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    pub name: PoolName,
+    pub uuid: u128,
+    pub kind: PoolKind,
+    pub settings: PoolSettings,
+    pub health: Health,
+    /// One line for people: why it is not Good, and what to do. Empty when Good.
+    pub reason: String,
+    pub epoch: u64,
+    /// Bytes of cached pages that the pool can hold.
+    pub capacity_bytes: u64,
+    /// Bytes of valid cached pages.
+    pub used_bytes: u64,
+    pub slots: u64,
+    pub slots_used: u64,
+    /// Bytes of memory that the pool's tables take.
+    pub memory_bytes: u64,
+    /// What recovery found, for the administrator.
+    pub recovery: String,
+    pub ssds: Vec<SsdStatus>,
+    pub volumes: Vec<VolumeName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SsdStatus {
+    pub path: String,
+    pub uuid: u128,
+    pub size_bytes: u64,
+    pub online: bool,
+    /// Why it is not online, or a warning. Empty if there is nothing to say.
+    pub reason: String,
+    pub slots: u64,
+    pub slots_used: u64,
+    /// Medium errors and checksum failures that hosts never saw.
+    pub read_errors: u64,
+    pub bytes_written: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeStatus {
+    pub name: VolumeName,
+    pub backing: String,
+    pub settings: VolumeSettings,
+    pub size_bytes: u64,
+    pub pool: Option<PoolName>,
+    pub health: Health,
+    pub reason: String,
+    /// Bytes of valid pages of this volume in the cache.
+    pub cache_used_bytes: u64,
+    pub backing_emulated: bool,
+    pub stats: VolumeStats,
+}
+
+/// Counters since the volume was opened. Requests count once, whatever their length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VolumeStats {
+    pub reads: u64,
+    /// Reads answered by the cache alone.
+    pub read_hits: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub zeroes: u64,
+    /// Reads that a detected stream took past the cache.
+    pub bypassed_reads: u64,
+    pub bypassed_writes: u64,
+    /// Bytes read from the backing device and stored in slots.
+    pub populated_bytes: u64,
+    pub evicted_blocks: u64,
+    /// Errors of SSDs that the backing device made good.
+    pub read_errors_hidden: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Why the cache of this volume was dropped since the start, if it was: how often.
+    pub cache_drops: u64,
+}
+
+impl VolumeStats {
+    /// Hits per read; 0 without reads.
+    pub fn hit_ratio(&self) -> f64 {
+        if self.reads == 0 { 0.0 } else { ratio(self.read_hits, self.reads) }
+    }
+}
+
+#[allow(clippy::as_conversions, reason = "a ratio for people: the rounding of u64 to f64 does not matter")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// What a pool would be like, before it is made (`pool create --dry-run`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPlan {
+    pub capacity_bytes: u64,
+    pub slots: u64,
+    pub segment_bytes: u64,
+    /// Memory for the tables when every slot is in use.
+    pub memory_bytes: u64,
+    pub policy: PolicyKind,
+    /// Per SSD, in order: bytes of cached pages it will hold.
+    pub ssd_capacity_bytes: Vec<u64>,
+}
