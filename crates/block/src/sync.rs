@@ -196,11 +196,8 @@ pub struct Promised<T> {
 
 impl<T> Promise<T> {
     pub fn new() -> (Self, Promised<T>) {
-        let inner = Rc::new(PromiseInner {
-            value: RefCell::new(None),
-            waker: RefCell::new(None),
-            abandoned: Cell::new(false),
-        });
+        let inner =
+            Rc::new(PromiseInner { value: RefCell::new(None), waker: RefCell::new(None), abandoned: Cell::new(false) });
         (Self { inner: Rc::clone(&inner) }, Promised { inner })
     }
 

@@ -197,9 +197,9 @@ impl BlockBytes {
     pub fn new(bytes: u64) -> Result<Self, Error> {
         let fits = bytes.is_power_of_two() && (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes);
         let small = u32::try_from(bytes).ok().filter(|_| fits);
-        small.map(Self).ok_or_else(|| {
-            invalid(format!("cache block of {bytes} bytes: it is a power of two from 64 KiB to 4 MiB"))
-        })
+        small
+            .map(Self)
+            .ok_or_else(|| invalid(format!("cache block of {bytes} bytes: it is a power of two from 64 KiB to 4 MiB")))
     }
 
     pub fn get(self) -> u64 {

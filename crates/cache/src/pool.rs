@@ -75,12 +75,7 @@ impl<E: Env> Pool<E> {
     }
 
     /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
-    pub async fn create(
-        env: E,
-        spec: PoolSpec,
-        ssds: Vec<Named<E::Device>>,
-        state: E::Device,
-    ) -> Result<Self, Error> {
+    pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
         todo!()
     }
 
