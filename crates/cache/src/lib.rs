@@ -5,6 +5,7 @@
 
 pub mod config;
 mod error;
+pub mod planted;
 mod pool;
 mod status;
 mod volume;

@@ -1,0 +1,124 @@
+//! Bugs that the simulator plants, to prove that it would find them: at least one for each rule of the protocol.
+//!
+//! Where the engine keeps a rule it asks [`planted`] whether the rule is to be broken. Without the cargo feature
+//! `planted` the answer is the constant `false`, and nothing of this is in the code. The shipped binary never has the
+//! feature: only `hotset-sim` asks for it, nothing depends on `hotset-sim`, and releases are built by
+//! `cargo build --package hotset` (a build of the whole workspace would unify the features).
+
+/// Declares the bugs with their names and the rule that each breaks.
+macro_rules! bugs {
+    ($($(#[$meta:meta])* $bug:ident: $rule:literal),+ $(,)?) => {
+        /// One rule broken. The words in the comment say what the engine then does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(not(feature = "planted"), allow(dead_code, reason = "bugs exist in the simulator only"))]
+        pub enum Planted { $($(#[$meta])* $bug),+ }
+
+        impl Planted {
+            /// Every bug with its name and the rule that it breaks.
+            pub const ALL: &'static [(Self, &'static str, &'static str)] =
+                &[$((Self::$bug, stringify!($bug), $rule)),+];
+        }
+    };
+}
+
+bugs! {
+    /// A write to cached pages records no drop before its backing write.
+    WriteWithoutDrop: "write-ahead",
+    /// The drop is written after the backing write (before the answer).
+    DropAfterBackingWrite: "write-ahead",
+    /// The drop is written before the backing write, but its flush is not waited for.
+    DropNotFlushed: "write-ahead",
+    /// The pages are not held exclusively while the backing write runs.
+    WriteHoldsNothing: "write-ahead",
+    /// An evicted slot gets no drop record.
+    EvictWithoutDrop: "believed-until-dropped",
+    /// An evicted slot is ready for a new fill before its drop is flushed.
+    ReuseBeforeDropFlushed: "believed-until-dropped",
+    /// An evicted slot is filled again while reads of it are in flight.
+    ReuseUnderRead: "believed-until-dropped",
+    /// A slot is published although its data and header are not flushed on its SSD.
+    PublishWithoutSlotFlush: "publish-late",
+    /// A slot is published without a backing flush begun after the last write to its block.
+    PublishWithoutBackingFlush: "publish-late",
+    /// A slot is published before its header is written.
+    PublishBeforeHeader: "publish-late",
+    /// A fill keeps pages that were written while it ran.
+    FillIgnoresWrite: "fill-clean-only",
+    /// A fill keeps pages that were trimmed or zeroed while it ran.
+    FillIgnoresDiscard: "fill-clean-only",
+    /// A read that came after a write takes its bytes from a backing read that started before that write.
+    ReadJoinsOlderFill: "fill-clean-only",
+    /// A backing flush forgets the writes that completed while it ran (the mark is cleared when the flush ends).
+    FlushForgetsConcurrentWrite: "flush-covers-all",
+    /// A flush joins a device flush that started before it arrived.
+    FlushJoinsRunningFlush: "flush-covers-all",
+    /// After a failed backing flush, the next one that succeeds is believed.
+    FailedFlushForgotten: "flush-covers-all",
+    /// FUA is answered without a flush.
+    FuaWithoutFlush: "flush-covers-all",
+    /// FLUSH is answered at once, without any device flush.
+    FlushDoesNothing: "flush-covers-all",
+    /// An SSD that failed is left out without a higher epoch.
+    ExpelWithoutEpoch: "membership",
+    /// An SSD whose epoch is below the pool's is believed at open.
+    OldSsdBelieved: "membership",
+    /// Without a majority no cold record goes to the state directory.
+    ColdRecordForgotten: "membership",
+    /// Without the state directory's agreement slots are believed at open.
+    OpenWarmWithoutState: "membership",
+    /// A timed-out write gives its slot free while the device still works on it.
+    ReleaseOnTimeout: "late-io",
+    /// A gap in the slot index before a later valid record is skipped.
+    IndexGapIgnored: "recovery",
+    /// A record of a previous lap is taken for a record of this lap.
+    IndexWrongLapAccepted: "recovery",
+    /// Drop records are not replayed.
+    DropNotReplayed: "recovery",
+    /// A volume attached again gets the attachment id that it had before.
+    AttachmentIdReused: "recovery",
+    /// The clean mark is not erased durably before the first change after a clean stop.
+    CleanMarkKept: "recovery",
+    /// A write smaller than the backing device's block is read, modified and written without a lock.
+    SubPageWithoutLock: "sub-page",
+    /// A trim leaves the cached pages of its range.
+    TrimKeepsCachedPages: "zeroes",
+    /// Write-zeroes leaves a page that it covers in part in the cache as it was.
+    ZeroesKeepPartialPage: "zeroes",
+    /// A trim takes the whole pages at its ends, not only its range.
+    TrimWidened: "backing-owned",
+    /// Page checksums are not compared.
+    ChecksumNotChecked: "checked-or-not-served",
+    /// The generation in a slot's header is not compared.
+    GenerationNotChecked: "checked-or-not-served",
+    /// The attachment and block in a slot's header are not compared.
+    AddressNotChecked: "checked-or-not-served",
+    /// A backing device that was changed behind our back keeps its cached pages.
+    ChangedBackingIgnored: "backing-identity",
+    /// An SSD's read error is the host's answer.
+    SsdErrorAnswered: "errors-hidden",
+}
+
+#[cfg(feature = "planted")]
+thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Planted>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on, on this thread, the engine has this bug and no other.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Planted>) {
+    ACTIVE.set(bug);
+}
+
+/// Whether the engine is to break this rule.
+#[cfg(feature = "planted")]
+#[inline]
+pub(crate) fn planted(bug: Planted) -> bool {
+    ACTIVE.get() == Some(bug)
+}
+
+/// Whether the engine is to break this rule: never.
+#[cfg(not(feature = "planted"))]
+#[inline]
+pub(crate) const fn planted(_: Planted) -> bool {
+    false
+}
