@@ -1,1 +1,6 @@
-//! TODO
+//! The protocols through which hosts use volumes: NBD with its server.
+//!
+//! Each `wire.rs` is pure decoding and encoding; sessions turn bytes into calls of `hotset_cache::Volume` and back.
+//! This crate decides nothing about caching, and reaches the kernel through `hotset_block` alone.
+
+pub mod nbd;
