@@ -1,1 +1,92 @@
-fn main() {}
+//! `cargo x`: the chores of this repository, so that what the build machine runs is what a developer runs.
+//!
+//! Each chore is one file. They start programs and read text; they know nothing of the product's insides.
+
+mod bench;
+mod command;
+mod fuzz;
+mod sim;
+mod tally;
+mod test;
+mod tidy;
+mod traceability;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo x", about = "Chores of the Hotset repository")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Everything that must be green before a push: what `make test` runs, with a longer fuzz run
+    Ci,
+    /// Everything that `make test` runs; its last line is "N passed, N failed"
+    Test,
+    /// The simulator: the cache in a seeded, faulty world
+    Sim {
+        #[arg(long, default_value_t = sim::SEEDS)]
+        seeds: u64,
+        /// Run this one seed only, with its history
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// Every fuzz target for so many seconds
+    Fuzz {
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// This target only
+        #[arg(long)]
+        target: Option<String>,
+    },
+    /// The rules of the house that no compiler lint checks
+    Tidy,
+    /// The tests in a virtual machine: the kernel's own NBD client
+    Guest,
+    /// Regenerates docs/TRACEABILITY.md from the tests
+    Traceability,
+    /// Measures speed and memory
+    Bench {
+        /// Handed to the benchmark as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Prints the directory that cargo builds into
+    TargetDir,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().chore) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("cargo x: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(chore: Chore) -> anyhow::Result<ExitCode> {
+    match chore {
+        Chore::Ci => test::run(test::Thoroughness::BeforePush),
+        Chore::Test => test::run(test::Thoroughness::Short),
+        Chore::Sim { seeds, seed } => finish(sim::run(seeds, seed)),
+        Chore::Fuzz { seconds, target } => fuzz::run(seconds, target.as_deref()).map(|tally| tally.exit_code()),
+        Chore::Tidy => tidy::run(),
+        Chore::Guest => test::guest(),
+        Chore::Traceability => finish(traceability::write()),
+        Chore::Bench { arguments } => finish(bench::run(&arguments)),
+        Chore::TargetDir => {
+            println!("{}", command::target_dir()?.display());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn finish(result: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    result.map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,14 @@
+# The three things a newcomer runs, each from a fresh clone. Everything else is a chore of `cargo x` (see xtask/).
+.PHONY: demo test bench
+
+demo:
+	cargo build --release --package hotset
+	target=$$(cargo x target-dir) && "$$target/release/hotset" demo
+
+test:
+	@sh tests/prepare.sh
+	@cargo x test </dev/null
+
+bench:
+	@sh tests/prepare.sh
+	@cargo x bench </dev/null

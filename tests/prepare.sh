@@ -1,0 +1,43 @@
+#!/bin/sh
+# Installs, from the distribution's packages, the programs that the tests drive; does nothing where all are there.
+# Debian and Ubuntu names. As root directly, else through sudo where that asks for no password.
+set -eu
+
+# program:package
+needs="cc:gcc g++:g++ git:git pkg-config:pkg-config fio:fio qemu-img:qemu-utils qemu-io:qemu-utils qemu-nbd:qemu-utils
+nbdinfo:libnbd-bin nbdcopy:libnbd-bin mke2fs:e2fsprogs debugfs:e2fsprogs e2fsck:e2fsprogs nbd-client:nbd-client
+qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod gzip:gzip openssl:openssl"
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=""
+for need in $needs; do
+    command -v "${need%%:*}" >/dev/null 2>&1 || missing="$missing ${need#*:}"
+done
+missing=$(printf '%s\n' $missing | sort -u)
+[ -z "$missing" ] && exit 0
+list=$(echo $missing)
+
+give_up() {
+    echo "prepare: the tests need these packages, and $1: $list" >&2
+    echo "prepare: install them (apt-get install $list) and run this again" >&2
+    exit 1
+}
+
+command -v apt-get >/dev/null 2>&1 || give_up "there is no apt-get here"
+if [ "$(id -u)" = 0 ]; then
+    as_root=""
+elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
+    as_root="sudo -n"
+else
+    give_up "neither root nor a sudo without password is there to install them"
+fi
+
+echo "prepare: installing $list"
+export DEBIAN_FRONTEND=noninteractive
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $as_root apt-get -q update && $as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q install -y --no-install-recommends $list; } >"$log" 2>&1 </dev/null; then
+    tail -20 "$log" >&2
+    give_up "apt-get could not install them (its last words are above)"
+fi

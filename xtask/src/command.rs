@@ -1,0 +1,77 @@
+//! Starting programs, and where things are.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask/ lies in the root of the repository")
+}
+
+/// A command that runs in the root of the repository and reads nothing.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = command("cargo", arguments);
+    // Set by the cargo that runs us; a nested cargo would take them for its own settings.
+    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_PKG_NAME").env_remove("RUSTFLAGS");
+    command
+}
+
+/// Runs to the end; an exit code other than 0 is an error that names the command.
+pub(crate) fn succeed(mut command: Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", spelling(&command)))?;
+    if !status.success() {
+        bail!("{} failed ({status})", spelling(&command));
+    }
+    Ok(())
+}
+
+/// Runs to the end, hands each line of standard output to `line` after printing it; says whether it succeeded.
+pub(crate) fn watch(mut command: Command, mut line: impl FnMut(&str)) -> Result<bool> {
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", spelling(&command)))?;
+    let output = child.stdout.take().expect("standard output was asked for as a pipe");
+    for bytes in BufReader::new(output).split(b'\n') {
+        let bytes = bytes.context("cannot read what the command prints")?;
+        let text = String::from_utf8_lossy(&bytes);
+        println!("{text}");
+        line(&text);
+    }
+    Ok(child.wait()?.success())
+}
+
+/// What a command prints; an exit code other than 0 is an error.
+pub(crate) fn output_of(mut command: Command) -> Result<String> {
+    let output =
+        command.stderr(Stdio::inherit()).output().with_context(|| format!("cannot start {}", spelling(&command)))?;
+    if !output.status.success() {
+        bail!("{} failed ({})", spelling(&command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed something else than text", spelling(&command)))
+}
+
+fn spelling(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+/// `cargo metadata` of the workspace, dependencies' own metadata left out.
+pub(crate) fn metadata() -> Result<serde_json::Value> {
+    let text = output_of(cargo(&["metadata", "--no-deps", "--format-version=1", "--offline"]))?;
+    serde_json::from_str(&text).context("cargo metadata printed no JSON")
+}
+
+/// Where cargo builds into, wherever the environment moved it.
+pub(crate) fn target_dir() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    let path = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(path))
+}

@@ -1,0 +1,94 @@
+//! `cargo x fuzz`: libFuzzer over every decoder, on the pinned stable toolchain.
+//!
+//! `fuzz/.cargo/config.toml` holds the compiler flags of the coverage instrumentation: they are stable codegen options,
+//! so no nightly compiler is needed. What is found stays in `fuzz/artifacts/`; what is worth keeping goes to
+//! `fuzz/seeds/TARGET/`, which is committed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::command::{cargo, command, output_of, root, succeed};
+use crate::tally::Tally;
+
+/// A decoder that needs more memory than this for an input of [`INPUT_BYTES_MAX`] is a failure.
+const MEMORY_MIB_MAX: u64 = 512;
+const INPUT_BYTES_MAX: u64 = 8192;
+/// One input that takes longer than this is a failure.
+const INPUT_SECONDS_MAX: u64 = 10;
+
+/// Runs every target, or one, for so many seconds each.
+pub(crate) fn run(seconds: u64, only: Option<&str>) -> Result<Tally> {
+    let folder = root().join("fuzz");
+    let programs = build(&folder)?;
+    let mut tally = Tally::default();
+    for target in targets(&folder)? {
+        if only.is_none_or(|only| only == target) {
+            let passed = run_target(&folder, &programs, &target, seconds)?;
+            println!("fuzz {target}: {}", if passed { "nothing found" } else { "FAILED" });
+            tally.add(Tally::one(passed));
+        }
+    }
+    if tally == Tally::default() {
+        bail!("there is no fuzz target {:?}", only.unwrap_or_default());
+    }
+    Ok(tally)
+}
+
+/// Builds all targets; returns the folder that holds them.
+fn build(folder: &Path) -> Result<PathBuf> {
+    // Beside, not inside, the workspace's own target folder: other flags would make each build undo the other's.
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(folder.join("target"), |dir| Path::new(&dir).join("fuzz"));
+    let mut cargo = cargo(&["build", "--quiet", "--release", "--bins"]);
+    // Only there is fuzz/.cargo/config.toml read.
+    cargo.current_dir(folder).env("CARGO_TARGET_DIR", &target);
+    succeed(cargo)?;
+    Ok(target.join(host_tuple()?).join("release"))
+}
+
+fn host_tuple() -> Result<String> {
+    let version = output_of(command("rustc", &["--version", "--verbose"]))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc does not say for which host it is")
+}
+
+/// A file in `fuzz/targets` is a target.
+fn targets(folder: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder.join("targets")).context("cannot list fuzz/targets")? {
+        let path = entry?.path();
+        names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn run_target(folder: &Path, programs: &Path, target: &str, seconds: u64) -> Result<bool> {
+    let corpus = folder.join("corpus").join(target);
+    let artifacts = folder.join("artifacts").join(target);
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&artifacts)?;
+    let mut fuzzer = Command::new(programs.join(target));
+    fuzzer.current_dir(folder).stdin(std::process::Stdio::null());
+    fuzzer.args([
+        format!("-max_total_time={seconds}"),
+        format!("-rss_limit_mb={MEMORY_MIB_MAX}"),
+        format!("-max_len={INPUT_BYTES_MAX}"),
+        format!("-timeout={INPUT_SECONDS_MAX}"),
+        format!("-artifact_prefix={}/", artifacts.display()),
+        "-print_final_stats=1".to_owned(),
+        "-verbosity=0".to_owned(),
+    ]);
+    fuzzer.arg(&corpus);
+    fuzzer.args(Some(folder.join("seeds").join(target)).filter(|seeds| seeds.is_dir()));
+    let output = fuzzer.output().with_context(|| format!("cannot start the fuzz target {target}"))?;
+    let log = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        println!("{log}");
+    }
+    let runs = log.lines().find(|line| line.starts_with("stat::number_of_executed_units"));
+    println!("fuzz {target}: {}", runs.unwrap_or("no statistics"));
+    Ok(output.status.success())
+}

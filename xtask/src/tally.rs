@@ -1,0 +1,65 @@
+//! Counting: what passed, what failed, what was skipped, over everything that a run started.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Sums of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    pub(crate) fn one(passed: bool) -> Self {
+        Self { passed: u64::from(passed), failed: u64::from(!passed), skipped: 0 }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    /// Adds what one line of `cargo test` says, if it is the line that sums up a test program.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        if line.starts_with("test result: ") {
+            self.passed += number_before(line, " passed");
+            self.failed += number_before(line, " failed");
+            self.skipped += number_before(line, " ignored");
+        }
+    }
+
+    pub(crate) fn exit_code(self) -> ExitCode {
+        if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+/// The number that stands right before `word`; 0 without one.
+fn number_before(line: &str, word: &str) -> u64 {
+    let before = line.split(word).next().filter(|before| before.len() < line.len());
+    let digits = before.and_then(|before| before.rsplit(' ').next());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_cargo_test_are_summed_and_others_are_not() {
+        let mut tally = Tally::default();
+        tally.add_line("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 3 filtered out; finished in 0.1s");
+        tally.add_line("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
+        tally.add_line("a test printed: 99 passed");
+        assert_eq!(tally, Tally { passed: 13, failed: 2, skipped: 1 });
+        assert_eq!(tally.to_string(), "13 passed, 2 failed");
+    }
+}

@@ -1,0 +1,103 @@
+//! `cargo x test`: everything that has to be green, one step after the other, counted.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::command::{cargo, succeed, target_dir, watch};
+use crate::tally::Tally;
+use crate::{fuzz, sim, tidy, traceability};
+
+/// How long the parts take whose length can be chosen.
+#[derive(Clone, Copy)]
+pub(crate) enum Thoroughness {
+    /// `make test`: bounded for a small machine.
+    Short,
+    BeforePush,
+}
+
+impl Thoroughness {
+    /// Per target.
+    fn fuzz_seconds(self) -> u64 {
+        match self {
+            Self::Short => 4,
+            Self::BeforePush => 20,
+        }
+    }
+}
+
+/// One thing that is checked. A step that cannot even start has failed.
+type Step = Box<dyn Fn() -> Result<Tally>>;
+
+pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
+    let steps: Vec<(&str, Step)> = vec![
+        ("format", Box::new(|| check(&["fmt", "--all", "--check"]))),
+        ("format of fuzz", Box::new(|| check(&["fmt", "--manifest-path=fuzz/Cargo.toml", "--check"]))),
+        ("tidy", Box::new(|| Ok(Tally::one(tidy::run()? == ExitCode::SUCCESS)))),
+        ("traceability", Box::new(|| traceability::check().map(Tally::one))),
+        ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
+        ("unit tests", Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e"]))),
+        ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SEEDS, None).is_ok())))),
+        ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
+        ("real clients", Box::new(|| end_to_end(&[]))),
+    ];
+    Ok(run_steps(&steps).exit_code())
+}
+
+/// The virtual machine alone.
+pub(crate) fn guest() -> Result<ExitCode> {
+    let steps: Vec<(&str, Step)> = vec![("guest", Box::new(|| end_to_end(&["guest"])))];
+    Ok(run_steps(&steps).exit_code())
+}
+
+/// Runs all steps, also after a failure; the last line that it prints is the sum.
+fn run_steps(steps: &[(&str, Step)]) -> Tally {
+    let mut total = Tally::default();
+    let mut summary = Vec::new();
+    for (name, step) in steps {
+        println!("== {name}");
+        let started = Instant::now();
+        let tally = step().unwrap_or_else(|error| {
+            println!("{name}: {error:#}");
+            Tally::one(false)
+        });
+        let skipped = if tally.skipped > 0 { format!(", {} SKIPPED", tally.skipped) } else { String::new() };
+        summary.push(format!("{name}: {tally}{skipped} ({} s)", started.elapsed().as_secs()));
+        total.add(tally);
+    }
+    println!("\n{}", summary.join("\n"));
+    println!("{total}");
+    total
+}
+
+fn check(arguments: &[&str]) -> Result<Tally> {
+    Ok(Tally::one(succeed(cargo(arguments)).is_ok()))
+}
+
+fn cargo_test(arguments: &[&str]) -> Result<Tally> {
+    let mut words = vec!["test", "--quiet", "--no-fail-fast"];
+    words.extend(arguments);
+    count(cargo(&words))
+}
+
+/// Builds the binary, then drives it with real clients.
+fn end_to_end(filter: &[&str]) -> Result<Tally> {
+    succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
+    // Each test starts a daemon and clients and mostly waits for them.
+    let mut words = vec!["test", "--quiet", "--package=hotset-e2e", "--", "--test-threads=3"];
+    words.extend(filter);
+    let mut command = cargo(&words);
+    command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
+    count(command)
+}
+
+fn count(command: std::process::Command) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let succeeded = watch(command, |line| tally.add_line(line))?;
+    // A program that did not build or was killed printed no sum.
+    if !succeeded && tally.failed == 0 {
+        tally.failed = 1;
+    }
+    Ok(tally)
+}

@@ -1,0 +1,47 @@
+//! `cargo x tidy`: the rules of the house that neither the compiler nor clippy checks.
+//!
+//! A rule looks at one file, or at the workspace's metadata, and names what breaks it. Every rule has a test with an
+//! example that it must find.
+
+mod code;
+mod crates;
+mod rules;
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use crate::command::{command, metadata, output_of, root};
+
+/// A breach: where, and which rule.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    /// `path:line`, or the name of a crate.
+    place: String,
+    rule: String,
+}
+
+/// Prints every breach; succeeds if there is none.
+pub(crate) fn run() -> Result<ExitCode> {
+    let mut findings = crates::check(&metadata()?);
+    let files = files()?;
+    for path in &files {
+        // What is not text has no rules; a file that is listed but deleted is gone with the next commit.
+        if let Ok(text) = fs::read_to_string(root().join(path)) {
+            findings.extend(rules::check(path, &text));
+        }
+    }
+    for finding in &findings {
+        println!("{}: {}", finding.place, finding.rule);
+    }
+    println!("tidy: {} files, {} findings", files.len(), findings.len());
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Every file that is, or is about to be, in the repository.
+fn files() -> Result<Vec<String>> {
+    let listed = output_of(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))
+        .context("tidy reads the list of files from git")?;
+    Ok(listed.lines().map(str::to_owned).collect())
+}
