@@ -7,6 +7,8 @@ pub mod config;
 mod error;
 pub mod planted;
 mod pool;
+#[doc(hidden)] // for the policy test and the benchmarks; not an interface
+pub mod state;
 mod status;
 mod volume;
 

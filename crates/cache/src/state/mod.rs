@@ -1,0 +1,122 @@
+//! What is true now: plain structs and methods. No `async`, no device, no clock.
+//!
+//! Everything here is sized by the number of slots when a pool is opened and never grows past that; `map` owns what is
+//! known of each slot, `policy` the order of eviction, `ghost`, `counters` and `streams` remember what is not cached.
+//! The memory that a slot takes is counted here too, because the pool states it before it is made (REQUIREMENTS P14).
+
+pub mod counters;
+pub mod ghost;
+mod links;
+pub mod map;
+mod pages;
+pub mod policy;
+mod sets;
+pub mod streams;
+mod table;
+
+pub use counters::Counters;
+pub use ghost::Ghost;
+pub use links::{List, SLOTS_MAX};
+pub use map::Map;
+pub use policy::Policy;
+pub use streams::Streams;
+
+/// A slot, counted over all SSDs of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotIndex(pub u32);
+
+/// A volume among those attached to the pool; below `limits::VOLUMES_MAX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VolumeIndex(pub u16);
+
+/// A cache block of a volume: its offset divided by the pool's block size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockIndex(pub u32);
+
+/// A cache block anywhere in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockKey {
+    pub volume: VolumeIndex,
+    pub block: BlockIndex,
+}
+
+impl BlockKey {
+    /// 64 well mixed bits (the finalizer of SplitMix64, Steele et al., OOPSLA'14). Tables take disjoint bits of it.
+    pub(crate) fn hash(self) -> u64 {
+        let key = (u64::from(self.volume.0) << 32) | u64::from(self.block.0);
+        let mut mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// The memory of a pool's tables per slot, in bytes, when every slot is in use; what does not depend on the number of
+/// slots is left out.
+pub fn bytes_per_slot(pages_per_block: u32, checksums: bool) -> f64 {
+    map::bytes_per_slot(pages_per_block, checksums) + ghost::BYTES_PER_SLOT + counters::bytes_per_slot(pages_per_block)
+}
+
+/// An index into a table in memory.
+pub(crate) fn at(index: u32) -> usize {
+    usize::try_from(index).expect("a usize has 32 bits at least")
+}
+
+/// An index into a table in memory.
+pub(crate) fn at_u64(index: u64) -> usize {
+    usize::try_from(index).expect("what lies in memory has an address")
+}
+
+/// The number of bytes that a vector holds in memory, used or not.
+pub(crate) fn vec_bytes<T>(items: &Vec<T>) -> u64 {
+    let bytes = items.capacity() * size_of::<T>();
+    u64::try_from(bytes).expect("an address has 64 bits at most")
+}
+
+/// The lower half of `bits`.
+pub(crate) fn low_half(bits: u64) -> u32 {
+    u32::try_from(bits & 0xffff_ffff).expect("32 bits are left")
+}
+
+/// Maps the upper half of `hash` evenly onto `0 .. buckets`, in order (Lemire's multiply-and-shift).
+pub(crate) fn bucket(hash: u64, buckets: usize) -> usize {
+    let buckets = u64::try_from(buckets).expect("an address has 64 bits at most");
+    at_u64(((hash >> 32) * buckets) >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Slots of 64 KiB and a header of 4 KiB in 10^9 bytes of SSD.
+    const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
+
+    #[test]
+    fn a_gigabyte_of_64_kib_slots_takes_no_more_memory_than_promised() {
+        let without = bytes_per_slot(16, false) * SLOTS_PER_GIGABYTE;
+        let with = bytes_per_slot(16, true) * SLOTS_PER_GIGABYTE;
+        assert!(without <= 400_000.0, "{without}");
+        assert!(with <= 1_500_000.0, "{with}");
+    }
+
+    #[test]
+    fn larger_blocks_take_less_memory_for_the_same_bytes() {
+        for pages_per_block in [16, 32, 64, 128, 256, 512] {
+            let per_byte = |pages| bytes_per_slot(pages, false) / f64::from(pages);
+            assert!(per_byte(pages_per_block * 2) < per_byte(pages_per_block), "{pages_per_block}");
+        }
+    }
+
+    #[test]
+    #[allow(clippy::as_conversions, reason = "a test of rounding size")]
+    fn a_full_pool_takes_the_memory_stated() {
+        const SLOTS: u32 = 300_000;
+        let mut map = Map::new(16, true);
+        map.add_slots(SLOTS);
+        let policy = Policy::new(crate::config::PolicyKind::S3Fifo, SLOTS);
+        let counters = Counters::new(SLOTS, 16);
+        let bytes = map.memory_bytes() + policy.memory_bytes() + counters.memory_bytes();
+        let stated = bytes_per_slot(16, true) * f64::from(SLOTS);
+        assert!((bytes as f64 - stated).abs() < stated / 1000.0, "{bytes} {stated}");
+    }
+}
