@@ -66,7 +66,7 @@ impl Stream {
 
     fn filled_by(&self, range: ByteRange) -> Option<Self> {
         let mask = self.mask(range).filter(|mask| mask & self.recent == 0)?;
-        let missing = self.missing.checked_sub(range.length())?;
+        let missing = self.missing.saturating_sub(range.length());
         Some(Self { missing, seen: self.seen + range.length(), recent: self.recent | mask, ..*self })
     }
 
@@ -231,7 +231,7 @@ mod tests {
             for request in order {
                 longest = longest.max(streams.record(ByteRange::at(request * length, length)));
             }
-            assert!(longest >= 3800 * length, "{length}: {longest}");
+            assert!(longest >= 4000 * length, "{length}: {longest}");
         }
     }
 
