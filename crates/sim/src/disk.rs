@@ -1,0 +1,397 @@
+//! A simulated disk: its content, what is in flight on it, how long things take, and its faults.
+//!
+//! It outlives the daemons that use it through [`crate::device::SimDevice`] handles. An operation goes on when the one
+//! who asked for it has stopped waiting. A write lands at any moment between its submission and its completion, whole
+//! or in two pieces; a read sees the disk as it was at its start or at its end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use hotset_block::{ByteRange, DeviceErrorKind, DeviceIdentity, DeviceInfo};
+
+use crate::executor::Simulation;
+use crate::image::{Image, index};
+use crate::media::{Media, length};
+
+/// What goes wrong by itself, in operations of a thousand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    pub read_errors: u64,
+    pub write_errors: u64,
+    pub flush_errors: u64,
+    /// Operations that take longer than any timeout.
+    pub late: u64,
+    /// Operations that are never answered.
+    pub hang: u64,
+}
+
+/// How long an operation takes.
+#[derive(Clone, Copy, Debug)]
+pub struct Speed {
+    pub least_us: u64,
+    pub most_us: u64,
+}
+
+/// Who wants to know what happens on a disk.
+pub trait Watcher {
+    /// A write was submitted.
+    fn wrote(&self, offset: u64, bytes: &[u8]);
+    /// A flush failed: what it should have covered is durable no more.
+    fn flush_failed(&self);
+}
+
+/// See the file's summary.
+pub struct Disk {
+    pub name: String,
+    pub info: DeviceInfo,
+    pub speed: Speed,
+    pub(crate) simulation: Rc<Simulation>,
+    state: RefCell<State>,
+}
+
+struct State {
+    media: Media,
+    identity: DeviceIdentity,
+    /// Rises with every write, and with every change behind our back.
+    change_mark: u64,
+    flying: BTreeMap<u64, Flight>,
+    faults: Faults,
+    failed_operations: u64,
+    gone: bool,
+    watcher: Option<Rc<dyn Watcher>>,
+}
+
+struct Flight {
+    work: Work,
+    answer: Rc<RefCell<Answer>>,
+}
+
+enum Work {
+    Read {
+        offset: u64,
+        sampled: bool,
+    },
+    /// What has not landed yet.
+    Write {
+        rest: Vec<(u64, Rc<[u8]>)>,
+    },
+    /// The writes that had completed when the flush began.
+    Flush {
+        covered: Vec<u64>,
+    },
+}
+
+/// Where an operation's outcome appears.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Option<Result<(), DeviceErrorKind>>,
+    pub(crate) data: Vec<u8>,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Disk {
+    pub fn new(simulation: &Rc<Simulation>, name: &str, info: DeviceInfo, speed: Speed) -> Rc<Self> {
+        let identity = DeviceIdentity {
+            id: format!("serial-of-{name}"),
+            parent: format!("drive-of-{name}"),
+            change_mark: Some(0),
+            boot: 1,
+        };
+        let state = State {
+            media: Media::new(info.size_bytes, u64::from(info.logical_block_bytes)),
+            identity,
+            change_mark: 1,
+            flying: BTreeMap::new(),
+            faults: Faults::default(),
+            failed_operations: 0,
+            gone: false,
+            watcher: None,
+        };
+        let simulation = Rc::clone(simulation);
+        Rc::new(Self { name: name.to_owned(), info, speed, simulation, state: RefCell::new(state) })
+    }
+
+    // ---- what a device handle asks
+
+    pub(crate) fn identity(&self) -> Result<DeviceIdentity, DeviceErrorKind> {
+        let state = self.state.borrow();
+        if state.gone {
+            return Err(DeviceErrorKind::Gone);
+        }
+        let change_mark = state.identity.change_mark.map(|_| state.change_mark);
+        Ok(DeviceIdentity { change_mark, ..state.identity.clone() })
+    }
+
+    pub(crate) fn submit_read(self: &Rc<Self>, offset: u64, len: usize) -> Rc<RefCell<Answer>> {
+        let sampled = self.simulation.draw(|random| random.one_in(4));
+        let answer = Rc::new(RefCell::new(Answer { data: vec![0; len], ..Answer::default() }));
+        if sampled {
+            self.state.borrow().media.current.read(offset, &mut answer.borrow_mut().data);
+        }
+        self.fly(self.simulation.unique(), Work::Read { offset, sampled }, answer)
+    }
+
+    pub(crate) fn submit_write(self: &Rc<Self>, offset: u64, data: &[u8]) -> Rc<RefCell<Answer>> {
+        let watcher = self.state.borrow().watcher.clone();
+        if let Some(watcher) = watcher {
+            watcher.wrote(offset, data);
+        }
+        let operation = self.simulation.unique();
+        let (now, rest) = self.landing_plan(offset, data);
+        {
+            let mut state = self.state.borrow_mut();
+            state.change_mark += 1;
+            if !state.gone {
+                now.into_iter().for_each(|(offset, data)| state.media.land(operation, offset, data));
+            }
+        }
+        self.fly(operation, Work::Write { rest }, Rc::default())
+    }
+
+    pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
+        let covered = self.state.borrow().media.flushable();
+        self.fly(self.simulation.unique(), Work::Flush { covered }, Rc::default())
+    }
+
+    pub(crate) fn is_hole(&self, offset: u64) -> bool {
+        self.state.borrow().media.current.is_hole(offset)
+    }
+
+    /// Which pieces of a write land at once, and which when it completes.
+    #[allow(clippy::type_complexity, reason = "two lists of pieces, used in the next lines")]
+    fn landing_plan(&self, offset: u64, data: &[u8]) -> (Vec<(u64, Rc<[u8]>)>, Vec<(u64, Rc<[u8]>)>) {
+        let sector = u64::from(self.info.logical_block_bytes);
+        let (choice, cut) = self.simulation.draw(|random| (random.below(10), random.below(length(data) / sector)));
+        if choice < 6 || cut == 0 {
+            let whole = vec![(offset, Rc::from(data))];
+            return if choice % 2 == 0 { (whole, vec![]) } else { (vec![], whole) };
+        }
+        let (head, tail) = data.split_at(index(cut * sector));
+        let (head, tail) = (vec![(offset, Rc::from(head))], vec![(offset + cut * sector, Rc::from(tail))]);
+        if choice % 2 == 0 { (head, tail) } else { (tail, head) }
+    }
+
+    fn fly(self: &Rc<Self>, operation: u64, work: Work, answer: Rc<RefCell<Answer>>) -> Rc<RefCell<Answer>> {
+        let flight = Flight { work, answer: Rc::clone(&answer) };
+        self.state.borrow_mut().flying.insert(operation, flight);
+        if let Some(delay) = self.delay() {
+            let disk = Rc::clone(self);
+            self.simulation.call_after(delay, move || disk.complete(operation));
+        }
+        answer
+    }
+
+    /// The time that an operation takes; `None` is for ever.
+    fn delay(&self) -> Option<Duration> {
+        let faults = self.state.borrow().faults;
+        self.simulation.draw(|random| {
+            if random.below(1000) < faults.hang {
+                return None;
+            }
+            if random.below(1000) < faults.late {
+                return Some(Duration::from_millis(random.between(5_000, 40_000)));
+            }
+            let slowness = if random.one_in(50) { 20 } else { 1 };
+            Some(Duration::from_micros(random.between(self.speed.least_us, self.speed.most_us) * slowness))
+        })
+    }
+
+    fn complete(&self, operation: u64) {
+        let Some(flight) = self.state.borrow_mut().flying.remove(&operation) else { return };
+        let outcome = self.carry_out(operation, flight.work, &flight.answer);
+        self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
+        self.simulation.trace.mix(operation ^ u64::from(outcome.is_err()).rotate_left(63));
+        let waker = {
+            let mut answer = flight.answer.borrow_mut();
+            answer.outcome = Some(outcome);
+            answer.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn carry_out(&self, operation: u64, work: Work, answer: &RefCell<Answer>) -> Result<(), DeviceErrorKind> {
+        if self.state.borrow().gone {
+            return Err(DeviceErrorKind::Gone);
+        }
+        let roll = self.simulation.draw(|random| random.below(1000));
+        match work {
+            Work::Read { offset, sampled } => self.finish_read(roll, offset, sampled, answer),
+            Work::Write { rest } => self.finish_write(roll, operation, rest),
+            Work::Flush { covered } => self.finish_flush(roll, &covered),
+        }
+    }
+
+    fn finish_read(
+        &self,
+        roll: u64,
+        offset: u64,
+        sampled: bool,
+        answer: &RefCell<Answer>,
+    ) -> Result<(), DeviceErrorKind> {
+        let state = self.state.borrow();
+        if roll < state.faults.read_errors {
+            self.simulation.note(|| format!("{}: read error at {offset}", self.name));
+            return Err(DeviceErrorKind::Media);
+        }
+        if !sampled {
+            state.media.current.read(offset, &mut answer.borrow_mut().data);
+        }
+        Ok(())
+    }
+
+    fn finish_write(&self, roll: u64, operation: u64, rest: Vec<(u64, Rc<[u8]>)>) -> Result<(), DeviceErrorKind> {
+        let mut state = self.state.borrow_mut();
+        let failed = roll < state.faults.write_errors;
+        for (offset, data) in rest {
+            if failed {
+                self.simulation.note(|| format!("{}: write error at {offset}", self.name));
+                let lands = || self.simulation.draw(|random| random.one_in(2));
+                state.media.land_in_part(operation, offset, &data, lands);
+            } else {
+                state.media.land(operation, offset, data);
+            }
+        }
+        state.media.complete(|completed| completed == operation);
+        if !self.info.volatile_cache {
+            state.media.make_durable(|completed| completed == operation);
+        }
+        if failed { Err(DeviceErrorKind::Media) } else { Ok(()) }
+    }
+
+    fn finish_flush(&self, roll: u64, covered: &[u64]) -> Result<(), DeviceErrorKind> {
+        let is_covered = |operation: u64| covered.contains(&operation);
+        let watcher = {
+            let mut state = self.state.borrow_mut();
+            if roll >= state.faults.flush_errors {
+                state.media.make_durable(is_covered);
+                return Ok(());
+            }
+            state.media.orphan(is_covered);
+            state.watcher.clone()
+        };
+        self.simulation.note(|| format!("{}: flush error", self.name));
+        if let Some(watcher) = watcher {
+            watcher.flush_failed();
+        }
+        Err(DeviceErrorKind::Media)
+    }
+
+    // ---- what the world does to it
+
+    /// The daemon died: what it had in flight lands, in part or not at all, before anybody opens the disk again.
+    pub fn kill(&self) {
+        let mut state = self.state.borrow_mut();
+        for (operation, flight) in std::mem::take(&mut state.flying) {
+            if let Work::Write { rest } = flight.work {
+                let percent = self.simulation.draw(|random| random.pick(&[0, 50, 100, 100]));
+                let lands = || self.simulation.draw(|random| random.percent(percent));
+                rest.iter().for_each(|(offset, data)| state.media.land_in_part(operation, *offset, data, lands));
+            }
+        }
+        state.media.complete(|_| true);
+        if !self.info.volatile_cache {
+            state.media.make_durable(|_| true);
+        }
+    }
+
+    /// The power fails, and comes back.
+    pub fn cut_power(&self) {
+        self.lose_cache();
+        self.state.borrow_mut().flying.clear();
+    }
+
+    /// The disk goes away while the daemon uses it: from now on every operation says so.
+    pub fn vanish(&self) {
+        self.simulation.note(|| format!("{}: vanishes", self.name));
+        self.lose_cache();
+        self.state.borrow_mut().gone = true;
+    }
+
+    /// The disk is there again, for the next daemon.
+    pub fn come_back(&self) {
+        self.state.borrow_mut().gone = false;
+    }
+
+    fn lose_cache(&self) {
+        let mut state = self.state.borrow_mut();
+        let mut rest = Vec::new();
+        for (operation, flight) in &mut state.flying {
+            if let Work::Write { rest: flying } = &mut flight.work {
+                rest.extend(flying.drain(..).map(|(offset, data)| (*operation, offset, data)));
+            }
+        }
+        rest.into_iter().for_each(|(operation, offset, data)| state.media.land(operation, offset, data));
+        self.simulation.draw(|random| state.media.cut_power(random));
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.state.borrow_mut().faults = faults;
+    }
+
+    /// Operations that failed, since the disk was made.
+    pub fn failed_operations(&self) -> u64 {
+        self.state.borrow().failed_operations
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.state.borrow().gone
+    }
+
+    pub fn watch(&self, watcher: Rc<dyn Watcher>) {
+        self.state.borrow_mut().watcher = Some(watcher);
+    }
+
+    /// A new boot of the machine: change marks of different boots mean nothing to each other.
+    pub fn set_boot(&self, boot: u128) {
+        self.state.borrow_mut().identity.boot = boot;
+    }
+
+    /// Whether the device tells when it was changed.
+    pub fn reports_changes(&self, reports: bool) {
+        self.state.borrow_mut().identity.change_mark = reports.then_some(0);
+    }
+
+    /// Another device is in its place.
+    pub fn set_id(&self, id: &str) {
+        id.clone_into(&mut self.state.borrow_mut().identity.id);
+    }
+
+    /// Somebody else writes to it while no daemon runs.
+    pub fn overwrite(&self, offset: u64, bytes: &[u8]) {
+        let mut state = self.state.borrow_mut();
+        state.media.overwrite(offset, bytes);
+        state.change_mark += 1;
+    }
+
+    /// What a reader would find now.
+    pub fn content(&self) -> Image {
+        self.state.borrow().media.current.clone()
+    }
+
+    /// An older copy takes its place.
+    pub fn replace_content(&self, image: Image) {
+        self.state.borrow_mut().media.replace(image);
+    }
+
+    /// Changes some bytes at rest in pages that hold data, within `range`.
+    pub fn rot(&self, range: ByteRange, count: u64) {
+        let mut state = self.state.borrow_mut();
+        let mut pages = state.media.current.data_pages();
+        pages.retain(|page| range.contains(ByteRange::at(page * 4096, 4096)));
+        if pages.is_empty() {
+            return;
+        }
+        for _ in 0..count {
+            let (page, byte, mask) =
+                self.simulation.draw(|random| (random.pick(&pages), random.below(4096), random.between(1, 255)));
+            let mask = u8::try_from(mask).expect("it is at most 255");
+            state.media.flip(page * 4096 + byte, mask);
+        }
+        self.simulation.note(|| format!("{}: {count} bytes rot", self.name));
+    }
+}

@@ -1,0 +1,312 @@
+//! A seeded executor: virtual time, tasks polled in an order that the seed chooses, and the `Env` made of them.
+//!
+//! Time moves only when no task is ready. The same seed gives the same history: nothing here looks at a real clock, an
+//! address or a hash map.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use hotset_block::{BufPool, Env, Instant};
+
+use crate::device::SimDevice;
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// Clock, tasks, timers and chance of one simulated world.
+pub struct Simulation {
+    now: Cell<u64>,
+    random: RefCell<Random>,
+    tasks: RefCell<BTreeMap<u64, Task>>,
+    ready: Arc<Mutex<Vec<u64>>>,
+    timers: RefCell<BTreeMap<(u64, u64), Timer>>,
+    next_id: Cell<u64>,
+    buffers: BufPool,
+    pub trace: Trace,
+}
+
+struct Task {
+    /// Taken out while it is polled.
+    future: Option<Pin<Box<dyn Future<Output = ()>>>>,
+    waker: Waker,
+    flag: Arc<TaskWaker>,
+}
+
+/// Puts its task on the ready list, once until it is polled.
+struct TaskWaker {
+    task: u64,
+    queued: AtomicBool,
+    ready: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
+            self.ready.lock().expect("one thread uses it").push(self.task);
+        }
+    }
+}
+
+enum Timer {
+    /// Somebody sleeps.
+    Wake(Waker),
+    /// The world does something: a device completes an operation.
+    Call(Box<dyn FnOnce()>),
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Polled,
+    /// Time moved to the next timer, which fired.
+    Fired,
+    /// Nothing is ready and nothing will be.
+    Idle,
+}
+
+impl Simulation {
+    pub fn new(seed: u64, traced: bool) -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(1_000_000_000),
+            random: RefCell::new(Random::new(seed)),
+            tasks: RefCell::default(),
+            ready: Arc::default(),
+            timers: RefCell::default(),
+            next_id: Cell::new(1),
+            buffers: BufPool::new(),
+            trace: Trace::new(traced),
+        })
+    }
+
+    /// Draws from the world's chance.
+    pub fn draw<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
+        draw(&mut self.random.borrow_mut())
+    }
+
+    pub fn now(&self) -> Instant {
+        Instant(self.now.get())
+    }
+
+    /// Writes a line of history.
+    pub fn note(&self, line: impl FnOnce() -> String) {
+        self.trace.note(self.now.get(), line);
+    }
+
+    /// A number never given before in this world.
+    pub fn unique(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        id
+    }
+
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        let id = self.unique();
+        let flag = Arc::new(TaskWaker { task: id, queued: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
+        let waker = Waker::from(Arc::clone(&flag));
+        waker.wake_by_ref();
+        self.tasks.borrow_mut().insert(id, Task { future: Some(Box::pin(future)), waker, flag });
+    }
+
+    /// Calls `action` after `delay`, unless the tasks are dropped before.
+    pub fn call_after(&self, delay: Duration, action: impl FnOnce() + 'static) {
+        let key = (self.now().plus(delay).0, self.unique());
+        self.timers.borrow_mut().insert(key, Timer::Call(Box::new(action)));
+    }
+
+    /// Polls one ready task, or lets time pass until the next timer.
+    pub fn step(&self) -> Step {
+        // Sometimes the world is faster than the daemon: what is due soon comes before what is ready.
+        if self.draw(|random| random.one_in(16)) && self.next_timer_is_near() {
+            return self.fire_next();
+        }
+        match self.next_ready() {
+            Some(task) => {
+                self.poll(task);
+                Step::Polled
+            }
+            None => self.fire_next(),
+        }
+    }
+
+    fn next_ready(&self) -> Option<u64> {
+        let mut ready = self.ready.lock().expect("one thread uses it");
+        let count = ready.len();
+        (count > 0).then(|| ready.swap_remove(self.draw(|random| random.index(count))))
+    }
+
+    fn next_timer_is_near(&self) -> bool {
+        let timers = self.timers.borrow();
+        timers.first_key_value().is_some_and(|((when, _), _)| when.saturating_sub(self.now.get()) < 200_000)
+    }
+
+    fn poll(&self, id: u64) {
+        let taken = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(task) = tasks.get_mut(&id) else { return };
+            task.flag.queued.store(false, Ordering::Relaxed);
+            task.future.take().map(|future| (future, task.waker.clone()))
+        };
+        let Some((mut future, waker)) = taken else { return };
+        self.trace.mix(id);
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(()) => {
+                let finished = self.tasks.borrow_mut().remove(&id);
+                drop(finished);
+            }
+            Poll::Pending => {
+                if let Some(task) = self.tasks.borrow_mut().get_mut(&id) {
+                    task.future = Some(future);
+                }
+            }
+        }
+    }
+
+    fn fire_next(&self) -> Step {
+        let Some(((when, id), timer)) = self.timers.borrow_mut().pop_first() else { return Step::Idle };
+        self.now.set(self.now.get().max(when));
+        self.trace.mix(when ^ id.rotate_left(32));
+        match timer {
+            Timer::Wake(waker) => waker.wake(),
+            Timer::Call(action) => action(),
+        }
+        Step::Fired
+    }
+
+    /// The daemon dies: nothing that was spawned runs again, and no timer fires.
+    pub fn drop_tasks(&self) {
+        let tasks = self.tasks.take();
+        drop(tasks);
+        // Dropping a task may have spawned or woken others.
+        let late = self.tasks.take();
+        drop(late);
+        let timers = self.timers.take();
+        drop(timers);
+        self.ready.lock().expect("one thread uses it").clear();
+    }
+
+    /// Lets time pass while no daemon runs.
+    pub fn skip(&self, duration: Duration) {
+        self.now.set(self.now().plus(duration).0);
+    }
+}
+
+/// The world as the engine sees it.
+#[derive(Clone)]
+pub struct SimEnv {
+    pub simulation: Rc<Simulation>,
+}
+
+impl Env for SimEnv {
+    type Device = SimDevice;
+
+    fn now(&self) -> Instant {
+        self.simulation.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        1_700_000_000 + self.simulation.now().0 / 1_000_000_000
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        let key = (self.now().plus(duration).0, self.simulation.unique());
+        Sleep { simulation: Rc::clone(&self.simulation), key }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.simulation.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.simulation.draw(Random::next)
+    }
+
+    fn buffers(&self) -> &BufPool {
+        &self.simulation.buffers
+    }
+}
+
+/// See [`Env::sleep`].
+struct Sleep {
+    simulation: Rc<Simulation>,
+    key: (u64, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.simulation.now.get() >= self.key.0 {
+            return Poll::Ready(());
+        }
+        let timer = Timer::Wake(context.waker().clone());
+        self.simulation.timers.borrow_mut().insert(self.key, timer);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let timer = self.simulation.timers.borrow_mut().remove(&self.key);
+        drop(timer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order_of_three_sleepers(seed: u64) -> (Vec<u64>, u64) {
+        let simulation = Simulation::new(seed, false);
+        let env = SimEnv { simulation: Rc::clone(&simulation) };
+        let order: Rc<RefCell<Vec<u64>>> = Rc::default();
+        for name in 0..8 {
+            let (env, order) = (env.clone(), Rc::clone(&order));
+            simulation.spawn({
+                let env = env.clone();
+                async move {
+                    env.sleep(Duration::from_millis(name / 4)).await;
+                    order.borrow_mut().push(name);
+                }
+            });
+            drop(env);
+        }
+        while simulation.step() != Step::Idle {}
+        (order.take(), simulation.trace.hash())
+    }
+
+    #[test]
+    fn a_seed_fixes_the_order_and_another_seed_changes_it() {
+        assert_eq!(order_of_three_sleepers(1), order_of_three_sleepers(1));
+        let orders: std::collections::BTreeSet<_> = (0..10).map(|seed| order_of_three_sleepers(seed).0).collect();
+        assert!(orders.len() > 5, "tasks that are ready together run in an order that the seed chooses");
+        let (order, _) = order_of_three_sleepers(3);
+        assert!(order[..4].iter().all(|name| *name < 4), "those that sleep longer wake later: {order:?}");
+    }
+
+    #[test]
+    fn a_dropped_world_runs_nothing_more() {
+        let simulation = Simulation::new(1, false);
+        let env = SimEnv { simulation: Rc::clone(&simulation) };
+        let ran: Rc<Cell<bool>> = Rc::default();
+        simulation.spawn({
+            let ran = Rc::clone(&ran);
+            async move {
+                env.sleep(Duration::from_secs(1)).await;
+                ran.set(true);
+            }
+        });
+        assert_eq!(simulation.step(), Step::Polled);
+        simulation.drop_tasks();
+        assert_eq!(simulation.step(), Step::Idle);
+        assert!(!ran.get());
+    }
+}

@@ -1,0 +1,90 @@
+//! What a disk holds: pages that share memory until one copy is changed, so that snapshots cost little.
+
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, PAGE_BYTES};
+
+type Page = [u8; PAGE_BYTES];
+
+/// The bytes of a disk. Pages never written are `None` and read as zeroes.
+#[derive(Clone)]
+pub struct Image {
+    pages: Vec<Option<Rc<Page>>>,
+}
+
+impl Image {
+    pub fn zeroed(size_bytes: u64) -> Self {
+        Self { pages: vec![None; index(size_bytes).div_ceil(PAGE_BYTES)] }
+    }
+
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        let mut at = index(offset);
+        let mut rest = into;
+        while !rest.is_empty() {
+            let (page, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
+            let length = rest.len().min(PAGE_BYTES - start);
+            let (part, tail) = rest.split_at_mut(length);
+            match &self.pages[page] {
+                Some(bytes) => part.copy_from_slice(&bytes[start..start + length]),
+                None => part.fill(0),
+            }
+            (rest, at) = (tail, at + length);
+        }
+    }
+
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        let mut at = index(offset);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (page, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
+            let length = rest.len().min(PAGE_BYTES - start);
+            let (part, tail) = rest.split_at(length);
+            if length == PAGE_BYTES && part.iter().all(|byte| *byte == 0) {
+                self.pages[page] = None;
+            } else {
+                let entry = self.pages[page].get_or_insert_with(|| Rc::new([0; PAGE_BYTES]));
+                Rc::make_mut(entry)[start..start + length].copy_from_slice(part);
+            }
+            (rest, at) = (tail, at + length);
+        }
+    }
+
+    /// Whether the page that contains this byte holds anything but zeroes by never having been written.
+    pub fn is_hole(&self, offset: u64) -> bool {
+        self.pages[index(offset) / PAGE_BYTES].is_none()
+    }
+
+    /// The bytes of a range.
+    pub fn bytes(&self, range: ByteRange) -> Vec<u8> {
+        let mut bytes = vec![0; index(range.length())];
+        self.read(range.start, &mut bytes);
+        bytes
+    }
+
+    /// The pages (by number) that hold data.
+    pub fn data_pages(&self) -> Vec<u64> {
+        let numbered = (0u64..).zip(&self.pages);
+        numbered.filter(|(_, page)| page.is_some()).map(|(number, _)| number).collect()
+    }
+}
+
+/// A device offset as an index into memory.
+pub fn index(offset: u64) -> usize {
+    usize::try_from(offset).expect("simulated disks fit in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_keeps_what_the_image_loses() {
+        let mut image = Image::zeroed(3 * 4096);
+        image.write(4000, &[7; 200]);
+        let snapshot = image.clone();
+        image.write(4096, &[0; 4096]);
+        assert_eq!(image.bytes(ByteRange::at(4000, 200))[96..], [0; 104]);
+        assert_eq!(snapshot.bytes(ByteRange::at(4000, 200)), [7; 200]);
+        assert!(image.is_hole(4096) && !snapshot.is_hole(4096));
+    }
+}

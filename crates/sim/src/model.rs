@@ -1,0 +1,421 @@
+//! What hosts may see: for every cell of a volume the contents that its next read may return.
+//!
+//! The model knows requests only: when they began, when and how they were answered, when the daemon died and when the
+//! power failed. It knows nothing of caches. A cell is the smallest unit that a host writes or a backing device stores
+//! whole; within a request every cell is judged by itself, because a request may be torn between them.
+
+use std::collections::BTreeMap;
+
+use hotset_block::ByteRange;
+
+use crate::cell::{Cell, Entry, Tick};
+use crate::content::{self, Content, Place};
+use crate::image::{Image, index};
+
+/// A write, trim or write-zeroes, from its start to its answer. The number is part of what it writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WriteNumber(pub u64);
+
+/// A read or a flush, from its start to its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Begun(Tick);
+
+/// How a write was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// It is visible from now on.
+    Done,
+    /// It is visible, and survives a power cut.
+    Durable,
+    /// With an error, or it was a mere hint: it may have happened.
+    Unknown,
+}
+
+/// How the daemon ended, as far as one backing device is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It stopped or died; the device kept its power.
+    Kill,
+    /// The device lost its power.
+    PowerCut,
+}
+
+/// The model of one volume.
+pub struct VolumeModel {
+    volume: u64,
+    cell_bytes: u64,
+    /// Empty: still the initial content.
+    cells: Vec<Cell>,
+    initial: Image,
+    now: Tick,
+    next_write: u64,
+    writing: BTreeMap<WriteNumber, ByteRange>,
+    reading: Vec<Tick>,
+    /// Acknowledged and not durable, by cell.
+    volatile: Vec<(usize, u64)>,
+    power_cut: Tick,
+}
+
+impl VolumeModel {
+    /// A volume whose backing device holds `initial`, made of cells that [`content::fill`] filled, or zeroes.
+    pub fn new(volume: u64, size_bytes: u64, cell_bytes: u64, initial: Image) -> Self {
+        let cells = vec![Cell { entries: Vec::new() }; index(size_bytes / cell_bytes)];
+        Self {
+            volume,
+            cell_bytes,
+            cells,
+            initial,
+            now: 1,
+            next_write: 1,
+            writing: BTreeMap::new(),
+            reading: Vec::new(),
+            volatile: Vec::new(),
+            power_cut: 0,
+        }
+    }
+
+    /// A host sends a write, or a write of zeroes.
+    pub fn begin_write(&mut self, range: ByteRange, zeroes: bool) -> WriteNumber {
+        let number = WriteNumber(self.next_write);
+        self.next_write += 1;
+        let now = self.tick();
+        let content = if zeroes { Content::Zeroes } else { Content::Write(number.0) };
+        for at in self.cells_of(range) {
+            self.cell(at).begin(Entry::begun(number.0, content, now));
+        }
+        self.writing.insert(number, range);
+        number
+    }
+
+    /// The bytes of a write.
+    pub fn fill(&self, number: WriteNumber, range: ByteRange, bytes: &mut [u8]) {
+        for (at, cell) in self.cells_of(range).zip(bytes.chunks_exact_mut(index(self.cell_bytes))) {
+            content::fill(cell, self.place(at), number.0);
+        }
+    }
+
+    pub fn end_write(&mut self, number: WriteNumber, answered: Answered) {
+        let Some(range) = self.writing.remove(&number) else { return };
+        let now = self.tick();
+        let oldest_read = self.oldest_read();
+        for at in self.cells_of(range) {
+            let cell = self.cell(at);
+            match answered {
+                Answered::Done => cell.acknowledge(number.0, now, false),
+                Answered::Durable => cell.acknowledge(number.0, now, true),
+                Answered::Unknown => cell.end_unknown(number.0, now),
+            }
+            cell.prune(oldest_read);
+            if answered == Answered::Done {
+                self.volatile.push((at, number.0));
+            }
+        }
+    }
+
+    pub fn begin_read(&mut self) -> Begun {
+        let begun = self.tick();
+        self.reading.push(begun);
+        Begun(begun)
+    }
+
+    /// A read was answered. `bytes` is `None` if it was answered with an error.
+    pub fn end_read(&mut self, begun: Begun, range: ByteRange, bytes: Option<&[u8]>) -> Result<(), String> {
+        self.reading.retain(|other| *other != begun.0);
+        let Some(bytes) = bytes else { return Ok(()) };
+        let (now, power_cut) = (self.tick(), self.power_cut);
+        for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
+            let seen = content::recognise(held, self.place(at));
+            match self.cell(at).observe(seen, begun.0, now, power_cut) {
+                Some(Some(learnt)) => self.volatile.push((at, learnt)),
+                Some(None) => {}
+                None => return Err(self.complaint(at, held, begun.0)),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn begin_flush(&mut self) -> Begun {
+        Begun(self.tick())
+    }
+
+    /// A flush succeeded.
+    pub fn end_flush(&mut self, begun: Begun) {
+        let oldest_read = self.oldest_read();
+        let mut volatile = std::mem::take(&mut self.volatile);
+        volatile.retain(|(at, version)| {
+            let cell = self.cell(*at);
+            let durable = cell.flushed(*version, begun.0);
+            cell.prune(oldest_read);
+            !durable
+        });
+        self.volatile = volatile;
+    }
+
+    /// The backing device failed to flush. A flush that this daemon answers as done nevertheless has to hold; later
+    /// daemons cannot know.
+    pub fn device_flush_failed(&mut self) {
+        for (at, version) in self.volatile.clone() {
+            self.cell(at).orphan(version);
+        }
+    }
+
+    /// The daemon is gone.
+    pub fn end_run(&mut self, ending: Ending) {
+        let now = self.tick();
+        self.writing.clear();
+        self.reading.clear();
+        for cell in self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()) {
+            match ending {
+                Ending::Kill => cell.kill(now),
+                Ending::PowerCut => cell.cut_power(now),
+            }
+        }
+        let cells = &self.cells;
+        match ending {
+            Ending::Kill => self.volatile.retain(|(at, version)| !cells[*at].is_orphan(*version)),
+            Ending::PowerCut => {
+                self.power_cut = now;
+                self.volatile.clear();
+            }
+        }
+    }
+
+    /// While no daemon ran, somebody else wrote this, durably.
+    pub fn overwritten(&mut self, range: ByteRange) -> WriteNumber {
+        let number = WriteNumber(self.next_write);
+        self.next_write += 1;
+        for at in self.cells_of(range) {
+            self.cells[at].entries = vec![Entry::initial(Content::Write(number.0))];
+        }
+        number
+    }
+
+    /// Whether every cell of these bytes is something that a read that began now might return.
+    pub fn may_hold(&mut self, range: ByteRange, bytes: &[u8]) -> Result<(), String> {
+        let now = self.now;
+        for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
+            let content = content::recognise(held, self.place(at));
+            if !self.cell(at).may_hold(content) {
+                return Err(self.complaint(at, held, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this range may read as zeroes.
+    pub fn may_be_zero(&mut self, range: ByteRange) -> Result<(), String> {
+        for at in self.cells_of(range) {
+            if !self.cell(at).may_hold(Content::Zeroes) {
+                return Err(self.complaint(at, &[0; 512], self.now));
+            }
+        }
+        Ok(())
+    }
+
+    fn complaint(&mut self, at: usize, held: &[u8], begun: Tick) -> String {
+        let place = self.place(at);
+        let found = match content::recognise(held, place) {
+            Content::Zeroes => "zeroes".to_owned(),
+            Content::Write(version) => format!("write {version}"),
+            Content::Foreign => content::describe(held),
+        };
+        let legal = self.cell(at).legal_since(begun);
+        let byte = place.cell * self.cell_bytes;
+        format!(
+            "volume {} cell {} (byte {byte}, page {}): {found}; legal is: {legal}",
+            self.volume,
+            place.cell,
+            byte / 4096
+        )
+    }
+
+    fn tick(&mut self) -> Tick {
+        self.now += 1;
+        self.now
+    }
+
+    fn oldest_read(&self) -> Tick {
+        self.reading.iter().copied().min().unwrap_or(self.now + 1)
+    }
+
+    fn place(&self, at: usize) -> Place {
+        Place { volume: self.volume, cell: u64::try_from(at).expect("an index fits in 64 bits") }
+    }
+
+    /// The cells of a range. What lies past the end of the volume belongs to nobody.
+    fn cells_of(&self, range: ByteRange) -> std::ops::Range<usize> {
+        index(range.start / self.cell_bytes)..index(range.end / self.cell_bytes).min(self.cells.len())
+    }
+
+    fn cell(&mut self, at: usize) -> &mut Cell {
+        if self.cells[at].entries.is_empty() {
+            let start = self.place(at).cell * self.cell_bytes;
+            let bytes = self.initial.bytes(ByteRange::at(start, self.cell_bytes));
+            let content = content::recognise(&bytes, self.place(at));
+            self.cells[at].entries.push(Entry::initial(content));
+        }
+        &mut self.cells[at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CELL: ByteRange = ByteRange { start: 512, end: 1024 };
+
+    fn model() -> VolumeModel {
+        VolumeModel::new(0, 64 << 10, 512, Image::zeroed(64 << 10))
+    }
+
+    fn write(model: &mut VolumeModel, answered: Answered) -> WriteNumber {
+        let number = model.begin_write(CELL, false);
+        model.end_write(number, answered);
+        number
+    }
+
+    fn bytes_of(model: &VolumeModel, number: WriteNumber) -> Vec<u8> {
+        let mut bytes = vec![0; 512];
+        model.fill(number, CELL, &mut bytes);
+        bytes
+    }
+
+    fn read(model: &mut VolumeModel, number: WriteNumber) -> Result<(), String> {
+        let begun = model.begin_read();
+        let bytes = bytes_of(model, number);
+        model.end_read(begun, CELL, Some(&bytes))
+    }
+
+    fn flush(model: &mut VolumeModel) {
+        let begun = model.begin_flush();
+        model.end_flush(begun);
+    }
+
+    #[test]
+    fn a_read_returns_the_newest_acknowledged_write() {
+        let mut model = model();
+        let old = write(&mut model, Answered::Done);
+        let new = write(&mut model, Answered::Done);
+        assert!(read(&mut model, new).is_ok());
+        let complaint = read(&mut model, old).expect_err("the old one is stale");
+        assert!(complaint.contains("page 0): write 1; legal is: Write(2) of write 2"), "{complaint}");
+    }
+
+    #[test]
+    fn a_read_that_runs_beside_a_write_may_return_both_but_not_the_old_after_the_new() {
+        let mut model = model();
+        let old = write(&mut model, Answered::Done);
+        let new = model.begin_write(CELL, false);
+        assert!(read(&mut model, old).is_ok());
+        let early = model.begin_read();
+        assert!(read(&mut model, new).is_ok());
+        assert!(read(&mut model, old).is_err(), "the new one was seen by a read that had ended");
+        let bytes = bytes_of(&model, old);
+        assert!(model.end_read(early, CELL, Some(&bytes)).is_ok(), "that read began before");
+    }
+
+    #[test]
+    fn acknowledged_writes_survive_a_kill_and_unflushed_ones_may_die_in_a_power_cut() {
+        for ending in [Ending::Kill, Ending::PowerCut] {
+            let mut model = model();
+            let flushed = write(&mut model, Answered::Done);
+            flush(&mut model);
+            let volatile = write(&mut model, Answered::Done);
+            model.end_run(ending);
+            assert_eq!(read(&mut model, flushed).is_ok(), ending == Ending::PowerCut);
+            assert_eq!(read(&mut model, volatile).is_ok(), ending == Ending::Kill, "stable once observed");
+        }
+    }
+
+    #[test]
+    fn what_was_observed_after_a_power_cut_survives_the_next_one() {
+        let mut model = model();
+        let first = write(&mut model, Answered::Durable);
+        let second = write(&mut model, Answered::Done);
+        model.end_run(Ending::PowerCut);
+        assert!(read(&mut model, second).is_ok());
+        model.end_run(Ending::PowerCut);
+        assert!(read(&mut model, first).is_err());
+    }
+
+    #[test]
+    fn what_was_observed_after_a_kill_may_be_lost_until_it_is_flushed() {
+        for flushes in [true, false] {
+            let mut model = model();
+            let first = write(&mut model, Answered::Durable);
+            let second = model.begin_write(CELL, false);
+            model.end_run(Ending::Kill);
+            assert!(read(&mut model, second).is_ok());
+            if flushes {
+                flush(&mut model);
+            }
+            model.end_run(Ending::PowerCut);
+            assert_eq!(read(&mut model, first).is_ok(), !flushes);
+        }
+    }
+
+    #[test]
+    fn a_flush_does_not_cover_what_was_answered_after_it_began() {
+        let mut model = model();
+        let first = write(&mut model, Answered::Done);
+        let second = model.begin_write(CELL, false);
+        let begun = model.begin_flush();
+        model.end_write(second, Answered::Done);
+        model.end_flush(begun);
+        model.end_run(Ending::PowerCut);
+        assert!(read(&mut model, first).is_ok());
+    }
+
+    #[test]
+    fn a_durable_write_does_not_vouch_for_writes_that_ran_beside_it() {
+        let mut model = model();
+        let beside = model.begin_write(CELL, false);
+        let durable = write(&mut model, Answered::Durable);
+        model.end_write(beside, Answered::Done);
+        let last = write(&mut model, Answered::Done);
+        model.end_run(Ending::PowerCut);
+        let mut other =
+            VolumeModel { cells: model.cells.clone(), ..VolumeModel::new(0, 64 << 10, 512, Image::zeroed(64 << 10)) };
+        other.now = model.now;
+        other.power_cut = model.power_cut;
+        assert!(read(&mut model, beside).is_ok(), "it may be the newer of the two");
+        assert!(read(&mut other, durable).is_ok());
+        assert!(read(&mut other, last).is_err(), "another one was observed");
+    }
+
+    #[test]
+    fn a_failed_write_may_have_happened_but_does_not_come_and_go() {
+        let mut model = model();
+        let old = write(&mut model, Answered::Done);
+        let failed = write(&mut model, Answered::Unknown);
+        assert!(read(&mut model, old).is_ok());
+        assert!(read(&mut model, failed).is_err());
+    }
+
+    #[test]
+    fn after_a_failed_device_flush_only_this_daemons_word_counts() {
+        for believed_by_same_daemon in [true, false] {
+            let mut model = model();
+            let first = write(&mut model, Answered::Durable);
+            write(&mut model, Answered::Done);
+            model.device_flush_failed();
+            if !believed_by_same_daemon {
+                model.end_run(Ending::Kill);
+            }
+            flush(&mut model);
+            model.end_run(Ending::PowerCut);
+            assert_eq!(read(&mut model, first).is_ok(), !believed_by_same_daemon);
+        }
+    }
+
+    #[test]
+    fn zeroes_and_data_do_not_alternate() {
+        let mut model = model();
+        let data = write(&mut model, Answered::Done);
+        let hint = model.begin_write(CELL, true);
+        model.end_write(hint, Answered::Unknown);
+        assert!(read(&mut model, data).is_ok());
+        let begun = model.begin_read();
+        assert!(model.end_read(begun, CELL, Some(&[0; 512])).is_err(), "the trim had not happened");
+    }
+}
