@@ -5,6 +5,7 @@
 
 mod buf;
 mod device;
+pub mod emulated;
 mod env;
 mod range;
 pub mod sync;

@@ -1,0 +1,24 @@
+//! An emulated array of HDDs: the time that such an array takes, while its data lie in a sparse file.
+//!
+//! For demonstrations and tests on machines without an array. [`ArrayModel`] is a state machine in virtual time: arms,
+//! platters, queues, parity and write caches, calibrated to arrays that vendors measured ([`Preset`]). The caches
+//! model time only: data are in the file before a write is acknowledged, so an emulated array never loses more than
+//! the file would.
+
+mod controller;
+mod disk;
+mod layout;
+mod mechanics;
+mod model;
+mod parameters;
+mod spelling;
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+pub use disk::DiskCounters;
+pub use layout::Level;
+pub use model::{Answer, ArrayModel, ArrayRequest, RequestId};
+pub use parameters::{Parameters, Preset};
+pub use spelling::{EmulatedArraySpec, SpellingError};
