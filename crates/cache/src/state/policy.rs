@@ -1,7 +1,8 @@
 //! Which slot is evicted next: S3-FIFO (Yang et al., SOSP'23), LRU or FIFO, over the lists of the [`Map`].
 //!
 //! Two queues. S3-FIFO uses both: new blocks enter `small`, a tenth of the pool; those touched at least twice there, and
-//! those that come back soon after they left it, live in `main`, where being touched gives another round. LRU and FIFO
+//! those that come back soon after they left it, live in `main`, where being touched gives another round. While the
+//! pool fills, everything is in `small`. LRU and FIFO
 //! use `main`; what a change of policy left in `small` is evicted first. So a change takes no time and loses nothing.
 //! Ratios and thresholds are libCacheSim's defaults, with which the reference miss ratios were measured.
 
@@ -28,15 +29,13 @@ pub struct Policy {
     main: List,
     /// Only for S3-FIFO.
     ghost: Option<Ghost>,
-    /// Whether the pool was ever full: until then, `small` takes no more than its share.
-    has_evicted: bool,
 }
 
 impl Policy {
     /// `capacity` is the number of slots that the pool can fill.
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
         let ghost = ghost_for(kind, capacity);
-        Self { kind, capacity, small: List::new(), main: List::new(), ghost, has_evicted: false }
+        Self { kind, capacity, small: List::new(), main: List::new(), ghost }
     }
 
     pub fn kind(&self) -> PolicyKind {
@@ -71,7 +70,7 @@ impl Policy {
     /// Lists a slot that the map says is used. From now on it can be a victim.
     pub fn inserted(&mut self, map: &mut Map, slot: SlotIndex) {
         let in_small = match self.kind {
-            PolicyKind::S3Fifo => self.starts_in_small(map, slot),
+            PolicyKind::S3Fifo => !self.came_back(map, slot),
             PolicyKind::Lru | PolicyKind::Fifo => false,
         };
         map.set_frequency(slot, 0);
@@ -107,7 +106,6 @@ impl Policy {
 
     /// Takes out a slot because of its place in the order, and remembers its block. The map must still know it.
     pub fn evicted(&mut self, map: &mut Map, slot: SlotIndex) {
-        self.has_evicted = true;
         let key = map.key(slot).expect("an evicted slot is still in the map");
         if let Some(ghost) = self.ghost.as_mut().filter(|_| map.is_in_small(slot)) {
             ghost.insert(key);
@@ -125,11 +123,9 @@ impl Policy {
         self.ghost.as_ref().map_or(0, Ghost::memory_bytes)
     }
 
-    fn starts_in_small(&mut self, map: &Map, slot: SlotIndex) -> bool {
+    fn came_back(&mut self, map: &Map, slot: SlotIndex) -> bool {
         let key = map.key(slot).expect("a slot is in the map before it is listed");
-        let came_back = self.ghost.as_mut().is_some_and(|ghost| ghost.remove(key));
-        let small_has_room = self.has_evicted || self.small.len() < self.small_capacity();
-        !came_back && small_has_room
+        self.ghost.as_mut().is_some_and(|ghost| ghost.remove(key))
     }
 
     /// S3-FIFO's victim.
@@ -255,7 +251,6 @@ mod tests {
         small: VecDeque<(u32, u32)>,
         main: VecDeque<(u32, u32)>,
         ghost: VecDeque<u32>,
-        has_evicted: bool,
     }
 
     impl NaiveS3Fifo {
@@ -269,14 +264,12 @@ mod tests {
             }
             let place = self.ghost.iter().position(|held| *held == block);
             let came_back = place.and_then(|place| self.ghost.remove(place)).is_some();
-            let small_is_full = !self.has_evicted && self.small.len() >= (slots / 10).max(1);
-            let queue = if came_back || small_is_full { &mut self.main } else { &mut self.small };
+            let queue = if came_back { &mut self.main } else { &mut self.small };
             queue.push_back((block, 0));
             false
         }
 
         fn evict(&mut self, slots: usize) {
-            self.has_evicted = true;
             if self.main.len() > slots - (slots / 10).max(1) || self.small.is_empty() {
                 while let Some((block, frequency)) = self.main.pop_front() {
                     if frequency == 0 {
