@@ -1,1 +1,11 @@
-//! Harness.
+//! The harness of the end-to-end tests: a daemon of one's own, clients, and data whose every byte is known.
+//!
+//! It starts the built binary and talks to it as users do: by its command line and its sockets. It knows nothing of
+//! the product's code.
+
+pub mod daemon;
+pub mod files;
+pub mod load;
+pub mod nbd;
+pub mod pattern;
+pub mod tools;

@@ -1,0 +1,320 @@
+//! A daemon of one's own: `hotset serve` on sockets and files that no other test sees.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::files::{MIB, Site};
+use crate::nbd::Client;
+use crate::pattern::{PAGE_BYTES, assert_pages};
+use crate::tools;
+
+/// A start that takes longer has failed.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// A stop that takes longer has failed: "within seconds, whatever the load".
+pub const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The binary under test: `HOTSET_BIN`, else the one that cargo builds beside this program.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("HOTSET_BIN") {
+            return PathBuf::from(path);
+        }
+        let built = Command::new("cargo").args(["build", "--quiet", "--package=hotset"]).status();
+        assert!(built.is_ok_and(|status| status.success()), "hotset does not build");
+        let program = std::env::current_exe().expect("a program can ask for its own path");
+        program.ancestors().nth(2).expect("cargo puts test programs into TARGET/PROFILE/deps").join("hotset")
+    })
+}
+
+/// A running (or stopped) daemon with its files. Dropping it kills it; a failing test prints its log.
+pub struct Daemon {
+    pub site: Site,
+    arguments: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Daemon {
+    /// Starts a daemon that knows no pools and no volumes.
+    pub fn start() -> Self {
+        Self::start_with("--missing-wait 1")
+    }
+
+    /// … with more arguments to `serve`.
+    pub fn start_with(arguments: &str) -> Self {
+        let mut daemon = Self::prepare(arguments);
+        daemon.launch();
+        daemon
+    }
+
+    /// One that is not started yet.
+    pub fn prepare(arguments: &str) -> Self {
+        Self { site: Site::new(), arguments: words(arguments), child: None }
+    }
+
+    /// More arguments to `serve`, from the next start on.
+    pub fn add_arguments(&mut self, arguments: &str) {
+        self.arguments.extend(words(arguments));
+    }
+
+    /// Starts it (again) and waits until it says that it is ready.
+    #[track_caller]
+    pub fn launch(&mut self) {
+        assert!(self.child.is_none(), "it runs already");
+        let notify = self.site.socket("notify");
+        match fs::remove_file(&notify) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => panic!("the old notify socket stays: {error}"),
+            _ => {}
+        }
+        let socket = UnixDatagram::bind(&notify).expect("a socket can be made");
+        let log = File::options().create(true).append(true).open(self.site.path("log")).expect("the log can be opened");
+        let child = self
+            .serve_command()
+            .env("NOTIFY_SOCKET", &notify)
+            .stdout(log.try_clone().expect("a file can be shared"))
+            .stderr(log)
+            .spawn()
+            .expect("hotset can be started");
+        self.child = Some(child);
+        self.wait_until_ready(&socket);
+    }
+
+    /// Starts it and kills it before it can say anything.
+    pub fn launch_and_kill_after(&mut self, life: Duration) {
+        let mut child = self.serve_command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        thread::sleep(life);
+        child.kill().expect("a child of ours can be killed");
+        child.wait().expect("a child of ours can be waited for");
+    }
+
+    fn wait_until_ready(&mut self, socket: &UnixDatagram) {
+        socket.set_read_timeout(Some(Duration::from_millis(200))).expect("200 ms is a time");
+        let started = Instant::now();
+        let mut message = [0; 256];
+        loop {
+            if let Ok(len) = socket.recv(&mut message)
+                && String::from_utf8_lossy(&message[..len]).lines().any(|line| line == "READY=1")
+            {
+                return;
+            }
+            let child = self.child.as_mut().expect("it was just started");
+            if let Some(status) = child.try_wait().expect("a child can be asked") {
+                panic!("the daemon ended at its start ({status})");
+            }
+            assert!(started.elapsed() < START_LIMIT, "the daemon is not ready after {START_LIMIT:?}");
+        }
+    }
+
+    fn serve_command(&self) -> Command {
+        let mut command = Command::new(binary());
+        command.arg("serve").arg("--state").arg(self.site.path("state"));
+        command.arg("--api").arg(format!("unix:{}", self.api_socket().display()));
+        command.arg("--nbd").arg(format!("unix:{}", self.nbd_socket().display()));
+        command.args(&self.arguments).stdin(Stdio::null()).env_remove("HOTSET_API");
+        command
+    }
+
+    /// Starts a second one beside it, with the same or with other arguments, and waits for its end.
+    pub fn second(&self, arguments: &str) -> Output {
+        tools::command(&binary().to_string_lossy(), &words(arguments)).output().expect("hotset can be started")
+    }
+
+    pub fn api_socket(&self) -> PathBuf {
+        self.site.socket("api")
+    }
+
+    pub fn nbd_socket(&self) -> PathBuf {
+        self.site.socket("nbd")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Power gone, for the daemon alone.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("it runs");
+        child.kill().expect("a child of ours can be killed");
+        child.wait().expect("a child of ours can be waited for");
+    }
+
+    /// Asks it to stop, and waits; panics if that takes longer than [`STOP_LIMIT`].
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        self.stop_by("-TERM")
+    }
+
+    /// Asks it to stop by a signal of one's choice.
+    #[track_caller]
+    pub fn stop_by(&mut self, signal: &str) -> ExitStatus {
+        let child = self.child.take().expect("it runs");
+        let pid = child.id().to_string();
+        let (sender, ended) = mpsc::channel();
+        let waiter = thread::spawn(move || {
+            let mut child = child;
+            let status = child.wait();
+            sender.send(()).ok();
+            status
+        });
+        tools::succeed("kill", &[signal, &pid]);
+        let in_time = ended.recv_timeout(STOP_LIMIT).is_ok();
+        if !in_time {
+            tools::run("kill", &["-KILL", &pid]);
+        }
+        let status = waiter.join().expect("the waiter only waits").expect("a child of ours can be waited for");
+        assert!(in_time, "the daemon did not stop within {STOP_LIMIT:?}");
+        status
+    }
+
+    /// A clean stop and a start.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        let status = self.stop();
+        assert!(status.success(), "a clean stop ends with 0, not {status}");
+        self.launch();
+    }
+
+    /// Runs a verb; words are separated by spaces.
+    pub fn hotset(&self, arguments: &str) -> Output {
+        let mut command = tools::command(&binary().to_string_lossy(), &words(arguments));
+        command.env("HOTSET_API", format!("unix:{}", self.api_socket().display()));
+        command.output().expect("hotset can be started")
+    }
+
+    /// Runs a verb that must succeed; returns what it printed.
+    #[track_caller]
+    pub fn ok(&self, arguments: &str) -> String {
+        let output = self.hotset(arguments);
+        assert!(output.status.success(), "hotset {arguments}: {}", tools::text(&output));
+        String::from_utf8(output.stdout).expect("hotset prints text")
+    }
+
+    /// Runs a verb that must succeed, with `-o json`.
+    #[track_caller]
+    pub fn json(&self, arguments: &str) -> Value {
+        let text = self.ok(&format!("{arguments} -o json"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("hotset {arguments} -o json: {error}: {text}"))
+    }
+
+    /// Runs a verb that must fail with this code, and with words that contain `part`, whatever their case.
+    #[track_caller]
+    pub fn refuse(&self, arguments: &str, code: i32, part: &str) -> String {
+        let output = self.hotset(arguments);
+        let text = tools::text(&output);
+        assert_eq!(output.status.code(), Some(code), "hotset {arguments}: {text}");
+        assert!(text.to_lowercase().contains(&part.to_lowercase()), "hotset {arguments}: no {part:?} in: {text}");
+        text
+    }
+
+    /// A counter of a volume, by its JSON name.
+    #[track_caller]
+    pub fn stat(&self, volume: &str, name: &str) -> u64 {
+        let shown = self.json(&format!("volume show {volume}"));
+        shown["stats"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {shown}"))
+    }
+
+    #[track_caller]
+    pub fn cache_used_bytes(&self, volume: &str) -> u64 {
+        let shown = self.json(&format!("volume show {volume}"));
+        shown["cache_used_bytes"].as_u64().unwrap_or_else(|| panic!("no cache_used_bytes in {shown}"))
+    }
+
+    /// The address of an export, for other people's clients.
+    pub fn uri(&self, volume: &str) -> String {
+        format!("nbd+unix:///{volume}?socket={}", self.nbd_socket().display())
+    }
+
+    #[track_caller]
+    pub fn client(&self, volume: &str) -> Client {
+        Client::connect(&self.nbd_socket(), volume)
+            .unwrap_or_else(|error| panic!("cannot connect to {volume}: {error}"))
+    }
+
+    /// Makes a read pool `p` of images of these sizes: `ssd0`, `ssd1`, …, with 64 KiB blocks and more arguments.
+    #[track_caller]
+    pub fn make_pool(&self, sizes_mib: &[u64], arguments: &str) {
+        let mut ssds = String::new();
+        for (index, size_mib) in sizes_mib.iter().enumerate() {
+            let path = self.site.blank(&format!("ssd{index}"), size_mib * MIB);
+            ssds.push_str(&format!(" {}", path.display()));
+        }
+        self.ok(&format!("pool create p --type read --io-type custom --block-size 64K {arguments} --ssd {ssds}"));
+    }
+
+    /// Makes volume `v` over a new image `backing` with pages in version 0, cached by pool `p` unless that is empty.
+    #[track_caller]
+    pub fn make_volume(&self, page_count: u64, pool: &str) -> PathBuf {
+        let backing = self.site.numbered("backing", page_count);
+        let pool = if pool.is_empty() { String::new() } else { format!("--pool {pool}") };
+        self.ok(&format!("volume create v --backing {} {pool}", backing.display()));
+        backing
+    }
+
+    /// Reads all of `v`, in pieces of 64 KiB, and asserts that it is in version 0.
+    #[track_caller]
+    pub fn assert_volume_pages(&self, page_count: u64) {
+        let mut client = self.client("v");
+        for first in (0..page_count).step_by(16) {
+            let count = 16.min(page_count - first);
+            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is short");
+            let bytes = client.read(first * PAGE_BYTES, length).unwrap_or_else(|error| panic!("page {first}: {error}"));
+            assert_pages(&bytes, first, 0);
+        }
+    }
+
+    /// Brings all of `v` into the cache and waits until it is there.
+    #[track_caller]
+    pub fn warm_up(&self, page_count: u64) {
+        let mut client = self.client("v");
+        let chunk = 256;
+        for first in (0..page_count).step_by(chunk) {
+            let count = (page_count - first).min(256);
+            let length = u32::try_from(count * PAGE_BYTES).expect("a piece is short");
+            client.cache(first * PAGE_BYTES, length).unwrap_or_else(|error| panic!("CACHE at page {first}: {error}"));
+        }
+        tools::eventually("the whole volume is in the cache", Duration::from_secs(30), || {
+            self.cache_used_bytes("v") >= page_count * PAGE_BYTES
+        });
+    }
+
+    /// What the daemon wrote to its log so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.site.path("log")).unwrap_or_default()
+    }
+
+    /// Memory that the daemon has in use now.
+    pub fn resident_bytes(&self) -> u64 {
+        let mut text = String::new();
+        let mut file = File::open(format!("/proc/{}/status", self.pid())).expect("the daemon runs");
+        file.read_to_string(&mut text).expect("/proc can be read");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1024
+    }
+}
+
+fn words(arguments: &str) -> Vec<String> {
+    arguments.split_whitespace().map(str::to_owned).collect()
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+        if thread::panicking() {
+            let log = self.log();
+            let tail = log.lines().count().saturating_sub(60);
+            let lines: Vec<_> = log.lines().skip(tail).collect();
+            eprintln!("---- the daemon's last words ----\n{}\n----", lines.join("\n"));
+        }
+    }
+}

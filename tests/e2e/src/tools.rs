@@ -1,0 +1,54 @@
+//! Running other people's programs, for a limited time.
+
+use std::ffi::OsStr;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// No client of a test runs longer than this; seconds.
+const LIMIT: &str = "120";
+
+/// A program that ends within [`LIMIT`], reads nothing, and finds the administrator's programs too.
+pub fn command<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", LIMIT, program]).args(arguments).stdin(Stdio::null());
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+    command
+}
+
+/// Runs a program to its end.
+pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Output {
+    command(program, arguments).output().unwrap_or_else(|error| panic!("{program} cannot be started: {error}"))
+}
+
+/// Runs a program that must succeed; returns what it printed.
+#[track_caller]
+pub fn succeed<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> String {
+    let output = run(program, arguments);
+    assert!(output.status.success(), "{program} failed: {}", text(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a program that must fail; returns what it said.
+#[track_caller]
+pub fn fail<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> String {
+    let output = run(program, arguments);
+    assert!(!output.status.success(), "{program} succeeded: {}", text(&output));
+    text(&output)
+}
+
+/// All that a program said, and how it ended.
+pub fn text(output: &Output) -> String {
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    format!("{}\nstdout: {stdout}\nstderr: {stderr}", output.status)
+}
+
+/// Asks again until the answer is yes: for what no event announces.
+#[track_caller]
+pub fn eventually(what: &str, limit: Duration, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < limit, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,245 @@
+//! What an administrator sees and changes: verbs, their JSON, their exit codes, the API's socket.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use hotset_e2e::daemon::{Daemon, binary};
+use hotset_e2e::files::MIB;
+use hotset_e2e::tools::{self, succeed};
+use serde_json::Value;
+
+#[track_caller]
+fn assert_keys(value: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(!value[key].is_null(), "no {key} in {value}");
+    }
+}
+
+const COUNTERS: &[&str] = &[
+    "reads",
+    "read_hits",
+    "writes",
+    "hit_ratio",
+    "bypassed_reads",
+    "bypassed_writes",
+    "populated_bytes",
+    "evicted_blocks",
+    "read_errors_hidden",
+];
+
+// proves: S2, S4
+#[test]
+fn every_verb_answers_in_json_with_stable_keys() {
+    let daemon = Daemon::start();
+    let ssd = daemon.site.blank("ssd", 32 * MIB).display().to_string();
+    let create = format!("pool create p --type read --io-type database --ssd {ssd}");
+    let plan = daemon.json(&format!("{create} --dry-run"));
+    assert_keys(&plan, &["capacity_bytes", "memory_bytes", "slots", "block_size_bytes"]);
+    assert_eq!(daemon.json("pool list")["pools"], Value::Array(Vec::new()), "a dry run makes nothing");
+
+    daemon.json(&create);
+    let pool = daemon.json("pool show p");
+    let keys =
+        ["name", "type", "io_type", "health", "block_size_bytes", "capacity_bytes", "used_bytes", "ssds", "volumes"];
+    assert_keys(&pool, &keys);
+    assert_eq!((&pool["block_size_bytes"], &pool["populate_on_read"]), (&Value::from(1 << 20), &Value::from(2)));
+    assert_keys(&pool["ssds"][0], &["path", "size_bytes", "online", "read_errors"]);
+    assert_eq!(daemon.json("pool list")["pools"].as_array().map(Vec::len), Some(1));
+
+    let backing = daemon.site.numbered("backing", 256).display().to_string();
+    daemon.json(&format!("volume create v --backing {backing}"));
+    daemon.json("volume enable-cache v --pool p");
+    let volume = daemon.json("volume show v");
+    assert_keys(&volume, &["name", "backing", "size_bytes", "cache_used_bytes", "pool", "health", "stats"]);
+    assert_keys(&volume["stats"], COUNTERS);
+    assert_eq!(daemon.json("volume list")["volumes"].as_array().map(Vec::len), Some(1));
+    assert_keys(&daemon.json("volume set v read-cutoff=2M"), &["changed"]);
+    assert_keys(&daemon.json("pool set p policy=lru"), &["changed"]);
+
+    let status = daemon.json("status");
+    assert_keys(&status, &["health", "version", "pools", "volumes", "nbd"]);
+    let stats = daemon.json("stats v");
+    assert_keys(&stats["volumes"][0], &["name", "size_bytes", "cache_used_bytes", "stats"]);
+    assert_keys(&stats["volumes"][0]["stats"], COUNTERS);
+
+    daemon.json("volume disable-cache v");
+    daemon.json("volume delete v");
+    daemon.json("pool delete p");
+    assert_eq!(daemon.json("volume list")["volumes"], Value::Array(Vec::new()));
+    // An error is JSON too, on standard error, and standard output stays clean.
+    let output = daemon.hotset("volume show v -o json");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    let error: Value = serde_json::from_slice(&output.stderr).expect("an error in JSON");
+    assert!(error.to_string().contains("not-found"), "{error}");
+}
+
+// proves: S4
+#[test]
+fn an_idempotent_verb_says_whether_it_changed_anything() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    daemon.make_volume(256, "p");
+    assert_eq!(daemon.json("pool set p policy=lru")["changed"], true);
+    assert_eq!(daemon.json("pool set p policy=lru")["changed"], false);
+    assert_eq!(daemon.json("volume enable-cache v --pool p")["changed"], false);
+    assert_eq!(daemon.json("volume disable-cache v")["changed"], true);
+    assert_eq!(daemon.json("volume disable-cache v")["changed"], false);
+}
+
+// proves: P8, P15, D9, D10
+#[test]
+fn settings_change_online_and_survive_restarts_and_kills() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    daemon.make_volume(256, "p");
+    daemon.ok("pool set p policy=fifo populate-on-read=3 populate-on-write=4 fetch-rate=low");
+    daemon.ok("volume set v read-cutoff=off write-cutoff=8M");
+    for clean in [true, false] {
+        if clean {
+            daemon.restart();
+        } else {
+            daemon.kill();
+            daemon.launch();
+        }
+        let pool = daemon.json("pool show p");
+        assert_eq!((pool["policy"].as_str(), pool["fetch_rate"].as_str()), (Some("fifo"), Some("low")));
+        assert_eq!((pool["populate_on_read"].as_u64(), pool["populate_on_write"].as_u64()), (Some(3), Some(4)));
+        let volume = daemon.json("volume show v");
+        assert_eq!(
+            (&volume["read_cutoff_bytes"], &volume["write_cutoff_bytes"]),
+            (&Value::Null, &Value::from(8 << 20))
+        );
+    }
+}
+
+// proves: P2, P3, P4
+#[test]
+fn several_pools_with_several_ssds_and_volumes_are_found_again_after_a_restart() {
+    let mut daemon = Daemon::start();
+    for pool in 0..4 {
+        let ssds: Vec<_> = (0..8)
+            .map(|ssd| daemon.site.blank(&format!("ssd{pool}-{ssd}"), (9 + ssd % 3) * MIB).display().to_string())
+            .collect();
+        daemon
+            .ok(&format!("pool create p{pool} --type read --io-type custom --block-size 64K --ssd {}", ssds.join(" ")));
+        for volume in 0..8 {
+            let backing = daemon.site.numbered(&format!("b{pool}-{volume}"), 64).display().to_string();
+            daemon.ok(&format!("volume create v{pool}-{volume} --backing {backing} --pool p{pool}"));
+        }
+    }
+    for round in 0..2 {
+        let pools = daemon.json("pool list");
+        let pools = pools["pools"].as_array().expect("a list");
+        assert_eq!(pools.len(), 4);
+        for pool in pools {
+            assert_eq!(pool["ssds"].as_array().map(Vec::len), Some(8));
+            assert_eq!(pool["volumes"].as_array().map(Vec::len), Some(8));
+            // Mixed sizes: 8 SSDs of 9, 10 and 11 MiB, none cut down to the smallest.
+            let capacity = pool["capacity_bytes"].as_u64().expect("a number");
+            assert!(capacity > 8 * 9 * MIB / 2, "{capacity}");
+        }
+        assert_eq!(daemon.json("volume list")["volumes"].as_array().map(Vec::len), Some(32));
+        for name in ["v0-0", "v3-7"] {
+            let bytes = daemon.client(name).read(0, 64 * 4096).expect("a read");
+            hotset_e2e::pattern::assert_pages(&bytes, 0, 0);
+        }
+        if round == 0 {
+            daemon.restart();
+        }
+    }
+}
+
+// proves: P14
+#[test]
+fn a_pool_that_needs_more_memory_than_there_is_allowed_is_refused_before_it_is_made() {
+    let daemon = Daemon::start_with("--memory-limit 20K --missing-wait 1");
+    let ssd = daemon.site.blank("ssd", 64 * MIB);
+    let create = format!("pool create p --type read --io-type custom --block-size 64K --ssd {}", ssd.display());
+    let plan = daemon.json(&format!("{create} --dry-run"));
+    assert!(plan["memory_bytes"].as_u64() > plan["memory_limit_bytes"].as_u64(), "{plan}");
+    daemon.refuse(&create, 1, "memory");
+    assert_eq!(daemon.json("pool list")["pools"], Value::Array(Vec::new()));
+}
+
+// proves: S4
+#[test]
+fn only_its_owner_may_use_the_api() {
+    let daemon = Daemon::start();
+    let mode = |path: &std::path::Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o7777;
+    assert_eq!(mode(&daemon.api_socket()), 0o600);
+    assert_eq!(mode(&daemon.site.path("state")) & 0o077, 0, "nobody else looks into the state directory");
+}
+
+// proves: S4
+#[test]
+fn status_check_tells_healthy_from_failed_and_from_unreachable() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    daemon.make_volume(256, "p");
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(0));
+    assert!(daemon.stop().success());
+    let output = daemon.hotset("status --check");
+    assert_ne!(output.status.code(), Some(0));
+    assert!(tools::text(&output).contains(&daemon.api_socket().display().to_string()));
+    assert!(!daemon.api_socket().exists(), "a clean stop takes its socket away");
+}
+
+// proves: S2, S6
+#[test]
+fn stats_can_be_watched() {
+    let daemon = Daemon::start();
+    daemon.make_volume(256, "");
+    let mut watcher = Command::new(binary())
+        .args(["stats", "v", "--watch", "--api", &format!("unix:{}", daemon.api_socket().display())])
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("hotset can be started");
+    let output = watcher.stdout.take().expect("a pipe was asked for");
+    let (sender, lines) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in std::io::BufRead::lines(std::io::BufReader::new(output)).map_while(Result::ok) {
+            sender.send(line).ok();
+        }
+    });
+    for _ in 0..3 {
+        lines.recv_timeout(Duration::from_secs(10)).expect("a line a second");
+    }
+    watcher.kill().expect("a child of ours can be killed");
+    watcher.wait().expect("a child of ours can be waited for");
+    reader.join().expect("the reader only reads");
+}
+
+// proves: S4
+#[test]
+fn completions_man_pages_and_the_api_document_come_from_the_definitions() {
+    let daemon = Daemon::prepare("");
+    let hotset = binary().to_string_lossy();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(succeed(&hotset, &["completions", shell]).contains("enable-cache"), "{shell}");
+    }
+    let pages = daemon.site.path("man");
+    succeed(&hotset, &["man", "--dir", &pages.display().to_string()]);
+    let pages: Vec<_> = fs::read_dir(&pages).expect("pages were made").collect();
+    assert!(pages.len() >= 10, "{} pages", pages.len());
+    let document: Value = serde_json::from_str(&succeed(&hotset, &["openapi"])).expect("JSON");
+    assert_keys(&document, &["openapi", "paths", "components"]);
+    for verb in ["--help", "--version"] {
+        assert!(succeed(&hotset, &[verb]).contains("hotset"));
+    }
+}
+
+// proves: S4
+#[test]
+fn the_api_answers_on_loopback_tcp_when_asked_and_on_no_other_address() {
+    let daemon = Daemon::start_with("--api tcp:127.0.0.1:0 --missing-wait 1");
+    let log = daemon.log();
+    let word = log
+        .split(|c: char| c.is_whitespace() || "\",=".contains(c))
+        .find(|word| word.starts_with("tcp:127.0.0.1:") && !word.ends_with(":0"));
+    let endpoint = word.unwrap_or_else(|| panic!("the log names no TCP endpoint: {log}"));
+    assert!(daemon.ok(&format!("status --api {endpoint}")).contains("good"));
+}

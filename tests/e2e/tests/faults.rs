@@ -1,0 +1,253 @@
+//! SSDs that lie, vanish, shrink or come back old; backing devices that others changed. Hosts see none of it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{self, MIB, assert_file_pages, overwrite};
+use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
+use hotset_e2e::tools;
+
+const PAGES: u64 = 4096;
+
+/// Two SSDs, a volume of 16 MiB that is all in the cache.
+fn warm_daemon() -> (Daemon, [PathBuf; 2]) {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[24, 32], "--populate-on-read 1 --populate-on-write 1");
+    daemon.make_volume(PAGES, "p");
+    daemon.warm_up(PAGES);
+    let ssds = [daemon.site.path("ssd0"), daemon.site.path("ssd1")];
+    (daemon, ssds)
+}
+
+/// Overwrites a part of an image with random bytes.
+fn scramble(path: &std::path::Path, from: u64) {
+    let size_bytes = fs::metadata(path).expect("the image is there").len();
+    let mut random = Random::new(size_bytes + from);
+    for offset in (from..size_bytes).step_by(files::usize_of(MIB)) {
+        let len = files::usize_of((size_bytes - offset).min(MIB));
+        overwrite(path, offset, &random.bytes(len));
+    }
+}
+
+fn health(daemon: &Daemon) -> String {
+    daemon.json("status")["health"].as_str().expect("a word").to_owned()
+}
+
+// proves: D3, D15, F1
+#[test]
+fn random_bytes_on_an_ssd_in_use_are_never_served() {
+    let (daemon, ssds) = warm_daemon();
+    scramble(&ssds[0], MIB);
+    for _ in 0..2 {
+        daemon.assert_volume_pages(PAGES);
+    }
+    let hidden = daemon.stat("v", "read_errors_hidden");
+    assert!(hidden > 0, "bad pages were met and not shown");
+    assert_eq!(daemon.stat("v", "errors"), 0);
+    let pool = daemon.json("pool show p");
+    let errors: u64 = pool["ssds"].as_array().expect("SSDs").iter().filter_map(|ssd| ssd["read_errors"].as_u64()).sum();
+    assert!(errors > 0, "{pool}");
+}
+
+// proves: D15, F1, F7
+#[test]
+fn ssds_overwritten_from_end_to_end_while_running_or_stopped_are_never_served() {
+    let (mut daemon, ssds) = warm_daemon();
+    scramble(&ssds[0], 0);
+    scramble(&ssds[1], 0);
+    daemon.assert_volume_pages(PAGES);
+    daemon.kill();
+    daemon.launch();
+    daemon.assert_volume_pages(PAGES);
+    assert_ne!(health(&daemon), "good");
+    assert_eq!(daemon.hotset("status --check").status.code().map(|code| code > 0), Some(true));
+    assert!(daemon.stop().success());
+    assert_file_pages(&daemon.site.path("backing"), 0);
+}
+
+// proves: F1, D3
+#[test]
+fn an_ssd_that_answers_errors_drops_out_and_hosts_see_nothing() {
+    let (daemon, ssds) = warm_daemon();
+    // Past the end of a file that shrank there is nothing to read and (by direct I/O on our side) an error or a gap.
+    fs::File::options().write(true).open(&ssds[0]).and_then(|file| file.set_len(MIB)).expect("a file can shrink");
+    daemon.assert_volume_pages(PAGES);
+    assert!(daemon.stat("v", "read_errors_hidden") > 0);
+    assert_eq!(daemon.stat("v", "errors"), 0);
+    // Writes go on too, and reads after them are right.
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 64, 1)).expect("a write");
+    assert_pages(&client.read(0, 64 * 4096).expect("a read"), 0, 1);
+}
+
+// proves: F1, F4, D5
+#[test]
+fn an_ssd_that_was_away_while_data_changed_is_not_believed_when_it_comes_back() {
+    let (mut daemon, ssds) = warm_daemon();
+    assert!(daemon.stop().success());
+    let away = daemon.site.path("away");
+    fs::rename(&ssds[0], &away).expect("the SSD can be taken away");
+    daemon.launch();
+    tools::eventually("the volume is served without the SSD", Duration::from_secs(30), || {
+        daemon.json("volume show v")["state"] == "online"
+    });
+    daemon.assert_volume_pages(PAGES);
+    let said = daemon.ok("status");
+    assert!(said.contains(&ssds[0].display().to_string()) || said.contains("ssd0"), "it says what is missing: {said}");
+    assert_ne!(health(&daemon), "good");
+    let mut client = daemon.client("v");
+    for first in (0..PAGES).step_by(64) {
+        client.write(first * PAGE_BYTES, &pages(first, 64, 1)).expect("a write");
+    }
+    client.flush().expect("a flush");
+    drop(client);
+    assert!(daemon.stop().success());
+    fs::rename(&away, &ssds[0]).expect("the SSD comes back");
+    daemon.launch();
+    for _ in 0..2 {
+        let mut client = daemon.client("v");
+        for first in (0..PAGES).step_by(64) {
+            assert_pages(&client.read(first * PAGE_BYTES, 64 * 4096).expect("a read"), first, 1);
+        }
+    }
+    let ssd = daemon.json("pool show p")["ssds"].clone();
+    let said = format!("{}{}{ssd}", daemon.ok("status"), daemon.log());
+    assert!(said.contains("ssd0"), "it says what it does with the SSD that came back: {said}");
+    assert!(daemon.stop().success());
+    assert_file_pages(&daemon.site.path("backing"), 1);
+}
+
+// proves: F4, D5
+#[test]
+fn old_copies_of_all_ssds_are_not_believed() {
+    let (mut daemon, ssds) = warm_daemon();
+    assert!(daemon.stop().success());
+    let old: Vec<_> = ssds.iter().map(|path| (path, path.with_extension("old"))).collect();
+    for (path, old) in &old {
+        fs::copy(path, old).expect("an SSD can be copied");
+    }
+    daemon.launch();
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 1024, 1)).expect("a write");
+    client.flush().expect("a flush");
+    drop(client);
+    assert!(daemon.stop().success());
+    for (path, old) in &old {
+        fs::rename(old, path).expect("the old copies take their place");
+    }
+    daemon.launch();
+    let mut client = daemon.client("v");
+    assert_pages(&client.read(0, 1024 * 4096).expect("a read"), 0, 1);
+    assert_pages(&client.read(1024 * PAGE_BYTES, 1024 * 4096).expect("a read"), 1024, 0);
+}
+
+// proves: F1, F4
+#[test]
+fn an_ssd_that_comes_back_truncated_or_empty_is_not_believed() {
+    type Damage = fn(&std::path::Path);
+    let damages: [(&str, Damage); 3] = [
+        ("truncated", |path| {
+            fs::File::options()
+                .write(true)
+                .open(path)
+                .and_then(|file| file.set_len(4 * MIB))
+                .expect("a file can shrink");
+        }),
+        ("zeroed", |path| files::write_zeroes(path, 24 * MIB)),
+        ("half overwritten", |path| scramble(path, 5 * MIB)),
+    ];
+    for (what, damage) in damages {
+        let (mut daemon, ssds) = warm_daemon();
+        assert!(daemon.stop().success());
+        damage(&ssds[0]);
+        daemon.launch();
+        tools::eventually("the volume is served", Duration::from_secs(30), || {
+            daemon.json("volume show v")["state"] == "online"
+        });
+        for _ in 0..2 {
+            daemon.assert_volume_pages(PAGES);
+        }
+        assert_eq!(daemon.stat("v", "errors"), 0, "{what}");
+    }
+}
+
+// proves: F8, D5
+#[test]
+fn a_backing_device_that_was_changed_while_we_were_away_is_noticed() {
+    let (mut daemon, _) = warm_daemon();
+    let backing = daemon.site.path("backing");
+    assert!(daemon.stop().success());
+    // In the middle, where no fingerprint need be.
+    overwrite(&backing, 1234 * PAGE_BYTES, &pages(1234, 16, 5));
+    daemon.launch();
+    let mut client = daemon.client("v");
+    assert_pages(&client.read(1234 * PAGE_BYTES, 16 * 4096).expect("a read"), 1234, 5);
+    assert_pages(&client.read(0, 1234 * 4096).expect("a read"), 0, 0);
+    let told = format!("{}{}", daemon.ok("status"), daemon.log());
+    assert!(told.to_lowercase().contains("changed"), "it says that the backing device was changed: {told}");
+}
+
+// proves: F8
+#[test]
+fn a_backing_device_that_was_replaced_by_another_is_noticed() {
+    let (mut daemon, _) = warm_daemon();
+    let backing = daemon.site.path("backing");
+    for clean in [true, false] {
+        if clean {
+            assert!(daemon.stop().success());
+        } else {
+            daemon.kill();
+        }
+        let version = if clean { 6 } else { 7 };
+        fs::remove_file(&backing).expect("the image can be removed");
+        fs::write(&backing, pages(0, PAGES, version)).expect("another image takes its place");
+        daemon.launch();
+        let mut client = daemon.client("v");
+        for first in (0..PAGES).step_by(256) {
+            assert_pages(&client.read(first * PAGE_BYTES, 256 * 4096).expect("a read"), first, version);
+        }
+        daemon.warm_up(PAGES);
+    }
+}
+
+// proves: F6, F8
+#[test]
+fn a_volume_whose_backing_device_is_missing_says_so_and_the_others_serve() {
+    let (mut daemon, _) = warm_daemon();
+    let other = daemon.site.numbered("other", 64);
+    daemon.ok(&format!("volume create other --backing {}", other.display()));
+    assert!(daemon.stop().success());
+    let (backing, away) = (daemon.site.path("backing"), daemon.site.path("away"));
+    fs::rename(&backing, &away).expect("the backing device can be taken away");
+    daemon.launch();
+    let shown = daemon.json("volume show v");
+    assert_eq!(shown["state"], "offline", "{shown}");
+    assert!(shown["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{shown}");
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(2));
+    let mut client = daemon.client("other");
+    assert_pages(&client.read(0, 64 * 4096).expect("a read"), 0, 0);
+    drop(client);
+    assert!(daemon.stop().success());
+    fs::rename(&away, &backing).expect("the backing device comes back");
+    daemon.launch();
+    daemon.assert_volume_pages(PAGES);
+}
+
+// proves: F7
+#[test]
+fn without_its_state_directory_a_pool_is_imported_from_its_ssds() {
+    let (mut daemon, ssds) = warm_daemon();
+    assert!(daemon.stop().success());
+    fs::rename(daemon.site.path("state"), daemon.site.path("lost")).expect("the state can be lost");
+    daemon.launch();
+    let list = |daemon: &Daemon| daemon.json("pool list")["pools"].as_array().map(Vec::len);
+    assert_eq!(list(&daemon), Some(0));
+    daemon.ok(&format!("pool import --ssd {} {}", ssds[0].display(), ssds[1].display()));
+    assert_eq!(list(&daemon), Some(1));
+    tools::eventually("its volume is served", Duration::from_secs(10), || {
+        daemon.hotset("volume show v").status.success()
+    });
+    daemon.assert_volume_pages(PAGES);
+}

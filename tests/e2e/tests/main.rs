@@ -1,0 +1,13 @@
+//! The product, driven by real clients. Each test starts a daemon of its own and names the requirements it proves.
+
+mod administration;
+mod attachment;
+mod clients;
+mod crash;
+mod demonstration;
+mod faults;
+mod geometry;
+mod guest;
+mod hostile;
+mod refusals;
+mod tls;

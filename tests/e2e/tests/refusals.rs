@@ -1,0 +1,246 @@
+//! Bad inputs: each is refused with the right exit code and with words that say what is wrong.
+
+use std::fs;
+use std::path::Path;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{self, MIB, overwrite};
+use hotset_e2e::tools::{self, succeed, text};
+
+/// Little-endian numbers at fixed places of an image.
+fn stamp(path: &Path, marks: &[(u64, &[u8])]) {
+    for (offset, bytes) in marks {
+        overwrite(path, *offset, bytes);
+    }
+}
+
+/// mdadm's superblock, version 1.2: at 4 KiB, its magic number first.
+const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+
+// proves: F8, P14
+#[test]
+fn an_ssd_that_carries_something_else_is_refused_by_name_unless_forced() {
+    let daemon = Daemon::start();
+    type Put = fn(&Path);
+    let signatures: [(&str, &[&str], Put); 8] = [
+        ("ext4", &["ext4", "ext"], |path| {
+            succeed("mke2fs", &["-q", "-F", "-t", "ext4", &path.display().to_string()]);
+        }),
+        ("gpt", &["gpt", "partition table"], |path| {
+            stamp(path, &[(510, &[0x55, 0xaa]), (446 + 4, &[0xee]), (512, b"EFI PART\0\0\x01\0\\\0\0\0")]);
+        }),
+        ("mbr", &["partition table", "mbr", "dos"], |path| {
+            let entry = [0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0];
+            stamp(path, &[(510, &[0x55, 0xaa]), (446, &entry)]);
+        }),
+        ("lvm", &["lvm"], |path| stamp(path, &[(512, b"LABELONE\x01\0\0\0\0\0\0\0"), (536, b"LVM2 001")])),
+        ("md", &["md", "raid"], |path| stamp(path, &[(4096, &MD_MAGIC), (4100, &1_u32.to_le_bytes())])),
+        ("xfs", &["xfs"], |path| stamp(path, &[(0, b"XFSB\0\0\x10\0")])),
+        ("swap", &["swap"], |path| stamp(path, &[(4096 - 10, b"SWAPSPACE2")])),
+        ("luks", &["luks"], |path| stamp(path, &[(0, b"LUKS\xba\xbe\0\x02")])),
+    ];
+    for (name, words, put) in signatures {
+        let path = daemon.site.blank(name, 16 * MIB);
+        put(&path);
+        let before = fs::read(&path).expect("the image can be read");
+        let create = format!("pool create {name} --type read --io-type custom --ssd {}", path.display());
+        let said = daemon.refuse(&create, 1, &path.display().to_string()).to_lowercase();
+        let without_path = said.replace(&path.display().to_string().to_lowercase(), "");
+        assert!(words.iter().any(|word| without_path.contains(word)), "{name} is not named: {said}");
+        assert!(without_path.contains("--force"), "it says what to do: {said}");
+        assert!(fs::read(&path).expect("the image can be read") == before, "{name} was changed by a refusal");
+        daemon.ok(&format!("{create} --force"));
+        daemon.ok(&format!("pool delete {name}"));
+    }
+}
+
+// proves: F8
+#[test]
+fn an_ssd_of_another_pool_and_a_backing_device_are_refused_as_an_ssd() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    let (ssd, backing) = (daemon.site.path("ssd0"), daemon.make_volume(4096, "p"));
+    let create =
+        |path: &Path, more: &str| format!("pool create q --type read --io-type custom --ssd {} {more}", path.display());
+    // In use: force does not help.
+    for more in ["", "--force"] {
+        daemon.refuse(&create(&ssd, more), 1, "ssd0");
+        daemon.refuse(&create(&backing, more), 1, "backing");
+    }
+    // Not in use, but of another pool of another daemon.
+    let other = Daemon::start();
+    let said = other.refuse(&create(&ssd, "").replace("create q", "create r"), 1, "ssd0");
+    assert!(said.contains('p'), "{said}");
+    daemon.assert_volume_pages(4096);
+}
+
+// proves: F8
+#[test]
+fn two_daemons_never_share_a_state_directory_an_ssd_or_a_backing_device() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[16], "--populate-on-read 1");
+    let backing = daemon.make_volume(256, "p");
+    let state = daemon.site.path("state").display().to_string();
+    let sockets = |name: &str| format!("--api unix:{0}a --nbd unix:{0}n", daemon.site.socket(name).display());
+    let second = daemon.second(&format!("serve --state {state} {}", sockets("second")));
+    let said = text(&second);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains(&state), "it names what is in use: {said}");
+
+    // Another daemon with a copy of the state would find the SSD and the backing device taken.
+    let other = Daemon::start();
+    other.refuse(&format!("volume create w --backing {}", backing.display()), 1, "in use");
+    other.refuse(&format!("pool import --ssd {}", daemon.site.path("ssd0").display()), 1, "in use");
+    daemon.assert_volume_pages(256);
+}
+
+// proves: F8
+#[test]
+fn a_second_volume_on_the_same_backing_device_is_refused_by_whatever_name() {
+    let daemon = Daemon::start();
+    let backing = daemon.make_volume(256, "");
+    daemon.refuse(&format!("volume create w --backing {}", backing.display()), 1, "v");
+    let link = daemon.site.path("link");
+    std::os::unix::fs::symlink(&backing, &link).expect("a link can be made");
+    daemon.refuse(&format!("volume create w --backing {}", link.display()), 1, "v");
+    let hard = daemon.site.path("hard");
+    fs::hard_link(&backing, &hard).expect("a link can be made");
+    daemon.refuse(&format!("volume create w --backing {}", hard.display()), 1, "v");
+    daemon.assert_volume_pages(256);
+}
+
+// proves: P6, P7, P8, S4, F8
+#[test]
+fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    let backing = daemon.make_volume(256, "p").display().to_string();
+    let spare = daemon.site.blank("spare", 16 * MIB).display().to_string();
+    let spare2 = daemon.site.blank("spare2", 16 * MIB).display().to_string();
+    let free = daemon.site.numbered("free", 64).display().to_string();
+    let tiny = daemon.site.blank("tiny", MIB).display().to_string();
+    let empty = daemon.site.blank("empty", 0).display().to_string();
+    let odd = daemon.site.path("odd");
+    fs::write(&odd, vec![1; 1000]).expect("a file can be written");
+    let (odd, folder) = (odd.display().to_string(), daemon.site.path("state").display().to_string());
+    let ssd0 = daemon.site.path("ssd0").display().to_string();
+    let pool = "pool create q --type read --io-type custom";
+    let emulated = |words: &str| format!("volume create w --backing emulated:{words},file={spare}");
+
+    let cases: Vec<(String, i32, &str)> = vec![
+        (String::new(), 2, "usage"),
+        ("frobnicate".into(), 2, "frobnicate"),
+        ("pool".into(), 2, "usage"),
+        ("pool frobnicate".into(), 2, "frobnicate"),
+        ("--frobnicate status".into(), 2, "frobnicate"),
+        ("status -o yaml".into(), 2, "yaml"),
+        (format!("pool create seventeen-letters --type read --io-type custom --ssd {spare}"), 2, "1 to 16 characters"),
+        (format!("pool create a/b --type read --io-type custom --ssd {spare}"), 2, "A-Z a-z 0-9 - _ < >"),
+        (format!("pool create ü --type read --io-type custom --ssd {spare}"), 2, "A-Z a-z 0-9 - _ < >"),
+        (format!("pool create q --type raid --io-type custom --ssd {spare}"), 2, "read"),
+        (format!("pool create q --io-type custom --ssd {spare}"), 2, "--type"),
+        (format!("pool create q --type read --ssd {spare}"), 2, "--io-type"),
+        (format!("pool create q --type read --io-type mail --ssd {spare}"), 2, "web-service"),
+        (pool.to_owned(), 2, "--ssd"),
+        (format!("{pool} --block-size 48K --ssd {spare}"), 2, "power of two"),
+        (format!("{pool} --block-size 32K --ssd {spare}"), 2, "64 KiB to 4 MiB"),
+        (format!("{pool} --block-size 8M --ssd {spare}"), 2, "64 KiB to 4 MiB"),
+        (format!("{pool} --block-size -1 --ssd {spare}"), 2, "-1"),
+        (format!("{pool} --populate-on-read 0 --ssd {spare}"), 2, "1 to 4"),
+        (format!("{pool} --populate-on-read 5 --ssd {spare}"), 2, "1 to 4"),
+        (format!("{pool} --populate-on-write 5 --ssd {spare}"), 2, "0 (off) to 4"),
+        (format!("{pool} --policy mru --ssd {spare}"), 2, "s3-fifo"),
+        (format!("pool create p --type read --io-type custom --ssd {spare}"), 1, "exists"),
+        (format!("{pool} --ssd {spare}.missing"), 1, "spare.missing"),
+        (format!("{pool} --ssd {folder}"), 1, "state"),
+        (format!("{pool} --ssd {tiny}"), 1, "tiny"),
+        (format!("{pool} --ssd {empty}"), 1, "empty"),
+        (format!("{pool} --ssd {spare} {spare}"), 1, "spare"),
+        (format!("{pool} --ssd {spare2} {ssd0}"), 1, "ssd0"),
+        (format!("{pool} --ssd /dev/null"), 1, "/dev/null"),
+        (format!("pool create q --type read-write --io-type custom --ssd {spare} {spare2}"), 1, "read-write"),
+        ("pool show nobody".into(), 1, "nobody"),
+        ("pool delete nobody".into(), 1, "nobody"),
+        ("pool set nobody policy=lru".into(), 1, "nobody"),
+        ("pool set p".into(), 2, "KEY=VALUE"),
+        ("pool set p policy".into(), 2, "KEY=VALUE"),
+        ("pool set p policy=best".into(), 2, "s3-fifo"),
+        ("pool set p colour=red".into(), 2, "colour"),
+        ("pool set p populate-on-read=0".into(), 2, "1 to 4"),
+        ("pool set p fetch-rate=enormous".into(), 2, "low"),
+        (format!("pool import --ssd {spare}"), 1, "spare"),
+        (format!("pool import --ssd {spare}.missing"), 1, "spare.missing"),
+        ("volume create w".into(), 2, "--backing"),
+        (format!("volume create .w --backing {free}"), 2, "start with a dot"),
+        (format!("volume create a/b --backing {free}"), 2, "A-Z a-z 0-9 - _ ."),
+        (format!("volume create {} --backing {free}", "w".repeat(65)), 2, "1 to 64 characters"),
+        (format!("volume create v --backing {free}"), 1, "exists"),
+        (format!("volume create w --backing {backing}"), 1, "v"),
+        (format!("volume create w --backing {free}.missing"), 1, "free.missing"),
+        (format!("volume create w --backing {folder}"), 1, "state"),
+        (format!("volume create w --backing {empty}"), 1, "empty"),
+        (format!("volume create w --backing {odd}"), 1, "odd"),
+        (format!("volume create w --backing {ssd0}"), 1, "ssd0"),
+        (format!("volume create w --backing {free} --block 1024"), 2, "4096"),
+        (format!("volume create w --backing {free} --pool nobody"), 1, "nobody"),
+        (emulated("disks=0,level=raid5,size=64M"), 1, "disks"),
+        (emulated("disks=2,level=raid6,size=64M"), 1, "raid6"),
+        (emulated("disks=4,level=raid7,size=64M"), 1, "raid7"),
+        (emulated("disks=4,level=raid5,size=huge"), 1, "size"),
+        (emulated("disks=4,level=raid5,size=64M,colour=red"), 1, "colour"),
+        ("volume create w --backing emulated:disks=4,level=raid5,size=64M".into(), 1, "file"),
+        ("volume show nobody".into(), 1, "nobody"),
+        ("volume delete nobody".into(), 1, "nobody"),
+        ("volume set v read-cutoff=lots".into(), 2, "size"),
+        ("volume set v colour=red".into(), 2, "colour"),
+        ("volume set nobody read-cutoff=1M".into(), 1, "nobody"),
+        ("volume enable-cache v".into(), 2, "--pool"),
+        ("volume enable-cache v --pool nobody".into(), 1, "nobody"),
+        ("volume enable-cache nobody --pool p".into(), 1, "nobody"),
+        ("volume disable-cache nobody".into(), 1, "nobody"),
+        ("stats nobody".into(), 1, "nobody"),
+        ("status --api somewhere".into(), 2, "unix:"),
+        (format!("status --api unix:{spare}.sock"), 1, "spare.sock"),
+        ("status --api tcp:127.0.0.1:1".into(), 1, "127.0.0.1:1"),
+        ("demo --seconds 0".into(), 2, "0"),
+        ("completions klingon".into(), 2, "klingon"),
+    ];
+    for (arguments, code, part) in &cases {
+        daemon.refuse(arguments, *code, part);
+    }
+    // Nothing of all that left a trace.
+    assert_eq!(daemon.json("pool list")["pools"].as_array().map(Vec::len), Some(1));
+    assert_eq!(daemon.json("volume list")["volumes"].as_array().map(Vec::len), Some(1));
+    assert!(
+        files::read_part(Path::new(&spare), 0, 4096).iter().all(|byte| *byte == 0),
+        "a refused SSD stays as it was"
+    );
+    assert!(fs::read(&odd).expect("a file can be read") == vec![1; 1000]);
+    daemon.assert_volume_pages(256);
+}
+
+// proves: S4, F8
+#[test]
+fn a_daemon_with_wrong_arguments_says_so_and_does_not_start() {
+    let daemon = Daemon::prepare("");
+    let state = format!("--state {}", daemon.site.path("state").display());
+    let long = format!("unix:/{}", "x".repeat(120));
+    let file = daemon.site.blank("file", 4096).display().to_string();
+    let config = daemon.site.path("config");
+    fs::write(&config, "colour = \"red\"\n").expect("a file can be written");
+    let sockets = format!("--api unix:{0}/a --nbd unix:{0}/n", daemon.site.path("").display());
+    for (arguments, code, part) in [
+        (format!("serve {state} --api tcp:0.0.0.0:0"), 1, "loopback"),
+        (format!("serve {state} --nbd {long}"), 2, "107"),
+        (format!("serve {state} --api somewhere"), 2, "unix:"),
+        (format!("serve --state {file} {sockets}"), 1, "file"),
+        (format!("serve --config {file}.missing {state}"), 1, "file.missing"),
+        (format!("serve --config {} {state}", config.display()), 1, "colour"),
+        (format!("serve {state} {sockets} --tls-cert {file}"), 1, "tls"),
+    ] {
+        let output = daemon.second(&arguments);
+        let said = tools::text(&output);
+        assert_eq!(output.status.code(), Some(code), "hotset {arguments}: {said}");
+        assert!(said.to_lowercase().contains(part), "hotset {arguments}: no {part:?} in: {said}");
+    }
+}
