@@ -3,13 +3,16 @@
 //! A [`Buf`] can be split into disjoint parts, which go to several devices at once, and joined again without a copy.
 //! Why `unsafe`: parts of one allocation are handed out as separate `&mut [u8]`. The invariant, kept by `split_at`,
 //! `narrow` and `join`: the ranges of all `Buf`s over one allocation are disjoint.
+//!
+//! A pool hands out memory of its *arena* first: one allocation that the executor registers with its ring, so that
+//! the kernel need not look up and pin the pages of each transfer.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{self, Layout};
 use std::cell::RefCell;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -19,30 +22,32 @@ pub const PAGE_BYTES: usize = 4096;
 /// The classes of allocations a pool keeps for reuse: 4 KiB << class.
 const CLASSES: usize = 11;
 
-/// Bytes that the free lists of a pool keep at most; what is over goes back to the allocator.
+/// Bytes outside the arena that the free lists of a pool keep at most; what is over goes back to the allocator.
 const POOL_KEEPS_BYTES: usize = 64 << 20;
+
+/// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
+const ARENA_SHARES: usize = 4;
 
 /// An owned, page-aligned, initialised byte buffer.
 pub struct Buf {
-    memory: Rc<Memory>,
-    start: usize,
+    /// `None` only while it is being dropped.
+    memory: Option<Rc<Memory>>,
+    data: NonNull<u8>,
     len: usize,
 }
 
-/// One allocation. Freed, or given back to its pool, when the last `Buf` over it goes.
+/// One allocation, or one piece of an arena. Freed, or given back to its pool, when the last `Buf` over it goes.
 struct Memory {
     base: NonNull<u8>,
     capacity: usize,
-    /// The index with which the memory is registered with the ring, if it is.
-    registered: Option<u16>,
+    in_arena: bool,
+    /// Set while the memory is in use; the arena lives at least as long.
     pool: Option<Rc<RefCell<FreeLists>>>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            pool.borrow_mut().give_back(self.base, self.capacity, self.registered);
-        } else {
+        if !self.in_arena {
             release(self.base, self.capacity);
         }
     }
@@ -52,8 +57,11 @@ impl Buf {
     /// A buffer of zeroes that belongs to no pool.
     pub fn zeroed(len: usize) -> Self {
         let capacity = len.max(1).next_multiple_of(PAGE_BYTES);
-        let memory = Memory { base: allocate(capacity), capacity, registered: None, pool: None };
-        Self { memory: Rc::new(memory), start: 0, len }
+        Self::over(Rc::new(Memory { base: allocate(capacity), capacity, in_arena: false, pool: None }), len)
+    }
+
+    fn over(memory: Rc<Memory>, len: usize) -> Self {
+        Self { data: memory.base, memory: Some(memory), len }
     }
 
     /// The part `start .. start + len` of this buffer; the rest is given up.
@@ -62,7 +70,7 @@ impl Buf {
     /// If the part is not inside the buffer.
     pub fn narrow(mut self, start: usize, len: usize) -> Self {
         assert!(start.checked_add(len).is_some_and(|end| end <= self.len), "narrow outside the buffer");
-        self.start += start;
+        self.data = offset(self.data, start);
         self.len = len;
         self
     }
@@ -73,7 +81,7 @@ impl Buf {
     /// If `at` is past the end.
     pub fn split_at(mut self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "split outside the buffer");
-        let tail = Self { memory: Rc::clone(&self.memory), start: self.start + at, len: self.len - at };
+        let tail = Self { memory: self.memory.clone(), data: offset(self.data, at), len: self.len - at };
         self.len = at;
         (self, tail)
     }
@@ -83,17 +91,13 @@ impl Buf {
     /// # Panics
     /// If `next` is not the part that follows this one in the same memory.
     pub fn join(mut self, next: Self) -> Self {
-        assert!(
-            Rc::ptr_eq(&self.memory, &next.memory) && self.start + self.len == next.start,
-            "joined buffers must be neighbours"
-        );
+        let same_memory = match (&self.memory, &next.memory) {
+            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
+            (None, _) | (_, None) => false,
+        };
+        assert!(same_memory && offset(self.data, self.len) == next.data, "joined buffers must be neighbours");
         self.len += next.len;
         self
-    }
-
-    /// The index with which the ring knows this memory, for fixed-buffer transfers.
-    pub fn registered(&self) -> Option<u16> {
-        self.memory.registered
     }
 }
 
@@ -101,16 +105,26 @@ impl Deref for Buf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start + len` is inside the allocation (kept by the constructors above), the bytes are initialised
-        // (`allocate` zeroes, pools never uninitialise), and no other `Buf` covers them (the file's invariant).
-        unsafe { std::slice::from_raw_parts(self.memory.base.as_ptr().wrapping_add(self.start), self.len) }
+        // SAFETY: `data .. data + len` is inside the allocation (kept by the constructors above), the bytes are
+        // initialised (`allocate` zeroes, pools never uninitialise), and no other `Buf` covers them (the file's
+        // invariant).
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes this the only access to a range that no other `Buf` covers.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.base.as_ptr().wrapping_add(self.start), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        let Some(mut memory) = self.memory.take() else { return };
+        // Only the last part finds itself alone, and only pooled memory knows a pool.
+        let Some(pool) = Rc::get_mut(&mut memory).and_then(|memory| memory.pool.take()) else { return };
+        pool.borrow_mut().give_back(memory);
     }
 }
 
@@ -134,16 +148,27 @@ impl Default for BufPool {
 
 impl BufPool {
     pub fn new() -> Self {
-        Self { lists: Rc::new(RefCell::new(FreeLists::default())) }
+        Self::with_arena(0)
+    }
+
+    /// A pool whose first buffers come from one allocation of `arena_bytes` bytes (rounded up to pages; 0 for none).
+    pub(crate) fn with_arena(arena_bytes: usize) -> Self {
+        Self { lists: Rc::new(RefCell::new(FreeLists::new(arena_bytes))) }
+    }
+
+    /// The addresses of the arena, for registering it with a ring.
+    pub(crate) fn arena(&self) -> Range<usize> {
+        let lists = self.lists.borrow();
+        lists.arena.as_ref().map_or(0..0, |arena| arena.base.addr().get()..arena.base.addr().get() + arena.capacity)
     }
 
     /// A buffer of `len` bytes whose contents are unspecified.
     pub fn take(&self, len: usize) -> Buf {
         let Some(class) = class_of(len) else { return Buf::zeroed(len) };
-        let capacity = PAGE_BYTES << class;
-        let (base, registered) = self.lists.borrow_mut().take(class).unwrap_or_else(|| (allocate(capacity), None));
-        let memory = Memory { base, capacity, registered, pool: Some(Rc::clone(&self.lists)) };
-        Buf { memory: Rc::new(memory), start: 0, len }
+        let mut memory = self.lists.borrow_mut().take(class);
+        Rc::get_mut(&mut memory).expect("memory in the free lists has no other owner").pool =
+            Some(Rc::clone(&self.lists));
+        Buf::over(memory, len)
     }
 
     /// A buffer of `len` zeroes.
@@ -156,41 +181,90 @@ impl BufPool {
 
 /// The smallest class that holds `len` bytes; `None` if no class does.
 fn class_of(len: usize) -> Option<usize> {
-    (0..CLASSES).find(|class| len <= PAGE_BYTES << class)
+    if len <= PAGE_BYTES {
+        return Some(0);
+    }
+    let class = len.checked_next_power_of_two()?.trailing_zeros() - PAGE_BYTES.trailing_zeros();
+    usize::try_from(class).ok().filter(|class| *class < CLASSES)
 }
 
-#[derive(Default)]
+/// What a pool has: memory that came back, and what is left of the arena.
 struct FreeLists {
-    classes: [Vec<(NonNull<u8>, Option<u16>)>; CLASSES],
+    classes: [Vec<Rc<Memory>>; CLASSES],
     kept_bytes: usize,
+    arena: Option<Arena>,
+}
+
+struct Arena {
+    base: NonNull<u8>,
+    capacity: usize,
+    used: usize,
+    used_by_class: [usize; CLASSES],
 }
 
 impl FreeLists {
-    fn take(&mut self, class: usize) -> Option<(NonNull<u8>, Option<u16>)> {
-        let entry = self.classes[class].pop()?;
-        self.kept_bytes -= PAGE_BYTES << class;
-        Some(entry)
+    fn new(arena_bytes: usize) -> Self {
+        let capacity = arena_bytes.next_multiple_of(PAGE_BYTES);
+        let arena = (capacity > 0).then(|| Arena::new(capacity));
+        Self { classes: Default::default(), kept_bytes: 0, arena }
     }
 
-    fn give_back(&mut self, base: NonNull<u8>, capacity: usize, registered: Option<u16>) {
-        if registered.is_none() && self.kept_bytes + capacity > POOL_KEEPS_BYTES {
-            release(base, capacity);
-            return;
+    fn take(&mut self, class: usize) -> Rc<Memory> {
+        let capacity = PAGE_BYTES << class;
+        if let Some(memory) = self.classes[class].pop() {
+            if !memory.in_arena {
+                self.kept_bytes -= capacity;
+            }
+            return memory;
         }
-        let class = class_of(capacity).expect("pooled memory has the size of a class");
-        self.classes[class].push((base, registered));
-        self.kept_bytes += capacity;
+        let piece = self.arena.as_mut().and_then(|arena| arena.carve(class));
+        let memory = match piece {
+            Some(base) => Memory { base, capacity, in_arena: true, pool: None },
+            None => Memory { base: allocate(capacity), capacity, in_arena: false, pool: None },
+        };
+        Rc::new(memory)
+    }
+
+    fn give_back(&mut self, memory: Rc<Memory>) {
+        if !memory.in_arena {
+            if self.kept_bytes + memory.capacity > POOL_KEEPS_BYTES {
+                return;
+            }
+            self.kept_bytes += memory.capacity;
+        }
+        let class = class_of(memory.capacity).expect("pooled memory has the size of a class");
+        self.classes[class].push(memory);
     }
 }
 
-impl Drop for FreeLists {
-    fn drop(&mut self) {
-        for (class, list) in self.classes.iter_mut().enumerate() {
-            for (base, _) in list.drain(..) {
-                release(base, PAGE_BYTES << class);
-            }
-        }
+impl Arena {
+    fn new(capacity: usize) -> Self {
+        Self { base: allocate(capacity), capacity, used: 0, used_by_class: [0; CLASSES] }
     }
+
+    /// Memory for one buffer of `class`, if the class has room left in its share.
+    fn carve(&mut self, class: usize) -> Option<NonNull<u8>> {
+        let bytes = PAGE_BYTES << class;
+        let share_is_used = self.used_by_class[class] + bytes > self.capacity / ARENA_SHARES;
+        if share_is_used || self.used + bytes > self.capacity {
+            return None;
+        }
+        let base = offset(self.base, self.used);
+        self.used += bytes;
+        self.used_by_class[class] += bytes;
+        Some(base)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Every buffer over the arena holds the pool that owns it, so none is left.
+        release(self.base, self.capacity);
+    }
+}
+
+fn offset(base: NonNull<u8>, bytes: usize) -> NonNull<u8> {
+    NonNull::new(base.as_ptr().wrapping_add(bytes)).expect("an address inside an allocation is not null")
 }
 
 fn layout(capacity: usize) -> Layout {
@@ -204,7 +278,7 @@ fn allocate(capacity: usize) -> NonNull<u8> {
 }
 
 fn release(base: NonNull<u8>, capacity: usize) {
-    // SAFETY: `base` came from `allocate` with the same capacity, and its owner (`Memory` or `FreeLists`) gives it up.
+    // SAFETY: `base` came from `allocate` with the same capacity, and its owner (`Memory` or `Arena`) gives it up.
     unsafe { alloc::dealloc(base.as_ptr(), layout(capacity)) }
 }
 
@@ -230,6 +304,41 @@ mod tests {
         let pool = BufPool::new();
         let first = pool.take(5000).as_ptr();
         assert_eq!(pool.take(8192).as_ptr(), first);
+    }
+
+    #[test]
+    fn memory_comes_back_only_when_its_last_part_is_dropped() {
+        let pool = BufPool::new();
+        let (head, tail) = pool.take(8192).split_at(4096);
+        let address = head.as_ptr();
+        drop(head);
+        assert_ne!(pool.take(8192).as_ptr(), address, "the tail is still in use");
+        drop(tail);
+        assert!([pool.take(8192), pool.take(8192)].iter().any(|buf| buf.as_ptr() == address));
+    }
+
+    #[test]
+    fn an_arena_serves_each_class_up_to_its_share_and_then_the_allocator_does() {
+        let pool = BufPool::with_arena(16 * PAGE_BYTES);
+        let arena = pool.arena();
+        let inside = |buf: &Buf| arena.contains(&buf.as_ptr().addr());
+        let small: Vec<Buf> = (0..6).map(|_| pool.take(1)).collect();
+        assert_eq!(small.iter().filter(|buf| inside(buf)).count(), 4);
+        assert!(inside(&pool.take(2 * PAGE_BYTES)), "another class has its own share");
+        drop(small);
+        drop(pool);
+    }
+
+    #[test]
+    fn a_buffer_outlives_its_pool() {
+        let buf = BufPool::with_arena(64 * PAGE_BYTES).take_zeroed(100);
+        assert_eq!(buf[99], 0);
+    }
+
+    #[test]
+    fn classes_are_powers_of_two_from_a_page_to_four_mebibytes() {
+        assert_eq!([1, 4096, 4097, 8192, 8193].map(class_of), [Some(0), Some(0), Some(1), Some(1), Some(2)]);
+        assert_eq!((class_of(4 << 20), class_of((4 << 20) + 1), class_of(usize::MAX)), (Some(10), None, None));
     }
 
     #[test]

@@ -7,12 +7,31 @@ mod buf;
 mod device;
 pub mod emulated;
 mod env;
+mod executor;
+mod file;
+mod host;
+mod image;
+mod memory;
+mod net;
+mod operation;
 mod range;
+mod remote;
+mod ring;
 pub mod sync;
+mod sys;
+mod sysfs;
+mod task;
 
 pub use buf::{Buf, BufPool, PAGE_BYTES};
 pub use device::{
     Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind, Operation, ZeroMode,
 };
 pub use env::{Env, Instant};
+pub use executor::{Executor, ExecutorOptions};
+pub use file::{FileDevice, FileOptions, OpenError};
+pub use host::{HostDevice, HostEnv};
+pub use image::create_image;
+pub use memory::MemoryDevice;
+pub use net::{Listener, Stream};
 pub use range::ByteRange;
+pub use remote::{COMMANDS_MAX, Command, PostError, Remote};

@@ -1,0 +1,434 @@
+//! Runs tasks on one thread, over one io_uring.
+//!
+//! A turn of the loop: run what is ready, in the order in which it became ready; tell those who wait for the end of
+//! the turn, and run what that made ready; then one visit to the kernel, which submits everything that was begun and
+//! waits if nothing is ready; then completions and timers make tasks ready.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::operation::{Outcome, RingOperation};
+use crate::remote::{self, Inbox, Remote};
+use crate::ring::{Ring, Wait};
+use crate::task::{ROOT_INDEX, TaskId, Tasks};
+use crate::{BufPool, HostEnv, Instant, sys};
+
+/// The most polls between two visits to the kernel, so that tasks which always wake each other do not starve I/O.
+const POLLS_PER_TURN_MAX: usize = 4096;
+
+/// How long the end waits for the kernel to give back what is in flight.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// The least memory that is worth registering.
+const REGISTERED_BYTES_MIN: usize = 1 << 20;
+
+/// What an executor is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutorOptions {
+    /// Entries of the ring's submission queue; more operations than that may be in flight.
+    pub ring_entries: u32,
+    /// Buffer memory that is registered with the ring; less if the process may not lock so much.
+    pub registered_bytes: usize,
+}
+
+impl Default for ExecutorOptions {
+    fn default() -> Self {
+        Self { ring_entries: 1024, registered_bytes: 64 << 20 }
+    }
+}
+
+/// A thread's event loop, not yet running. Cannot leave the thread it was made on.
+pub struct Executor {
+    core: Rc<Core>,
+}
+
+impl Executor {
+    pub fn new(options: ExecutorOptions) -> io::Result<Self> {
+        let mut ring = Ring::new(options.ring_entries)?;
+        let pool = registered_pool(&mut ring, options.registered_bytes);
+        let id = next_id();
+        let inbox = Arc::new(Inbox::new()?);
+        remote::enlist(id, &inbox);
+        let core = Core {
+            id,
+            ring: RefCell::new(ring),
+            tasks: RefCell::new(Tasks::new(id)),
+            ready: RefCell::default(),
+            timers: RefCell::default(),
+            turn: Turn::default(),
+            woken: RefCell::default(),
+            random: RefCell::default(),
+            start: std::time::Instant::now(),
+            pool,
+            inbox,
+        };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    pub fn env(&self) -> HostEnv {
+        HostEnv::of(Rc::clone(&self.core))
+    }
+
+    /// A way to reach this executor from other threads.
+    pub fn remote(&self) -> Remote {
+        Remote::to(Arc::clone(&self.core.inbox))
+    }
+
+    /// Runs `root` to its end. Tasks that are left are dropped; operations in flight are waited
+    /// for (a few seconds at most, then what they own is leaked).
+    pub fn run<T>(self, root: impl AsyncFnOnce(HostEnv) -> T) -> T {
+        let _current = CurrentGuard::set(&self.core);
+        let env = self.env();
+        self.core.spawn(remote::serve(env.clone(), Arc::clone(&self.core.inbox)));
+        let mut output = None;
+        {
+            let future = root(env.clone());
+            let mut root = pin!(async { output = Some(future.await) });
+            let root_id = self.core.tasks.borrow().root();
+            self.core.make_ready(root_id);
+            while !self.core.turn(&mut root.as_mut()) {}
+        }
+        self.core.end();
+        output.expect("the root future has ended")
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.core.inbox.close();
+        remote::strike_off(self.core.id);
+    }
+}
+
+/// A pool whose arena the ring knows; halves the arena until the kernel takes it.
+fn registered_pool(ring: &mut Ring, bytes: usize) -> BufPool {
+    let mut bytes = bytes;
+    while bytes >= REGISTERED_BYTES_MIN {
+        let pool = BufPool::with_arena(bytes);
+        if ring.register(pool.arena()).is_ok() {
+            return pool;
+        }
+        bytes /= 2;
+    }
+    BufPool::new()
+}
+
+fn next_id() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+thread_local! {
+    /// The executor that runs on this thread now, for wakers.
+    static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+/// Makes an executor the current one, and the former one afterwards.
+struct CurrentGuard(Option<Rc<Core>>);
+
+impl CurrentGuard {
+    fn set(core: &Rc<Core>) -> Self {
+        Self(CURRENT.replace(Some(Rc::clone(core))))
+    }
+}
+
+impl Drop for CurrentGuard {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// Makes a task ready, from any thread.
+pub(crate) fn wake(id: TaskId) {
+    let here = CURRENT.try_with(|current| match current.borrow().as_ref() {
+        Some(core) if core.id == id.executor => {
+            core.make_ready(id);
+            true
+        }
+        Some(_) | None => false,
+    });
+    if !here.unwrap_or(false) {
+        remote::wake(id);
+    }
+}
+
+/// What the loop, the environment and the devices share.
+pub(crate) struct Core {
+    id: u16,
+    ring: RefCell<Ring>,
+    tasks: RefCell<Tasks>,
+    ready: RefCell<VecDeque<TaskId>>,
+    /// By deadline; the second number tells equal deadlines apart.
+    timers: RefCell<Timers>,
+    turn: Turn,
+    /// Room for wakers between the ring and the ready queue, kept from turn to turn.
+    woken: RefCell<Vec<Waker>>,
+    random: RefCell<Vec<u64>>,
+    start: std::time::Instant,
+    pub(crate) pool: BufPool,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Default)]
+struct Timers {
+    waiting: BTreeMap<(Instant, u64), Waker>,
+    next_number: u64,
+}
+
+#[derive(Default)]
+struct Turn {
+    number: Cell<u64>,
+    waiters: RefCell<Vec<Waker>>,
+}
+
+/// Random numbers are fetched from the kernel so many bytes at once.
+const RANDOM_BYTES: usize = 256;
+
+impl Core {
+    pub(crate) fn now(&self) -> Instant {
+        Instant::default().plus(self.start.elapsed())
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        let mut words = self.random.borrow_mut();
+        if words.is_empty() {
+            let mut bytes = [0; RANDOM_BYTES];
+            sys::random_bytes(&mut bytes);
+            words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)));
+        }
+        words.pop().expect("it was just filled")
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        let inserted = self.tasks.borrow_mut().insert(Box::pin(task));
+        if let Ok(id) = inserted {
+            self.ready.borrow_mut().push_back(id);
+        }
+    }
+
+    pub(crate) fn make_ready(&self, id: TaskId) {
+        if self.tasks.borrow_mut().make_ready(id) {
+            self.ready.borrow_mut().push_back(id);
+        }
+    }
+
+    /// One turn of the loop. True if the root has ended.
+    fn turn(&self, root: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
+        if self.run_ready(root) {
+            return true;
+        }
+        self.end_turn();
+        if self.run_ready(root) {
+            return true;
+        }
+        let idle = self.ready.borrow().is_empty() && self.turn.waiters.borrow().is_empty();
+        self.visit_kernel(if idle { self.wait_for_timer() } else { Wait::No });
+        self.fire_timers();
+        false
+    }
+
+    fn run_ready(&self, root: &mut Pin<&mut impl Future<Output = ()>>) -> bool {
+        for _ in 0..POLLS_PER_TURN_MAX {
+            let Some(id) = self.ready.borrow_mut().pop_front() else { return false };
+            let task = self.tasks.borrow_mut().take(id);
+            let waker = id.waker();
+            let mut context = Context::from_waker(&waker);
+            match task {
+                Some(mut task) => match task.as_mut().poll(&mut context) {
+                    Poll::Ready(()) => self.tasks.borrow_mut().end(id),
+                    Poll::Pending => self.tasks.borrow_mut().put_back(id, task),
+                },
+                None if id.index == ROOT_INDEX && root.as_mut().poll(&mut context).is_ready() => return true,
+                None => {}
+            }
+        }
+        false
+    }
+
+    fn end_turn(&self) {
+        self.turn.number.set(self.turn.number.get() + 1);
+        for waker in self.turn.waiters.take() {
+            waker.wake();
+        }
+    }
+
+    fn wait_for_timer(&self) -> Wait {
+        let timers = self.timers.borrow();
+        timers.waiting.first_key_value().map_or(Wait::UntilCompletion, |((deadline, _), _)| {
+            let left = deadline.since(self.now());
+            if left.is_zero() { Wait::No } else { Wait::AtMost(left) }
+        })
+    }
+
+    fn visit_kernel(&self, wait: Wait) {
+        let mut woken = self.woken.take();
+        {
+            let mut ring = self.ring.borrow_mut();
+            let wait = if ring.has_completions() { Wait::No } else { wait };
+            if ring.has_unsubmitted() || !matches!(wait, Wait::No) {
+                // Without its ring there is nothing an executor can do, and nothing it could report through.
+                ring.enter(wait).expect("a healthy ring can be entered");
+            }
+            ring.complete(&mut woken);
+        }
+        for waker in woken.drain(..) {
+            waker.wake();
+        }
+        *self.woken.borrow_mut() = woken;
+    }
+
+    fn fire_timers(&self) {
+        if self.timers.borrow().waiting.is_empty() {
+            return;
+        }
+        let now = self.now();
+        loop {
+            let due = {
+                let mut timers = self.timers.borrow_mut();
+                let first = timers.waiting.first_entry().filter(|entry| entry.key().0 <= now);
+                first.map(std::collections::btree_map::OccupiedEntry::remove)
+            };
+            let Some(waker) = due else { return };
+            waker.wake();
+        }
+    }
+
+    /// Drops what is left and waits for the kernel.
+    fn end(&self) {
+        self.inbox.close();
+        let tasks = self.tasks.borrow_mut().close();
+        drop(tasks);
+        let deadline = self.now().plus(DRAIN_TIME);
+        while self.ring.borrow().in_flight() > 0 {
+            let left = deadline.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            self.visit_kernel(Wait::AtMost(left));
+        }
+    }
+}
+
+/// An operation on the ring: begun when first polled. Dropping it gives up the answer, not the operation (but one that
+/// only waits for a peer is cancelled).
+pub(crate) struct Submitted {
+    core: Rc<Core>,
+    state: SubmittedState,
+}
+
+enum SubmittedState {
+    New(RingOperation),
+    Begun(usize),
+    Answered,
+}
+
+impl Submitted {
+    pub(crate) fn new(core: &Rc<Core>, operation: RingOperation) -> Self {
+        Self { core: Rc::clone(core), state: SubmittedState::New(operation) }
+    }
+}
+
+impl Future for Submitted {
+    type Output = (RingOperation, Outcome);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let mut ring = this.core.ring.borrow_mut();
+        match mem::replace(&mut this.state, SubmittedState::Answered) {
+            SubmittedState::New(operation) => {
+                this.state = SubmittedState::Begun(ring.begin(operation, context.waker().clone()));
+                Poll::Pending
+            }
+            SubmittedState::Begun(index) => {
+                let poll = ring.poll(index, context.waker());
+                if poll.is_pending() {
+                    this.state = SubmittedState::Begun(index);
+                }
+                poll
+            }
+            SubmittedState::Answered => unreachable!("a future is not polled after its end"),
+        }
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        if let SubmittedState::Begun(index) = self.state {
+            self.core.ring.borrow_mut().abandon(index);
+        }
+    }
+}
+
+/// See [`HostEnv::end_of_turn`].
+pub(crate) struct EndOfTurn {
+    core: Rc<Core>,
+    since: Option<u64>,
+}
+
+impl EndOfTurn {
+    pub(crate) fn new(core: &Rc<Core>) -> Self {
+        Self { core: Rc::clone(core), since: None }
+    }
+}
+
+impl Future for EndOfTurn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let number = self.core.turn.number.get();
+        if self.since.is_some_and(|since| since != number) {
+            return Poll::Ready(());
+        }
+        self.since = Some(number);
+        self.core.turn.waiters.borrow_mut().push(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Completes at a point in time.
+pub(crate) struct Sleep {
+    core: Rc<Core>,
+    deadline: Instant,
+    number: Option<u64>,
+}
+
+impl Sleep {
+    pub(crate) fn new(core: &Rc<Core>, duration: Duration) -> Self {
+        Self { core: Rc::clone(core), deadline: core.now().plus(duration), number: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.core.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        let number = {
+            let mut timers = self.core.timers.borrow_mut();
+            let number = self.number.unwrap_or(timers.next_number);
+            timers.next_number = timers.next_number.max(number + 1);
+            timers.waiting.insert((self.deadline, number), context.waker().clone());
+            number
+        };
+        self.number = Some(number);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.core.timers.borrow_mut().waiting.remove(&(self.deadline, number));
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! Regular files and block devices, through the ring, past the page cache.
+//!
+//! The locks sit on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::operation::{Direction, RingOperation, Transfer};
+use crate::{
+    Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind,
+    HostEnv, Operation, ZeroMode, sys, sysfs,
+};
+
+/// The logical blocks that the rest of Hotset knows.
+const LOGICAL_BLOCKS: [u32; 2] = [512, 4096];
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileOptions {
+    /// Opens for reading, beside other readers. Else the device is ours alone.
+    pub read_only: bool,
+}
+
+/// A file or block device. A handle: cloning it is cheap; the last one closes and unlocks it, once the kernel has
+/// given back what is in flight.
+#[derive(Clone)]
+pub struct FileDevice {
+    env: HostEnv,
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    file: Rc<OwnedFd>,
+    info: DeviceInfo,
+    direct: bool,
+    path: PathBuf,
+}
+
+impl FileDevice {
+    /// Opens and locks `path`. Blocks briefly.
+    ///
+    /// # Errors
+    /// `Busy` if somebody else holds it; `Unsupported` if it is neither a file nor a block device, or has logical
+    /// blocks of a size we do not know.
+    pub fn open(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        let fail = |doing: &'static str| move |source: io::Error| OpenError::new(path, doing, source);
+        let file_type = std::fs::metadata(path).map_err(fail("find"))?.file_type();
+        if !file_type.is_file() && !file_type.is_block_device() {
+            let source = io::Error::new(io::ErrorKind::Unsupported, "it is neither a file nor a block device");
+            return Err(OpenError::new(path, "use", source));
+        }
+        let (file, direct) = open_file(path, options, file_type.is_block_device()).map_err(fail("open"))?;
+        let file_of_info = file.try_clone().map_err(fail("open"))?;
+        let file = OwnedFd::from(file);
+        let lock = if options.read_only { libc::LOCK_SH } else { libc::LOCK_EX };
+        sys::lock(&file, lock).map_err(fail("lock"))?;
+        let info = inspect(&file_of_info, &file, options.read_only).map_err(fail("inspect"))?;
+        let shared = Shared { file: Rc::new(file), info, direct, path: path.to_owned() };
+        Ok(Self { env: env.clone(), shared: Rc::new(shared) })
+    }
+
+    /// Whether transfers go past the page cache. False on file systems that do not offer it: there a flush still
+    /// makes writes durable, but memory is used twice.
+    pub fn direct(&self) -> bool {
+        self.shared.direct
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.shared.path
+    }
+
+    fn check(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
+        let info = &self.shared.info;
+        let changes = match operation {
+            Operation::Write | Operation::Discard | Operation::WriteZeroes => true,
+            Operation::Open | Operation::Read | Operation::Flush | Operation::Allocation | Operation::Identity => false,
+        };
+        if range.end > info.size_bytes || !range.is_aligned_to(u64::from(info.logical_block_bytes)) {
+            return Err(DeviceError::new(DeviceErrorKind::OutOfRange, operation, range));
+        }
+        if changes && info.read_only {
+            return Err(DeviceError::new(DeviceErrorKind::ReadOnly, operation, range));
+        }
+        Ok(())
+    }
+
+    async fn transfer(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        let operation = match direction {
+            Direction::Read => Operation::Read,
+            Direction::Write => Operation::Write,
+        };
+        let length = u64::try_from(buf.len()).expect("a buffer's length fits 64 bits");
+        let range = ByteRange { start: offset, end: offset.saturating_add(length) };
+        if let Err(error) = self.check(operation, range) {
+            return (buf, Err(error));
+        }
+        if buf.is_empty() {
+            return (buf, Ok(()));
+        }
+        let file = Rc::clone(&self.shared.file);
+        let transfer = Transfer { file, direction, offset, buf, done: 0 };
+        let (finished, outcome) = self.env.submit(RingOperation::Transfer(transfer)).await;
+        let RingOperation::Transfer(Transfer { buf, .. }) = finished else {
+            unreachable!("the ring gives back what it was given");
+        };
+        let result = match outcome {
+            Ok(done) if done == buf.len() => Ok(()),
+            // The file ends before it should: it was cut, and nothing it says can be trusted.
+            Ok(_) => Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)),
+            Err(errno) => Err(error_of(errno, operation, range)),
+        };
+        (buf, result)
+    }
+
+    async fn allocate(&self, operation: Operation, mode: i32, range: ByteRange) -> Result<(), DeviceError> {
+        self.check(operation, range)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let work = RingOperation::Allocate(Rc::clone(&self.shared.file), mode | libc::FALLOC_FL_KEEP_SIZE, range);
+        let (_, outcome) = self.env.submit(work).await;
+        outcome.map(drop).map_err(|errno| error_of(errno, operation, range))
+    }
+}
+
+impl Device for FileDevice {
+    fn info(&self) -> DeviceInfo {
+        self.shared.info
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        sysfs::identity(&self.shared.file, &self.shared.path).map_err(|error| {
+            let nowhere = ByteRange::at(0, 0);
+            let kind = error.raw_os_error().map_or(DeviceErrorKind::Gone, |errno| kind_of(errno, Operation::Identity));
+            DeviceError { kind, operation: Operation::Identity, range: nowhere, errno: error.raw_os_error() }
+        })
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.transfer(Direction::Read, offset, buf).await
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.transfer(Direction::Write, offset, buf).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        if self.shared.info.read_only {
+            return Ok(());
+        }
+        let (_, outcome) = self.env.submit(RingOperation::Sync(Rc::clone(&self.shared.file))).await;
+        outcome.map(drop).map_err(|errno| error_of(errno, Operation::Flush, ByteRange::at(0, 0)))
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        self.allocate(Operation::Discard, libc::FALLOC_FL_PUNCH_HOLE, range).await
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        let mode = match mode {
+            ZeroMode::MayPunch => libc::FALLOC_FL_PUNCH_HOLE,
+            ZeroMode::KeepAllocated => libc::FALLOC_FL_ZERO_RANGE,
+        };
+        self.allocate(Operation::WriteZeroes, mode, range).await
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.check(Operation::Allocation, range)?;
+        extents(&self.shared.file, range, extents_max).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            error_of(errno, Operation::Allocation, range)
+        })
+    }
+}
+
+/// The second value says whether I/O is direct.
+fn open_file(path: &Path, options: FileOptions, block_device: bool) -> io::Result<(File, bool)> {
+    // O_EXCL without O_CREAT asks a block device whether anybody has claimed it: a mount, RAID, LVM, another Hotset.
+    let exclusive = if block_device && !options.read_only { libc::O_EXCL } else { 0 };
+    let mut open = OpenOptions::new();
+    open.read(true).write(!options.read_only);
+    match open.custom_flags(libc::O_DIRECT | exclusive).open(path) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            open.custom_flags(exclusive).open(path).map(|file| (file, false))
+        }
+        result => result.map(|file| (file, true)),
+    }
+}
+
+fn inspect(file: &File, fd: &OwnedFd, read_only: bool) -> io::Result<DeviceInfo> {
+    let metadata = file.metadata()?;
+    if metadata.file_type().is_block_device() {
+        inspect_block_device(file, fd, &metadata, read_only)
+    } else {
+        let logical_block_bytes = known_block(sys::direct_io_alignment(fd).unwrap_or(LOGICAL_BLOCKS[0]))?;
+        let info = DeviceInfo {
+            size_bytes: rounded(metadata.len(), logical_block_bytes)?,
+            logical_block_bytes,
+            optimal_io_bytes: 0,
+            volatile_cache: true,
+            discard: Discard::Zeroes,
+            read_only,
+            emulated: false,
+        };
+        Ok(info)
+    }
+}
+
+fn inspect_block_device(
+    mut file: &File,
+    fd: &OwnedFd,
+    metadata: &std::fs::Metadata,
+    read_only: bool,
+) -> io::Result<DeviceInfo> {
+    let sector = sys::ioctl_int(fd, libc::BLKSSZGET)?;
+    let logical_block_bytes = known_block(u32::try_from(sector).unwrap_or(u32::MAX))?;
+    let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+    let queue = sysfs::queue(metadata.rdev());
+    // fallocate with a punched hole zeroes a block device, by unmapping if it can; without the device's help it fails.
+    let discard = if queue.zeroes_by_itself { Discard::Zeroes } else { Discard::Unsupported };
+    Ok(DeviceInfo {
+        size_bytes: rounded(size, logical_block_bytes)?,
+        logical_block_bytes,
+        optimal_io_bytes: queue.optimal_io_bytes,
+        volatile_cache: queue.volatile_cache,
+        discard,
+        read_only,
+        emulated: false,
+    })
+}
+
+/// The block size we use for a device that needs `bytes`.
+fn known_block(bytes: u32) -> io::Result<u32> {
+    LOGICAL_BLOCKS.into_iter().find(|known| bytes <= *known && known.is_multiple_of(bytes)).ok_or_else(|| {
+        let message = format!("its logical blocks of {bytes} bytes are not supported; 512 and 4096 are");
+        io::Error::new(io::ErrorKind::Unsupported, message)
+    })
+}
+
+/// A size in whole blocks, rounded down.
+fn rounded(size: u64, block: u32) -> io::Result<u64> {
+    let size = size - size % u64::from(block);
+    if size == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is empty"));
+    }
+    Ok(size)
+}
+
+fn extents(file: &OwnedFd, range: ByteRange, extents_max: usize) -> io::Result<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut position = range.start;
+    while position < range.end && found.len() < extents_max {
+        let data = next(file, position, libc::SEEK_DATA)?.unwrap_or(range.end).clamp(position, range.end);
+        if data > position {
+            found.push(Extent { length: data - position, kind: ExtentKind::Hole });
+        }
+        if data < range.end && found.len() < extents_max {
+            let hole = next(file, data, libc::SEEK_HOLE)?.unwrap_or(range.end).clamp(data, range.end);
+            // A file that changes while we look must not make this a loop without end.
+            let end = if hole == data { range.end } else { hole };
+            found.push(Extent { length: end - data, kind: ExtentKind::Data });
+            position = end;
+        } else {
+            position = range.end;
+        }
+    }
+    Ok(found)
+}
+
+/// The next data or hole from `position`; `None` if there is none. Where the file cannot tell, all is data.
+fn next(file: &OwnedFd, position: u64, whence: libc::c_int) -> io::Result<Option<u64>> {
+    match sys::seek(file, position, whence) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENXIO) => Ok(None),
+            Some(libc::EINVAL) => Ok((whence == libc::SEEK_DATA).then_some(position)),
+            Some(_) | None => Err(error),
+        },
+    }
+}
+
+fn error_of(errno: i32, operation: Operation, range: ByteRange) -> DeviceError {
+    DeviceError { kind: kind_of(errno, operation), operation, range, errno: Some(errno) }
+}
+
+fn kind_of(errno: i32, operation: Operation) -> DeviceErrorKind {
+    let allocates = matches!(operation, Operation::Discard | Operation::WriteZeroes);
+    match errno {
+        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESTALE | libc::EBADF | libc::ENOENT => {
+            DeviceErrorKind::Gone
+        }
+        libc::ENOSPC | libc::EDQUOT => DeviceErrorKind::Full,
+        libc::EROFS | libc::EPERM | libc::EACCES => DeviceErrorKind::ReadOnly,
+        libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY => DeviceErrorKind::Unsupported,
+        libc::EINVAL if allocates => DeviceErrorKind::Unsupported,
+        libc::EINVAL | libc::EFBIG => DeviceErrorKind::OutOfRange,
+        libc::EBUSY | libc::EWOULDBLOCK | libc::ETXTBSY => DeviceErrorKind::Busy,
+        // EIO, EILSEQ, EREMOTEIO, ETIMEDOUT and whatever else a driver says: these bytes could not be had.
+        _ => DeviceErrorKind::Media,
+    }
+}
+
+/// A device could not be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    pub kind: DeviceErrorKind,
+    pub path: PathBuf,
+    /// A verb: what failed.
+    pub doing: &'static str,
+    pub source: io::Error,
+}
+
+impl OpenError {
+    fn new(path: &Path, doing: &'static str, source: io::Error) -> Self {
+        let kind = match source.raw_os_error() {
+            Some(errno) => kind_of(errno, Operation::Open),
+            None => DeviceErrorKind::Unsupported,
+        };
+        Self { kind, path: path.to_owned(), doing, source }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        if self.kind == DeviceErrorKind::Busy {
+            return write!(f, "cannot {} {path}: it is in use (mounted, or opened by another program)", self.doing);
+        }
+        write!(f, "cannot {} {path}: {}", self.doing, self.source)
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}

@@ -1,0 +1,134 @@
+//! The real world: `HostEnv` is the `Env` over an executor, `HostDevice` any device of this machine.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
+use crate::operation::{Outcome, RingOperation};
+use crate::{
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, FileDevice, Instant,
+    MemoryDevice, ZeroMode,
+};
+
+/// The world of an executor. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub struct HostEnv {
+    core: Rc<Core>,
+}
+
+impl HostEnv {
+    pub(crate) fn of(core: Rc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Completes when all ready tasks of this turn have run, before the kernel is entered: the moment to send what the
+    /// turn has gathered. Call it only with something to do then: the loop does not rest while somebody waits here.
+    pub fn end_of_turn(&self) -> impl Future<Output = ()> + 'static {
+        EndOfTurn::new(&self.core)
+    }
+
+    /// Begins an operation when first polled.
+    pub(crate) fn submit(&self, operation: RingOperation) -> Submitted {
+        Submitted::new(&self.core, operation)
+    }
+
+    /// Waits until one of the poll events is there.
+    pub(crate) async fn wait_for(&self, file: &Rc<OwnedFd>, events: i16) -> Outcome {
+        let events = u32::from(events.cast_unsigned());
+        self.submit(RingOperation::Poll(Rc::clone(file), events)).await.1
+    }
+}
+
+impl Env for HostEnv {
+    type Device = HostDevice;
+
+    fn now(&self) -> Instant {
+        self.core.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        Sleep::new(&self.core, duration)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.core.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.core.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        &self.core.pool
+    }
+}
+
+/// Any device of this machine. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub enum HostDevice {
+    File(FileDevice),
+    Memory(MemoryDevice),
+}
+
+impl Device for HostDevice {
+    fn info(&self) -> DeviceInfo {
+        match self {
+            Self::File(device) => device.info(),
+            Self::Memory(device) => device.info(),
+        }
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        match self {
+            Self::File(device) => device.identity(),
+            Self::Memory(device) => device.identity(),
+        }
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self {
+            Self::File(device) => device.read(offset, buf).await,
+            Self::Memory(device) => device.read(offset, buf).await,
+        }
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self {
+            Self::File(device) => device.write(offset, buf).await,
+            Self::Memory(device) => device.write(offset, buf).await,
+        }
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        match self {
+            Self::File(device) => device.flush().await,
+            Self::Memory(device) => device.flush().await,
+        }
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        match self {
+            Self::File(device) => device.discard(range).await,
+            Self::Memory(device) => device.discard(range).await,
+        }
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        match self {
+            Self::File(device) => device.write_zeroes(range, mode).await,
+            Self::Memory(device) => device.write_zeroes(range, mode).await,
+        }
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        match self {
+            Self::File(device) => device.allocation(range, extents_max),
+            Self::Memory(device) => device.allocation(range, extents_max),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Makes SSD images: files that are written from end to end, so that later writes need no allocation and never fail
+//! for lack of space, and reads never meet a hole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::{Buf, PAGE_BYTES, sys};
+
+/// Bytes that are written at a time, and between two calls of the progress function.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Makes a file of `size_bytes` zeroes (a multiple of 4096), readable by its owner alone, durable when this returns.
+/// Blocks for as long as writing takes; `progress` is told the bytes done so far. A file that exists is an error; one
+/// that could not be completed is removed.
+pub fn create_image(path: &Path, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    let page = u64::try_from(PAGE_BYTES).expect("a page is small");
+    if size_bytes == 0 || !size_bytes.is_multiple_of(page) {
+        let message = format!("the size of an image must be a multiple of {page} bytes, but is {size_bytes}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let file = create(path)?;
+    let result = fill(&file, size_bytes, progress).and_then(|()| make_durable(&file, path));
+    if result.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
+    }
+    result
+}
+
+/// Direct I/O keeps the image out of the page cache; where the file system has none, buffered writes do.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    match options.clone().custom_flags(libc::O_DIRECT).open(path) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            // Some file systems make the file before they refuse the flag.
+            options.create_new(false).create(true).open(path)
+        }
+        result => result,
+    }
+}
+
+fn fill(file: &File, size_bytes: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    // One allocation keeps the file in few pieces and tells early if it does not fit.
+    match sys::reserve(&file.try_clone()?.into(), size_bytes) {
+        Err(error) if error.raw_os_error() != Some(libc::EOPNOTSUPP) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let zeroes = Buf::zeroed(CHUNK_BYTES);
+    let mut done = 0;
+    while done < size_bytes {
+        let length = usize::try_from(size_bytes - done).map_or(zeroes.len(), |left| left.min(zeroes.len()));
+        file.write_all_at(&zeroes[..length], done)?;
+        done += u64::try_from(length).expect("a chunk is small");
+        progress(done);
+    }
+    Ok(())
+}
+
+fn make_durable(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_fully_written_and_reports_its_progress() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        let mut reports = Vec::new();
+        create_image(&path, 9 << 20, &mut |done| reports.push(done)).unwrap();
+        assert_eq!(reports, [4 << 20, 8 << 20, 9 << 20]);
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.len(), 9 << 20);
+        assert!(metadata.blocks() * 512 >= 9 << 20, "no hole");
+        assert_eq!(metadata.mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn an_image_never_replaces_a_file_and_an_odd_size_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        assert_eq!(create_image(&path, 5000, &mut |_| ()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        fs::write(&path, b"mine").unwrap();
+        assert_eq!(create_image(&path, 4096, &mut |_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"mine");
+    }
+}

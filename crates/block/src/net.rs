@@ -1,0 +1,218 @@
+//! Stream sockets on the ring: unix and TCP.
+//!
+//! A descriptor is closed when its last user is gone, and operations in flight are users: so its number cannot pass to
+//! another file while the kernel works with it.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::operation::{Message, Outcome, RingOperation};
+use crate::{Buf, HostEnv, sys};
+
+/// Room for what is under way in one direction; measured: replies of a whole turn fit, which halves the CPU per hit.
+const SOCKET_BUFFER_BYTES: i32 = 2 << 20;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A silent TCP peer is asked for a sign of life after so many seconds, then so often, and is given up after so many
+/// questions without an answer.
+const KEEPALIVE_IDLE_SECONDS: i32 = 60;
+const KEEPALIVE_INTERVAL_SECONDS: i32 = 10;
+const KEEPALIVE_QUESTIONS: i32 = 6;
+
+/// The mode of a unix socket: its owner alone.
+const SOCKET_MODE: u32 = 0o600;
+
+/// A socket that takes connections. Dropping it removes its socket file.
+pub struct Listener {
+    env: HostEnv,
+    socket: Rc<OwnedFd>,
+    place: Place,
+}
+
+enum Place {
+    Unix { path: PathBuf, inode: u64 },
+    Tcp(SocketAddr),
+}
+
+impl Listener {
+    /// Listens on a unix socket that its owner alone may use. A socket file that nothing listens on is replaced.
+    pub fn bind_unix(env: &HostEnv, path: &Path) -> io::Result<Self> {
+        Self::bind_unix_with_mode(env, path, SOCKET_MODE)
+    }
+
+    /// As `bind_unix`, for those whom `mode` allows.
+    pub fn bind_unix_with_mode(env: &HostEnv, path: &Path, mode: u32) -> io::Result<Self> {
+        remove_stale(path)?;
+        let socket = sys::unix_socket_bound_to(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        sys::listen(&socket, BACKLOG)?;
+        let place = Place::Unix { path: path.to_owned(), inode: fs::metadata(path)?.ino() };
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), place })
+    }
+
+    /// Listens on a TCP address; port 0 lets the kernel choose.
+    pub fn bind_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let place = Place::Tcp(listener.local_addr()?);
+        Ok(Self { env: env.clone(), socket: Rc::new(OwnedFd::from(listener)), place })
+    }
+
+    /// Where it listens: `unix:PATH` or `tcp:ADDRESS:PORT`.
+    pub fn local_addr(&self) -> String {
+        match &self.place {
+            Place::Unix { path, .. } => format!("unix:{}", path.display()),
+            Place::Tcp(address) => format!("tcp:{address}"),
+        }
+    }
+
+    pub async fn accept(&self) -> io::Result<Stream> {
+        let (operation, outcome) = self.env.submit(RingOperation::Accept(Rc::clone(&self.socket), None)).await;
+        check(outcome)?;
+        let RingOperation::Accept(_, Some(socket)) = operation else {
+            unreachable!("a successful accept brings a connection");
+        };
+        match &self.place {
+            Place::Unix { .. } => Stream::over_unix(&self.env, socket),
+            Place::Tcp(_) => Stream::over_tcp(&self.env, TcpStream::from(socket)),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Place::Unix { path, inode } = &self.place
+            && fs::metadata(path).is_ok_and(|metadata| metadata.ino() == *inode)
+        {
+            // Whoever comes next removes it if we cannot.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes the socket file that a dead process has left. Anything else at `path` is an error.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file in the place of the socket"));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this socket")),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+/// A connection. A handle: cloning it is cheap; one clone may send while another receives.
+#[derive(Clone)]
+pub struct Stream {
+    env: HostEnv,
+    socket: Rc<OwnedFd>,
+    peer: Rc<str>,
+}
+
+impl Stream {
+    /// Connects to a unix socket. Blocks until the listener has room.
+    pub fn connect_unix(env: &HostEnv, path: &Path) -> io::Result<Self> {
+        Self::over_unix(env, OwnedFd::from(UnixStream::connect(path)?))
+    }
+
+    /// Connects over TCP. Blocks until the peer answers.
+    pub fn connect_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
+        Self::over_tcp(env, TcpStream::connect(address)?)
+    }
+
+    fn over_unix(env: &HostEnv, socket: OwnedFd) -> io::Result<Self> {
+        for option in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+            // Going past the system's limit needs a privilege; up to the limit everybody may.
+            sys::set_option(&socket, libc::SOL_SOCKET, option.0, SOCKET_BUFFER_BYTES)
+                .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, option.1, SOCKET_BUFFER_BYTES))?;
+        }
+        let (process, user) = sys::peer_credentials(&socket)?;
+        Ok(Self::new(env, socket, &format!("unix:process {process}, user {user}")))
+    }
+
+    fn over_tcp(env: &HostEnv, stream: TcpStream) -> io::Result<Self> {
+        let peer = format!("tcp:{}", stream.peer_addr()?);
+        stream.set_nodelay(true)?;
+        let socket = OwnedFd::from(stream);
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+        for (name, value) in [
+            (libc::TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS),
+            (libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL_SECONDS),
+            (libc::TCP_KEEPCNT, KEEPALIVE_QUESTIONS),
+        ] {
+            sys::set_option(&socket, libc::IPPROTO_TCP, name, value)?;
+        }
+        for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
+            // Without the privilege the kernel's own tuning gets further than a buffer at the system's limit.
+            let _ = sys::set_option(&socket, libc::SOL_SOCKET, name, SOCKET_BUFFER_BYTES);
+        }
+        Ok(Self::new(env, socket, &peer))
+    }
+
+    fn new(env: &HostEnv, socket: OwnedFd, peer: &str) -> Self {
+        Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer) }
+    }
+
+    /// Who is at the other end, for people to read.
+    pub fn peer(&self) -> String {
+        self.peer.to_string()
+    }
+
+    /// Receives what is there, at least one byte; 0 is the end of the stream. If the future is dropped, bytes that
+    /// have arrived meanwhile may be lost.
+    pub async fn recv(&self, buf: Buf) -> (Buf, io::Result<usize>) {
+        let (operation, outcome) = self.env.submit(RingOperation::Receive(Rc::clone(&self.socket), buf)).await;
+        let RingOperation::Receive(_, buf) = operation else {
+            unreachable!("the ring gives back what it was given");
+        };
+        (buf, check(outcome))
+    }
+
+    /// Receives what is there; `WouldBlock` if nothing is.
+    pub fn try_recv(&self, into: &mut [u8]) -> io::Result<usize> {
+        sys::receive_now(&self.socket, into)
+    }
+
+    /// Sends what the socket takes at once, in one message of at most 1024 parts; `WouldBlock` if it takes nothing.
+    pub fn try_send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        sys::send_now(&self.socket, parts)
+    }
+
+    /// Sends all of `parts`. They go out whole, also if the future is dropped once it was polled.
+    pub async fn send_all(&self, parts: Vec<Buf>) -> io::Result<()> {
+        let message = Message::new(Rc::clone(&self.socket), parts);
+        if message.is_empty() {
+            return Ok(());
+        }
+        let (_, outcome) = self.env.submit(RingOperation::Send(Box::new(message))).await;
+        check(outcome).map(drop)
+    }
+
+    /// Waits until there is something to receive, the end included.
+    pub async fn readable(&self) -> io::Result<()> {
+        check(self.env.wait_for(&self.socket, libc::POLLIN).await).map(drop)
+    }
+
+    /// Waits until the socket takes something.
+    pub async fn writable(&self) -> io::Result<()> {
+        check(self.env.wait_for(&self.socket, libc::POLLOUT).await).map(drop)
+    }
+
+    /// Ends the stream in both directions; whoever waits on it is told.
+    pub fn shutdown(&self) {
+        sys::shutdown(&self.socket);
+    }
+}
+
+fn check(outcome: Outcome) -> io::Result<usize> {
+    outcome.map_err(io::Error::from_raw_os_error)
+}

@@ -1,0 +1,254 @@
+//! What the ring can be asked to do. An operation owns all memory and the descriptor that the kernel uses for it, and
+//! lives in the ring's table until the kernel is done; so nobody can free them early.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+use io_uring::{opcode, squeue, types};
+
+use crate::{Buf, ByteRange, sys};
+
+/// The longest single transfer: the kernel cuts at 2 GiB less a page.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
+/// How often an interrupted step (EINTR, EAGAIN) is repeated before its error is believed.
+const REPEATS_MAX: u32 = 1000;
+
+/// Direct I/O stops at a multiple of this, or at the end of a file.
+const SECTOR_BYTES: usize = 512;
+
+/// The index of the one registered buffer, the arena.
+const ARENA: u16 = 0;
+
+/// An operation, and what it has done so far.
+pub(crate) enum RingOperation {
+    Transfer(Transfer),
+    Sync(Rc<OwnedFd>),
+    /// fallocate(2) with a mode.
+    Allocate(Rc<OwnedFd>, i32, ByteRange),
+    /// Waits until one of the poll events is there.
+    Poll(Rc<OwnedFd>, u32),
+    /// Receives once, at least one byte unless the stream ended.
+    Receive(Rc<OwnedFd>, Buf),
+    Send(Box<Message>),
+    /// Takes one connection from a listening socket.
+    Accept(Rc<OwnedFd>, Option<OwnedFd>),
+}
+
+/// Bytes between a buffer and a file, whole or up to an error or the end of the file.
+pub(crate) struct Transfer {
+    pub(crate) file: Rc<OwnedFd>,
+    pub(crate) direction: Direction,
+    pub(crate) offset: u64,
+    pub(crate) buf: Buf,
+    pub(crate) done: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+/// Buffers on their way out through a socket.
+pub(crate) struct Message {
+    socket: Rc<OwnedFd>,
+    /// Owns what `parts` points to.
+    _buffers: Vec<Buf>,
+    parts: Vec<libc::iovec>,
+    first_part: usize,
+    header: libc::msghdr,
+}
+
+/// What an operation answers: bytes transferred (0 where there are none), or an errno.
+pub(crate) type Outcome = Result<usize, i32>;
+
+/// What follows from a completion.
+pub(crate) enum Step {
+    Done(Outcome),
+    /// There is a rest to do: `entry` again.
+    Again,
+}
+
+impl RingOperation {
+    /// The kernel's form of what is left to do. `arena` is the memory that is registered with the ring.
+    pub(crate) fn entry(&mut self, arena: &Range<usize>) -> squeue::Entry {
+        match self {
+            Self::Transfer(transfer) => transfer.entry(arena),
+            Self::Sync(file) => opcode::Fsync::new(fd(file)).flags(types::FsyncFlags::DATASYNC).build(),
+            Self::Allocate(file, mode, range) => {
+                opcode::Fallocate::new(fd(file), range.length()).offset(range.start).mode(*mode).build()
+            }
+            Self::Poll(file, events) => opcode::PollAdd::new(fd(file), *events).build(),
+            Self::Receive(socket, buf) => {
+                opcode::Recv::new(fd(socket), buf.as_mut_ptr(), entry_length(buf.len())).build()
+            }
+            Self::Send(message) => message.entry(),
+            Self::Accept(socket, _) => {
+                let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
+                opcode::Accept::new(fd(socket), address, length).flags(libc::SOCK_CLOEXEC).build()
+            }
+        }
+    }
+
+    /// Takes note of a completion.
+    pub(crate) fn advance(&mut self, result: i32) -> Step {
+        match self {
+            Self::Transfer(transfer) => transfer.advance(result),
+            Self::Send(message) => message.advance(result),
+            Self::Accept(_, connection) => {
+                if result >= 0 {
+                    *connection = Some(sys::adopt(result));
+                }
+                Step::Done(outcome(result))
+            }
+            Self::Sync(_) | Self::Allocate(..) | Self::Poll(..) | Self::Receive(..) => Step::Done(outcome(result)),
+        }
+    }
+
+    /// Whether somebody who no longer wants the answer may stop the operation. Transfers go on to their end.
+    pub(crate) fn can_be_cancelled(&self) -> bool {
+        match self {
+            Self::Poll(..) | Self::Receive(..) | Self::Accept(..) => true,
+            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) | Self::Send(_) => false,
+        }
+    }
+}
+
+impl Transfer {
+    fn entry(&mut self, arena: &Range<usize>) -> squeue::Entry {
+        let rest = &mut self.buf[self.done..];
+        let length = entry_length(rest.len());
+        let (file, memory) = (fd(&self.file), rest.as_mut_ptr());
+        let offset = self.offset + u64::try_from(self.done).expect("a buffer's length fits 64 bits");
+        let registered = arena.contains(&memory.addr());
+        match (self.direction, registered) {
+            (Direction::Read, true) => opcode::ReadFixed::new(file, memory, length, ARENA).offset(offset).build(),
+            (Direction::Read, false) => opcode::Read::new(file, memory, length).offset(offset).build(),
+            (Direction::Write, true) => opcode::WriteFixed::new(file, memory, length, ARENA).offset(offset).build(),
+            (Direction::Write, false) => opcode::Write::new(file, memory, length).offset(offset).build(),
+        }
+    }
+
+    fn advance(&mut self, result: i32) -> Step {
+        match outcome(result) {
+            Err(errno) => Step::Done(Err(errno)),
+            Ok(count) => {
+                self.done += count;
+                let ended = count == 0 || self.done == self.buf.len() || !self.done.is_multiple_of(SECTOR_BYTES);
+                if ended { Step::Done(Ok(self.done)) } else { Step::Again }
+            }
+        }
+    }
+}
+
+impl Message {
+    pub(crate) fn new(socket: Rc<OwnedFd>, mut buffers: Vec<Buf>) -> Self {
+        let part = |buf: &mut Buf| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
+        let parts = buffers.iter_mut().filter(|buf| !buf.is_empty()).map(part).collect();
+        let header = sys::message_of(std::ptr::null_mut(), 0);
+        Self { socket, _buffers: buffers, parts, first_part: 0, header }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first_part == self.parts.len()
+    }
+
+    fn entry(&mut self) -> squeue::Entry {
+        let rest = &mut self.parts[self.first_part..];
+        self.header = sys::message_of(rest.as_mut_ptr(), rest.len().min(sys::MESSAGE_PARTS_MAX));
+        let flags = u32::try_from(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).expect("flags are positive");
+        opcode::SendMsg::new(fd(&self.socket), &raw const self.header).flags(flags).build()
+    }
+
+    fn advance(&mut self, result: i32) -> Step {
+        match outcome(result) {
+            Err(errno) => Step::Done(Err(errno)),
+            Ok(0) => Step::Done(Err(libc::EPIPE)),
+            Ok(count) => {
+                self.skip(count);
+                if self.is_empty() { Step::Done(Ok(0)) } else { Step::Again }
+            }
+        }
+    }
+
+    /// Leaves out the next `count` bytes, which are sent.
+    fn skip(&mut self, mut count: usize) {
+        while let Some(part) = self.parts.get_mut(self.first_part) {
+            if count < part.iov_len {
+                part.iov_base = part.iov_base.wrapping_byte_add(count);
+                part.iov_len -= count;
+                return;
+            }
+            count -= part.iov_len;
+            self.first_part += 1;
+        }
+    }
+}
+
+fn fd(file: &Rc<OwnedFd>) -> types::Fd {
+    types::Fd(file.as_raw_fd())
+}
+
+fn entry_length(bytes: usize) -> u32 {
+    u32::try_from(bytes.min(TRANSFER_BYTES_MAX)).expect("the limit fits 32 bits")
+}
+
+fn outcome(result: i32) -> Outcome {
+    usize::try_from(result).map_err(|_| -result)
+}
+
+/// Counts the repeats of an operation that is interrupted.
+#[derive(Default)]
+pub(crate) struct Repeats(u32);
+
+impl Repeats {
+    /// Whether a completion with `result` means "not now, once more".
+    pub(crate) fn allow(&mut self, result: i32) -> bool {
+        let interrupted = result == -libc::EINTR || result == -libc::EAGAIN;
+        self.0 += u32::from(interrupted);
+        interrupted && self.0 <= REPEATS_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(lengths: &[usize]) -> Message {
+        let socket = Rc::new(sys::eventfd().unwrap());
+        Message::new(socket, lengths.iter().map(|len| Buf::zeroed(*len)).collect())
+    }
+
+    #[test]
+    fn a_message_goes_on_where_the_kernel_stopped_and_leaves_out_empty_parts() {
+        let mut message = message(&[10, 0, 20]);
+        assert!(matches!(message.advance(4), Step::Again));
+        assert_eq!((message.first_part, message.parts[0].iov_len), (0, 6));
+        assert!(matches!(message.advance(7), Step::Again));
+        assert_eq!((message.first_part, message.parts[1].iov_len), (1, 19));
+        assert!(matches!(message.advance(19), Step::Done(Ok(_))));
+    }
+
+    #[test]
+    fn a_socket_that_takes_nothing_is_an_error_and_not_a_loop() {
+        assert!(matches!(message(&[1]).advance(0), Step::Done(Err(libc::EPIPE))));
+    }
+
+    #[test]
+    fn a_short_transfer_goes_on_and_one_inside_a_sector_has_met_the_end_of_the_file() {
+        let file = Rc::new(sys::eventfd().unwrap());
+        let mut transfer = Transfer { file, direction: Direction::Read, offset: 0, buf: Buf::zeroed(4096), done: 0 };
+        assert!(matches!(transfer.advance(512), Step::Again));
+        assert!(matches!(transfer.advance(100), Step::Done(Ok(612))));
+    }
+
+    #[test]
+    fn interruptions_are_repeated_only_so_often() {
+        let mut repeats = Repeats::default();
+        assert!(!repeats.allow(-libc::EIO));
+        let allowed = (0..2 * REPEATS_MAX).filter(|_| repeats.allow(-libc::EINTR)).count();
+        assert_eq!(u32::try_from(allowed).unwrap(), REPEATS_MAX);
+    }
+}

@@ -1,0 +1,255 @@
+//! One io_uring and the table of what is in flight on it.
+//!
+//! Why `unsafe`: the kernel reads and writes memory through the pointers of submitted entries. The invariant, kept by
+//! this file: an [`RingOperation`] stays in the table, and so do the buffers and descriptors it owns, until the kernel has
+//! completed it. If the ring must go before that, they are leaked.
+
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use crate::operation::{Outcome, Repeats, RingOperation, Step};
+
+/// Marks completions that nobody waits for: those of cancellations.
+const NOBODY: u64 = u64::MAX;
+
+/// Completions that the kernel's queue holds, per entry of the submission queue; what is over waits in the kernel.
+const COMPLETIONS_PER_ENTRY: u32 = 8;
+
+pub(crate) struct Ring {
+    uring: IoUring,
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    in_flight: usize,
+    /// What the kernel did not take yet, in order. Empty but for moments.
+    backlog: VecDeque<squeue::Entry>,
+    /// The addresses that are registered for fixed-buffer transfers; empty if none are.
+    arena: Range<usize>,
+}
+
+enum Slot {
+    Free,
+    InFlight(InFlight),
+    Done(RingOperation, Outcome),
+}
+
+struct InFlight {
+    operation: RingOperation,
+    repeats: Repeats,
+    /// Whom to wake; `None` if nobody.
+    waker: Option<Waker>,
+    /// Nobody wants the answer.
+    abandoned: bool,
+}
+
+/// How long a visit to the kernel may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    No,
+    AtMost(Duration),
+    UntilCompletion,
+}
+
+impl Ring {
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
+        let uring = IoUring::builder()
+            .setup_clamp()
+            .setup_submit_all()
+            .setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_ENTRY))
+            .dontfork()
+            .build(entries)?;
+        Ok(Self { uring, slots: Vec::new(), free: Vec::new(), in_flight: 0, backlog: VecDeque::new(), arena: 0..0 })
+    }
+
+    /// Lets the kernel pin `arena` once and for all. Without the right to (RLIMIT_MEMLOCK) transfers work the same,
+    /// a little slower.
+    pub(crate) fn register(&mut self, arena: Range<usize>) -> io::Result<()> {
+        let base = std::ptr::without_provenance_mut(arena.start);
+        let part = libc::iovec { iov_base: base, iov_len: arena.len() };
+        // SAFETY: the kernel pins the pages, so that even freed memory stays theirs; and each transfer that names the
+        // arena owns a `Buf` in it, which keeps it allocated (see `buf.rs`).
+        unsafe { self.uring.submitter().register_buffers(&[part]) }?;
+        self.arena = arena;
+        Ok(())
+    }
+
+    /// Begins an operation. The answer is fetched with [`Ring::poll`] and the index, or given up with
+    /// [`Ring::abandon`].
+    pub(crate) fn begin(&mut self, mut operation: RingOperation, waker: Waker) -> usize {
+        let entry = operation.entry(&self.arena);
+        let slot =
+            Slot::InFlight(InFlight { operation, repeats: Repeats::default(), waker: Some(waker), abandoned: false });
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.slots[index] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        self.in_flight += 1;
+        self.submit(entry.user_data(user_data(index)));
+        index
+    }
+
+    /// The answer of operation `index`, once. `waker` is woken when it is there.
+    pub(crate) fn poll(&mut self, index: usize, waker: &Waker) -> Poll<(RingOperation, Outcome)> {
+        match mem::replace(&mut self.slots[index], Slot::Free) {
+            Slot::Done(operation, outcome) => {
+                self.free.push(index);
+                Poll::Ready((operation, outcome))
+            }
+            Slot::InFlight(mut running) => {
+                running.waker = Some(waker.clone());
+                self.slots[index] = Slot::InFlight(running);
+                Poll::Pending
+            }
+            Slot::Free => unreachable!("an answer is fetched once"),
+        }
+    }
+
+    /// Gives up the answer of operation `index`; the operation keeps what it owns until the kernel is done with it.
+    pub(crate) fn abandon(&mut self, index: usize) {
+        match &mut self.slots[index] {
+            Slot::Done(..) => {
+                self.slots[index] = Slot::Free;
+                self.free.push(index);
+            }
+            Slot::InFlight(running) => {
+                running.abandoned = true;
+                running.waker = None;
+                if running.operation.can_be_cancelled() {
+                    self.submit(opcode::AsyncCancel::new(user_data(index)).build().user_data(NOBODY));
+                }
+            }
+            Slot::Free => unreachable!("an operation is given up once"),
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Hands everything that was begun to the kernel and waits as told.
+    pub(crate) fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        self.submit_backlog();
+        let wait = if self.backlog.is_empty() { wait } else { Wait::No };
+        let submitter = self.uring.submitter();
+        let result = match wait {
+            Wait::No => submitter.submit(),
+            Wait::UntilCompletion => submitter.submit_and_wait(1),
+            Wait::AtMost(limit) => {
+                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&types::Timespec::from(limit)))
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            // ETIME: the limit; EINTR: a signal; EBUSY, EAGAIN: completions must be fetched first.
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                Some(_) | None => Err(error),
+            },
+        }
+    }
+
+    /// Whether a visit to the kernel would hand anything over.
+    pub(crate) fn has_unsubmitted(&mut self) -> bool {
+        !self.backlog.is_empty() || !self.uring.submission().is_empty()
+    }
+
+    pub(crate) fn has_completions(&mut self) -> bool {
+        !self.uring.completion().is_empty()
+    }
+
+    /// Takes in what the kernel completed. Who waits for it is added to `woken`, to be woken when the ring is free.
+    pub(crate) fn complete(&mut self, woken: &mut Vec<Waker>) {
+        while let Some(completion) = self.next_completion() {
+            if completion.user_data() != NOBODY {
+                let index = usize::try_from(completion.user_data()).expect("user data are indexes of the table");
+                woken.extend(self.complete_one(index, completion.result()));
+            }
+        }
+    }
+
+    fn next_completion(&mut self) -> Option<cqueue::Entry> {
+        self.uring.completion().next()
+    }
+
+    fn complete_one(&mut self, index: usize, result: i32) -> Option<Waker> {
+        let Slot::InFlight(mut running) = mem::replace(&mut self.slots[index], Slot::Free) else {
+            unreachable!("the kernel completes what is in flight, once");
+        };
+        let cancelled = running.abandoned && running.operation.can_be_cancelled();
+        let step =
+            if !cancelled && running.repeats.allow(result) { Step::Again } else { running.operation.advance(result) };
+        match step {
+            Step::Again => {
+                let entry = running.operation.entry(&self.arena);
+                self.slots[index] = Slot::InFlight(running);
+                self.submit(entry.user_data(user_data(index)));
+                None
+            }
+            Step::Done(_) if running.abandoned => {
+                self.in_flight -= 1;
+                self.free.push(index);
+                None
+            }
+            Step::Done(outcome) => {
+                self.in_flight -= 1;
+                self.slots[index] = Slot::Done(running.operation, outcome);
+                running.waker
+            }
+        }
+    }
+
+    /// Queues an entry, in order, whatever room there is.
+    fn submit(&mut self, entry: squeue::Entry) {
+        if self.backlog.is_empty() && self.push(&entry) {
+            return;
+        }
+        self.backlog.push_back(entry);
+        self.submit_backlog();
+    }
+
+    fn submit_backlog(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.push(&entry) {
+                self.backlog.push_front(entry);
+                // The queue is full: the kernel empties it. If it refuses (it wants completions fetched first), the
+                // backlog waits for the next visit.
+                if self.uring.submit().is_err() || self.uring.submission().is_full() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: the entry points to memory and a descriptor that an `RingOperation` in `slots` owns, on the heap, until
+        // its completion arrives (the file's invariant); cancellations point to nothing.
+        unsafe { self.uring.submission().push(entry) }.is_ok()
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            // The kernel may still write to these buffers. Leaking them is the only safe thing to do: the process is
+            // about to end, or a device has hung.
+            mem::forget(mem::take(&mut self.slots));
+        }
+    }
+}
+
+fn user_data(index: usize) -> u64 {
+    u64::try_from(index).expect("an index fits 64 bits")
+}

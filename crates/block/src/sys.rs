@@ -1,0 +1,199 @@
+//! The system calls that neither the standard library nor the ring offers, each behind a safe function.
+//!
+//! Why `unsafe`: they are foreign functions. Each function here passes only pointers to memory that lives in its own
+//! frame or is borrowed by its arguments, and lengths that belong to it.
+
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_int, c_void};
+use std::io::{self, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The most parts that one message may have (`UIO_MAXIOV` of Linux).
+pub(crate) const MESSAGE_PARTS_MAX: usize = 1024;
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+fn check_size(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+fn length_of<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(mem::size_of::<T>()).expect("socket arguments are small")
+}
+
+/// Takes over a file descriptor that the kernel has just made.
+///
+/// # Panics
+/// If `fd` is negative.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    assert!(fd >= 0, "a descriptor that the kernel made is not negative");
+    // SAFETY: callers pass a descriptor that a successful system call returned to them and that nobody else has.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Fills `bytes` with the kernel's randomness.
+pub(crate) fn random_bytes(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer and the length are those of one live slice.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match check_size(got) {
+            Ok(count) => filled += count,
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Interrupted, "getrandom only fails when interrupted"),
+        }
+    }
+}
+
+/// A counter that one thread raises and another one waits for.
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    check(fd).map(adopt)
+}
+
+/// Raises an eventfd. A counter at its limit is raised already, so that an error is no loss.
+pub(crate) fn eventfd_raise(fd: &OwnedFd) {
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: the pointer and the length are those of one live array.
+    let _ = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Sets an eventfd back to zero.
+pub(crate) fn eventfd_clear(fd: &OwnedFd) {
+    let mut count = [0_u8; 8];
+    // SAFETY: the pointer and the length are those of one live array.
+    let _ = unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+}
+
+/// `flock` without waiting.
+pub(crate) fn lock(fd: &OwnedFd, operation: c_int) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::flock(fd.as_raw_fd(), operation | libc::LOCK_NB) }).map(drop)
+}
+
+/// An ioctl that writes one `c_int`, for instance `BLKSSZGET`.
+pub(crate) fn ioctl_int(fd: &OwnedFd, request: libc::Ioctl) -> io::Result<c_int> {
+    // Some of these ioctls (`FS_IOC_GETVERSION`) are declared with a long; the room is there for either.
+    let mut value: [c_int; 2] = [0; 2];
+    // SAFETY: callers pass requests that write at most a long, for which `value` has room.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, value.as_mut_ptr()) })?;
+    Ok(value[0])
+}
+
+/// The offset alignment that direct I/O on this file needs, if the file system tells.
+pub(crate) fn direct_io_alignment(fd: &OwnedFd) -> Option<u32> {
+    let mut status = MaybeUninit::<libc::statx>::zeroed();
+    let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
+    // SAFETY: the path is a static C string and `status` is large enough for what the call writes.
+    let result = unsafe { libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, mask, status.as_mut_ptr()) };
+    check(result).ok()?;
+    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
+    let status = unsafe { status.assume_init() };
+    (status.stx_mask & libc::STATX_DIOALIGN != 0).then_some(status.stx_dio_offset_align).filter(|align| *align > 0)
+}
+
+/// The id of the file system that holds the file.
+pub(crate) fn file_system_id(fd: &OwnedFd) -> io::Result<u64> {
+    let mut status = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: `status` is large enough for what the call writes.
+    check(unsafe { libc::fstatvfs(fd.as_raw_fd(), status.as_mut_ptr()) })?;
+    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
+    Ok(unsafe { status.assume_init() }.f_fsid)
+}
+
+/// Where the next data or the next hole is: `whence` is `SEEK_DATA` or `SEEK_HOLE`.
+pub(crate) fn seek(fd: &OwnedFd, offset: u64, whence: c_int) -> io::Result<u64> {
+    let offset = i64::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: no pointers are passed.
+    let found = unsafe { libc::lseek(fd.as_raw_fd(), offset, whence) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
+/// Reserves the first `length` bytes of a file.
+pub(crate) fn reserve(fd: &OwnedFd, length: u64) -> io::Result<()> {
+    let length = i64::try_from(length).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, length) }).map(drop)
+}
+
+/// Sets an integer socket option.
+pub(crate) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let pointer: *const c_void = (&raw const value).cast();
+    // SAFETY: the pointer and the length are those of one live integer.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, pointer, length_of::<c_int>()) }).map(drop)
+}
+
+/// Who connected to a unix socket: process and user.
+pub(crate) fn peer_credentials(fd: &OwnedFd) -> io::Result<(i32, u32)> {
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = length_of::<libc::ucred>();
+    let pointer: *mut c_void = (&raw mut credentials).cast();
+    // SAFETY: the pointer and the length are those of one live struct.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, pointer, &raw mut length) };
+    check(result)?;
+    Ok((credentials.pid, credentials.uid))
+}
+
+/// A unix socket bound to `path`. Nobody can connect before `listen`, so that its mode can be set in between.
+pub(crate) fn unix_socket_bound_to(path: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are passed.
+    let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) }).map(adopt)?;
+    let mut address =
+        libc::sockaddr_un { sun_family: libc::sa_family_t::try_from(libc::AF_UNIX).expect("1"), sun_path: [0; 108] };
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let name = name.as_bytes_with_nul();
+    if name.len() > address.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a unix socket has at most 107 bytes"));
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(name) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let pointer: *const libc::sockaddr = (&raw const address).cast();
+    // SAFETY: the pointer and the length are those of one live address.
+    check(unsafe { libc::bind(fd.as_raw_fd(), pointer, length_of::<libc::sockaddr_un>()) })?;
+    Ok(fd)
+}
+
+pub(crate) fn listen(fd: &OwnedFd, backlog: c_int) -> io::Result<()> {
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::listen(fd.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// Receives what is there, without waiting.
+pub(crate) fn receive_now(fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and the length are those of one live slice.
+    check_size(unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
+}
+
+/// Sends as much of `parts` as the socket takes, without waiting; at most [`MESSAGE_PARTS_MAX`] parts.
+pub(crate) fn send_now(fd: &OwnedFd, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    let count = parts.len().min(MESSAGE_PARTS_MAX);
+    // The kernel does not write through these pointers; `IoSlice` has the layout of `iovec` by its documentation.
+    let message = message_of(parts.as_ptr().cast_mut().cast(), count);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `message` and the parts it points to outlive the call.
+    check_size(unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, flags) })
+}
+
+/// A message of the `count` parts that start at `parts`.
+pub(crate) fn message_of(parts: *mut libc::iovec, count: usize) -> libc::msghdr {
+    // SAFETY: all bit patterns are valid for this plain struct of pointers and lengths.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    message
+}
+
+pub(crate) fn shutdown(fd: &OwnedFd) {
+    // A socket that is not connected any more is shut down already.
+    // SAFETY: no pointers are passed.
+    let _ = unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
