@@ -226,7 +226,7 @@ impl Env for SimEnv {
     }
 
     fn random(&self) -> u64 {
-        self.simulation.draw(Random::next)
+        self.simulation.draw(Random::draw)
     }
 
     fn buffers(&self) -> &BufPool {

@@ -1,12 +1,25 @@
 //! The seeded simulation of the cache: a faulty world, a model of what hosts may see, and what hunts for a difference.
+//!
+//! The truth lies in plain sight: `disk.rs` holds what every device really has, `model.rs` what hosts may see. Faults are
+//! laid over it (`chaos.rs`, the crashes of `scenario.rs`). First comes safety: whatever happens, no answer is wrong. Then
+//! liveness: when the faults end, everything works again (`liveness.rs`).
 
+pub mod administrator;
 mod cell;
+pub mod chaos;
 pub mod content;
+pub mod daemon;
 pub mod device;
 pub mod disk;
 pub mod executor;
+pub mod host;
+pub mod hunt;
 pub mod image;
+pub mod liveness;
 mod media;
 pub mod model;
 pub mod random;
+pub mod scenario;
+pub mod shape;
 pub mod trace;
+pub mod world;

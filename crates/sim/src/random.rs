@@ -8,10 +8,10 @@ pub struct Random {
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        Self { state: mix(seed ^ 0x5EED_0F_7E57) }
+        Self { state: mix(seed ^ 0x5EED_0F7E_57A1) }
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.state)
     }
@@ -21,7 +21,7 @@ impl Random {
     /// # Panics
     /// If `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.draw() % limit
     }
 
     /// A number from `low` to `high`, both possible.

@@ -47,7 +47,7 @@ impl Volume {
             return kept;
         }
         let (buf, outcome) = self.device.read(page * PAGE, self.env.buffers().take(4096)).await;
-        outcome.unwrap();
+        outcome.expect("this disk has no faults");
         self.pages.borrow_mut().insert(page, buf.to_vec());
         buf.to_vec()
     }
@@ -57,7 +57,7 @@ impl Volume {
         let mut buf = self.env.buffers().take(4096);
         buf.copy_from_slice(bytes);
         let device = Rc::clone(&self.device);
-        let write = async move { device.write(page * PAGE, buf).await.1.unwrap() };
+        let write = async move { device.write(page * PAGE, buf).await.1.expect("this disk has no faults") };
         if self.manner == Manner::AnswersEarly {
             self.env.spawn(write);
         } else {
@@ -81,7 +81,7 @@ impl Volume {
             | Manner::Misplaces => {}
         }
         self.flushing.set(self.flushing.get() + 1);
-        self.device.flush().await.unwrap();
+        self.device.flush().await.expect("this disk has no faults");
         self.flushing.set(self.flushing.get() - 1);
     }
 }

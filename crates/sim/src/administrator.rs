@@ -1,0 +1,103 @@
+//! An administrator at work while hosts are served: settings, attaching and detaching, and a look at the status.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
+use hotset_cache::PoolStatus;
+use hotset_cache::config::{PoolSettings, VolumeSettings};
+
+use crate::daemon::Daemon;
+use crate::shape;
+use crate::world::Attachment;
+
+/// What the tables of a pool of a few hundred slots may take at most, whatever happens.
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
+
+/// Works until the daemon stops.
+pub async fn work(daemon: Daemon) {
+    while !daemon.stopping.get() {
+        let pause = daemon.world.simulation.draw(|random| random.between(1, 2_000));
+        daemon.env.sleep(Duration::from_millis(pause)).await;
+        check_status(&daemon);
+        if daemon.world.shape.troubles.administrators && !daemon.stopping.get() {
+            one_command(&daemon).await;
+        }
+    }
+}
+
+async fn one_command(daemon: &Daemon) {
+    let (command, number) =
+        daemon.world.simulation.draw(|random| (random.below(40), random.index(daemon.world.volumes.len())));
+    match command {
+        0..10 => change_pool(daemon).await,
+        10..18 => change_volume(daemon, number).await,
+        18..30 => detach_for_a_while(daemon, number).await,
+        30..39 => daemon.attach(number).await,
+        _ => daemon.replace_pool().await,
+    }
+}
+
+async fn change_pool(daemon: &Daemon) {
+    let Some(pool) = daemon.pool() else { return };
+    let settings = daemon.world.simulation.draw(|random| PoolSettings {
+        policy: shape::policy(random),
+        fetch_rate: shape::fetch_rate(random),
+        populate_on_read: random.pick(&[1, 2]),
+        populate_on_write: random.pick(&[0, 1, 2]),
+        ..pool.status().settings
+    });
+    daemon.world.simulation.note(|| format!("set {settings:?}"));
+    match pool.set(settings).await {
+        Ok(()) => daemon.world.settings.set(settings),
+        Err(error) => daemon.expect_cache_trouble("changing the pool", &error),
+    }
+}
+
+async fn change_volume(daemon: &Daemon, number: usize) {
+    let Some(volume) = daemon.volume(number) else { return };
+    let cutoff = daemon.world.simulation.draw(|random| random.pick(&[None, Some(256 << 10), Some(4 << 20)]));
+    let settings = VolumeSettings { read_cutoff_bytes: cutoff, write_cutoff_bytes: cutoff, ..volume.settings() };
+    if let Err(error) = volume.set(settings).await {
+        daemon.expect_cache_trouble("changing the volume", &error);
+    }
+}
+
+async fn detach_for_a_while(daemon: &Daemon, number: usize) {
+    let host = Rc::clone(&daemon.world.volumes[number]);
+    let Some(pool) = daemon.pool() else { return };
+    if host.attachment.get() != Attachment::Attached || !daemon.detach(&pool, &host).await {
+        return;
+    }
+    let pause = daemon.world.simulation.draw(|random| random.between(0, 500));
+    daemon.env.sleep(Duration::from_millis(pause)).await;
+    if !daemon.stopping.get() {
+        daemon.attach(number).await;
+    }
+}
+
+/// What a status says must be possible.
+fn check_status(daemon: &Daemon) {
+    let Some(status) = daemon.pool().map(|pool| pool.status()) else { return };
+    for (holds, what) in [
+        (status.used_bytes <= status.capacity_bytes, "more bytes are used than there are"),
+        (status.slots_used <= status.slots, "more slots are used than there are"),
+        (status.memory_bytes <= MEMORY_BYTES_MAX, "the tables grow without bound"),
+        (all_parts_fit(&status), "the SSDs' slots are more than the pool's"),
+    ] {
+        if !holds {
+            daemon.world.violate(format!("{what}: {status:?}"));
+        }
+    }
+    for number in 0..daemon.world.volumes.len() {
+        let Some(volume) = daemon.volume(number).map(|volume| volume.status()) else { continue };
+        if volume.cache_used_bytes > status.used_bytes {
+            daemon.world.violate(format!("a volume uses more of the cache than all do: {volume:?}"));
+        }
+    }
+}
+
+fn all_parts_fit(status: &PoolStatus) -> bool {
+    let online = status.ssds.iter().filter(|ssd| ssd.online);
+    online.map(|ssd| ssd.slots_used).sum::<u64>() <= status.slots
+}

@@ -1,0 +1,334 @@
+//! One life of the daemon: finds the pool on the SSDs, opens the volumes, serves hosts, stops.
+//!
+//! It does with the engine what the real daemon does, and judges every answer that an administrator gets.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::{Buf, Device, Env};
+use hotset_cache::config::{PoolKind, VolumeName};
+use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect};
+
+use crate::device::SimDevice;
+use crate::executor::SimEnv;
+use crate::world::{Attachment, HostVolume, PoolKnown, Ssd, World};
+
+/// See the file's summary. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub struct Daemon {
+    pub world: Rc<World>,
+    pub env: SimEnv,
+    pool: Rc<RefCell<Option<Pool<SimEnv>>>>,
+    volumes: Rc<RefCell<Vec<Option<Volume<SimEnv>>>>>,
+    /// Hosts are to finish.
+    pub stopping: Rc<Cell<bool>>,
+    /// The pool is being closed: requests may be refused.
+    pub closing: Rc<Cell<bool>>,
+    pub hosts_running: Rc<Cell<u64>>,
+    /// The daemon has ended by itself.
+    pub finished: Rc<Cell<bool>>,
+    /// It stopped cleanly.
+    pub clean: Rc<Cell<bool>>,
+    /// Bytes that reattached volumes found in the cache.
+    pub warm_bytes: Rc<Cell<u64>>,
+}
+
+impl Daemon {
+    pub fn new(world: &Rc<World>) -> Self {
+        Self {
+            world: Rc::clone(world),
+            env: SimEnv { simulation: Rc::clone(&world.simulation) },
+            pool: Rc::default(),
+            volumes: Rc::new(RefCell::new(vec![None; world.volumes.len()])),
+            stopping: Rc::default(),
+            closing: Rc::default(),
+            hosts_running: Rc::default(),
+            finished: Rc::default(),
+            clean: Rc::default(),
+            warm_bytes: Rc::default(),
+        }
+    }
+
+    pub fn pool(&self) -> Option<Pool<SimEnv>> {
+        self.pool.borrow().clone()
+    }
+
+    /// The volume, if it is served.
+    pub fn volume(&self, number: usize) -> Option<Volume<SimEnv>> {
+        self.volumes.borrow()[number].clone()
+    }
+
+    // ---- start
+
+    /// Opens or makes the pool, then every volume.
+    pub async fn start(&self) {
+        self.world.set_phase("opening the pool");
+        self.open_pool().await;
+        for number in 0..self.world.volumes.len() {
+            self.world.set_phase(&format!("opening volume {number}"));
+            self.open_volume(number).await;
+        }
+    }
+
+    async fn open_pool(&self) {
+        if self.world.pool.get() != PoolKnown::No {
+            match self.find_pool().await {
+                Ok(pool) => return self.found(pool),
+                Err(error) if self.world.pool.get() == PoolKnown::Yes => {
+                    return self.world.violate(format!("the pool does not open: {error}"));
+                }
+                Err(error) => self.world.simulation.note(|| format!("there is no pool: {error}")),
+            }
+        }
+        self.create_pool().await;
+    }
+
+    fn found(&self, pool: Pool<SimEnv>) {
+        for ssd in self.world.ssds.iter().filter(|ssd| !ssd.present.get()) {
+            ssd.missed.set(true);
+        }
+        self.world.pool.set(PoolKnown::Yes);
+        self.world.settings.set(pool.status().settings);
+        self.world.simulation.note(|| format!("pool open: {:?}", pool.status()));
+        *self.pool.borrow_mut() = Some(pool);
+    }
+
+    async fn find_pool(&self) -> Result<Pool<SimEnv>, Error> {
+        let mut ours = Vec::new();
+        for ssd in self.world.present_ssds() {
+            if self.carries_pool(ssd).await {
+                ours.push(&ssd.disk);
+            }
+        }
+        let named =
+            || ours.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect();
+        let state = || Some(SimDevice::open(&self.world.state.borrow()));
+        match Pool::open(self.env.clone(), named(), state(), Missing::Refuse).await {
+            Ok(pool) => Ok(pool),
+            Err(error) => {
+                self.world.simulation.note(|| format!("refused: {error}"));
+                Pool::open(self.env.clone(), named(), state(), Missing::Leave).await
+            }
+        }
+    }
+
+    async fn carries_pool(&self, ssd: &Ssd) -> bool {
+        let (start, outcome) = SimDevice::open(&ssd.disk).read(0, Buf::zeroed(LABEL_BYTES)).await;
+        let label = if outcome.is_ok() { inspect(&start) } else { Ok(None) };
+        self.world.simulation.note(|| format!("{}: {label:?}", ssd.disk.name));
+        matches!(label, Ok(Some(label)) if label.pool_name.as_str() == self.pool_name())
+    }
+
+    fn pool_name(&self) -> String {
+        format!("pool-{}", self.world.pool_number.get())
+    }
+
+    async fn create_pool(&self) {
+        self.world.pool_number.set(self.world.pool_number.get() + 1);
+        let mut settings = self.world.settings.get();
+        settings.block_bytes = self.world.shape.settings.block_bytes;
+        settings.checksums = self.world.shape.settings.checksums;
+        let name = self.pool_name().parse().expect("it follows the rule");
+        let spec = PoolSpec { name, kind: PoolKind::Read, settings };
+        let ssds: Vec<_> = self.world.present_ssds().map(|ssd| Rc::clone(&ssd.disk)).collect();
+        if ssds.is_empty() {
+            return;
+        }
+        self.world.present_ssds().for_each(|ssd| ssd.missed.set(false));
+        self.world.pool.set(PoolKnown::Unsure);
+        for volume in &self.world.volumes {
+            // A volume of a pool that is gone for good is nobody's.
+            volume.attachment.set(Attachment::Detached);
+        }
+        self.world.lose_state();
+        let named = ssds.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect();
+        let state = SimDevice::open(&self.world.state.borrow());
+        match Pool::create(self.env.clone(), spec, named, state).await {
+            Ok(pool) => {
+                self.world.pool.set(PoolKnown::Yes);
+                *self.pool.borrow_mut() = Some(pool);
+            }
+            Err(error) => self.expect_cache_trouble("creating the pool", &error),
+        }
+    }
+
+    async fn open_volume(&self, number: usize) {
+        let host = Rc::clone(&self.world.volumes[number]);
+        let device = SimDevice::open(&host.disk);
+        let volume = match Volume::open(self.env.clone(), host.spec.clone(), device) {
+            Ok(volume) => volume,
+            Err(error) => return self.world.violate(format!("volume {number} does not open: {error}")),
+        };
+        let pool = self.pool();
+        let known = pool.as_ref().is_some_and(|pool| names(pool).contains(&host.spec.name));
+        self.check_catalogue(&host, pool.is_some(), known);
+        let served = match pool.filter(|_| known) {
+            Some(pool) => self.settle(&pool, &host, &volume).await,
+            None => {
+                host.attachment.set(Attachment::Detached);
+                true
+            }
+        };
+        if served {
+            self.volumes.borrow_mut()[number] = Some(volume);
+        }
+    }
+
+    fn check_catalogue(&self, host: &HostVolume, pool_is_open: bool, known: bool) {
+        match (host.attachment.get(), known) {
+            (Attachment::Attached, false) if pool_is_open => {
+                self.world.violate(format!("{} was attached, and the pool does not know it", host.spec.name));
+            }
+            (Attachment::Detached, true) => {
+                self.world.violate(format!("{} was detached, and the pool still knows it", host.spec.name));
+            }
+            (Attachment::Attached | Attachment::Detached | Attachment::Unsure, true | false) => {}
+        }
+    }
+
+    /// Puts the cache in front of a volume that the catalogue names, or takes it out of the catalogue. Whether the volume
+    /// may be served.
+    async fn settle(&self, pool: &Pool<SimEnv>, host: &HostVolume, volume: &Volume<SimEnv>) -> bool {
+        if self.world.shape.troubles.administrators && self.world.simulation.draw(|random| random.one_in(20)) {
+            return self.detach(pool, host).await;
+        }
+        match pool.reattach(volume).await {
+            Ok(Reattached::Warm { bytes }) => {
+                self.warm_bytes.set(self.warm_bytes.get() + bytes);
+                if host.changed.get() && bytes > 0 {
+                    self.world.violate(format!("{} was changed behind our back and is warm", host.spec.name));
+                }
+                self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.spec.name));
+            }
+            Ok(Reattached::Dropped { reason }) => {
+                self.world.simulation.note(|| format!("{} is cold: {reason}", host.spec.name));
+                self.check_drop(host, &reason);
+            }
+            Err(error) => {
+                if !host.may_fail() {
+                    self.expect_cache_trouble("reattaching", &error);
+                }
+                return false;
+            }
+        }
+        host.changed.set(false);
+        host.attachment.set(Attachment::Attached);
+        true
+    }
+
+    fn check_drop(&self, host: &HostVolume, reason: &str) {
+        if !host.changed.get() && !self.world.cache_trouble.get() && !host.may_fail() {
+            self.world.violate(format!("{} was dropped though nobody changed it: {reason}", host.spec.name));
+        }
+    }
+
+    // ---- what administrators do
+
+    /// Whether the volume is certainly not in the pool afterwards.
+    pub async fn detach(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
+        self.world.simulation.note(|| format!("detach {}", host.spec.name));
+        host.attachment.set(Attachment::Unsure);
+        match pool.detach(&host.spec.name).await {
+            Ok(()) => {
+                host.attachment.set(Attachment::Detached);
+                host.changed.set(false);
+                true
+            }
+            Err(error) => {
+                self.expect_cache_trouble("detaching", &error);
+                false
+            }
+        }
+    }
+
+    pub async fn attach(&self, number: usize) {
+        let host = &self.world.volumes[number];
+        let (Some(pool), Some(volume)) = (self.pool(), self.volume(number)) else { return };
+        if host.attachment.get() != Attachment::Detached {
+            return;
+        }
+        self.world.simulation.note(|| format!("attach {}", host.spec.name));
+        host.attachment.set(Attachment::Unsure);
+        match pool.attach(&volume).await {
+            Ok(()) => host.attachment.set(Attachment::Attached),
+            Err(error) if host.may_fail() => self.world.simulation.note(|| format!("not attached: {error}")),
+            Err(error) => self.expect_cache_trouble("attaching", &error),
+        }
+    }
+
+    pub async fn delete_pool(&self) {
+        let Some(pool) = self.pool() else { return };
+        self.world.simulation.note(|| "delete the pool".to_owned());
+        self.world.pool.set(PoolKnown::Unsure);
+        self.world.volumes.iter().for_each(|host| host.attachment.set(Attachment::Unsure));
+        match pool.delete().await {
+            Ok(()) => {
+                self.pool.borrow_mut().take();
+                self.world.pool.set(PoolKnown::No);
+                self.world.volumes.iter().for_each(|host| host.attachment.set(Attachment::Detached));
+            }
+            Err(error) => self.expect_cache_trouble("deleting the pool", &error),
+        }
+    }
+
+    /// Makes a pool while volumes are served.
+    pub async fn replace_pool(&self) {
+        self.delete_pool().await;
+        if self.world.pool.get() == PoolKnown::No && !self.stopping.get() {
+            self.create_pool().await;
+        }
+    }
+
+    /// An administrator's command failed: that has to have a reason.
+    pub fn expect_cache_trouble(&self, what: &str, error: &Error) {
+        self.world.simulation.note(|| format!("{what}: {error}"));
+        if !self.world.cache_trouble.get() && !self.closing.get() {
+            self.world.violate(format!("{what} failed though nothing was wrong: {error}"));
+        }
+    }
+
+    // ---- stop
+
+    /// Waits for the hosts, then stops cleanly. Sometimes it does not wait.
+    pub async fn stop(&self) {
+        self.world.set_phase("stopping the hosts");
+        self.stopping.set(true);
+        let patient = self.world.simulation.draw(|random| !random.one_in(4));
+        while patient && self.hosts_running.get() > 0 {
+            self.env.sleep(Duration::from_millis(5)).await;
+        }
+        self.world.set_phase("closing the pool");
+        self.closing.set(true);
+        let started = self.env.now();
+        let mut clean = true;
+        if let Some(pool) = self.pool()
+            && let Err(error) = pool.close().await
+        {
+            clean = false;
+            let excused = self.world.cache_trouble.get() || self.world.volumes.iter().any(|host| host.may_fail());
+            if !excused {
+                self.world.violate(format!("the pool does not close: {error}"));
+            }
+        }
+        let took = self.env.now().since(started);
+        if took > Duration::from_secs(60) && !self.world.volumes.iter().any(|host| host.may_hang.get()) {
+            self.world.violate(format!("closing took {took:?}"));
+        }
+        while self.hosts_running.get() > 0 {
+            self.env.sleep(Duration::from_millis(5)).await;
+        }
+        self.world.set_phase("stopped");
+        self.clean.set(clean);
+        self.finished.set(true);
+    }
+
+    /// Whether a host may get this error now.
+    pub fn may_answer(&self, host: &HostVolume, error: &Error) -> bool {
+        host.may_fail() || (error.kind == ErrorKind::Stopping && self.closing.get())
+    }
+}
+
+fn names(pool: &Pool<SimEnv>) -> Vec<VolumeName> {
+    pool.unsettled_volumes().into_iter().map(|spec| spec.name).collect()
+}

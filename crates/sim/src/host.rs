@@ -1,0 +1,247 @@
+//! A host: sends random requests to a volume, tells the model of each, and has every answer judged.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::{ByteRange, Env, ExtentKind, Instant, ZeroMode};
+use hotset_cache::{Durability, Error, ErrorKind, Volume, ZeroEffort};
+
+use crate::daemon::Daemon;
+use crate::executor::SimEnv;
+use crate::image::index;
+use crate::model::{Answered, WriteNumber};
+use crate::random::Random;
+use crate::world::HostVolume;
+
+/// The longest that a request may take while the backing device answers: SSDs may time out several times on the way.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// See the file's summary.
+pub struct Host {
+    pub daemon: Daemon,
+    pub number: usize,
+    pub volume: Volume<SimEnv>,
+    /// Where a host that goes through its volume in order is.
+    pub stream_at: Option<u64>,
+}
+
+/// What a host does next.
+#[derive(Clone, Copy, Debug)]
+enum Request {
+    Read(ByteRange),
+    Write(ByteRange, Durability),
+    Flush,
+    Trim(ByteRange, Durability),
+    Zeroes(ByteRange, Durability),
+    Populate(ByteRange),
+    BlockStatus(ByteRange),
+}
+
+impl Host {
+    fn disk(&self) -> Rc<HostVolume> {
+        Rc::clone(&self.daemon.world.volumes[self.number])
+    }
+
+    /// Sends requests until there were enough or the daemon stops.
+    pub async fn run(mut self, requests: u64) {
+        let running = Rc::clone(&self.daemon.hosts_running);
+        running.set(running.get() + 1);
+        for _ in 0..requests {
+            if self.daemon.stopping.get() {
+                break;
+            }
+            let think_ms = self.daemon.world.shape.think_ms;
+            let pause = self.daemon.world.simulation.draw(|random| random.below(think_ms * 1000 + 1));
+            self.daemon.env.sleep(Duration::from_micros(pause)).await;
+            self.one_request().await;
+        }
+        running.set(running.get() - 1);
+    }
+
+    async fn one_request(&mut self) {
+        let request = self.choose();
+        let name = self.daemon.world.simulation.unique();
+        self.daemon.world.simulation.note(|| format!("volume {} request {name}: {request:?}", self.number));
+        let started = self.daemon.env.now();
+        let outcome = match request {
+            Request::Read(range) => self.read(range).await,
+            Request::Write(range, durability) => self.write(range, durability).await,
+            Request::Flush => self.flush().await,
+            Request::Trim(range, durability) => self.trim(range, durability).await,
+            Request::Zeroes(range, durability) => self.zeroes(range, durability).await,
+            Request::Populate(range) => self.volume.populate(range).await,
+            Request::BlockStatus(range) => self.block_status(range),
+        };
+        self.daemon.world.simulation.note(|| format!("volume {} request {name} answered: {outcome:?}", self.number));
+        self.judge(request, started, outcome);
+    }
+
+    fn judge(&self, request: Request, started: Instant, outcome: Result<(), Error>) {
+        let host = self.disk();
+        if let Err(error) = &outcome
+            && !self.daemon.may_answer(&host, error)
+        {
+            self.daemon.world.violate(format!("{request:?} failed though the backing device did not: {error}"));
+        }
+        let took = self.daemon.env.now().since(started);
+        if took > ANSWER_MAX && !host.may_hang.get() {
+            self.daemon.world.violate(format!("{request:?} took {took:?}"));
+        }
+    }
+
+    // ---- the requests
+
+    pub async fn read(&self, range: ByteRange) -> Result<(), Error> {
+        let model = Rc::clone(&self.disk().model);
+        let begun = model.borrow_mut().begin_read();
+        let outcome = self.volume.read(range).await;
+        let bytes = outcome.as_ref().ok().map(|buf| &buf[..]);
+        if bytes.is_some_and(|bytes| bytes.len() != index(range.length())) {
+            self.daemon.world.violate(format!("a read of {range:?} returned {:?} bytes", bytes.map(<[u8]>::len)));
+            return Ok(());
+        }
+        let judged = model.borrow_mut().end_read(begun, range, bytes);
+        self.daemon.world.report(judged.map_err(|what| format!("read {range:?}: {what}")));
+        outcome.map(drop)
+    }
+
+    pub async fn write(&self, range: ByteRange, durability: Durability) -> Result<(), Error> {
+        let model = Rc::clone(&self.disk().model);
+        let mut buf = self.daemon.env.buffers().take(index(range.length()));
+        let number = {
+            let mut model = model.borrow_mut();
+            let number = model.begin_write(range, false);
+            model.fill(number, range, &mut buf);
+            number
+        };
+        self.daemon.world.simulation.note(|| format!("volume {}: {number:?} is {range:?}", self.number));
+        let outcome = self.volume.write(range.start, buf, durability).await;
+        self.end_write(number, durability, &outcome);
+        outcome
+    }
+
+    fn end_write(&self, number: WriteNumber, durability: Durability, outcome: &Result<(), Error>) {
+        let answered = match (outcome, durability) {
+            (Ok(()), Durability::Volatile) => Answered::Done,
+            (Ok(()), Durability::Durable) => Answered::Durable,
+            (Err(_), Durability::Volatile | Durability::Durable) => Answered::Unknown,
+        };
+        self.disk().model.borrow_mut().end_write(number, answered);
+    }
+
+    pub async fn flush(&self) -> Result<(), Error> {
+        let model = Rc::clone(&self.disk().model);
+        let begun = model.borrow_mut().begin_flush();
+        self.volume.flush().await?;
+        model.borrow_mut().end_flush(begun);
+        Ok(())
+    }
+
+    /// A trim may do nothing. Where it may do something, every cell is old or zero, and stays what it is.
+    async fn trim(&self, range: ByteRange, durability: Durability) -> Result<(), Error> {
+        if !self.volume.trims() {
+            return self.volume.trim(range, durability).await;
+        }
+        let number = self.disk().model.borrow_mut().begin_write(range, true);
+        let outcome = self.volume.trim(range, durability).await;
+        self.disk().model.borrow_mut().end_write(number, Answered::Unknown);
+        outcome
+    }
+
+    async fn zeroes(&self, range: ByteRange, durability: Durability) -> Result<(), Error> {
+        let (mode, effort) = self.daemon.world.simulation.draw(|random| {
+            let mode = random.pick(&[ZeroMode::MayPunch, ZeroMode::KeepAllocated]);
+            (mode, if random.one_in(4) { ZeroEffort::FastOnly } else { ZeroEffort::Any })
+        });
+        let number = self.disk().model.borrow_mut().begin_write(range, true);
+        let outcome = self.volume.write_zeroes(range, mode, effort, durability).await;
+        self.end_write(number, durability, &outcome);
+        match outcome {
+            Err(error) if effort == ZeroEffort::FastOnly && error.kind == ErrorKind::Unsupported => Ok(()),
+            Ok(()) | Err(_) => outcome,
+        }
+    }
+
+    /// What is called a hole has to be one.
+    fn block_status(&self, range: ByteRange) -> Result<(), Error> {
+        let extents = self.volume.block_status(range, 16)?;
+        if extents.is_empty() {
+            self.daemon.world.violate(format!("block status of {range:?} is empty"));
+        }
+        let mut at = range.start;
+        for extent in extents {
+            let part = ByteRange { start: at, end: (at + extent.length).min(range.end) };
+            at += extent.length;
+            let reads_as_zero = matches!(extent.kind, ExtentKind::Hole | ExtentKind::Zero);
+            if reads_as_zero {
+                let judged = self.disk().model.borrow_mut().may_be_zero(part);
+                self.daemon.world.report(judged.map_err(|what| format!("called a hole, {part:?}: {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    // ---- the choice
+
+    fn choose(&mut self) -> Request {
+        let simulation = Rc::clone(&self.daemon.world.simulation);
+        if let Some(at) = self.stream_at {
+            return simulation.draw(|random| self.next_of_stream(at, random));
+        }
+        let range = simulation.draw(|random| self.choose_range(random));
+        simulation.draw(|random| {
+            let durability = if random.one_in(5) { Durability::Durable } else { Durability::Volatile };
+            match random.below(100) {
+                0..52 => Request::Read(range),
+                52..78 => Request::Write(range, durability),
+                78..86 => Request::Flush,
+                86..90 => Request::Trim(range, durability),
+                90..95 => Request::Zeroes(range, durability),
+                95..98 => Request::Populate(range),
+                _ => Request::BlockStatus(range),
+            }
+        })
+    }
+
+    fn next_of_stream(&mut self, at: u64, random: &mut Random) -> Request {
+        let size = self.volume.size_bytes();
+        let start = if at >= size { 0 } else { at };
+        let end = (start + (64 << 10)).min(size);
+        self.stream_at = Some(end);
+        let range = ByteRange { start, end };
+        if random.one_in(3) { Request::Write(range, Durability::Volatile) } else { Request::Read(range) }
+    }
+
+    fn choose_range(&self, random: &mut Random) -> ByteRange {
+        let host = self.disk();
+        let size = self.volume.size_bytes();
+        let unit = u64::from(host.shape.settings.logical_block_bytes);
+        let block = self.daemon.world.shape.settings.block_bytes.get();
+        let block_start = choose_block(&host, size.div_ceil(block), random) * block;
+        // The first pages of a block are where requests meet.
+        let page = if random.one_in(2) { random.below(3) } else { random.below(block / 4096) };
+        let inside = if random.one_in(4) { random.below(4096 / unit) * unit } else { 0 };
+        let length = match random.below(20) {
+            0..9 => 4096,
+            9..13 => random.between(1, 4096 / unit) * unit,
+            13..17 => random.between(1, 5 * 4096 / unit) * unit,
+            17..19 => block,
+            _ => random.between(1, 3 * block / unit) * unit,
+        };
+        let start = (block_start + page * 4096 + inside).min(size - unit);
+        ByteRange { start, end: (start + length).min(size) }
+    }
+}
+
+/// Mostly one of the hot blocks; which blocks are hot changes now and then.
+fn choose_block(host: &HostVolume, blocks: u64, random: &mut Random) -> u64 {
+    let mut hot = host.hot.borrow_mut();
+    let wanted = index(host.shape.hot_blocks);
+    if hot.len() < wanted {
+        hot.push(random.below(blocks));
+    } else if random.one_in(40) {
+        let at = random.index(hot.len());
+        hot[at] = random.below(blocks);
+    }
+    if random.one_in(6) { random.below(blocks) } else { random.pick(&hot) }
+}

@@ -1,0 +1,123 @@
+//! After the faults: everything answers, caches work, and what is warm stays warm.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::{ByteRange, Env};
+use hotset_cache::{Durability, Pool};
+
+use crate::daemon::Daemon;
+use crate::executor::SimEnv;
+use crate::host::Host;
+use crate::scenario::{Death, run_until};
+use crate::world::World;
+
+/// Long enough for every fill to end and every slot to be published.
+const SETTLES: Duration = Duration::from_secs(30);
+
+/// How a healthy daemon of this phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Stop,
+    Kill,
+}
+
+/// Lets three healthy daemons live one after the other.
+pub fn check(world: &Rc<World>, steps: &mut u64) {
+    // Valid bytes that the last daemon had, and how many percent of them the next one must find.
+    let mut expected = (0, 0);
+    for (end, kept_percent) in [(End::Stop, 95), (End::Kill, 90), (End::Stop, 95)] {
+        if world.simulation.trace.violation().is_some() {
+            return;
+        }
+        world.begin_life();
+        world.ssds.iter().filter(|ssd| ssd.present.get()).for_each(|ssd| ssd.disk.come_back());
+        let daemon = Daemon::new(world);
+        let used = Rc::new(std::cell::Cell::new(0));
+        world.simulation.spawn(healthy(daemon.clone(), end, expected, Rc::clone(&used)));
+        run_until_done(world, &daemon, steps);
+        expected = (used.get(), kept_percent);
+        drop(daemon);
+        world.end_life(false, || false);
+        world.simulation.skip(Duration::from_secs(1));
+    }
+}
+
+fn run_until_done(world: &Rc<World>, daemon: &Daemon, steps: &mut u64) {
+    if !run_until(world, daemon, Death::Never, steps) && world.simulation.trace.violation().is_none() {
+        world.violate("a healthy daemon did not stop".to_owned());
+    }
+}
+
+async fn healthy(daemon: Daemon, end: End, expected: (u64, u64), used: Rc<std::cell::Cell<u64>>) {
+    daemon.start().await;
+    daemon.world.set_phase("healthy");
+    if let Some(pool) = daemon.pool() {
+        check_warmth(&daemon, &pool, expected);
+    }
+    for number in 0..daemon.world.volumes.len() {
+        daemon.attach(number).await;
+        exercise(&daemon, number).await;
+    }
+    daemon.env.sleep(SETTLES).await;
+    if let Some(pool) = daemon.pool() {
+        used.set(pool.status().used_bytes);
+    }
+    match end {
+        End::Stop => daemon.stop().await,
+        End::Kill => daemon.finished.set(true),
+    }
+}
+
+fn check_warmth(daemon: &Daemon, pool: &Pool<SimEnv>, (bytes, percent): (u64, u64)) {
+    let found = pool.status().used_bytes;
+    if found * 100 < bytes * percent {
+        daemon.world.violate(format!("of {bytes} cached bytes {found} are left, {percent} % must be"));
+    }
+}
+
+/// Reads all of a volume, writes, flushes, and expects cached blocks to be hit.
+async fn exercise(daemon: &Daemon, number: usize) {
+    let Some(volume) = daemon.volume(number) else {
+        return daemon.world.violate(format!("volume {number} is not served though nothing is wrong"));
+    };
+    let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at: None };
+    let size = volume.size_bytes();
+    for start in (0..size).step_by(256 << 10) {
+        let range = ByteRange { start, end: (start + (256 << 10)).min(size) };
+        expect(daemon, "a read", host.read(range).await);
+    }
+    let unit = u64::from(volume.settings().logical_block_bytes);
+    let written = ByteRange::at(daemon.world.simulation.draw(|random| random.below(size / unit)) * unit, unit);
+    expect(daemon, "a write", host.write(written, Durability::Volatile).await);
+    expect(daemon, "a flush", host.flush().await);
+    check_hits(daemon, &host).await;
+}
+
+async fn check_hits(daemon: &Daemon, host: &Host) {
+    let block = daemon.world.shape.settings.block_bytes.get();
+    let range = ByteRange { start: 0, end: block.min(host.volume.size_bytes()) };
+    let works = daemon.pool().is_some_and(|pool| pool.status().slots > 0);
+    if !works {
+        return;
+    }
+    expect(daemon, "a populate", host.volume.populate(range).await);
+    for _ in 0..50 {
+        let before = host.volume.status().stats.read_hits;
+        expect(daemon, "a read", host.read(range).await);
+        if host.volume.status().stats.read_hits > before {
+            return;
+        }
+        daemon.env.sleep(Duration::from_millis(100)).await;
+    }
+    let status = host.volume.status();
+    daemon
+        .world
+        .violate(format!("a populated block is never hit: {status:?}, {:?}", daemon.pool().map(|pool| pool.status())));
+}
+
+fn expect<T>(daemon: &Daemon, what: &str, outcome: Result<T, hotset_cache::Error>) {
+    if let Err(error) = outcome {
+        daemon.world.violate(format!("{what} fails though nothing is wrong any more: {error}"));
+    }
+}

@@ -1,0 +1,117 @@
+//! Runs seeds of the simulation, and prints what a failing one did.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use clap::Parser;
+use hotset_cache::planted::Planted;
+use hotset_sim::hunt::run_caught;
+use hotset_sim::scenario;
+
+#[derive(Parser)]
+#[command(name = "hotset-sim", about = "Lives of the cache in a seeded, faulty world, judged by a model")]
+struct Arguments {
+    /// How many seeds
+    #[arg(long, default_value_t = 500)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    start: u64,
+    /// This seed only, with its history
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Lines of history to print
+    #[arg(long, default_value_t = 200)]
+    lines: usize,
+    /// A bug to plant; then a seed that finds it is success
+    #[arg(long)]
+    bug: Option<String>,
+    /// Threads; seeds are independent of each other
+    #[arg(long, default_value_t = 2)]
+    jobs: u64,
+    /// Go on after a failing seed
+    #[arg(long)]
+    all: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let bug = arguments.bug.as_deref().map(find_bug).transpose()?;
+    if let Some(seed) = arguments.seed {
+        return Ok(show(seed, bug, arguments.lines));
+    }
+    let found = hunt(&arguments, bug);
+    for (seed, what) in &found {
+        println!("seed {seed}: {what}");
+    }
+    if let (Some((seed, _)), false) = (found.first(), arguments.all) {
+        show(*seed, bug, arguments.lines.min(60));
+    }
+    Ok(if found.is_empty() == bug.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn find_bug(name: &str) -> Result<Planted> {
+    let found = Planted::ALL.iter().find(|(_, known, _)| *known == name);
+    found.map(|(bug, _, _)| *bug).ok_or_else(|| {
+        let names: Vec<_> = Planted::ALL.iter().map(|(_, name, rule)| format!("{name} ({rule})")).collect();
+        anyhow!("no bug is called {name}; there are: {}", names.join(", "))
+    })
+}
+
+/// Runs one seed and prints the end of its history.
+fn show(seed: u64, bug: Option<Planted>, lines: usize) -> ExitCode {
+    let outcome = scenario::run(seed, bug, lines);
+    outcome.tail.iter().for_each(|line| println!("{line}"));
+    println!("seed {seed}: {} steps, history {:016x}", outcome.steps, outcome.history);
+    match outcome.violation {
+        Some(what) => {
+            println!("VIOLATION: {what}");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// Runs the seeds on several threads; the failing ones in order.
+fn hunt(arguments: &Arguments, bug: Option<Planted>) -> Vec<(u64, String)> {
+    let started = Instant::now();
+    let (next, done, steps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let found: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= arguments.seeds {
+                        break;
+                    }
+                    let seed = arguments.start + number;
+                    let outcome = run_caught(seed, bug);
+                    steps.fetch_add(outcome.steps, Ordering::Relaxed);
+                    if let Some(what) = outcome.violation {
+                        found.lock().expect("no thread panics while it holds this").push((seed, what));
+                        stop.fetch_or(!arguments.all, Ordering::Relaxed);
+                    }
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, arguments.seeds, started);
+                }
+            });
+        }
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{} seeds, {} steps, {seconds:.1} s", done.into_inner(), steps.into_inner());
+    let mut found = found.lock().expect("the threads have ended").clone();
+    found.sort();
+    found
+}
+
+fn progress(done: u64, all: u64, started: Instant) {
+    if done.is_multiple_of(100) || done == all {
+        let millis = started.elapsed().as_millis().max(1);
+        let rate = u128::from(done) * 10_000 / millis;
+        println!("{done} of {all} seeds, {}.{} seeds/s", rate / 10, rate % 10);
+    }
+}

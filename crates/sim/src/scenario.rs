@@ -1,0 +1,176 @@
+//! One seed: daemons live and die in a faulty world; then the faults end, and everything has to work again.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_cache::planted::{Planted, plant};
+
+use crate::daemon::Daemon;
+use crate::executor::{SimEnv, Step};
+use crate::host::Host;
+use crate::world::World;
+use crate::{administrator, chaos, liveness};
+
+/// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
+const LIFE_MAX: Duration = Duration::from_secs(3600);
+/// The most steps of a life: what goes past this runs in circles.
+const STEPS_MAX: u64 = 3_000_000;
+
+/// What a seed came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The same for the same seed, always.
+    pub history: u64,
+    pub violation: Option<String>,
+    /// The last lines of the history, if it was traced.
+    pub tail: Vec<String>,
+    pub steps: u64,
+}
+
+/// Runs a seed, with a bug planted in the engine or without.
+pub fn run(seed: u64, bug: Option<Planted>, lines: usize) -> Outcome {
+    plant(bug);
+    let world = World::new(seed, lines > 0);
+    let steps = live(&world);
+    plant(None);
+    Outcome {
+        history: world.simulation.trace.hash(),
+        violation: world.simulation.trace.violation(),
+        tail: world.simulation.trace.tail(lines),
+        steps,
+    }
+}
+
+fn live(world: &Rc<World>) -> u64 {
+    let mut steps = 0;
+    for number in 0..world.shape.lives {
+        world.set_phase(&format!("life {number}"));
+        world.begin_life();
+        let clean = one_life(world, &mut steps);
+        if world.simulation.trace.violation().is_some() {
+            return steps;
+        }
+        chaos::between_lives(world, clean);
+        world.simulation.skip(Duration::from_secs(1));
+    }
+    liveness::check(world, &mut steps);
+    steps
+}
+
+/// When a daemon dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    Never,
+    AfterSteps(u64),
+    /// So many steps after it began to close its pool.
+    WhileClosing(u64),
+}
+
+impl Death {
+    /// Often soon, while the daemon opens the pool.
+    fn draw(world: &World) -> Self {
+        if !world.shape.troubles.crashes {
+            return Self::Never;
+        }
+        world.simulation.draw(|random| match random.below(10) {
+            0..2 => Self::AfterSteps(random.between(1, 400)),
+            2..7 => Self::AfterSteps(random.between(400, 20_000)),
+            7 => Self::WhileClosing(random.between(1, 200)),
+            _ => Self::Never,
+        })
+    }
+}
+
+/// Whether the daemon stopped cleanly.
+fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
+    let daemon = Daemon::new(world);
+    world.simulation.spawn(serve(daemon.clone()));
+    let finished = run_until(world, &daemon, Death::draw(world), steps);
+    let clean = finished && daemon.clean.get();
+    drop(daemon);
+    // A machine that loses power would hide from the daemon that somebody else changed a backing device.
+    let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
+    let percent = if finished { 25 } else { 60 };
+    let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));
+    let everywhere = world.simulation.draw(|random| random.one_in(2));
+    world
+        .simulation
+        .note(|| format!("-- stopped cleanly: {clean}, power fails: {power_fails}, everywhere: {everywhere}"));
+    world.end_life(power_fails, || everywhere || world.simulation.draw(|random| random.one_in(2)));
+    clean && !power_fails
+}
+
+/// Steps until the daemon has ended (true) or dies (false).
+pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) -> bool {
+    let started = world.simulation.now();
+    let (mut taken, mut closing) = (0, 0);
+    while !daemon.finished.get() {
+        let step = world.simulation.step();
+        *steps += 1;
+        taken += 1;
+        closing += u64::from(daemon.closing.get());
+        let dies = match death {
+            Death::Never => false,
+            Death::AfterSteps(count) => taken >= count,
+            Death::WhileClosing(count) => closing >= count,
+        };
+        if dies || world.simulation.trace.violation().is_some() {
+            return false;
+        }
+        if step == Step::Idle || world.simulation.now().since(started) > LIFE_MAX || taken > STEPS_MAX {
+            report_stuck(world, daemon);
+            return false;
+        }
+    }
+    true
+}
+
+/// Nothing happens any more: that is legal only while a backing device hangs.
+fn report_stuck(world: &World, daemon: &Daemon) {
+    let phase = world.phase.borrow().clone();
+    let excused = world.volumes.iter().any(|host| host.may_hang.get());
+    if !excused {
+        let hosts = daemon.hosts_running.get();
+        world.violate(format!("nothing happens any more: {phase}, {hosts} hosts wait"));
+    }
+}
+
+/// The daemon: starts, serves until the hosts have enough, stops.
+async fn serve(daemon: Daemon) {
+    daemon.start().await;
+    daemon.world.set_phase("serving");
+    spawn_hosts(&daemon);
+    daemon.world.simulation.spawn(administrator::work(daemon.clone()));
+    daemon.world.simulation.spawn(chaos::work(daemon.clone()));
+    for number in 0..daemon.world.volumes.len() {
+        if daemon.world.simulation.draw(|random| !random.one_in(10)) {
+            daemon.attach(number).await;
+        }
+    }
+    // Hosts start with a pause, so that they count as running from here on.
+    wait_for_hosts(&daemon.env, &daemon).await;
+    daemon.stop().await;
+}
+
+async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
+    use hotset_block::Env;
+    let patience = daemon.world.simulation.draw(|random| random.between(100, 60_000));
+    let until = env.now().plus(Duration::from_millis(patience));
+    env.sleep(Duration::from_millis(10)).await;
+    while daemon.hosts_running.get() > 0 && env.now() < until {
+        env.sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn spawn_hosts(daemon: &Daemon) {
+    for number in 0..daemon.world.volumes.len() {
+        let Some(volume) = daemon.volume(number) else { continue };
+        for _ in 0..daemon.world.shape.hosts {
+            let (requests, streams) =
+                daemon.world.simulation.draw(|random| (random.between(10, 150), random.one_in(8)));
+            let stream_at = streams.then_some(0);
+            let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at };
+            daemon.world.simulation.spawn(host.run(requests));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a seed chooses once: the devices, the pool and its volumes, and what may go wrong with them.
+
+use hotset_block::{DeviceInfo, Discard};
+use hotset_cache::config::{BlockBytes, FetchRate, IoType, PolicyKind, PoolSettings, VolumeSettings};
+
+use crate::random::Random;
+
+/// See the file's summary.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub ssds: Vec<DeviceInfo>,
+    pub volumes: Vec<VolumeShape>,
+    pub settings: PoolSettings,
+    pub troubles: Troubles,
+    /// Hosts per volume.
+    pub hosts: u64,
+    /// Daemons, one after the other, before the faults end.
+    pub lives: u64,
+    /// The longest pause of a host between two requests.
+    pub think_ms: u64,
+}
+
+/// A volume and its backing device.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeShape {
+    pub backing: DeviceInfo,
+    pub settings: VolumeSettings,
+    pub reports_changes: bool,
+    /// Blocks that hosts like best, at a time.
+    pub hot_blocks: u64,
+}
+
+/// Which kinds of faults this world has.
+#[derive(Clone, Copy, Debug)]
+pub struct Troubles {
+    /// Daemons die and power fails.
+    pub crashes: bool,
+    pub ssd_errors: bool,
+    pub ssd_hangs: bool,
+    pub ssds_vanish: bool,
+    pub rot: bool,
+    pub backing_errors: bool,
+    pub changes_behind_our_back: bool,
+    /// Administrators change settings, detach and attach, delete and create.
+    pub administrators: bool,
+}
+
+impl Shape {
+    pub fn draw(random: &mut Random) -> Self {
+        let troubles = Troubles::draw(random);
+        let settings = settings(random);
+        let ssds = (0..random.pick(&[1, 1, 2, 2, 3, 4])).map(|_| ssd(random)).collect();
+        let volumes = (0..random.pick(&[1, 1, 2])).map(|_| VolumeShape::draw(random)).collect();
+        Self {
+            ssds,
+            volumes,
+            settings,
+            troubles: Troubles { rot: troubles.rot && settings.checksums, ..troubles },
+            hosts: random.between(1, 4),
+            lives: random.between(2, 5),
+            think_ms: random.pick(&[1, 5, 30, 300]),
+        }
+    }
+}
+
+impl Troubles {
+    fn draw(random: &mut Random) -> Self {
+        Self {
+            crashes: !random.one_in(8),
+            ssd_errors: random.one_in(4),
+            ssd_hangs: random.one_in(6),
+            ssds_vanish: random.one_in(3),
+            rot: random.one_in(4),
+            backing_errors: random.one_in(5),
+            changes_behind_our_back: random.one_in(3),
+            administrators: random.one_in(2),
+        }
+    }
+}
+
+fn settings(random: &mut Random) -> PoolSettings {
+    let block_bytes = random.pick(&[64 << 10, 64 << 10, 64 << 10, 128 << 10]);
+    PoolSettings {
+        io_type: IoType::Custom,
+        block_bytes: BlockBytes::new(block_bytes).expect("the sizes above are valid"),
+        populate_on_read: random.pick(&[1, 1, 2]),
+        populate_on_write: random.pick(&[0, 1, 1, 2]),
+        policy: policy(random),
+        fetch_rate: fetch_rate(random),
+        checksums: !random.one_in(4),
+    }
+}
+
+pub fn policy(random: &mut Random) -> PolicyKind {
+    random.pick(&[PolicyKind::S3Fifo, PolicyKind::S3Fifo, PolicyKind::Lru, PolicyKind::Fifo])
+}
+
+pub fn fetch_rate(random: &mut Random) -> FetchRate {
+    random.pick(&[FetchRate::Low, FetchRate::Medium, FetchRate::High, FetchRate::High])
+}
+
+fn ssd(random: &mut Random) -> DeviceInfo {
+    DeviceInfo {
+        size_bytes: (8 << 20) + random.below(6 << 20) / 4096 * 4096,
+        logical_block_bytes: random.pick(&[512, 4096]),
+        optimal_io_bytes: 0,
+        volatile_cache: !random.one_in(6),
+        discard: Discard::Unsupported,
+        read_only: false,
+        emulated: false,
+    }
+}
+
+impl VolumeShape {
+    fn draw(random: &mut Random) -> Self {
+        let logical_block_bytes = random.pick(&[512, 512, 4096]);
+        let unit = u64::from(random.pick(&[logical_block_bytes, logical_block_bytes, 4096]));
+        let size_bytes = random.between(1 << 20, 16 << 20) / unit * unit;
+        let backing = DeviceInfo {
+            size_bytes,
+            logical_block_bytes,
+            optimal_io_bytes: 0,
+            volatile_cache: !random.one_in(5),
+            discard: random.pick(&[Discard::Unsupported, Discard::Undefined, Discard::Zeroes, Discard::Zeroes]),
+            read_only: false,
+            emulated: false,
+        };
+        let cutoff = |random: &mut Random| random.pick(&[None, Some(4 << 20), Some(256 << 10)]);
+        let settings = VolumeSettings {
+            // A volume may offer smaller blocks than its backing device has, if its size allows it.
+            logical_block_bytes: if size_bytes.is_multiple_of(4096) { random.pick(&[512, 512, 4096]) } else { 512 },
+            read_only: false,
+            read_cutoff_bytes: cutoff(random),
+            write_cutoff_bytes: cutoff(random),
+        };
+        Self { backing, settings, reports_changes: !random.one_in(4), hot_blocks: random.between(1, 12) }
+    }
+
+    /// The unit in which the model judges: what hosts write or the backing device tears, whichever is smaller.
+    pub fn cell_bytes(&self) -> u64 {
+        u64::from(self.backing.logical_block_bytes.min(self.settings.logical_block_bytes))
+    }
+}

@@ -1,0 +1,291 @@
+//! Everything that outlives a daemon: the disks, the models of the volumes, and what the administrator knows.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, DeviceInfo, Discard};
+use hotset_cache::STATE_BYTES;
+use hotset_cache::config::{PoolSettings, VolumeName, VolumeSpec};
+
+use crate::content::{self, Place};
+use crate::disk::{Disk, Speed, Watcher};
+use crate::executor::Simulation;
+use crate::image::{Image, index};
+use crate::model::{Ending, VolumeModel};
+use crate::shape::{Shape, VolumeShape};
+
+/// See the file's summary.
+pub struct World {
+    pub simulation: Rc<Simulation>,
+    pub shape: Shape,
+    pub ssds: Vec<Ssd>,
+    pub state: RefCell<Rc<Disk>>,
+    pub volumes: Vec<Rc<HostVolume>>,
+    pub pool: Cell<PoolKnown>,
+    /// Differs with every pool that is made.
+    pub pool_number: Cell<u64>,
+    pub settings: Cell<PoolSettings>,
+    pub boot: Cell<u128>,
+    /// Something was wrong with SSDs or the state directory in the life of this daemon.
+    pub cache_trouble: Cell<bool>,
+    /// What the daemon is doing, for the report of one that is stuck.
+    pub phase: RefCell<String>,
+}
+
+/// What the administrator knows of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolKnown {
+    No,
+    /// Making or deleting it was interrupted.
+    Unsure,
+    Yes,
+}
+
+/// An SSD and where it is.
+pub struct Ssd {
+    pub disk: Rc<Disk>,
+    /// Plugged in when the next daemon starts.
+    pub present: Cell<bool>,
+    /// A pool was opened while it was missing.
+    pub missed: Cell<bool>,
+    /// What it held some time ago.
+    pub snapshot: RefCell<Option<Image>>,
+}
+
+/// What the administrator knows of a volume's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    Detached,
+    /// Attaching or detaching was interrupted.
+    Unsure,
+    Attached,
+}
+
+/// A volume: its backing device, and what its hosts may see.
+pub struct HostVolume {
+    pub spec: VolumeSpec,
+    pub shape: VolumeShape,
+    pub disk: Rc<Disk>,
+    pub model: Rc<RefCell<VolumeModel>>,
+    pub attachment: Cell<Attachment>,
+    /// Somebody else wrote to the backing device since it was last attached.
+    pub changed: Cell<bool>,
+    /// The backing device lost its power in the life of this daemon.
+    pub cut: Cell<bool>,
+    /// Failed operations of the backing device when this daemon started.
+    pub failures_before: Cell<u64>,
+    /// The backing device may take for ever in the life of this daemon.
+    pub may_hang: Cell<bool>,
+    pub hot: RefCell<Vec<u64>>,
+}
+
+impl HostVolume {
+    pub fn size_bytes(&self) -> u64 {
+        self.disk.info.size_bytes
+    }
+
+    /// Whether hosts may see errors of the backing device.
+    pub fn may_fail(&self) -> bool {
+        self.cut.get() || self.disk.is_gone() || self.disk.failed_operations() > self.failures_before.get()
+    }
+
+    /// Compares all that the backing device holds with what hosts may see: a read pool's backing device is never behind.
+    pub fn check_backing(&self) -> Result<(), String> {
+        let content = self.disk.content();
+        let mut model = self.model.borrow_mut();
+        let mut at = 0;
+        while at < self.size_bytes() {
+            let range = ByteRange { start: at, end: (at + (64 << 10)).min(self.size_bytes()) };
+            model.may_hold(range, &content.bytes(range)).map_err(|what| format!("backing device: {what}"))?;
+            at = range.end;
+        }
+        Ok(())
+    }
+}
+
+/// Watches that nothing is written to a backing device but what hosts wrote, and tells the model of failed flushes.
+struct BackingWatcher {
+    simulation: Rc<Simulation>,
+    model: Rc<RefCell<VolumeModel>>,
+}
+
+impl Watcher for BackingWatcher {
+    fn wrote(&self, offset: u64, bytes: &[u8]) {
+        let range = ByteRange::at(offset, u64::try_from(bytes.len()).expect("a length fits in 64 bits"));
+        let outcome = self.model.borrow_mut().may_hold(range, bytes);
+        if let Err(what) = outcome {
+            let now = self.simulation.now().0;
+            self.simulation.trace.violate(now, format!("written to the backing device though no host did: {what}"));
+        }
+    }
+
+    fn flush_failed(&self) {
+        self.model.borrow_mut().device_flush_failed();
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, traced: bool) -> Rc<Self> {
+        let simulation = Simulation::new(seed, traced);
+        let shape = simulation.draw(Shape::draw);
+        simulation.note(|| format!("{shape:#?}"));
+        let ssds = shape.ssds.iter().enumerate().map(|(number, info)| Ssd::new(&simulation, number, *info)).collect();
+        let volumes = shape.volumes.iter().enumerate();
+        let volumes = volumes.map(|(number, shape)| Rc::new(host_volume(&simulation, number, *shape))).collect();
+        let state = RefCell::new(state_disk(&simulation));
+        Rc::new(Self {
+            settings: Cell::new(shape.settings),
+            simulation,
+            shape,
+            ssds,
+            state,
+            volumes,
+            pool: Cell::new(PoolKnown::No),
+            pool_number: Cell::new(0),
+            boot: Cell::new(1),
+            cache_trouble: Cell::new(false),
+            phase: RefCell::default(),
+        })
+    }
+
+    /// Something happened that must not.
+    pub fn violate(&self, what: String) {
+        self.simulation.trace.violate(self.simulation.now().0, what);
+    }
+
+    pub fn report(&self, outcome: Result<(), String>) {
+        if let Err(what) = outcome {
+            self.violate(what);
+        }
+    }
+
+    pub fn set_phase(&self, phase: &str) {
+        self.simulation.note(|| format!("-- {phase}"));
+        phase.clone_into(&mut self.phase.borrow_mut());
+    }
+
+    pub fn present_ssds(&self) -> impl Iterator<Item = &Ssd> {
+        self.ssds.iter().filter(|ssd| ssd.present.get())
+    }
+
+    /// The state directory was lost; there is a new, empty one.
+    pub fn lose_state(&self) {
+        self.simulation.note(|| "the state directory is lost".to_owned());
+        *self.state.borrow_mut() = state_disk(&self.simulation);
+    }
+
+    /// The daemon is dead and gone, and every disk that `cut` says lost its power with it.
+    pub fn end_life(&self, power_fails: bool, cut: impl Fn() -> bool) {
+        self.simulation.drop_tasks();
+        let state = Rc::clone(&self.state.borrow());
+        for disk in self.ssds.iter().map(|ssd| &ssd.disk).chain([&state]) {
+            end_disk(disk, power_fails && cut());
+        }
+        for volume in &self.volumes {
+            let loses_power = power_fails && cut();
+            end_disk(&volume.disk, loses_power);
+            let ending = if loses_power || volume.cut.get() { Ending::PowerCut } else { Ending::Kill };
+            volume.model.borrow_mut().end_run(ending);
+            self.report(volume.check_backing());
+        }
+        if power_fails {
+            self.boot.set(self.boot.get() + 1);
+            self.volumes.iter().for_each(|volume| volume.disk.set_boot(self.boot.get()));
+        }
+    }
+
+    /// Before a daemon starts: nothing is broken any more but what stays broken.
+    pub fn begin_life(&self) {
+        self.cache_trouble.set(false);
+        for volume in &self.volumes {
+            volume.disk.come_back();
+            volume.disk.set_faults(crate::disk::Faults::default());
+            volume.failures_before.set(volume.disk.failed_operations());
+            volume.cut.set(false);
+            volume.may_hang.set(false);
+        }
+        for ssd in self.present_ssds() {
+            ssd.disk.come_back();
+            ssd.disk.set_faults(crate::disk::Faults::default());
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // The timers hold disks, which hold the simulation, which holds the timers.
+        self.simulation.drop_tasks();
+    }
+}
+
+fn end_disk(disk: &Disk, loses_power: bool) {
+    if loses_power {
+        disk.cut_power();
+    } else {
+        disk.kill();
+    }
+}
+
+impl Ssd {
+    fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo) -> Self {
+        let disk = Disk::new(simulation, &format!("ssd{number}"), info, Speed { least_us: 20, most_us: 400 });
+        Self { disk, present: Cell::new(true), missed: Cell::new(false), snapshot: RefCell::default() }
+    }
+}
+
+fn state_disk(simulation: &Rc<Simulation>) -> Rc<Disk> {
+    let info = DeviceInfo {
+        size_bytes: STATE_BYTES,
+        logical_block_bytes: 4096,
+        optimal_io_bytes: 0,
+        volatile_cache: true,
+        discard: Discard::Unsupported,
+        read_only: false,
+        emulated: false,
+    };
+    Disk::new(simulation, "state", info, Speed { least_us: 50, most_us: 1000 })
+}
+
+fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -> HostVolume {
+    let disk =
+        Disk::new(simulation, &format!("backing{number}"), shape.backing, Speed { least_us: 200, most_us: 6000 });
+    disk.reports_changes(shape.reports_changes);
+    let id = u64::try_from(number).expect("there are two at most");
+    let initial = initial_content(simulation, id, &shape);
+    disk.replace_content(initial.clone());
+    let model = VolumeModel::new(id, shape.backing.size_bytes, shape.cell_bytes(), initial);
+    let model = Rc::new(RefCell::new(model));
+    disk.watch(Rc::new(BackingWatcher { simulation: Rc::clone(simulation), model: Rc::clone(&model) }));
+    let name: VolumeName = format!("volume{number}").parse().expect("it follows the rule");
+    let spec = VolumeSpec { name, backing: disk.name.clone(), settings: shape.settings };
+    HostVolume {
+        spec,
+        shape,
+        disk,
+        model,
+        attachment: Cell::new(Attachment::Detached),
+        changed: Cell::new(false),
+        cut: Cell::new(false),
+        failures_before: Cell::new(0),
+        may_hang: Cell::new(false),
+        hot: RefCell::default(),
+    }
+}
+
+/// Volumes are attached in place: there is data before there is a cache.
+fn initial_content(simulation: &Simulation, volume: u64, shape: &VolumeShape) -> Image {
+    let size = shape.backing.size_bytes;
+    let mut image = Image::zeroed(size);
+    let cell = shape.cell_bytes();
+    let mut bytes = vec![0; index(cell)];
+    for start in (0..size).step_by(1 << 20) {
+        if simulation.draw(|random| random.one_in(3)) {
+            continue;
+        }
+        for at in (start..(start + (1 << 20)).min(size)).step_by(index(cell)) {
+            content::fill(&mut bytes, Place { volume, cell: at / cell }, 0);
+            image.write(at, &bytes);
+        }
+    }
+    image
+}
