@@ -25,11 +25,10 @@ impl Default for Site {
 
 impl Site {
     pub fn new() -> Self {
-        let program = std::env::current_exe().expect("a program can ask for its own path");
-        let target = program.ancestors().nth(3).expect("cargo puts test programs into TARGET/PROFILE/deps");
-        fs::create_dir_all(target.join("e2e")).expect("the build's folder can be written");
+        let folder = build_folder().join("e2e");
+        fs::create_dir_all(&folder).expect("the build's folder can be written");
         Self {
-            data: TempDir::with_prefix_in("test-", target.join("e2e")).expect("the build's folder can be written"),
+            data: TempDir::with_prefix_in("test-", folder).expect("the build's folder can be written"),
             // A socket's path has at most 107 bytes.
             sockets: TempDir::with_prefix("hotset-").expect("the temporary folder can be written"),
         }
@@ -61,6 +60,12 @@ impl Site {
         file.sync_all().expect("an image can be flushed");
         path
     }
+}
+
+/// Where cargo builds into.
+pub fn build_folder() -> PathBuf {
+    let program = std::env::current_exe().expect("a program can ask for its own path");
+    program.ancestors().nth(3).expect("cargo puts test programs into TARGET/PROFILE/deps").to_owned()
 }
 
 pub fn write_zeroes(path: &Path, size_bytes: u64) {

@@ -1,0 +1,78 @@
+#!/bin/busybox sh
+# The whole life of the virtual machine: connect to the daemon on the host by the kernel's NBD client, use the device as
+# a disk with ext4 on it, check, say so on the console, and switch off. A line "FAILED" or a missing line "guest: done"
+# is a failure.
+/bin/busybox --install -s /bin
+export PATH=/bin
+
+failed() {
+    echo "guest: FAILED: $1"
+    dmesg | tail -20
+    poweroff -f
+}
+
+step() {
+    echo "guest: $*"
+    "$@" || failed "$*"
+}
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+while read -r module; do insmod "$module"; done < /modules/order
+
+for word in $(cat /proc/cmdline); do
+    case $word in
+        nbd_port=*) port=${word#nbd_port=} ;;
+        nbd_export=*) export_name=${word#nbd_export=} ;;
+    esac
+done
+ip link set lo up
+ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
+
+# The host's loopback is 10.0.2.2 here. Four connections: the kernel spreads its requests and flushes over them.
+step /programs/nbd-client -C 4 -b 4096 -N "$export_name" 10.0.2.2 "$port" /dev/nbd0
+step [ "$(cat /sys/block/nbd0/queue/logical_block_size)" = 4096 ]
+step [ "$(cat /sys/block/nbd0/queue/write_cache)" = "write back" ]
+step /programs/mke2fs -q -F -t ext4 /dev/nbd0
+step mount -t ext4 /dev/nbd0 /mnt
+
+# Several writers at once, files of many sizes.
+writer() {
+    mkdir "/mnt/$1"
+    for file in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        dd if=/dev/urandom "of=/mnt/$1/$file" bs=4093 count=$((file * file)) 2>/dev/null || return 1
+        [ $((file % 4)) = 0 ] && sync
+    done
+    return 0
+}
+pids=""
+for name in a b c; do writer $name & pids="$pids $!"; done
+for pid in $pids; do step wait "$pid"; done
+(cd /mnt && find . -type f | sort | xargs md5sum) > /sums
+step sync
+step umount /mnt
+step /programs/e2fsck -f -n /dev/nbd0
+
+# Everything again from the device, twice: the second time from the cache.
+for pass in 1 2; do
+    echo 3 > /proc/sys/vm/drop_caches
+    step mount -t ext4 -o ro /dev/nbd0 /mnt
+    (cd /mnt && md5sum -c /sums > /checked) || failed "pass $pass: a file differs"
+    step umount /mnt
+done
+
+# Delete, give back, write anew.
+step mount -t ext4 -o discard /dev/nbd0 /mnt
+step rm -r /mnt/b
+step fstrim /mnt
+step cp -r /mnt/a /mnt/d
+step sync
+(cd /mnt && grep -v ' \./b/' /sums | md5sum -c > /checked) || failed "a file differs after the discard"
+(cd /mnt && find . -type f | sort | xargs md5sum) > /sums
+step umount /mnt
+step /programs/e2fsck -f -n /dev/nbd0
+step /programs/nbd-client -d /dev/nbd0
+sed 's/^/guest: sum /' /sums
+echo "guest: done"
+poweroff -f
