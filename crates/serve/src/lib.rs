@@ -1,6 +1,12 @@
-//! The protocols through which hosts use volumes: NBD with its server.
+//! The protocols through which hosts use volumes: NBD with its server, and a load generator that speaks it.
 //!
 //! Each `wire.rs` is pure decoding and encoding; sessions turn bytes into calls of `hotset_cache::Volume` and back.
 //! This crate decides nothing about caching, and reaches the kernel through `hotset_block` alone.
 
+pub mod load;
 pub mod nbd;
+mod receive;
+mod tls;
+mod transport;
+
+pub use tls::{TlsAcceptor, TlsError, TlsFiles};

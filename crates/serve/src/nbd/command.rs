@@ -1,0 +1,232 @@
+//! One request against a volume: whether it may be done, doing it, and what its failure is called.
+
+use hotset_block::{Buf, ByteRange, Env, Extent, ZeroMode};
+use hotset_cache::config::limits::REQUEST_BYTES_MAX;
+use hotset_cache::{Durability, Error, ErrorKind, Volume, ZeroEffort};
+
+use super::negotiation::{Agreement, ExportInfo};
+use super::wire::{Command, Request, command_flag, errno, transmission_flag};
+
+/// Extents of one answer at most: 8 KiB of them.
+const EXTENTS_MAX: usize = 1024;
+
+/// What a session's client may do, as it was told in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) structured_replies: bool,
+    block_status: bool,
+    size_bytes: u64,
+    block_bytes_min: u64,
+    read_only: bool,
+}
+
+impl Terms {
+    pub(super) fn new(agreement: &Agreement, export: &ExportInfo) -> Self {
+        Self {
+            structured_replies: agreement.structured_replies,
+            block_status: agreement.block_status,
+            size_bytes: export.size_bytes,
+            block_bytes_min: u64::from(export.block_bytes_min),
+            read_only: export.flags & transmission_flag::READ_ONLY != 0,
+        }
+    }
+
+    /// Whether the request may be done; if not, the error number for the client.
+    pub(super) fn check(&self, request: &Request) -> Result<(), u32> {
+        if request.flags & !self.flags_for(request.command) != 0 {
+            return Err(errno::EINVAL);
+        }
+        match request.command {
+            Command::Read => {
+                self.check_range(request, errno::EINVAL)?;
+                if u64::from(request.length) > REQUEST_BYTES_MAX { Err(errno::EINVAL) } else { Ok(()) }
+            }
+            Command::Write | Command::WriteZeroes => self.check_change(request, errno::ENOSPC),
+            Command::Trim => self.check_change(request, errno::EINVAL),
+            Command::Cache => self.check_range(request, errno::EINVAL),
+            Command::BlockStatus if !self.block_status => Err(errno::EINVAL),
+            Command::BlockStatus => self.check_range(request, errno::EINVAL),
+            Command::Flush | Command::Disconnect => Ok(()),
+            Command::Unknown(_) => Err(errno::EINVAL),
+        }
+    }
+
+    /// "Command flags": FUA is allowed with every command, also where it changes nothing.
+    fn flags_for(&self, command: Command) -> u16 {
+        let own = match command {
+            Command::Read if self.structured_replies => command_flag::DF,
+            Command::WriteZeroes => command_flag::NO_HOLE | command_flag::FAST_ZERO,
+            Command::BlockStatus => command_flag::REQ_ONE,
+            Command::Read
+            | Command::Write
+            | Command::Disconnect
+            | Command::Flush
+            | Command::Trim
+            | Command::Cache
+            | Command::Unknown(_) => 0,
+        };
+        own | command_flag::FUA
+    }
+
+    fn check_change(&self, request: &Request, past_the_end: u32) -> Result<(), u32> {
+        if self.read_only {
+            return Err(errno::EPERM);
+        }
+        self.check_range(request, past_the_end)
+    }
+
+    fn check_range(&self, request: &Request, past_the_end: u32) -> Result<(), u32> {
+        let length = u64::from(request.length);
+        if length == 0 || (request.offset | length) & (self.block_bytes_min - 1) != 0 {
+            return Err(errno::EINVAL);
+        }
+        let end = request.offset.checked_add(length).filter(|end| *end <= self.size_bytes);
+        end.map(|_| ()).ok_or(past_the_end)
+    }
+}
+
+/// What the client is told.
+pub(super) enum Answer {
+    Done,
+    Data(Buf),
+    Extents(Vec<Extent>),
+}
+
+/// Does a request that passed [`Terms::check`]. `payload` is what a write stores.
+pub(super) async fn perform<E: Env>(
+    volume: &Volume<E>,
+    request: &Request,
+    payload: Option<Buf>,
+) -> Result<Answer, Error> {
+    // What a flush says of a range was not checked, and is not used.
+    let range = ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) };
+    let durability = if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile };
+    match request.command {
+        Command::Read => return volume.read(range).await.map(Answer::Data),
+        Command::Write => {
+            let payload = payload.expect("the session received the payload of every write it performs");
+            volume.write(request.offset, payload, durability).await?;
+        }
+        Command::Flush => volume.flush().await?,
+        Command::Trim => volume.trim(range, durability).await?,
+        Command::WriteZeroes => {
+            let keep = request.has(command_flag::NO_HOLE);
+            let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
+            let fast = request.has(command_flag::FAST_ZERO);
+            let effort = if fast { ZeroEffort::FastOnly } else { ZeroEffort::Any };
+            volume.write_zeroes(range, mode, effort, durability).await?;
+        }
+        Command::Cache => populate(volume, range).await?,
+        Command::BlockStatus => {
+            let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
+            return volume.block_status(range, extents_max).map(Answer::Extents);
+        }
+        Command::Disconnect | Command::Unknown(_) => unreachable!("not a request to a volume"),
+    }
+    Ok(Answer::Done)
+}
+
+/// In pieces that the volume takes: a client may name a range of any length.
+async fn populate<E: Env>(volume: &Volume<E>, range: ByteRange) -> Result<(), Error> {
+    let mut start = range.start;
+    while start < range.end {
+        let piece = ByteRange { start, end: range.end.min(start + REQUEST_BYTES_MAX) };
+        volume.populate(piece).await?;
+        start = piece.end;
+    }
+    Ok(())
+}
+
+/// The only place where our errors become the client's ("Error values").
+pub(super) fn errno(kind: ErrorKind) -> u32 {
+    match kind {
+        ErrorKind::Invalid | ErrorKind::OutOfRange => errno::EINVAL,
+        ErrorKind::ReadOnly => errno::EPERM,
+        ErrorKind::Full => errno::ENOSPC,
+        ErrorKind::Media | ErrorKind::Gone | ErrorKind::Corrupt | ErrorKind::Refused | ErrorKind::NotFound => {
+            errno::EIO
+        }
+        ErrorKind::Unsupported => errno::ENOTSUP,
+        ErrorKind::Stopping => errno::ESHUTDOWN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms {
+        structured_replies: true,
+        block_status: true,
+        size_bytes: 1 << 20,
+        block_bytes_min: 512,
+        read_only: false,
+    };
+
+    fn request(command: Command, offset: u64, length: u32) -> Request {
+        Request { flags: 0, command, cookie: 0, offset, length }
+    }
+
+    #[test]
+    fn requests_past_the_end_are_refused_as_the_protocol_says() {
+        for (command, expected) in [
+            (Command::Read, errno::EINVAL),
+            (Command::Write, errno::ENOSPC),
+            (Command::WriteZeroes, errno::ENOSPC),
+            (Command::Trim, errno::EINVAL),
+            (Command::Cache, errno::EINVAL),
+            (Command::BlockStatus, errno::EINVAL),
+        ] {
+            assert_eq!(TERMS.check(&request(command, 0, 1 << 20)), Ok(()), "{command:?}");
+            assert_eq!(TERMS.check(&request(command, 512, 1 << 20)), Err(expected), "{command:?}");
+            assert_eq!(TERMS.check(&request(command, u64::MAX - 511, 512)), Err(expected), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn ragged_and_empty_requests_are_invalid() {
+        for (offset, length) in [(1, 512), (512, 511), (0, 0)] {
+            for command in [Command::Read, Command::Write, Command::Trim, Command::WriteZeroes, Command::Cache] {
+                assert_eq!(TERMS.check(&request(command, offset, length)), Err(errno::EINVAL));
+            }
+        }
+    }
+
+    #[test]
+    fn a_read_only_export_permits_no_change() {
+        let terms = Terms { read_only: true, ..TERMS };
+        for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
+            assert_eq!(terms.check(&request(command, 0, 512)), Err(errno::EPERM));
+        }
+        assert_eq!(terms.check(&request(Command::Read, 0, 512)), Ok(()));
+        assert_eq!(terms.check(&request(Command::Flush, 0, 0)), Ok(()));
+    }
+
+    #[test]
+    fn a_flag_that_does_not_belong_to_its_command_is_invalid() {
+        let flagged = |command, flags| Request { flags, ..request(command, 0, 512) };
+        for command in [Command::Read, Command::Write, Command::Flush, Command::Trim, Command::Cache] {
+            assert_eq!(TERMS.check(&flagged(command, command_flag::FUA)), Ok(()));
+            assert_eq!(TERMS.check(&flagged(command, command_flag::FAST_ZERO)), Err(errno::EINVAL));
+            assert_eq!(TERMS.check(&flagged(command, 1 << 9)), Err(errno::EINVAL));
+        }
+        let plain = Terms { structured_replies: false, block_status: false, ..TERMS };
+        assert_eq!(TERMS.check(&flagged(Command::Read, command_flag::DF)), Ok(()));
+        assert_eq!(plain.check(&flagged(Command::Read, command_flag::DF)), Err(errno::EINVAL));
+        assert_eq!(plain.check(&flagged(Command::BlockStatus, 0)), Err(errno::EINVAL));
+    }
+
+    #[test]
+    fn a_read_longer_than_the_largest_block_size_is_invalid_and_a_trim_is_not() {
+        let terms = Terms { size_bytes: 1 << 40, ..TERMS };
+        let longest = u32::try_from(REQUEST_BYTES_MAX).expect("32 MiB");
+        assert_eq!(terms.check(&request(Command::Read, 0, longest)), Ok(()));
+        assert_eq!(terms.check(&request(Command::Read, 0, longest + 512)), Err(errno::EINVAL));
+        assert_eq!(terms.check(&request(Command::Trim, 0, 1 << 31)), Ok(()));
+    }
+
+    #[test]
+    fn unknown_requests_are_invalid() {
+        assert_eq!(TERMS.check(&request(Command::Unknown(8), 0, 512)), Err(errno::EINVAL));
+    }
+}

@@ -1,0 +1,281 @@
+//! The NBD server: listeners, exports, connections.
+//!
+//! Invariants: connections are counted and limited; a handshake has a time limit; an export that is removed, and a server
+//! that stops, let requests in flight finish within a time limit and then close.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hotset_block::sync::Event;
+use hotset_block::{Env, HostEnv, Instant, Listener, Stream};
+use hotset_cache::config::limits::REQUEST_BYTES_MAX;
+use hotset_cache::{Error, ErrorKind, Volume};
+
+use super::connection;
+use super::negotiation::{Catalogue, ExportInfo};
+use super::session::Session;
+use super::wire::transmission_flag;
+use crate::tls::TlsAcceptor;
+
+/// The transfer that clients are advised to use where the backing device does not say: the cache's page.
+const BLOCK_BYTES_PREFERRED: u32 = 4096;
+/// How long `accept` rests after it failed, for instance because the process has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The limits of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Connections at once; one more is closed at once.
+    pub connections_max: usize,
+    /// How long a client may take until it has chosen its export, TLS included.
+    pub handshake_timeout: Duration,
+    /// How long a request may take until it is answered with an error. It is looked after eight times as often.
+    pub request_timeout: Duration,
+    /// How long a connection that its client ends may take to finish what is in flight.
+    pub drain_timeout: Duration,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            connections_max: 256,
+            handshake_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a server knows of one of its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    pub peer: String,
+    /// `None` until the client has chosen one.
+    pub export: Option<String>,
+    /// Requests received and not answered.
+    pub in_flight: usize,
+    pub tls: bool,
+}
+
+/// See the file's summary. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub struct Server {
+    inner: Rc<ServerInner>,
+}
+
+pub(super) struct ServerInner {
+    pub(super) env: HostEnv,
+    pub(super) settings: ServerSettings,
+    pub(super) catalogue: RefCell<Catalogue>,
+    volumes: RefCell<BTreeMap<String, Volume<HostEnv>>>,
+    connections: RefCell<BTreeMap<u64, Connection>>,
+    connections_made: Cell<u64>,
+    connection_ended: Event,
+    stopping: Cell<bool>,
+    stop: Event,
+}
+
+/// A connection as its server sees it.
+struct Connection {
+    stream: Stream,
+    tls: bool,
+    serving: Option<Serving>,
+}
+
+struct Serving {
+    export: String,
+    session: Rc<Session>,
+}
+
+impl Server {
+    /// A server without listeners and exports.
+    pub fn new(env: HostEnv, settings: ServerSettings) -> Self {
+        let inner = Rc::new(ServerInner {
+            env,
+            settings,
+            catalogue: RefCell::default(),
+            volumes: RefCell::default(),
+            connections: RefCell::default(),
+            connections_made: Cell::new(0),
+            connection_ended: Event::new(),
+            stopping: Cell::new(false),
+            stop: Event::new(),
+        });
+        let swept = Rc::clone(&inner);
+        inner.env.spawn(async move { swept.sweep().await });
+        Self { inner }
+    }
+
+    /// Listens on a unix socket. With `tls`, clients must begin TLS before anything else. Answers where it listens.
+    pub fn listen_unix(&self, path: &Path, tls: Option<TlsAcceptor>) -> io::Result<String> {
+        Ok(self.listen(Listener::bind_unix(&self.inner.env, path)?, tls))
+    }
+
+    /// Listens on a TCP address; port 0 lets the kernel choose one. As [`Server::listen_unix`].
+    pub fn listen_tcp(&self, address: SocketAddr, tls: Option<TlsAcceptor>) -> io::Result<String> {
+        Ok(self.listen(Listener::bind_tcp(&self.inner.env, address)?, tls))
+    }
+
+    fn listen(&self, listener: Listener, tls: Option<TlsAcceptor>) -> String {
+        let address = listener.local_addr();
+        let inner = Rc::clone(&self.inner);
+        self.inner.env.spawn(async move { inner.accept(listener, tls).await });
+        address
+    }
+
+    /// Exports a volume under its own name. Fails if the name is taken.
+    pub fn add_export(&self, volume: Volume<HostEnv>) -> Result<(), Error> {
+        let info = describe(&volume);
+        let name = info.name.clone();
+        if !self.inner.catalogue.borrow_mut().insert(info) {
+            return Err(Error::new(ErrorKind::Refused, format!("there is an export {name} already")));
+        }
+        self.inner.volumes.borrow_mut().insert(name, volume);
+        Ok(())
+    }
+
+    /// Ends an export: nobody may choose it any more, and its connections are closed when their requests in flight are
+    /// finished, after `limit` in any case. The answer says whether there was one.
+    pub async fn remove_export(&self, name: &str, limit: Duration) -> bool {
+        self.inner.catalogue.borrow_mut().remove(name);
+        let removed = self.inner.volumes.borrow_mut().remove(name).is_some();
+        self.inner.end_connections(|connection| connection.export() == Some(name), limit).await;
+        removed
+    }
+
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        self.inner.connections.borrow().values().map(Connection::status).collect()
+    }
+
+    /// Takes no more connections, and closes those there are when their requests in flight are finished, after `limit`
+    /// in any case.
+    pub async fn stop(&self, limit: Duration) {
+        self.inner.stopping.set(true);
+        self.inner.stop.wake_all();
+        self.inner.end_connections(|_| true, limit).await;
+    }
+}
+
+/// What clients are told of a volume.
+fn describe(volume: &Volume<HostEnv>) -> ExportInfo {
+    use transmission_flag as flag;
+    let settings = volume.settings();
+    let mut flags = flag::HAS_FLAGS
+        | flag::SEND_FLUSH
+        | flag::SEND_FUA
+        | flag::SEND_WRITE_ZEROES
+        | flag::SEND_FAST_ZERO
+        | flag::SEND_CACHE
+        | flag::CAN_MULTI_CONN;
+    if settings.read_only {
+        flags |= flag::READ_ONLY;
+    }
+    if volume.trims() {
+        flags |= flag::SEND_TRIM;
+    }
+    let status = volume.status();
+    ExportInfo {
+        name: volume.name().as_str().to_owned(),
+        description: format!("Hotset volume {} on {}", status.name, status.backing),
+        size_bytes: volume.size_bytes(),
+        flags,
+        block_bytes_min: settings.logical_block_bytes,
+        block_bytes_preferred: settings.logical_block_bytes.max(BLOCK_BYTES_PREFERRED),
+        block_bytes_max: u32::try_from(REQUEST_BYTES_MAX).expect("32 MiB"),
+    }
+}
+
+impl ServerInner {
+    async fn accept(self: Rc<Self>, listener: Listener, tls: Option<TlsAcceptor>) {
+        while !self.stopping.get() {
+            let accepted = match select(std::pin::pin!(listener.accept()), self.stop.wait()).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(((), _)) => return,
+            };
+            match accepted {
+                Ok(stream) => self.welcome(stream, tls.clone()),
+                Err(_) => self.env.sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+
+    /// Gives a connection its task, if there may be one more.
+    fn welcome(self: &Rc<Self>, stream: Stream, tls: Option<TlsAcceptor>) {
+        if self.connections.borrow().len() >= self.settings.connections_max {
+            stream.shutdown();
+            return;
+        }
+        let id = self.connections_made.get();
+        self.connections_made.set(id + 1);
+        let connection = Connection { stream: stream.clone(), tls: tls.is_some(), serving: None };
+        self.connections.borrow_mut().insert(id, connection);
+        let inner = Rc::clone(self);
+        self.env.spawn(async move {
+            connection::run(&inner, id, stream.clone(), tls).await;
+            stream.shutdown();
+            inner.connections.borrow_mut().remove(&id);
+            inner.connection_ended.wake_all();
+        });
+    }
+
+    /// The volume of an export, unless it is gone.
+    pub(super) fn volume(&self, export: &str) -> Option<Volume<HostEnv>> {
+        self.volumes.borrow().get(export).cloned()
+    }
+
+    /// The connection's client has chosen its export.
+    pub(super) fn serves(&self, id: u64, export: String, session: Rc<Session>) {
+        let mut connections = self.connections.borrow_mut();
+        let connection = connections.get_mut(&id).expect("a connection is known until its task has ended");
+        connection.serving = Some(Serving { export, session });
+    }
+
+    /// Ends those connections, and waits until they are gone.
+    async fn end_connections(&self, which: impl Fn(&Connection) -> bool, limit: Duration) {
+        for connection in self.connections.borrow().values().filter(|connection| which(connection)) {
+            match &connection.serving {
+                Some(serving) => serving.session.stop(limit),
+                None => connection.stream.shutdown(),
+            }
+        }
+        while self.connections.borrow().values().any(&which) {
+            self.connection_ended.wait().await;
+        }
+    }
+
+    /// Looks for requests that take too long.
+    async fn sweep(&self) {
+        let timeout = self.settings.request_timeout;
+        while !self.stopping.get() {
+            select(std::pin::pin!(self.env.sleep(timeout / 8)), self.stop.wait()).await;
+            let now = self.env.now();
+            let deadline = Instant(now.since(Instant(0)).saturating_sub(timeout).as_nanos().try_into().unwrap_or(0));
+            for connection in self.connections.borrow().values() {
+                if let Some(serving) = &connection.serving {
+                    serving.session.give_up_before(deadline);
+                }
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn export(&self) -> Option<&str> {
+        self.serving.as_ref().map(|serving| serving.export.as_str())
+    }
+
+    fn status(&self) -> ConnectionStatus {
+        ConnectionStatus {
+            peer: self.stream.peer(),
+            export: self.export().map(str::to_owned),
+            in_flight: self.serving.as_ref().map_or(0, |serving| serving.session.in_flight()),
+            tls: self.tls,
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A connection after its handshake: requests in, calls of the volume, replies out in the order of completion.
+//!
+//! One task receives, one sends, and every request has its own. What a connection may hold in memory is bounded; at the
+//! bound it is not read from. A request that takes too long is answered with an error while its operation goes on
+//! behind (rule `late-io`).
+
+use std::cell::Cell;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hotset_block::sync::Event;
+use hotset_block::{Buf, Env, HostEnv, Instant};
+use hotset_cache::config::limits::REQUEST_BYTES_MAX;
+use hotset_cache::{Error, Volume};
+
+use super::command::{Answer, Terms, errno, perform};
+use super::pending::{Pending, Ticket};
+use super::replies::{Cost, Payload, Replies, Reply};
+use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
+use crate::receive::ReceiveBuffer;
+use crate::transport::Transport;
+
+/// Payloads up to this length are received together with the requests around them and copied once; longer ones are
+/// received where they stay.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// See the file's summary.
+pub(super) struct Session {
+    env: HostEnv,
+    volume: Volume<HostEnv>,
+    transport: Transport,
+    terms: Terms,
+    pending: Pending,
+    replies: Replies,
+    /// How long the session may take to finish what is in flight when it ends.
+    drain_timeout: Cell<Duration>,
+    stopping: Cell<bool>,
+    stop: Event,
+}
+
+/// Why no more requests are received.
+enum Ended {
+    /// The client said goodbye or closed its side, or the server stops: requests in flight are finished.
+    Orderly,
+    /// The connection or the protocol broke: nobody waits for replies.
+    Broken,
+}
+
+impl Session {
+    pub(super) fn new(
+        env: HostEnv,
+        volume: Volume<HostEnv>,
+        transport: Transport,
+        terms: Terms,
+        drain_timeout: Duration,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            env,
+            volume,
+            transport,
+            terms,
+            pending: Pending::default(),
+            replies: Replies::default(),
+            drain_timeout: Cell::new(drain_timeout),
+            stopping: Cell::new(false),
+            stop: Event::new(),
+        })
+    }
+
+    /// Sends the last answer of the handshake and serves until the connection ends.
+    pub(super) async fn run(self: &Rc<Self>, answer: Vec<u8>, received: ReceiveBuffer) {
+        self.reply(Reply::new(&[], Payload::Bytes(answer), Cost::NOTHING));
+        let sender = Rc::clone(self);
+        self.env.spawn(async move { sender.send_replies().await });
+        match self.receive_requests(received).await {
+            Ended::Orderly => self.drain().await,
+            Ended::Broken => {}
+        }
+        self.close();
+    }
+
+    /// Receives no more requests; those in flight have `limit` to finish.
+    pub(super) fn stop(&self, limit: Duration) {
+        self.drain_timeout.set(limit);
+        self.stopping.set(true);
+        self.stop.wake_all();
+    }
+
+    /// Answers with an error what was received before `deadline` and is not done yet.
+    pub(super) fn give_up_before(&self, deadline: Instant) {
+        for request in self.pending.give_up_before(deadline) {
+            self.reply(self.failure(&request, wire::errno::EIO, Cost::NOTHING));
+        }
+    }
+
+    /// Requests that are not answered yet.
+    pub(super) fn in_flight(&self) -> usize {
+        self.pending.requests()
+    }
+
+    async fn send_replies(&self) {
+        let sent = self.replies.send_all(&self.env, &self.transport, |cost| self.pending.release(cost)).await;
+        if sent.is_err() {
+            self.close();
+        }
+    }
+
+    /// Nothing is sent any more, and both tasks end. What is in flight ends by itself.
+    fn close(&self) {
+        self.pending.release(self.replies.close());
+        self.transport.shutdown();
+    }
+
+    /// Waits until everything is answered and sent, as long as the time limit allows; a stop may shorten it.
+    async fn drain(&self) {
+        let mut finished = pin!(async {
+            while self.pending.requests() > 0 {
+                self.pending.eased().await;
+            }
+            // The last replies are in the socket, or still in TLS.
+            self.transport.flush().await
+        });
+        loop {
+            let limit = pin!(self.env.sleep(self.drain_timeout.get()));
+            match select(finished.as_mut(), select(self.stop.wait(), limit)).await {
+                Either::Right((Either::Left(_), _)) => {}
+                Either::Right((Either::Right(_), _)) | Either::Left(_) => return,
+            }
+        }
+    }
+
+    async fn receive_requests(self: &Rc<Self>, mut received: ReceiveBuffer) -> Ended {
+        loop {
+            let now = self.env.now();
+            while let Some(head) = received.bytes().first_chunk::<REQUEST_BYTES>() {
+                let Some(request) = Request::decode(head) else { return Ended::Broken };
+                received.consume(REQUEST_BYTES);
+                if request.command == Command::Disconnect {
+                    return Ended::Orderly;
+                }
+                match self.receive_payload(&request, &mut received).await {
+                    Ok(payload) => self.begin(request, payload, now),
+                    Err(ended) => return ended,
+                }
+            }
+            if let Err(ended) = self.fill(&mut received).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Waits until there is room for the request, and receives what it stores, if it stores something.
+    async fn receive_payload(&self, request: &Request, received: &mut ReceiveBuffer) -> Result<Option<Buf>, Ended> {
+        let bytes = payload_bytes(request);
+        while !self.pending.has_room_for(bytes) {
+            self.or_stop(self.pending.eased()).await?;
+            if self.replies.is_closed() {
+                return Err(Ended::Broken);
+            }
+        }
+        if request.command != Command::Write {
+            return Ok(None);
+        }
+        if u64::from(request.length) > REQUEST_BYTES_MAX {
+            // "Block size constraints": too long to be skipped.
+            return Err(Ended::Broken);
+        }
+        let mut payload = self.env.buffers().take(bytes);
+        while bytes <= COPIED_BYTES_MAX && received.bytes().len() < bytes {
+            self.fill(received).await?;
+        }
+        let mut filled = received.take_into(&mut payload);
+        while filled < bytes {
+            let (head, tail) = payload.split_at(filled);
+            let (tail, more) = self.or_stop(self.transport.recv(tail)).await?;
+            payload = head.join(tail);
+            filled += some(more)?;
+        }
+        Ok(Some(payload))
+    }
+
+    async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Ended> {
+        let filled = self.or_stop(received.fill(&self.transport)).await?;
+        some(filled).map(|_| ())
+    }
+
+    /// `future`, unless the session is stopped before.
+    async fn or_stop<T>(&self, future: impl Future<Output = T>) -> Result<T, Ended> {
+        let stop = self.stop.wait();
+        if self.stopping.get() {
+            return Err(Ended::Orderly);
+        }
+        match select(pin!(future), stop).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(((), _)) => Err(Ended::Orderly),
+        }
+    }
+
+    /// Starts a request's own task, or answers at once that it cannot be done.
+    fn begin(self: &Rc<Self>, request: Request, payload: Option<Buf>, now: Instant) {
+        let ticket = self.pending.begin(request, payload_bytes(&request), now);
+        if let Err(error) = self.terms.check(&request) {
+            if let Some(cost) = self.pending.end(ticket) {
+                self.reply(self.failure(&request, error, cost));
+            }
+            return;
+        }
+        let session = Rc::clone(self);
+        self.env.spawn(async move {
+            let outcome = perform(&session.volume, &request, payload).await;
+            session.finish(&request, ticket, outcome);
+        });
+    }
+
+    /// Queues the reply, unless the client was answered before.
+    fn finish(&self, request: &Request, ticket: Ticket, outcome: Result<Answer, Error>) {
+        let Some(cost) = self.pending.end(ticket) else { return };
+        let reply = match outcome {
+            Ok(answer) => self.success(request, answer, cost),
+            Err(error) => self.failure(request, errno(error.kind), cost),
+        };
+        self.reply(reply);
+    }
+
+    fn reply(&self, reply: Reply) {
+        let unsent = self.replies.add(reply);
+        if unsent != Cost::NOTHING {
+            self.pending.release(unsent);
+        }
+    }
+
+    fn success(&self, request: &Request, answer: Answer, cost: Cost) -> Reply {
+        match answer {
+            Answer::Data(data) if self.terms.structured_replies => {
+                let header = offset_data(request.cookie, request.offset, data.len());
+                let header = header.expect("a read is shorter than a chunk can be");
+                Reply::new(&header, Payload::Data(data), cost)
+            }
+            Answer::Data(data) => {
+                let header = SimpleReply { error: 0, cookie: request.cookie }.encode();
+                Reply::new(&header, Payload::Data(data), cost)
+            }
+            Answer::Extents(extents) => {
+                let mut bytes = Vec::new();
+                push_block_status(&mut bytes, request.cookie, &extents);
+                Reply::new(&[], Payload::Bytes(bytes), cost)
+            }
+            Answer::Done => {
+                let header = SimpleReply { error: 0, cookie: request.cookie }.encode();
+                Reply::new(&header, Payload::None, cost)
+            }
+        }
+    }
+
+    /// "Structured replies": a read or block status then has no other kind of reply.
+    fn failure(&self, request: &Request, error: u32, cost: Cost) -> Reply {
+        let structured = match request.command {
+            Command::Read | Command::BlockStatus => self.terms.structured_replies,
+            Command::Write
+            | Command::Disconnect
+            | Command::Flush
+            | Command::Trim
+            | Command::Cache
+            | Command::WriteZeroes
+            | Command::Unknown(_) => false,
+        };
+        if structured {
+            return Reply::new(&error_chunk(request.cookie, error), Payload::None, cost);
+        }
+        Reply::new(&SimpleReply { error, cookie: request.cookie }.encode(), Payload::None, cost)
+    }
+}
+
+/// Bytes that a request brings or asks for, and that its session therefore holds.
+fn payload_bytes(request: &Request) -> usize {
+    match request.command {
+        Command::Read | Command::Write => usize::try_from(request.length).expect("32 bits fit"),
+        Command::Disconnect
+        | Command::Flush
+        | Command::Trim
+        | Command::Cache
+        | Command::WriteZeroes
+        | Command::BlockStatus
+        | Command::Unknown(_) => 0,
+    }
+}
+
+/// How many bytes came; the end of the stream is an end in order.
+fn some(received: io::Result<usize>) -> Result<usize, Ended> {
+    match received {
+        Ok(0) => Err(Ended::Orderly),
+        Ok(count) => Ok(count),
+        Err(_) => Err(Ended::Broken),
+    }
+}

@@ -1,0 +1,197 @@
+//! TLS for servers: what an administrator configures, and a stream that encrypts.
+//!
+//! Only the rustls connection keeps bytes, and it is told how many at most.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use hotset_block::{Buf, Stream};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Encrypted bytes that wait for the socket at most, and plain bytes that wait for encryption.
+const BUFFERED_BYTES_MAX: usize = 1 << 20;
+
+/// The files of a server that talks TLS to clients with a certificate of `client_ca` only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM: the server's certificate, then those of intermediate authorities.
+    pub certificate: PathBuf,
+    /// PEM: its private key.
+    pub key: PathBuf,
+    /// PEM: the authorities whose clients are let in.
+    pub client_ca: PathBuf,
+}
+
+/// A TLS file that cannot be used: which, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError {
+    message: String,
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+/// A server's TLS identity and whom it trusts. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub struct TlsAcceptor {
+    config: Arc<ServerConfig>,
+}
+
+impl TlsAcceptor {
+    /// Reads the files.
+    pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let chain = certificates(&files.certificate)?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unusable(&files.key, &error))?;
+        let mut authorities = RootCertStore::empty();
+        for authority in certificates(&files.client_ca)? {
+            authorities.add(authority).map_err(|error| unusable(&files.client_ca, &error))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider))
+            .build()
+            .map_err(|error| unusable(&files.client_ca, &error))?;
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&files.certificate, &error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(|error| unusable(&files.certificate, &error))?;
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// The server's side of the TLS handshake; fails if the client has no certificate that is trusted here.
+    pub(crate) async fn accept(&self, stream: Stream) -> io::Result<TlsStream> {
+        let mut connection = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        connection.set_buffer_limit(Some(BUFFERED_BYTES_MAX));
+        let tls = TlsStream { stream, connection: Rc::new(RefCell::new(connection)) };
+        while tls.connection.borrow().is_handshaking() {
+            let received = tls.receive_now();
+            // Also after an error: the alert tells the client why.
+            tls.flush().await?;
+            match received {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tls.stream.readable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        tls.flush().await?;
+        Ok(tls)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = read.map_err(|error| unusable(path, &error))?;
+    if found.is_empty() {
+        return Err(unusable(path, &"it contains no certificate"));
+    }
+    Ok(found)
+}
+
+fn unusable(path: &Path, why: &dyn fmt::Display) -> TlsError {
+    TlsError { message: format!("TLS file {}: {why}", path.display()) }
+}
+
+/// An encrypted stream. A handle: cloning it is cheap. Both directions share the TLS state, never across an await.
+#[derive(Clone)]
+pub(crate) struct TlsStream {
+    stream: Stream,
+    connection: Rc<RefCell<ServerConnection>>,
+}
+
+impl TlsStream {
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    pub(crate) async fn recv(&self, mut buf: Buf) -> (Buf, io::Result<usize>) {
+        loop {
+            let plain = self.connection.borrow_mut().reader().read(&mut buf);
+            let outcome = match plain {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.receive_more().await,
+                done => return (buf, done),
+            };
+            if let Err(error) = outcome {
+                return (buf, Err(error));
+            }
+        }
+    }
+
+    async fn receive_more(&self) -> io::Result<()> {
+        match self.receive_now() {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.readable().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes what the socket has; `Ok(0)` is its end, which `reader` then reports.
+    fn receive_now(&self) -> io::Result<usize> {
+        let mut connection = self.connection.borrow_mut();
+        let received = connection.read_tls(&mut Raw(&self.stream))?;
+        connection.process_new_packets().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        Ok(received)
+    }
+
+    pub(crate) fn try_send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.flush_now()?;
+        let taken = self.connection.borrow_mut().writer().write_vectored(pieces)?;
+        match self.flush_now() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(()) | Err(_) => Ok(taken),
+        }
+    }
+
+    pub(crate) async fn flush(&self) -> io::Result<()> {
+        loop {
+            match self.flush_now() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                done => return done,
+            }
+        }
+    }
+
+    fn flush_now(&self) -> io::Result<()> {
+        let mut connection = self.connection.borrow_mut();
+        while connection.wants_write() {
+            connection.write_tls(&mut Raw(&self.stream))?;
+        }
+        Ok(())
+    }
+}
+
+/// The socket as rustls sees it: `WouldBlock` where nothing can be done now.
+struct Raw<'a>(&'a Stream);
+
+impl Read for Raw<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.try_recv(buf)
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_send(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_send(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
