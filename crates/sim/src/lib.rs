@@ -14,6 +14,7 @@ pub mod disk;
 pub mod executor;
 pub mod host;
 pub mod hunt;
+pub mod idle;
 pub mod image;
 pub mod liveness;
 mod media;

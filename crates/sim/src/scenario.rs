@@ -9,7 +9,7 @@ use crate::daemon::Daemon;
 use crate::executor::{SimEnv, Step};
 use crate::host::Host;
 use crate::world::World;
-use crate::{administrator, chaos, liveness};
+use crate::{administrator, chaos, idle, liveness};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -50,7 +50,7 @@ fn live(world: &Rc<World>) -> u64 {
         if world.simulation.trace.violation().is_some() {
             return steps;
         }
-        chaos::between_lives(world, clean);
+        idle::between_lives(world, clean);
         world.simulation.skip(Duration::from_secs(1));
     }
     liveness::check(world, &mut steps);

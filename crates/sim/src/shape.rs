@@ -38,7 +38,10 @@ pub struct Troubles {
     pub ssd_errors: bool,
     pub ssd_hangs: bool,
     pub ssds_vanish: bool,
+    /// Bytes change at rest, and while the SSD is not in use whole regions of it.
     pub rot: bool,
+    /// Slots of an SSD are found where others were, or as they were before.
+    pub misplaced_slots: bool,
     pub backing_errors: bool,
     pub changes_behind_our_back: bool,
     /// Administrators change settings, detach and attach, delete and create.
@@ -71,6 +74,7 @@ impl Troubles {
             ssd_hangs: random.one_in(6),
             ssds_vanish: random.one_in(3),
             rot: random.one_in(4),
+            misplaced_slots: random.one_in(3),
             backing_errors: random.one_in(5),
             changes_behind_our_back: random.one_in(3),
             administrators: random.one_in(2),

@@ -1,0 +1,158 @@
+//! What happens between two daemons: SSDs go and come, the state directory is lost, SSDs are damaged where they lie, and
+//! backing devices are used by others.
+
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, PAGE_BYTES};
+
+use crate::chaos::rot;
+use crate::image::Image;
+use crate::world::{Attachment, HostVolume, Ssd, World};
+
+/// How a slot's header begins (docs/FORMAT.md).
+const SLOT_MAGIC: &[u8] = b"HOTSETsl";
+
+/// `clean`: the last daemon stopped cleanly, and the machine has run since.
+pub fn between_lives(world: &Rc<World>, clean: bool) {
+    for ssd in &world.ssds {
+        move_ssd(world, ssd);
+        damage(world, ssd);
+    }
+    let all_present = world.ssds.iter().all(|ssd| ssd.present.get() && !ssd.missed.get());
+    if all_present && world.simulation.draw(|random| random.one_in(20)) {
+        world.cache_trouble.set(true);
+        world.lose_state();
+    }
+    for volume in &world.volumes {
+        if world.shape.troubles.changes_behind_our_back {
+            use_backing_elsewhere(world, volume, clean);
+        }
+    }
+}
+
+fn move_ssd(world: &World, ssd: &Ssd) {
+    let troubles = world.shape.troubles;
+    if ssd.disk.is_gone() {
+        // It fell out: perhaps it is plugged in again before the next start.
+        ssd.present.set(world.simulation.draw(|random| random.one_in(3)));
+        world.simulation.note(|| format!("{}: plugged in: {}", ssd.disk.name, ssd.present.get()));
+    } else if !ssd.present.get() {
+        if world.simulation.draw(|random| random.one_in(2)) {
+            come_back(world, ssd);
+        }
+    } else if troubles.ssds_vanish && world.simulation.draw(|random| random.one_in(8)) {
+        world.simulation.note(|| format!("{}: pulled out", ssd.disk.name));
+        ssd.present.set(false);
+    } else if troubles.ssds_vanish && !ssd.missed.get() && world.simulation.draw(|random| random.one_in(3)) {
+        *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
+    }
+    if !ssd.present.get() {
+        world.cache_trouble.set(true);
+    }
+}
+
+/// An SSD is damaged where it lies.
+fn damage(world: &World, ssd: &Ssd) {
+    let troubles = world.shape.troubles;
+    if troubles.rot && world.simulation.draw(|random| random.one_in(8)) {
+        rot(world, ssd);
+    }
+    if troubles.rot && world.simulation.draw(|random| random.one_in(8)) {
+        scribble(world, ssd);
+    }
+    if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(2)) {
+        misplace_slots(world, ssd);
+    }
+    if troubles.misplaced_slots && ssd.snapshot.borrow().is_none() {
+        *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
+    }
+}
+
+/// A region anywhere on the SSD is overwritten.
+fn scribble(world: &World, ssd: &Ssd) {
+    world.cache_trouble.set(true);
+    let size = ssd.disk.info.size_bytes;
+    let (start, length) = world.simulation.draw(|random| {
+        let longest = random.pick(&[4096, 64 << 10, 1 << 20]);
+        let start = if random.one_in(3) { random.below(512 << 10) } else { random.below(size - 512) };
+        (start / 512 * 512, random.between(1, longest / 512) * 512)
+    });
+    let range = ByteRange { start, end: (start + length).min(size) };
+    let mut bytes = ssd.disk.content().bytes(range);
+    bytes.fill_with(|| u8::try_from(world.simulation.draw(|random| random.below(256))).expect("it is below 256"));
+    ssd.disk.overwrite(range.start, &bytes);
+    world.simulation.note(|| format!("{}: {range:?} is overwritten", ssd.disk.name));
+}
+
+/// Some slots hold, header and all, what another slot holds, or what they held at an earlier time.
+fn misplace_slots(world: &World, ssd: &Ssd) {
+    let now = ssd.disk.content();
+    let then = ssd.snapshot.borrow().clone().filter(|_| world.simulation.draw(|random| random.percent(70)));
+    let source = then.as_ref().unwrap_or(&now);
+    let slots = slots_of(source);
+    if slots.is_empty() {
+        return;
+    }
+    world.cache_trouble.set(true);
+    for _ in 0..slots.len() {
+        let from = world.simulation.draw(|random| random.pick(&slots));
+        // A slot that moved in time stays at its place.
+        let to = if then.is_some() { from } else { world.simulation.draw(|random| random.pick(&slots)) };
+        if from.length() == to.length() {
+            ssd.disk.overwrite(to.start, &source.bytes(from));
+        }
+    }
+    let kind = if then.is_some() { "old ones" } else { "other ones" };
+    world.simulation.note(|| format!("{}: {kind} lie where slots were", ssd.disk.name));
+}
+
+/// From each slot header to the next.
+fn slots_of(image: &Image) -> Vec<ByteRange> {
+    let page = u64::try_from(PAGE_BYTES).expect("small");
+    let starts = image.data_pages().into_iter().map(|number| number * page);
+    let starts: Vec<_> = starts.filter(|start| image.bytes(ByteRange::at(*start, 8)) == SLOT_MAGIC).collect();
+    starts.windows(2).map(|pair| ByteRange { start: pair[0], end: pair[1] }).collect()
+}
+
+/// An SSD is plugged in again. If the pool was opened without it, it may even be an older copy of it.
+fn come_back(world: &World, ssd: &Ssd) {
+    ssd.present.set(true);
+    world.cache_trouble.set(true);
+    let snapshot = ssd.snapshot.take().filter(|_| ssd.missed.get());
+    let is_old = snapshot.is_some();
+    if let Some(snapshot) = snapshot.filter(|_| world.simulation.draw(|random| random.one_in(2))) {
+        ssd.disk.replace_content(snapshot);
+    }
+    world.simulation.note(|| format!("{}: plugged in again, there is an old copy: {is_old}", ssd.disk.name));
+}
+
+fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
+    let detached = volume.attachment.get() == Attachment::Detached;
+    let noticeable = clean && volume.shape.reports_changes;
+    let choice = world.simulation.draw(|random| random.below(12));
+    if choice == 0 {
+        world.simulation.note(|| format!("{}: replaced by another device", volume.disk.name));
+        let name = format!("other-{}", world.simulation.unique());
+        volume.disk.set_id(&name);
+        write_elsewhere(volume, ByteRange { start: 0, end: volume.size_bytes() });
+    } else if choice < 5 && (detached || noticeable) {
+        let unit = u64::from(volume.disk.info.logical_block_bytes);
+        for _ in 0..world.simulation.draw(|random| random.between(1, 20)) {
+            let start = world.simulation.draw(|random| random.below(volume.size_bytes() / unit)) * unit;
+            let length = world.simulation.draw(|random| random.between(1, 32)) * 4096;
+            write_elsewhere(volume, ByteRange { start, end: (start + length).min(volume.size_bytes()) });
+        }
+        world.simulation.note(|| format!("{}: written to by somebody else", volume.disk.name));
+    }
+}
+
+fn write_elsewhere(volume: &HostVolume, range: ByteRange) {
+    let mut model = volume.model.borrow_mut();
+    let number = model.overwritten(range);
+    let mut bytes = volume.disk.content().bytes(range);
+    model.fill(number, range, &mut bytes);
+    volume.disk.overwrite(range.start, &bytes);
+    if volume.attachment.get() != Attachment::Detached {
+        volume.changed.set(true);
+    }
+}
