@@ -30,11 +30,9 @@ enum Chore {
     Test,
     /// The simulator: the cache in a seeded, faulty world
     Sim {
-        #[arg(long, default_value_t = sim::SEEDS)]
-        seeds: u64,
-        /// Run this one seed only, with its history
-        #[arg(long)]
-        seed: Option<u64>,
+        /// Handed to the simulator as they are, as --seeds 500 or --seed 7
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
     /// Every fuzz target for so many seconds
     Fuzz {
@@ -74,7 +72,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
     match chore {
         Chore::Ci => test::run(test::Thoroughness::BeforePush),
         Chore::Test => test::run(test::Thoroughness::Short),
-        Chore::Sim { seeds, seed } => finish(sim::run(seeds, seed)),
+        Chore::Sim { arguments } => finish(sim::run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())),
         Chore::Fuzz { seconds, target } => fuzz::run(seconds, target.as_deref()).map(|tally| tally.exit_code()),
         Chore::Tidy => tidy::run(),
         Chore::Guest => test::guest(),

@@ -4,11 +4,13 @@ use anyhow::Result;
 
 use crate::command::{cargo, succeed};
 
-/// What a run takes if nobody says otherwise.
-pub(crate) const SEEDS: u64 = 500;
+/// What `cargo x test` runs.
+pub(crate) const SHORT: &[&str] = &["--seeds=500"];
 
-/// Runs seeds, or one seed with its history.
-pub(crate) fn run(seeds: u64, seed: Option<u64>) -> Result<()> {
-    let (flag, value) = seed.map_or(("--seeds", seeds), |seed| ("--seed", seed));
-    succeed(cargo(&["run", "--quiet", "--release", "--package=hotset-sim", "--", flag, &value.to_string()]))
+/// Hands its arguments to the simulator. In the development profile: there our assertions and those of the arithmetic
+/// are on, and a panic can be caught and told with its history.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    let mut words = vec!["run", "--quiet", "--package=hotset-sim", "--"];
+    words.extend(arguments);
+    succeed(cargo(&words))
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         ("traceability", Box::new(|| traceability::check().map(Tally::one))),
         ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("unit tests", Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e"]))),
-        ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SEEDS, None).is_ok())))),
+        ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SHORT).is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("real clients", Box::new(|| end_to_end(&[]))),
     ];
