@@ -11,6 +11,8 @@ use super::{BlockKey, at, low_half};
 const PLACES_MIN: usize = 4096;
 /// Places per slot at most (DESIGN §4).
 const PLACES_PER_SLOT_MAX: usize = 4;
+/// Places of a set: one or half a cache line.
+const WAYS: usize = 16;
 /// Counts after which one set is halved: 64 per place of a set.
 const COUNTS_PER_AGEING: u64 = 64 * 16;
 
@@ -67,11 +69,11 @@ impl Counters {
     pub fn new(slots: u32, pages_per_block: u32) -> Self {
         let places_max = (at(slots) * PLACES_PER_SLOT_MAX).max(1);
         let table = if !is_narrow(pages_per_block) {
-            Table::Wide(Sets::new(places_max))
+            Table::Wide(Sets::new(places_max, WAYS))
         } else if at(slots) <= 4 * PLACES_MIN {
-            Table::Wide(Sets::new(places_max.min(PLACES_MIN)))
+            Table::Wide(Sets::new(places_max.min(PLACES_MIN), WAYS))
         } else {
-            Table::Narrow(Sets::new(at(slots) / 2))
+            Table::Narrow(Sets::new(at(slots) / 2, WAYS))
         };
         let mut counters = Self { table, counts_until_ageing: 0, hand: 0 };
         counters.counts_until_ageing =

@@ -1,0 +1,166 @@
+//! The default policy misses no more than S3-FIFO's reference does, on every trace, object size and cache size for
+//! which there is a reference miss ratio.
+//!
+//! The traces and the reference (`results_public.csv`, measured with libCacheSim) lie outside the repository, in
+//! `../shared/traces` beside it or where `HOTSET_TRACES` says. Every access counts, every miss populates, as there.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use hotset_cache::config::PolicyKind;
+use hotset_cache::state::{BlockIndex, BlockKey, Map, Policy, SlotIndex, VolumeIndex};
+
+/// How much worse than the reference the policy may be: 1 %.
+const TOLERANCE: f64 = 1.01;
+
+#[test]
+fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
+    let Some(directory) = traces() else {
+        say(
+            "SKIPPED: no traces in ../shared/traces nor in HOTSET_TRACES: the policy was not compared with its reference\n",
+        );
+        return;
+    };
+    let references = references(&directory);
+    assert!(!references.is_empty(), "{} has no s3fifo results", directory.display());
+    let mut parts: HashMap<_, Vec<&Reference>> = HashMap::new();
+    for reference in &references {
+        parts.entry((reference.trace.as_str(), reference.object_bytes)).or_default().push(reference);
+    }
+    let mut rows: Vec<Row> = thread::scope(|scope| {
+        let replay = |((trace, object_bytes), references)| replay(&directory, trace, object_bytes, references);
+        let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || replay(part))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a replay ends")).collect()
+    });
+    rows.sort_by(|a, b| a.order().partial_cmp(&b.order()).expect("ratios are numbers"));
+    say(&table(&rows));
+    let worse: Vec<_> = rows.iter().filter(|row| row.miss > row.reference.miss * TOLERANCE).map(Row::text).collect();
+    assert!(worse.is_empty(), "worse than the reference by more than 1 %:\n{}", worse.concat());
+}
+
+/// One line of `results_public.csv`.
+#[derive(Clone)]
+struct Reference {
+    trace: String,
+    object_bytes: u64,
+    cache_fraction: f64,
+    cache_objects: u32,
+    miss: f64,
+    accesses: u64,
+}
+
+struct Row {
+    reference: Reference,
+    miss: f64,
+}
+
+impl Row {
+    fn order(&self) -> (u64, &str, u32) {
+        (self.reference.object_bytes, &self.reference.trace, self.reference.cache_objects)
+    }
+
+    fn text(&self) -> String {
+        let Reference { trace, object_bytes, cache_fraction, cache_objects, miss, .. } = &self.reference;
+        let ratio = if *miss > 0.0 { self.miss / miss } else { 1.0 };
+        format!(
+            "{trace:20} {object_bytes:8} {cache_fraction:8} {cache_objects:8} {miss:9.5} {:9.5} {ratio:7.4}\n",
+            self.miss
+        )
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let header = ["trace", "object", "share", "objects", "s3fifo", "hotset", "ratio"];
+    let [trace, object, share, objects, reference, ours, ratio] = header;
+    let head = format!("\n{trace:20} {object:>8} {share:>8} {objects:>8} {reference:>9} {ours:>9} {ratio:>7}\n");
+    rows.iter().fold(head, |text, row| text + &row.text())
+}
+
+/// Prints although the test passes: the test harness captures `println!`, not this.
+fn say(text: &str) {
+    std::io::stderr().write_all(text.as_bytes()).expect("stderr takes what tests print");
+}
+
+/// The directory of the traces, if it is there.
+fn traces() -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let directory = std::env::var_os("HOTSET_TRACES").map_or_else(beside, PathBuf::from);
+    directory.join("results_public.csv").exists().then_some(directory)
+}
+
+fn references(directory: &Path) -> Vec<Reference> {
+    let text = fs::read_to_string(directory.join("results_public.csv")).expect("the reference results can be read");
+    text.lines().skip(1).filter_map(reference).collect()
+}
+
+/// The reference on this line; `None` if it is of another policy, or was not measured.
+fn reference(line: &str) -> Option<Reference> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [trace, object, "s3fifo", fraction, objects, miss, _, _, accesses, ..] = fields[..] else { return None };
+    Some(Reference {
+        trace: trace.to_owned(),
+        object_bytes: object.parse().ok()?,
+        cache_fraction: fraction.parse().ok()?,
+        cache_objects: objects.parse().ok()?,
+        miss: miss.parse().ok()?,
+        accesses: accesses.parse().ok()?,
+    })
+}
+
+/// Replays a trace at one object size, at every cache size for which there is a reference.
+fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Reference>) -> Vec<Row> {
+    let packed = fs::read(directory.join(format!("{trace}.csv.zst"))).expect("every trace of the results is there");
+    let text = zstd::decode_all(&packed[..]).expect("traces are zstd files");
+    let requests = std::str::from_utf8(&text).expect("traces are text").lines().skip(1).map(request);
+    let accesses: Vec<u32> = requests.flat_map(|request| objects_of(request, object_bytes)).collect();
+    let replay = |reference: &&Reference| {
+        assert_eq!(u64::try_from(accesses.len()).unwrap(), reference.accesses, "accesses of {trace}");
+        Row { reference: (*reference).clone(), miss: miss_ratio(&accesses, reference.cache_objects) }
+    };
+    references.iter().map(replay).collect()
+}
+
+/// Offset and length of a request.
+fn request(line: &str) -> (u64, u64) {
+    let mut fields = line.split(',').skip(2).map(|field| field.parse().expect("offsets and lengths are numbers"));
+    (fields.next().expect("an offset"), fields.next().expect("a length"))
+}
+
+/// The objects that a request touches, one access each.
+fn objects_of((offset, length): (u64, u64), object_bytes: u64) -> impl Iterator<Item = u32> {
+    let objects = offset / object_bytes..(offset + length).div_ceil(object_bytes);
+    objects.map(|object| u32::try_from(object).expect("less than 16 TiB"))
+}
+
+#[allow(clippy::as_conversions, reason = "a ratio of counts far below 2^53")]
+fn miss_ratio(accesses: &[u32], slots: u32) -> f64 {
+    let mut map = Map::new(16, false);
+    map.add_slots(slots);
+    let mut policy = Policy::new(PolicyKind::S3Fifo, slots);
+    let mut misses = 0_u64;
+    for object in accesses {
+        let key = BlockKey { volume: VolumeIndex(0), block: BlockIndex(*object) };
+        if let Some(slot) = map.find(key) {
+            policy.touched(&mut map, slot);
+            continue;
+        }
+        misses += 1;
+        let slot = free_slot(&mut map, &mut policy);
+        map.insert(slot, key, 0);
+        policy.inserted(&mut map, slot);
+    }
+    misses as f64 / accesses.len() as f64
+}
+
+fn free_slot(map: &mut Map, policy: &mut Policy) -> SlotIndex {
+    if map.slots_used() < map.slot_count() {
+        return SlotIndex(map.slots_used());
+    }
+    let slot = policy.victim(map, |_| false).expect("a full cache has a victim");
+    policy.evicted(map, slot);
+    map.remove(slot);
+    slot
+}
