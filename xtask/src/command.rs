@@ -58,6 +58,14 @@ pub(crate) fn output_of(mut command: Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed something else than text", spelling(&command)))
 }
 
+/// Every file that is, or is about to be, in the repository, one on a line; all that match, if patterns are given.
+pub(crate) fn listed_files(patterns: &[&str]) -> Result<String> {
+    // Whoever owns the clone: nothing of its configuration is run by this.
+    let mut words = vec!["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"];
+    words.extend(patterns);
+    output_of(command("git", &words)).context("the list of files comes from git")
+}
+
 fn spelling(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo x", about = "Chores of the Hotset repository")]
+#[command(name = "cargo x", bin_name = "cargo x", about = "Chores of the Hotset repository")]
 struct Arguments {
     #[command(subcommand)]
     chore: Chore,

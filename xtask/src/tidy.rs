@@ -10,9 +10,9 @@ mod rules;
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::command::{command, metadata, output_of, root};
+use crate::command::{listed_files, metadata, root};
 
 /// A breach: where, and which rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +41,6 @@ pub(crate) fn run() -> Result<ExitCode> {
 
 /// Every file that is, or is about to be, in the repository.
 fn files() -> Result<Vec<String>> {
-    let listed = output_of(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))
-        .context("tidy reads the list of files from git")?;
+    let listed = listed_files(&[])?;
     Ok(listed.lines().map(str::to_owned).collect())
 }

@@ -9,7 +9,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
-use crate::command::{command, output_of, root};
+use crate::command::{listed_files, root};
 
 const DOCUMENT: &str = "docs/TRACEABILITY.md";
 const MARK: &str = "// proves:";
@@ -38,7 +38,7 @@ pub(crate) fn write() -> Result<()> {
 
 fn collect() -> Result<Tests> {
     let mut tests = Tests::new();
-    let listed = output_of(command("git", &["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]))?;
+    let listed = listed_files(&["*.rs"])?;
     let mut paths: Vec<_> = listed.lines().filter(|path| !path.starts_with("xtask/")).collect();
     paths.sort_unstable();
     paths.dedup();
