@@ -27,6 +27,9 @@ const POLLS_PER_TURN_MAX: usize = 4096;
 /// How long the end waits for the kernel to give back what is in flight.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
+/// How much of that peers have to take what is sent to them.
+const PEER_DRAIN_TIME: Duration = Duration::from_millis(500);
+
 /// The least memory that is worth registering.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
 
@@ -306,9 +309,14 @@ impl Core {
         self.inbox.close();
         let tasks = self.tasks.borrow_mut().close();
         drop(tasks);
-        let deadline = self.now().plus(DRAIN_TIME);
+        let (started, mut peers_have_time) = (self.now(), true);
         while self.ring.borrow().in_flight() > 0 {
-            let left = deadline.since(self.now());
+            let passed = self.now().since(started);
+            if peers_have_time && passed >= PEER_DRAIN_TIME {
+                self.ring.borrow_mut().cancel_sockets();
+                peers_have_time = false;
+            }
+            let left = if peers_have_time { PEER_DRAIN_TIME } else { DRAIN_TIME }.saturating_sub(passed);
             if left.is_zero() {
                 return;
             }

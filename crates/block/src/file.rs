@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::operation::{Direction, RingOperation, Transfer};
 use crate::{
@@ -18,6 +19,10 @@ use crate::{
 
 /// The logical blocks that the rest of Hotset knows.
 const LOGICAL_BLOCKS: [u32; 2] = [512, 4096];
+
+/// How often, and how far apart, the lock of a block device is tried: two seconds in all.
+const LOCK_TRIES: u32 = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,8 +62,7 @@ impl FileDevice {
         let (file, direct) = open_file(path, options, file_type.is_block_device()).map_err(fail("open"))?;
         let file_of_info = file.try_clone().map_err(fail("open"))?;
         let file = OwnedFd::from(file);
-        let lock = if options.read_only { libc::LOCK_SH } else { libc::LOCK_EX };
-        sys::lock(&file, lock).map_err(fail("lock"))?;
+        lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only).map_err(fail("inspect"))?;
         let shared = Shared { file: Rc::new(file), info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
@@ -190,6 +194,22 @@ fn open_file(path: &Path, options: FileOptions, block_device: bool) -> io::Resul
         }
         result => result.map(|file| (file, true)),
     }
+}
+
+/// udev holds a shared lock on a block device while it looks at it, for instance after somebody else has closed it.
+/// Those who really use the device are found by O_EXCL before; so this lock is worth waiting for.
+fn lock(file: &OwnedFd, options: FileOptions, block_device: bool) -> io::Result<()> {
+    if options.read_only {
+        return sys::lock(file, libc::LOCK_SH);
+    }
+    let patience = if block_device { LOCK_TRIES } else { 1 };
+    for _ in 1..patience {
+        match sys::lock(file, libc::LOCK_EX) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOCK_PAUSE),
+            result => return result,
+        }
+    }
+    sys::lock(file, libc::LOCK_EX)
 }
 
 fn inspect(file: &File, fd: &OwnedFd, read_only: bool) -> io::Result<DeviceInfo> {

@@ -107,11 +107,20 @@ impl RingOperation {
         }
     }
 
-    /// Whether somebody who no longer wants the answer may stop the operation. Transfers go on to their end.
-    pub(crate) fn can_be_cancelled(&self) -> bool {
+    /// Whether nothing is lost if the operation is stopped when nobody wants its answer. Transfers and messages go on
+    /// to their end.
+    pub(crate) fn only_waits(&self) -> bool {
         match self {
             Self::Poll(..) | Self::Receive(..) | Self::Accept(..) => true,
             Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) | Self::Send(_) => false,
+        }
+    }
+
+    /// Whether the operation may last as long as somebody at the other end of a socket likes.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        match self {
+            Self::Poll(..) | Self::Receive(..) | Self::Accept(..) | Self::Send(_) => true,
+            Self::Transfer(_) | Self::Sync(_) | Self::Allocate(..) => false,
         }
     }
 }
@@ -234,6 +243,20 @@ mod tests {
     #[test]
     fn a_socket_that_takes_nothing_is_an_error_and_not_a_loop() {
         assert!(matches!(message(&[1]).advance(0), Step::Done(Err(libc::EPIPE))));
+    }
+
+    #[test]
+    fn only_memory_of_the_arena_is_transferred_as_registered() {
+        let file = Rc::new(sys::eventfd().unwrap());
+        let pool = crate::BufPool::with_arena(1 << 20);
+        let code_of = |buf: Buf, direction| {
+            let transfer = Transfer { file: Rc::clone(&file), direction, offset: 0, buf, done: 0 };
+            RingOperation::Transfer(transfer).entry(&pool.arena()).get_opcode()
+        };
+        assert_eq!(code_of(pool.take(4096), Direction::Read), u32::from(opcode::ReadFixed::CODE));
+        assert_eq!(code_of(pool.take(4096), Direction::Write), u32::from(opcode::WriteFixed::CODE));
+        assert_eq!(code_of(Buf::zeroed(4096), Direction::Read), u32::from(opcode::Read::CODE));
+        assert_eq!(code_of(Buf::zeroed(4096), Direction::Write), u32::from(opcode::Write::CODE));
     }
 
     #[test]

@@ -47,6 +47,8 @@ struct InFlight {
     waker: Option<Waker>,
     /// Nobody wants the answer.
     abandoned: bool,
+    /// The kernel was asked to stop it: what it says next is the last.
+    cancelled: bool,
 }
 
 /// How long a visit to the kernel may take.
@@ -84,8 +86,9 @@ impl Ring {
     /// [`Ring::abandon`].
     pub(crate) fn begin(&mut self, mut operation: RingOperation, waker: Waker) -> usize {
         let entry = operation.entry(&self.arena);
+        let repeats = Repeats::default();
         let slot =
-            Slot::InFlight(InFlight { operation, repeats: Repeats::default(), waker: Some(waker), abandoned: false });
+            Slot::InFlight(InFlight { operation, repeats, waker: Some(waker), abandoned: false, cancelled: false });
         let index = match self.free.pop() {
             Some(index) => {
                 self.slots[index] = slot;
@@ -119,24 +122,46 @@ impl Ring {
 
     /// Gives up the answer of operation `index`; the operation keeps what it owns until the kernel is done with it.
     pub(crate) fn abandon(&mut self, index: usize) {
-        match &mut self.slots[index] {
+        let only_waits = match &mut self.slots[index] {
             Slot::Done(..) => {
                 self.slots[index] = Slot::Free;
                 self.free.push(index);
+                return;
             }
             Slot::InFlight(running) => {
                 running.abandoned = true;
                 running.waker = None;
-                if running.operation.can_be_cancelled() {
-                    self.submit(opcode::AsyncCancel::new(user_data(index)).build().user_data(NOBODY));
-                }
+                running.operation.only_waits()
             }
             Slot::Free => unreachable!("an operation is given up once"),
+        };
+        if only_waits {
+            self.cancel(index);
         }
     }
 
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Stops what waits for peers, messages on their way out included.
+    pub(crate) fn cancel_sockets(&mut self) {
+        for index in 0..self.slots.len() {
+            let waits_for_peer = match &self.slots[index] {
+                Slot::InFlight(running) => running.operation.waits_for_peer(),
+                Slot::Done(..) | Slot::Free => false,
+            };
+            if waits_for_peer {
+                self.cancel(index);
+            }
+        }
+    }
+
+    fn cancel(&mut self, index: usize) {
+        if let Slot::InFlight(running) = &mut self.slots[index] {
+            running.cancelled = true;
+            self.submit(opcode::AsyncCancel::new(user_data(index)).build().user_data(NOBODY));
+        }
     }
 
     /// Hands everything that was begun to the kernel and waits as told.
@@ -188,9 +213,15 @@ impl Ring {
         let Slot::InFlight(mut running) = mem::replace(&mut self.slots[index], Slot::Free) else {
             unreachable!("the kernel completes what is in flight, once");
         };
-        let cancelled = running.abandoned && running.operation.can_be_cancelled();
-        let step =
-            if !cancelled && running.repeats.allow(result) { Step::Again } else { running.operation.advance(result) };
+        let step = if !running.cancelled && running.repeats.allow(result) {
+            Step::Again
+        } else {
+            match running.operation.advance(result) {
+                // A message of which a part went out answers with its length, not with "cancelled".
+                Step::Again if running.cancelled => Step::Done(Err(libc::ECANCELED)),
+                step @ (Step::Done(_) | Step::Again) => step,
+            }
+        };
         match step {
             Step::Again => {
                 let entry = running.operation.entry(&self.arena);

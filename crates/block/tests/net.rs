@@ -203,3 +203,18 @@ fn a_socket_file_is_replaced_only_if_nothing_listens_and_belongs_to_its_owner() 
         assert_eq!(std::fs::read(&path).unwrap(), b"data");
     });
 }
+
+#[test]
+fn a_peer_that_takes_nothing_does_not_hold_up_the_end() {
+    let started = std::time::Instant::now();
+    let _server = run(async |env| {
+        let (client, server) = pair(&env).await;
+        env.spawn(async move {
+            // Dropped with the executor at the latest; there is nobody to tell.
+            let _ = client.send_all(vec![Buf::zeroed(64 << 20)]).await;
+        });
+        env.sleep(Duration::from_millis(1)).await;
+        server
+    });
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+}

@@ -1,0 +1,99 @@
+//! A real block device: a loop device over a file. Needs root and `losetup`; says so loudly where it has not got them.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hotset_block::{
+    Buf, ByteRange, Device, DeviceErrorKind, Env, Executor, ExecutorOptions, ExtentKind, FileDevice, FileOptions,
+    HostEnv, create_image,
+};
+
+const SIZE_BYTES: u64 = 8 << 20;
+
+/// A loop device that goes away with the value.
+struct LoopDevice {
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl LoopDevice {
+    fn new() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        create_image(&image, SIZE_BYTES, &mut |_| ()).unwrap();
+        let output = Command::new("losetup").args(["--find", "--show"]).arg(&image).output();
+        match output {
+            Ok(output) if output.status.success() => {
+                let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+                Some(Self { path, _directory: directory })
+            }
+            Ok(_) | Err(_) => {
+                eprintln!("SKIPPED: a loop device cannot be made here (needs root and losetup)");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let detached = Command::new("losetup").arg("--detach").arg(&self.path).status();
+        assert!(detached.is_ok_and(|status| status.success()), "{} stays behind", self.path.display());
+    }
+}
+
+fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
+    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 };
+    Executor::new(options).expect("io_uring is there").run(root)
+}
+
+fn open(env: &HostEnv, path: &Path) -> FileDevice {
+    FileDevice::open(env, path, FileOptions::default()).unwrap()
+}
+
+#[test]
+fn a_block_device_stores_flushes_and_zeroes() {
+    let Some(disk) = LoopDevice::new() else { return };
+    run(async |env| {
+        let device = open(&env, &disk.path);
+        assert!(device.direct());
+        let info = device.info();
+        assert_eq!((info.size_bytes, info.read_only, info.emulated), (SIZE_BYTES, false, false));
+        let mut buf = env.buffers().take(8192);
+        buf.fill(7);
+        device.write(4096, buf).await.1.unwrap();
+        device.flush().await.unwrap();
+        device.discard(ByteRange::at(8192, 4096)).await.unwrap();
+        let (buf, result) = device.read(0, Buf::zeroed(16_384)).await;
+        result.unwrap();
+        assert_eq!((buf[4095], buf[4096], buf[8191], buf[8192]), (0, 7, 7, 0));
+        let extents = device.allocation(ByteRange::at(0, SIZE_BYTES), 10).unwrap();
+        assert!(extents.iter().all(|extent| extent.kind == ExtentKind::Data), "a block device cannot tell");
+        assert_eq!(extents.iter().map(|extent| extent.length).sum::<u64>(), SIZE_BYTES);
+    });
+}
+
+#[test]
+fn a_block_device_that_is_in_use_is_busy() {
+    let Some(disk) = LoopDevice::new() else { return };
+    run(async |env| {
+        let _ours = open(&env, &disk.path);
+        let error = FileDevice::open(&env, &disk.path, FileOptions::default()).map(drop).unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Busy);
+    });
+}
+
+#[test]
+fn a_block_device_tells_what_it_is_and_that_it_was_written() {
+    let Some(disk) = LoopDevice::new() else { return };
+    run(async |env| {
+        let device = open(&env, &disk.path);
+        let before = device.identity().unwrap();
+        device.write(0, Buf::zeroed(4096)).await.1.unwrap();
+        let after = device.identity().unwrap();
+        assert!(!before.id.is_empty() && before.id == after.id);
+        assert_eq!(after.change_mark.unwrap(), before.change_mark.unwrap() + 8, "in sectors of 512 bytes");
+    });
+}
