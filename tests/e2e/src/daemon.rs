@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -33,6 +34,12 @@ pub fn binary() -> &'static Path {
         let program = std::env::current_exe().expect("a program can ask for its own path");
         program.ancestors().nth(2).expect("cargo puts test programs into TARGET/PROFILE/deps").join("hotset")
     })
+}
+
+/// A TCP port on which nobody listens. Ports are given out in turn, so that no other test gets the same soon.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
 }
 
 /// A running (or stopped) daemon with its files. Dropping it kills it; a failing test prints its log.
@@ -212,6 +219,13 @@ impl Daemon {
         assert_eq!(output.status.code(), Some(code), "hotset {arguments}: {text}");
         assert!(text.to_lowercase().contains(&part.to_lowercase()), "hotset {arguments}: no {part:?} in: {text}");
         text
+    }
+
+    /// Whether hosts can use a volume now.
+    pub fn is_online(&self, volume: &str) -> bool {
+        let output = self.hotset(&format!("volume show {volume} -o json"));
+        let shown: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        output.status.success() && shown.is_some_and(|shown| shown["state"] == "online")
     }
 
     /// A counter of a volume, by its JSON name.

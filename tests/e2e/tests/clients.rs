@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use hotset_e2e::daemon::Daemon;
+use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{self, MIB, assert_file_pages};
 use hotset_e2e::nbd::{Client, OPTION_GO, greet, option};
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
@@ -231,12 +231,11 @@ fn several_connections_flush_and_write_through_side_by_side() {
 // proves: S1
 #[test]
 fn a_volume_is_served_over_tcp_as_well() {
-    let daemon = Daemon::start_with("--nbd tcp:127.0.0.1:0 --missing-wait 1");
+    let address = format!("127.0.0.1:{}", free_port());
+    let daemon = Daemon::start_with(&format!("--nbd tcp:{address} --missing-wait 1"));
     daemon.make_volume(512, "");
-    let status = daemon.json("status");
-    let uris = status["nbd"].as_array().expect("a list of listeners");
-    let tcp = uris.iter().filter_map(Value::as_str).find(|uri| uri.starts_with("nbd://")).expect("a TCP listener");
-    let uri = format!("{}/v", tcp.trim_end_matches('/'));
+    assert!(daemon.json("volume show v")["nbd"].to_string().contains(&address));
+    let uri = format!("nbd://{address}/v");
     assert_eq!(succeed("nbdinfo", &["--size", &uri]).trim(), (512 * PAGE_BYTES).to_string());
     let copy = daemon.site.path("copy");
     succeed("nbdcopy", &[&uri, &copy.display().to_string()]);

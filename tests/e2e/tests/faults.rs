@@ -90,9 +90,7 @@ fn an_ssd_that_was_away_while_data_changed_is_not_believed_when_it_comes_back() 
     let away = daemon.site.path("away");
     fs::rename(&ssds[0], &away).expect("the SSD can be taken away");
     daemon.launch();
-    tools::eventually("the volume is served without the SSD", Duration::from_secs(30), || {
-        daemon.json("volume show v")["state"] == "online"
-    });
+    tools::eventually("the volume is served without the SSD", Duration::from_secs(30), || daemon.is_online("v"));
     daemon.assert_volume_pages(PAGES);
     let said = daemon.ok("status");
     assert!(said.contains(&ssds[0].display().to_string()) || said.contains("ssd0"), "it says what is missing: {said}");
@@ -163,9 +161,7 @@ fn an_ssd_that_comes_back_truncated_or_empty_is_not_believed() {
         assert!(daemon.stop().success());
         damage(&ssds[0]);
         daemon.launch();
-        tools::eventually("the volume is served", Duration::from_secs(30), || {
-            daemon.json("volume show v")["state"] == "online"
-        });
+        tools::eventually("the volume is served", Duration::from_secs(30), || daemon.is_online("v"));
         for _ in 0..2 {
             daemon.assert_volume_pages(PAGES);
         }
@@ -246,8 +242,6 @@ fn without_its_state_directory_a_pool_is_imported_from_its_ssds() {
     assert_eq!(list(&daemon), Some(0));
     daemon.ok(&format!("pool import --ssd {} {}", ssds[0].display(), ssds[1].display()));
     assert_eq!(list(&daemon), Some(1));
-    tools::eventually("its volume is served", Duration::from_secs(10), || {
-        daemon.hotset("volume show v").status.success()
-    });
+    tools::eventually("its volume is served", Duration::from_secs(10), || daemon.is_online("v"));
     daemon.assert_volume_pages(PAGES);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use hotset_e2e::daemon::Daemon;
+use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{MIB, build_folder};
 use hotset_e2e::tools::{command, succeed, text};
 
@@ -16,12 +16,13 @@ fn the_guest_kernel_uses_a_cached_volume_as_a_disk_with_ext4() {
     let machine = build_folder().join("lab");
     succeed("sh", &[format!("{LAB}/build.sh"), machine.display().to_string()]);
 
-    let daemon = Daemon::start_with("--nbd tcp:127.0.0.1:0 --missing-wait 1");
+    let port = free_port();
+    let daemon = Daemon::start_with(&format!("--nbd tcp:127.0.0.1:{port} --missing-wait 1"));
     daemon.make_pool(&[24, 32], "--populate-on-read 1 --populate-on-write 1");
     let backing = daemon.site.blank("backing", 96 * MIB);
     daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
 
-    let said = boot(&machine, tcp_port(&daemon));
+    let said = boot(&machine, port);
     assert!(said.contains("guest: done") && !said.contains("FAILED"), "{said}");
     assert!(daemon.stat("v", "read_hits") > 0, "the cache had a part in it");
     assert_eq!(daemon.stat("v", "errors"), 0);
@@ -50,14 +51,6 @@ fn boot(machine: &Path, port: u16) -> String {
     let mut arguments: Vec<&str> = fixed.split_whitespace().collect();
     arguments.extend(["-kernel", &kernel, "-initrd", &initrd, "-append", &append]);
     text(&command("qemu-system-x86_64", &arguments).output().expect("QEMU can be started"))
-}
-
-fn tcp_port(daemon: &Daemon) -> u16 {
-    let status = daemon.json("status");
-    let uris = status["nbd"].as_array().expect("a list of listeners").iter().filter_map(|uri| uri.as_str());
-    let tcp = uris.into_iter().find(|uri| uri.contains("127.0.0.1")).expect("a TCP listener");
-    let port = tcp.trim_end_matches('/').rsplit(':').next().expect("an address has a port");
-    port.parse().expect("a port is a number")
 }
 
 /// File and checksum, as the guest printed them.

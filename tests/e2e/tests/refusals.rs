@@ -7,37 +7,58 @@ use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{self, MIB, overwrite};
 use hotset_e2e::tools::{self, succeed, text};
 
-/// Little-endian numbers at fixed places of an image.
-fn stamp(path: &Path, marks: &[(u64, &[u8])]) {
-    for (offset, bytes) in marks {
-        overwrite(path, *offset, bytes);
-    }
+/// An LVM physical volume's label, in the second sector: its own place, a checksum, where its data is, its kind.
+fn put_lvm_label(path: &Path) {
+    let mut label = vec![0; 512];
+    label[..8].copy_from_slice(b"LABELONE");
+    label[8..16].copy_from_slice(&1_u64.to_le_bytes());
+    label[20..24].copy_from_slice(&32_u32.to_le_bytes());
+    label[24..32].copy_from_slice(b"LVM2 001");
+    label[32..64].copy_from_slice(b"abcdefghijklmnopqrstuvwxyz012345");
+    let checksum = label[20..].iter().fold(0xf597_a6cf_u32, |checksum, byte| {
+        // CRC-32, bit by bit; LVM starts it with a number of its own and does not invert it.
+        (0..8).fold(checksum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 })
+    });
+    label[16..20].copy_from_slice(&checksum.to_le_bytes());
+    overwrite(path, 512, &label);
 }
 
-/// mdadm's superblock, version 1.2: at 4 KiB, its magic number first.
-const MD_MAGIC: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+/// mdadm's superblock, version 1.2: at 4 KiB, its magic number first; the checksum is the folded sum of its words.
+fn put_md_superblock(path: &Path) {
+    let mut superblock = vec![0; 256];
+    superblock[..4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+    superblock[4..8].copy_from_slice(&1_u32.to_le_bytes());
+    superblock[16..32].copy_from_slice(b"0123456789abcdef");
+    superblock[144..152].copy_from_slice(&8_u64.to_le_bytes());
+    let word = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().expect("four bytes")));
+    let sum: u64 = superblock.chunks_exact(4).map(word).sum();
+    let folded = u32::try_from(((sum & 0xffff_ffff) + (sum >> 32)) & 0xffff_ffff).expect("masked to 32 bits");
+    superblock[216..220].copy_from_slice(&folded.to_le_bytes());
+    overwrite(path, 4096, &superblock);
+}
+
+fn put_partitions(path: &Path, kind: &str) {
+    let script = format!("printf 'label: {kind}\\n,4M\\n' | sfdisk --quiet {}", path.display());
+    succeed("sh", &["-c", &script]);
+}
 
 // proves: F8, P14
 #[test]
 fn an_ssd_that_carries_something_else_is_refused_by_name_unless_forced() {
     let daemon = Daemon::start();
     type Put = fn(&Path);
-    let signatures: [(&str, &[&str], Put); 8] = [
-        ("ext4", &["ext4", "ext"], |path| {
+    let signatures: [(&str, &[&str], Put); 7] = [
+        ("files", &["ext4"], |path| {
             succeed("mke2fs", &["-q", "-F", "-t", "ext4", &path.display().to_string()]);
         }),
-        ("gpt", &["gpt", "partition table"], |path| {
-            stamp(path, &[(510, &[0x55, 0xaa]), (446 + 4, &[0xee]), (512, b"EFI PART\0\0\x01\0\\\0\0\0")]);
+        ("table", &["gpt"], |path| put_partitions(path, "gpt")),
+        ("oldtable", &["dos", "mbr"], |path| put_partitions(path, "dos")),
+        ("volumes", &["lvm"], put_lvm_label),
+        ("array", &["raid", "md"], put_md_superblock),
+        ("paging", &["swap"], |path| {
+            succeed("mkswap", &["-q", &path.display().to_string()]);
         }),
-        ("mbr", &["partition table", "mbr", "dos"], |path| {
-            let entry = [0x80, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0];
-            stamp(path, &[(510, &[0x55, 0xaa]), (446, &entry)]);
-        }),
-        ("lvm", &["lvm"], |path| stamp(path, &[(512, b"LABELONE\x01\0\0\0\0\0\0\0"), (536, b"LVM2 001")])),
-        ("md", &["md", "raid"], |path| stamp(path, &[(4096, &MD_MAGIC), (4100, &1_u32.to_le_bytes())])),
-        ("xfs", &["xfs"], |path| stamp(path, &[(0, b"XFSB\0\0\x10\0")])),
-        ("swap", &["swap"], |path| stamp(path, &[(4096 - 10, b"SWAPSPACE2")])),
-        ("luks", &["luks"], |path| stamp(path, &[(0, b"LUKS\xba\xbe\0\x02")])),
+        ("secret", &["luks"], |path| overwrite(path, 0, b"LUKS\xba\xbe\0\x01")),
     ];
     for (name, words, put) in signatures {
         let path = daemon.site.blank(name, 16 * MIB);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hotset_e2e::daemon::Daemon;
+use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{Site, assert_file_pages};
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{fail, succeed};
@@ -47,17 +47,13 @@ fn only_clients_with_a_certificate_of_the_authority_are_served_over_tls() {
     let mut daemon = Daemon::prepare("");
     let ours = make(&daemon.site, "ours");
     let others = make(&daemon.site, "others");
-    let at = ours.folder.display();
+    let (at, address) = (ours.folder.display(), format!("127.0.0.1:{}", free_port()));
     daemon.add_arguments(&format!(
-        "--nbd tcp:127.0.0.1:0 --tls-cert {at}/server-cert.pem --tls-key {at}/server-key.pem --tls-client-ca {}",
+        "--nbd tcp:{address} --tls-cert {at}/server-cert.pem --tls-key {at}/server-key.pem --tls-client-ca {}",
         ours.authority.display()
     ));
     daemon.launch();
     daemon.make_volume(512, "");
-    let status = daemon.json("status");
-    let listeners = status["nbd"].as_array().expect("a list of listeners").iter().filter_map(|uri| uri.as_str());
-    let tcp = listeners.into_iter().find(|uri| uri.contains("127.0.0.1")).expect("a TCP listener");
-    let address = tcp.split("://").nth(1).expect("a URI").trim_end_matches('/').to_owned();
     let uri = |scheme: &str, folder: &PathBuf| format!("{scheme}://{address}/v?tls-certificates={}", folder.display());
 
     assert_eq!(succeed("nbdinfo", &["--size", &uri("nbds", &ours.folder)]).trim(), (512 * PAGE_BYTES).to_string());
