@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !path.exists() {
         create_image(path, IMAGE_BYTES, &mut |_| ())?;
     }
-    Executor::new(ExecutorOptions::default())?.run(async |env: HostEnv| {
+    let started = processor_time();
+    let executor = Executor::new(ExecutorOptions::default())?;
+    report("executor with its registered buffers", 1, processor_time() - started);
+    executor.run(async |env: HostEnv| {
         report("task, spawned and run", 1_000_000, measure_spawn(&env).await);
         report("4 KiB buffer, taken and dropped", 1_000_000, measure_buffers(&env));
         report("64 bytes there and back over a unix socket", 20_000, measure_round_trips(&env).await?);

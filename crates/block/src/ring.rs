@@ -284,3 +284,59 @@ impl Drop for Ring {
 fn user_data(index: usize) -> u64 {
     u64::try_from(index).expect("an index fits 64 bits")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::Buf;
+    use crate::operation::Message;
+
+    /// A ring on which `operation` has reached the kernel.
+    fn ring_with(operation: RingOperation) -> (Ring, usize) {
+        let mut ring = Ring::new(4).unwrap();
+        let index = ring.begin(operation, Waker::noop().clone());
+        ring.enter(Wait::No).unwrap();
+        (ring, index)
+    }
+
+    #[test]
+    fn a_ring_that_goes_before_its_operations_leaks_what_the_kernel_may_still_use() {
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let socket = Rc::new(OwnedFd::from(socket));
+        let (ring, _) = ring_with(RingOperation::Receive(Rc::clone(&socket), Buf::zeroed(100)));
+        drop(ring);
+        assert_eq!(Rc::strong_count(&socket), 2, "the operation, and the buffer with it, is still there");
+    }
+
+    #[test]
+    fn a_completed_operation_gives_back_what_it_owned_although_nobody_wants_the_answer() {
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let socket = Rc::new(OwnedFd::from(socket));
+        let message = Message::new(Rc::clone(&socket), vec![Buf::zeroed(10)]);
+        let (mut ring, index) = ring_with(RingOperation::Send(Box::new(message)));
+        ring.abandon(index);
+        while ring.in_flight() > 0 {
+            ring.enter(Wait::UntilCompletion).unwrap();
+            ring.complete(&mut Vec::new());
+        }
+        assert_eq!(Rc::strong_count(&socket), 1);
+    }
+
+    #[test]
+    fn a_stopped_receive_answers_and_its_place_is_used_again() {
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let socket = Rc::new(OwnedFd::from(socket));
+        let (mut ring, index) = ring_with(RingOperation::Receive(Rc::clone(&socket), Buf::zeroed(100)));
+        ring.abandon(index);
+        while ring.in_flight() > 0 {
+            ring.enter(Wait::UntilCompletion).unwrap();
+            ring.complete(&mut Vec::new());
+        }
+        let again = ring.begin(RingOperation::Poll(socket, 4), Waker::noop().clone());
+        assert_eq!(again, index);
+    }
+}
