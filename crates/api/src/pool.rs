@@ -1,0 +1,141 @@
+//! Pools: what they are asked to be, and what they are.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::words::{FetchRate, Health, IoType, PolicyKind, PoolKind, PoolState};
+
+/// `POST /v1/pools` and `POST /v1/pools/plan`: the pool to make. What is left out comes from the preset.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolCreate {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: PoolKind,
+    pub io_type: IoType,
+    /// A power of two from 64 KiB to 4 MiB; custom pools only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub populate_on_read: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub populate_on_write: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyKind>,
+    /// Absolute paths of block devices or image files.
+    pub ssds: Vec<String>,
+    /// Use the SSDs although they carry a foreign signature, whose content is lost.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// `POST /v1/pools/import`: a pool whose SSDs are at these paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolImport {
+    pub ssds: Vec<String>,
+    /// Go on although SSDs of the pool are not among them: those leave the pool for good.
+    #[serde(default)]
+    pub accept_missing: bool,
+}
+
+/// `PATCH /v1/pools/{name}`: the settings to change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolSet {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyKind>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub populate_on_read: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub populate_on_write: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch_rate: Option<FetchRate>,
+}
+
+/// What a pool would be like (`pool create --dry-run`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolPlan {
+    pub name: String,
+    pub io_type: IoType,
+    pub block_size_bytes: u64,
+    pub populate_on_read: u8,
+    pub populate_on_write: u8,
+    pub policy: PolicyKind,
+    /// Bytes of cached pages that it can hold.
+    pub capacity_bytes: u64,
+    pub slots: u64,
+    pub segment_bytes: u64,
+    /// Memory for its tables when every slot is in use.
+    pub memory_bytes: u64,
+    /// What the tables of all pools may take together.
+    pub memory_limit_bytes: u64,
+    /// What the tables of the other pools take.
+    pub memory_in_use_bytes: u64,
+    /// Per SSD, in the order of the request: bytes of cached pages it will hold.
+    pub ssd_capacity_bytes: Vec<u64>,
+    /// SSD files that are sparse and are written in full before use: their bytes.
+    pub bytes_to_write_first: u64,
+    pub warnings: Vec<String>,
+}
+
+/// A pool as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pool {
+    pub name: String,
+    /// 32 hexadecimal digits; empty while the pool is not open.
+    pub uuid: String,
+    #[serde(rename = "type")]
+    pub kind: PoolKind,
+    pub io_type: IoType,
+    pub state: PoolState,
+    pub health: Health,
+    /// Why it is not good, and what to do. Empty when good.
+    pub reason: String,
+    pub block_size_bytes: u64,
+    pub populate_on_read: u8,
+    pub populate_on_write: u8,
+    pub policy: PolicyKind,
+    pub fetch_rate: FetchRate,
+    pub checksums: bool,
+    pub capacity_bytes: u64,
+    pub used_bytes: u64,
+    pub slots: u64,
+    pub slots_used: u64,
+    /// Memory that its tables take now.
+    pub memory_bytes: u64,
+    pub epoch: u64,
+    /// What the last start found.
+    pub recovery: String,
+    pub ssds: Vec<Ssd>,
+    pub volumes: Vec<String>,
+}
+
+/// An SSD of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Ssd {
+    pub path: String,
+    pub uuid: String,
+    pub size_bytes: u64,
+    pub online: bool,
+    /// Why it is not online, or a warning. Empty if there is nothing to say.
+    pub reason: String,
+    pub slots: u64,
+    pub slots_used: u64,
+    /// Medium errors and checksum failures that hosts never saw.
+    pub read_errors: u64,
+    pub written_bytes: u64,
+}
+
+/// `GET /v1/pools`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolList {
+    pub pools: Vec<Pool>,
+}
+
+/// A pool, and whether the request changed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolChange {
+    pub changed: bool,
+    pub pool: Pool,
+}

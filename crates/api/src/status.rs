@@ -1,0 +1,58 @@
+//! The daemon as a whole: its health, and the counters from which rates are made.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::volume::VolumeStats;
+use crate::words::Health;
+use crate::{Pool, Volume};
+
+/// `GET /v1/status`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Status {
+    /// The worst of all pools and volumes.
+    pub health: Health,
+    /// One line for each pool or volume that is not good, and for each warning.
+    pub reasons: Vec<String>,
+    pub version: String,
+    pub pid: u32,
+    pub uptime_s: u64,
+    pub state_directory: String,
+    /// Where hosts connect, one URI for each listener.
+    pub nbd: Vec<String>,
+    /// What the tables of the pools take.
+    pub memory_in_use_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub pools: Vec<Pool>,
+    pub volumes: Vec<Volume>,
+    /// What takes long and is being done now.
+    pub work: Vec<Work>,
+}
+
+/// Something that takes long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Work {
+    pub what: String,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+}
+
+/// `GET /v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Stats {
+    /// The moment, in nanoseconds of the daemon's monotonic clock.
+    pub at_ns: u64,
+    pub volumes: Vec<VolumeCounters>,
+}
+
+/// A volume's counters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeCounters {
+    pub name: String,
+    pub pool: Option<String>,
+    pub size_bytes: u64,
+    pub cache_used_bytes: u64,
+    /// Bytes of cached pages that its pool can hold; 0 without a pool.
+    pub pool_capacity_bytes: u64,
+    pub stats: VolumeStats,
+}

@@ -1,0 +1,115 @@
+//! Volumes: what they are asked to be, and what they are.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::words::{Health, VolumeState};
+
+/// `POST /v1/volumes`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeCreate {
+    pub name: String,
+    /// The absolute path of a block device or file, or `emulated:disks=16,level=raid5,size=8G,file=PATH`.
+    pub backing: String,
+    /// The pool that caches it; none: it is served uncached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The block that hosts see: 512 or 4096. Left out: the backing device's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logical_block_bytes: Option<u32>,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+/// `PATCH /v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSet {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cutoff_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_cutoff_bytes: Option<u64>,
+}
+
+/// `PUT /v1/volumes/{name}/cache`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheEnable {
+    pub pool: String,
+}
+
+/// A volume as it is now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Volume {
+    pub name: String,
+    pub backing: String,
+    /// The backing device is a model of one: its speed is not that of a real array.
+    pub backing_emulated: bool,
+    pub state: VolumeState,
+    /// Of the volume with its cache.
+    pub health: Health,
+    /// Why it is not good, and what to do. Empty when good.
+    pub reason: String,
+    pub size_bytes: u64,
+    pub logical_block_bytes: u32,
+    pub read_only: bool,
+    /// A read stream longer than this bypasses the cache; null: never.
+    pub read_cutoff_bytes: Option<u64>,
+    /// A write stream longer than this bypasses the cache; null: never.
+    pub write_cutoff_bytes: Option<u64>,
+    /// The pool that caches it; null: none.
+    pub pool: Option<String>,
+    /// Bytes of its pages in the cache.
+    pub cache_used_bytes: u64,
+    /// Where hosts find it, one URI for each listener.
+    pub nbd: Vec<String>,
+    pub stats: VolumeStats,
+}
+
+/// Counters since the volume was opened. Requests count once, whatever their length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeStats {
+    pub reads: u64,
+    /// Reads answered by the cache alone.
+    pub read_hits: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub write_bytes: u64,
+    pub flushes: u64,
+    pub trims: u64,
+    pub zeroes: u64,
+    /// Hits per read, 0 to 1; 0 without reads.
+    pub hit_ratio: f64,
+    /// Reads that a detected stream took past the cache.
+    pub bypassed_reads: u64,
+    pub bypassed_writes: u64,
+    /// Bytes read from the backing device and stored in the cache.
+    pub populated_bytes: u64,
+    pub evicted_blocks: u64,
+    /// Errors of SSDs that the backing device made good.
+    pub read_errors_hidden: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// How often the whole cache of this volume was dropped.
+    pub cache_drops: u64,
+}
+
+/// `GET /v1/volumes`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeList {
+    pub volumes: Vec<Volume>,
+}
+
+/// A volume, and whether the request changed it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeChange {
+    pub changed: bool,
+    pub volume: Volume,
+}
+
+/// What a `DELETE` removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Deleted {
+    pub deleted: String,
+}

@@ -1,0 +1,81 @@
+//! The words of the API: closed sets of values, spelled in kebab-case.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a pool may hold: clean data only, or mirrored dirty data too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolKind {
+    Read,
+    ReadWrite,
+}
+
+/// The preset by which a pool was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IoType {
+    Database,
+    FileSystem,
+    WebService,
+    Custom,
+}
+
+/// What is evicted first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum PolicyKind {
+    /// Scan-resistant.
+    #[serde(rename = "s3-fifo")]
+    S3Fifo,
+    #[serde(rename = "lru")]
+    Lru,
+    #[serde(rename = "fifo")]
+    Fifo,
+}
+
+/// How much of the backing device's time fills may take beside hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FetchRate {
+    Low,
+    Medium,
+    High,
+}
+
+/// Best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    Good,
+    Degraded,
+    Failed,
+}
+
+impl Health {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What a pool is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolState {
+    Online,
+    /// Waiting for its SSDs, or not usable; the reason says which.
+    Offline,
+}
+
+/// What a volume is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VolumeState {
+    /// Hosts can use it.
+    Online,
+    /// It is not served; the reason says why.
+    Offline,
+}

@@ -1,0 +1,355 @@
+//! The command line: every verb and its arguments. Completions and man pages are generated from these definitions.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName};
+
+use crate::endpoint::Endpoint;
+use crate::settings::{self, PoolSetting, VolumeSetting};
+use crate::size::Size;
+
+/// Hotset, an SSD cache for slow block storage: `hotset serve` is the daemon, the other verbs talk to it.
+#[derive(Debug, Parser)]
+#[command(name = "hotset", version, about, propagate_version = true, max_term_width = 120)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage; `status --check`: 0 healthy, 1 degraded, 2 failed.")]
+pub(crate) struct Arguments {
+    /// The daemon's control API: unix:PATH or tcp:ADDRESS:PORT (`serve` takes it several times)
+    #[arg(long, global = true, value_name = "ENDPOINT", env = "HOTSET_API", value_parser = Endpoint::from_str)]
+    pub(crate) api: Vec<Endpoint>,
+
+    /// How results and errors are printed
+    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
+    pub(crate) output: Output,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Text,
+    /// For programs: stable keys
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the daemon
+    Serve(ServeArguments),
+    /// Make, show, change and delete cache pools
+    #[command(subcommand)]
+    Pool(PoolVerb),
+    /// Make, show, change and delete volumes
+    #[command(subcommand)]
+    Volume(VolumeVerb),
+    /// Show the health of the daemon, its pools and its volumes
+    Status(StatusArguments),
+    /// Show counters and rates of volumes
+    Stats(StatsArguments),
+    /// Make image files that can serve as SSDs
+    #[command(subcommand)]
+    Image(ImageVerb),
+    /// Show what a cache does: an emulated 16-disk array over NBD, before and after
+    Demo(DemoArguments),
+    /// Print completions for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Print the man page, or write all of them into a directory
+    Man {
+        /// Where to write one page for each verb
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Print the OpenAPI document of the control API
+    #[command(hide = true)]
+    Openapi,
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeArguments {
+    /// Configuration file; by default /etc/hotset/hotset.toml, if there is one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// State directory; by default /var/lib/hotset for root, else $XDG_STATE_HOME/hotset
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Where hosts connect: unix:PATH or tcp:ADDRESS:PORT, several times; by default nbd.sock in the state directory
+    #[arg(long, value_name = "ENDPOINT", value_parser = Endpoint::from_str)]
+    pub(crate) nbd: Vec<Endpoint>,
+    /// Certificate chain (PEM) for NBD over TLS
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key (PEM) for NBD over TLS
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Authority (PEM) whose client certificates are demanded
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Seconds to wait for missing SSDs at the start
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) missing_wait: Option<u64>,
+    /// Memory that the tables of all pools may take; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
+    pub(crate) memory_limit: Option<Size>,
+    /// Log filter, as info or hotset=debug
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolVerb {
+    /// Make a pool from SSDs
+    Create(Box<PoolCreateArguments>),
+    /// List all pools
+    List,
+    /// Show a pool with its SSDs and volumes
+    Show {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+    },
+    /// Change settings: policy, populate-on-read, populate-on-write, fetch-rate
+    Set {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = PoolSetting::from_str)]
+        settings: Vec<PoolSetting>,
+    },
+    /// Delete a pool; its volumes are served uncached from then on
+    Delete {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+    },
+    /// Open a pool whose SSDs have moved here
+    Import {
+        /// Block devices or image files of one pool
+        #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+        ssd: Vec<PathBuf>,
+        /// Go on without the pool's other SSDs; they leave the pool for good
+        #[arg(long)]
+        accept_missing: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PoolCreateArguments {
+    #[arg(value_parser = PoolName::from_str)]
+    pub(crate) name: PoolName,
+    /// What the pool holds: clean data only, or dirty data too
+    #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: PoolKind,
+    /// Preset of block size and thresholds
+    #[arg(long, value_name = "TYPE", value_parser = words(IoType::ALL))]
+    pub(crate) io_type: IoType,
+    /// Cache block, a power of two from 64K to 4M; by default the preset's
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    pub(crate) block_size: Option<u64>,
+    /// Reads of a block until it is populated, 1 to 4
+    #[arg(long, value_name = "N", value_parser = settings::populate_on_read)]
+    pub(crate) populate_on_read: Option<u8>,
+    /// Writes of a block until it is populated, 1 to 4, or 0 for never
+    #[arg(long, value_name = "N", value_parser = settings::populate_on_write)]
+    pub(crate) populate_on_write: Option<u8>,
+    /// What is evicted first; by default s3-fifo
+    #[arg(long, value_parser = words(PolicyKind::ALL))]
+    pub(crate) policy: Option<PolicyKind>,
+    /// Block devices or image files
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    pub(crate) ssd: Vec<PathBuf>,
+    /// Show what the pool would be like, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Use SSDs that carry a foreign signature; what they hold is lost
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum VolumeVerb {
+    /// Serve a backing device, as it is and in place
+    Create {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        /// A block device or file, or emulated:disks=16,level=raid5,size=8G,file=PATH
+        #[arg(long, value_name = "DEVICE")]
+        backing: String,
+        /// The pool that caches it
+        #[arg(long, value_parser = PoolName::from_str)]
+        pool: Option<PoolName>,
+        /// The block that hosts see; by default the backing device's
+        #[arg(long, value_name = "BYTES", value_parser = PossibleValuesParser::new(["512", "4096"]).map(|text| if text == "512" { 512_u32 } else { 4096 }))]
+        block: Option<u32>,
+        /// Refuse writes
+        #[arg(long)]
+        read_only: bool,
+    },
+    /// List all volumes
+    List,
+    /// Show a volume with its counters
+    Show {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+    },
+    /// Change settings: read-cutoff, write-cutoff (a size, or off)
+    Set {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = VolumeSetting::from_str)]
+        settings: Vec<VolumeSetting>,
+    },
+    /// Put a pool's cache in front of a volume, while it serves
+    EnableCache {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        #[arg(long, value_parser = PoolName::from_str)]
+        pool: PoolName,
+    },
+    /// Take the cache away from a volume, while it serves
+    DisableCache {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+    },
+    /// Stop serving a volume; its backing device keeps all data
+    Delete {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArguments {
+    /// Exit with 0 if all is healthy, 1 if something is degraded, 2 if something failed
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatsArguments {
+    /// One volume only
+    #[arg(value_parser = VolumeName::from_str)]
+    pub(crate) name: Option<VolumeName>,
+    /// Show rates, once a second, until interrupted
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageVerb {
+    /// Make a fully written image file
+    Create {
+        path: PathBuf,
+        #[arg(value_parser = Size::from_str)]
+        size: Size,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArguments {
+    /// About how long the measurements take in all
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..=3600))]
+    pub(crate) seconds: u64,
+    /// Scratch directory; by default a fresh one where temporary files go
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// Keep it up afterwards, and print how to reach it
+    #[arg(long)]
+    pub(crate) serve: bool,
+}
+
+/// Parses a word of the engine's, and lets clap list and complete all of them.
+fn words<T>(all: &'static [(T, &'static str)]) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.iter().map(|(_, word)| *word)).map(|text: String| {
+        let found = all.iter().find(|(_, word)| *word == text);
+        found.map(|(value, _)| *value).expect("clap lets only possible values through")
+    })
+}
+
+fn block_size(text: &str) -> Result<u64, String> {
+    let Size(bytes) = text.parse()?;
+    BlockBytes::new(bytes).map(BlockBytes::get).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_documented_verb_is_understood() {
+        for line in [
+            "hotset serve --config /c --state /s --api unix:/a --api tcp:127.0.0.1:1 --nbd unix:/n --nbd tcp:0.0.0.0:10809",
+            "hotset pool create p --type read --io-type custom --block-size 1M --populate-on-read 1 --populate-on-write 0 --policy lru --ssd a b --ssd c --dry-run --force",
+            "hotset pool list",
+            "hotset pool show p",
+            "hotset pool set p policy=lru fetch-rate=high",
+            "hotset pool delete p",
+            "hotset pool import --ssd a b --accept-missing",
+            "hotset volume create v --backing emulated:disks=16,level=raid5,size=8G,file=x --pool p --block 4096 --read-only",
+            "hotset volume list -o json",
+            "hotset volume show v",
+            "hotset volume set v read-cutoff=4M write-cutoff=off",
+            "hotset volume enable-cache v --pool p",
+            "hotset volume disable-cache v",
+            "hotset volume delete v",
+            "hotset status --check --api unix:/a",
+            "hotset stats v --watch",
+            "hotset image create f 1G",
+            "hotset demo --seconds 30 --dir /d --serve",
+            "hotset completions bash",
+            "hotset man --dir /m",
+        ] {
+            parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
+    #[test]
+    fn every_bad_argument_is_refused_with_its_rule() {
+        for (line, part) in [
+            ("hotset pool create seventeen-letters --type read --io-type custom --ssd a", "1 to 16 characters"),
+            ("hotset pool create p/q --type read --io-type custom --ssd a", "A-Z a-z 0-9 - _ < >"),
+            ("hotset pool create p --type raid --io-type custom --ssd a", "read, read-write"),
+            ("hotset pool create p --type read --io-type mail --ssd a", "web-service"),
+            ("hotset pool create p --type read --io-type custom --ssd", "--ssd"),
+            ("hotset pool create p --type read --io-type custom", "--ssd"),
+            ("hotset pool create p --io-type custom --ssd a", "--type"),
+            ("hotset pool create p --type read --io-type custom --block-size 3M --ssd a", "power of two"),
+            ("hotset pool create p --type read --io-type custom --block-size 32K --ssd a", "64 KiB to 4 MiB"),
+            ("hotset pool create p --type read --io-type custom --block-size big --ssd a", "not a size"),
+            ("hotset pool create p --type read --io-type custom --populate-on-read 0 --ssd a", "1 to 4"),
+            ("hotset pool create p --type read --io-type custom --populate-on-write 5 --ssd a", "0 (off) to 4"),
+            ("hotset pool create p --type read --io-type custom --policy mru --ssd a", "s3-fifo"),
+            ("hotset pool set p", "KEY=VALUE"),
+            ("hotset pool set p block-size=1M", "no setting"),
+            ("hotset pool import", "--ssd"),
+            ("hotset volume create .v --backing a", "does not start with a dot"),
+            ("hotset volume create v", "--backing"),
+            ("hotset volume create v --backing a --block 1024", "512, 4096"),
+            ("hotset volume set v read-cutoff=lots", "not a size"),
+            ("hotset volume enable-cache v", "--pool"),
+            ("hotset status --api somewhere", "unix:PATH or tcp:ADDRESS:PORT"),
+            ("hotset demo --seconds 1", "10..=3600"),
+            ("hotset image create f huge", "not a size"),
+            ("hotset frobnicate", "frobnicate"),
+        ] {
+            let error = parse(line).err().unwrap_or_else(|| panic!("{line} was accepted"));
+            assert_eq!(error.exit_code(), 2, "{line}");
+            let message = error.to_string();
+            assert!(message.contains(part), "{line}: {message}");
+        }
+    }
+}

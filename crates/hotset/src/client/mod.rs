@@ -1,0 +1,56 @@
+//! The verbs that talk to the daemon: each makes a request and prints the answer.
+
+mod http;
+mod image;
+mod pool;
+mod stats;
+mod status;
+mod table;
+mod volume;
+
+use std::io::{ErrorKind, Write};
+
+use hotset_api::{ApiError, ApiErrorKind};
+use serde::Serialize;
+
+pub(crate) use http::Client;
+pub(crate) use image::{create as create_image, fill_bar};
+pub(crate) use pool::run as run_pool;
+pub(crate) use stats::run as run_stats;
+pub(crate) use status::run as run_status;
+pub(crate) use volume::run as run_volume;
+
+use crate::args::Output;
+
+/// Prints `value` for programs, or what `text` makes of it for people.
+pub(crate) fn print<T: Serialize>(output: Output, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), ApiError> {
+    let printed = match output {
+        Output::Text => text(value),
+        Output::Json => json(value),
+    };
+    write_out(&printed)
+}
+
+/// `value` as indented JSON with a line end.
+pub(crate) fn json<T: Serialize>(value: &T) -> String {
+    let mut text = serde_json::to_string_pretty(value).expect("the API's types have string keys only");
+    text.push('\n');
+    text
+}
+
+/// Writes to standard output. A reader that went away (`| head`) has what it wanted: that is no error.
+pub(crate) fn write_out(text: &str) -> Result<(), ApiError> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}")))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// A path of the command line for the daemon.
+fn absolute(path: &std::path::Path) -> Result<String, ApiError> {
+    crate::paths::absolute(path)
+        .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,197 @@
+//! The `pool` verbs.
+
+use hotset_api::{ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolList, PoolPlan, PoolState};
+use hyper::Method;
+
+use super::table::{Table, facts};
+use super::{Client, absolute, fill_bar, print};
+use crate::args::{Output, PoolCreateArguments, PoolVerb};
+use crate::settings::pool_set;
+use crate::size::{grouped, human};
+use crate::words;
+
+pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(), ApiError> {
+    match verb {
+        PoolVerb::Create(arguments) => create(client, output, &arguments),
+        PoolVerb::List => print(output, &client.get::<PoolList>("/pools")?, |list| table(&list.pools)),
+        PoolVerb::Show { name } => print(output, &client.get::<Pool>(&format!("/pools/{name}"))?, show),
+        PoolVerb::Set { name, settings } => {
+            let change: PoolChange = client.send(Method::PATCH, &format!("/pools/{name}"), &pool_set(&settings))?;
+            print(output, &change, |change| match change.changed {
+                true => format!("Changed pool {name}\n{}", settings_of(&change.pool)),
+                false => format!("Pool {name} is already so\n{}", settings_of(&change.pool)),
+            })
+        }
+        PoolVerb::Delete { name } => {
+            let deleted: Deleted = client.delete(&format!("/pools/{name}"))?;
+            print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
+        }
+        PoolVerb::Import { ssd, accept_missing } => {
+            let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
+            let change: PoolChange =
+                client.send(Method::POST, "/pools/import", &PoolImport { ssds, accept_missing })?;
+            print(output, &change, |change| match change.changed {
+                true => format!("Imported pool {}\n{}", change.pool.name, show(&change.pool)),
+                false => format!("Pool {} is open already\n", change.pool.name),
+            })
+        }
+    }
+}
+
+fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> Result<(), ApiError> {
+    let request = PoolCreate {
+        name: arguments.name.to_string(),
+        kind: words::pool_kind(arguments.kind),
+        io_type: words::io_type(arguments.io_type),
+        block_size_bytes: arguments.block_size,
+        populate_on_read: arguments.populate_on_read,
+        populate_on_write: arguments.populate_on_write,
+        policy: arguments.policy.map(words::policy),
+        ssds: arguments.ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
+        force: arguments.force,
+    };
+    let plan: PoolPlan = client.send(Method::POST, "/pools/plan", &request)?;
+    if arguments.dry_run {
+        return print(output, &plan, |plan| show_plan(plan, &request.ssds));
+    }
+    for warning in &plan.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let bar = fill_bar(plan.bytes_to_write_first, "Writing sparse SSD images in full");
+    let pool: Pool = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch_work(client, &bar, plan.bytes_to_write_first));
+        let pool = client.send(Method::POST, "/pools", &request);
+        bar.finish_and_clear();
+        watcher.join().expect("the watcher only draws");
+        pool
+    })?;
+    print(output, &pool, |pool| format!("Created pool {}\n{}", pool.name, show(pool)))
+}
+
+/// Follows the daemon's work until the bar is finished.
+fn watch_work(client: &Client, bar: &indicatif::ProgressBar, total_bytes: u64) {
+    if total_bytes == 0 {
+        return;
+    }
+    let Ok(watcher) = Client::new(client.endpoint().clone()) else { return };
+    while !bar.is_finished() {
+        if let Ok(status) = watcher.get::<hotset_api::Status>("/status") {
+            bar.set_position(status.work.iter().map(|work| work.done_bytes).sum());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
+fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
+    let mut text = facts(&[
+        ("Pool", format!("{} (not made: dry run)", plan.name)),
+        ("Capacity", format!("{} of cached data", human(plan.capacity_bytes))),
+        ("Slots", format!("{} of {}", grouped(plan.slots), human(plan.block_size_bytes))),
+        ("Segments", human(plan.segment_bytes)),
+        ("Thresholds", format!("populate on read {}, on write {}", plan.populate_on_read, plan.populate_on_write)),
+        ("Policy", words::engine_policy(plan.policy).to_string()),
+        (
+            "Memory",
+            format!(
+                "{} needed, {} of {} in use",
+                human(plan.memory_bytes),
+                human(plan.memory_in_use_bytes),
+                human(plan.memory_limit_bytes)
+            ),
+        ),
+    ]);
+    let mut table = Table::new(&["SSD", ">CAPACITY"]);
+    for (path, capacity) in ssds.iter().zip(&plan.ssd_capacity_bytes) {
+        table.row(vec![path.clone(), human(*capacity)]);
+    }
+    text.push_str(&table.render());
+    if plan.bytes_to_write_first > 0 {
+        text.push_str(&format!("{} of sparse images are written in full first\n", human(plan.bytes_to_write_first)));
+    }
+    for warning in &plan.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text
+}
+
+/// The table of `pool list` and of `status`.
+pub(super) fn table(pools: &[Pool]) -> String {
+    if pools.is_empty() {
+        return "No pools\n".to_owned();
+    }
+    let mut table =
+        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">SSDS", ">VOLUMES", "REASON"]);
+    for pool in pools {
+        table.row(vec![
+            pool.name.clone(),
+            words::engine_pool_kind(pool.kind).to_string(),
+            state(pool).to_owned(),
+            pool.health.word().to_owned(),
+            human(pool.capacity_bytes),
+            human(pool.used_bytes),
+            pool.ssds.len().to_string(),
+            pool.volumes.len().to_string(),
+            pool.reason.clone(),
+        ]);
+    }
+    table.render()
+}
+
+fn state(pool: &Pool) -> &'static str {
+    match pool.state {
+        PoolState::Online => "online",
+        PoolState::Offline => "offline",
+    }
+}
+
+fn settings_of(pool: &Pool) -> String {
+    facts(&[
+        ("Policy", words::engine_policy(pool.policy).to_string()),
+        ("Populate on read", pool.populate_on_read.to_string()),
+        ("Populate on write", or_never(pool.populate_on_write)),
+        ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
+    ])
+}
+
+fn or_never(count: u8) -> String {
+    if count == 0 { "0 (never)".to_owned() } else { count.to_string() }
+}
+
+fn show(pool: &Pool) -> String {
+    let mut text = facts(&[
+        ("Pool", pool.name.clone()),
+        ("UUID", pool.uuid.clone()),
+        ("Type", words::engine_pool_kind(pool.kind).to_string()),
+        ("I/O type", words::engine_io_type(pool.io_type).to_string()),
+        ("State", state(pool).to_owned()),
+        ("Health", pool.health.word().to_owned()),
+        ("Reason", pool.reason.clone()),
+        ("Cache block", human(pool.block_size_bytes)),
+        ("Policy", words::engine_policy(pool.policy).to_string()),
+        ("Populate on read", pool.populate_on_read.to_string()),
+        ("Populate on write", or_never(pool.populate_on_write)),
+        ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
+        ("Checksums", if pool.checksums { "on".to_owned() } else { "off".to_owned() }),
+        ("Capacity", human(pool.capacity_bytes)),
+        ("Used", human(pool.used_bytes)),
+        ("Slots", format!("{} of {} in use", grouped(pool.slots_used), grouped(pool.slots))),
+        ("Memory", human(pool.memory_bytes)),
+        ("Recovery", pool.recovery.clone()),
+        ("Volumes", pool.volumes.join(", ")),
+    ]);
+    text.push('\n');
+    let mut table = Table::new(&["SSD", ">SIZE", "STATE", ">SLOTS USED", ">READ ERRORS", ">WRITTEN", "REASON"]);
+    for ssd in &pool.ssds {
+        table.row(vec![
+            ssd.path.clone(),
+            human(ssd.size_bytes),
+            if ssd.online { "online".to_owned() } else { "missing".to_owned() },
+            format!("{}/{}", grouped(ssd.slots_used), grouped(ssd.slots)),
+            grouped(ssd.read_errors),
+            human(ssd.written_bytes),
+            ssd.reason.clone(),
+        ]);
+    }
+    text.push_str(&table.render());
+    text
+}

@@ -1,0 +1,132 @@
+//! The `volume` verbs.
+
+use hotset_api::{
+    ApiError, ApiErrorKind, CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeState,
+};
+use hyper::Method;
+
+use super::table::{Table, facts};
+use super::{Client, print};
+use crate::args::{Output, VolumeVerb};
+use crate::paths::absolute_backing;
+use crate::settings::volume_set;
+use crate::size::{grouped, human};
+
+pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(), ApiError> {
+    match verb {
+        VolumeVerb::Create { name, backing, pool, block, read_only } => {
+            let backing = absolute_backing(&backing)
+                .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("backing device {backing}: {error}")))?;
+            let request = VolumeCreate {
+                name: name.to_string(),
+                backing,
+                pool: pool.map(|pool| pool.to_string()),
+                logical_block_bytes: block,
+                read_only,
+            };
+            let volume: Volume = client.send(Method::POST, "/volumes", &request)?;
+            print(output, &volume, |volume| format!("Created volume {}\n{}", volume.name, show(volume)))
+        }
+        VolumeVerb::List => print(output, &client.get::<VolumeList>("/volumes")?, |list| table(&list.volumes)),
+        VolumeVerb::Show { name } => print(output, &client.get::<Volume>(&format!("/volumes/{name}"))?, show),
+        VolumeVerb::Set { name, settings } => {
+            let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &volume_set(&settings))?;
+            print_change(output, &change, "Changed")
+        }
+        VolumeVerb::EnableCache { name, pool } => {
+            let body = CacheEnable { pool: pool.to_string() };
+            let change = client.send(Method::PUT, &format!("/volumes/{name}/cache"), &body)?;
+            print_change(output, &change, "Enabled the cache of")
+        }
+        VolumeVerb::DisableCache { name } => {
+            let change = client.delete(&format!("/volumes/{name}/cache"))?;
+            print_change(output, &change, "Disabled the cache of")
+        }
+        VolumeVerb::Delete { name } => {
+            let deleted: Deleted = client.delete(&format!("/volumes/{name}"))?;
+            print(output, &deleted, |deleted| format!("Deleted volume {}\n", deleted.deleted))
+        }
+    }
+}
+
+fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(), ApiError> {
+    print(output, change, |change| match change.changed {
+        true => format!("{done} volume {}\n", change.volume.name),
+        false => format!("Volume {} is already so\n", change.volume.name),
+    })
+}
+
+/// The table of `volume list` and of `status`.
+pub(super) fn table(volumes: &[Volume]) -> String {
+    if volumes.is_empty() {
+        return "No volumes\n".to_owned();
+    }
+    let mut table =
+        Table::new(&["VOLUME", ">SIZE", "STATE", "HEALTH", "POOL", ">CACHED", ">HIT RATIO", "BACKING", "REASON"]);
+    for volume in volumes {
+        table.row(vec![
+            volume.name.clone(),
+            human(volume.size_bytes),
+            state(volume).to_owned(),
+            volume.health.word().to_owned(),
+            volume.pool.clone().unwrap_or_else(|| "-".to_owned()),
+            human(volume.cache_used_bytes),
+            percent(volume.stats.hit_ratio),
+            backing(volume),
+            volume.reason.clone(),
+        ]);
+    }
+    table.render()
+}
+
+fn state(volume: &Volume) -> &'static str {
+    match volume.state {
+        VolumeState::Online => "online",
+        VolumeState::Offline => "offline",
+    }
+}
+
+fn backing(volume: &Volume) -> String {
+    match volume.backing_emulated && !volume.backing.starts_with("emulated:") {
+        true => format!("{} (emulated)", volume.backing),
+        false => volume.backing.clone(),
+    }
+}
+
+pub(super) fn percent(ratio: f64) -> String {
+    format!("{:.1} %", ratio * 100.0)
+}
+
+fn cutoff(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "off".to_owned(), human)
+}
+
+fn show(volume: &Volume) -> String {
+    let stats = &volume.stats;
+    facts(&[
+        ("Volume", volume.name.clone()),
+        ("Backing device", backing(volume)),
+        ("State", state(volume).to_owned()),
+        ("Health", volume.health.word().to_owned()),
+        ("Reason", volume.reason.clone()),
+        ("Size", format!("{} ({} bytes)", human(volume.size_bytes), grouped(volume.size_bytes))),
+        ("Logical block", human(volume.logical_block_bytes.into())),
+        ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),
+        ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
+        ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
+        ("Pool", volume.pool.clone().unwrap_or_else(|| "none: served uncached".to_owned())),
+        ("Cached", human(volume.cache_used_bytes)),
+        ("Reach it at", volume.nbd.join("  ")),
+        ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
+        ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),
+        ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),
+        ("Flushes", grouped(stats.flushes)),
+        ("Trims, zeroes", format!("{}, {}", grouped(stats.trims), grouped(stats.zeroes))),
+        ("Bypassed", format!("{} reads, {} writes", grouped(stats.bypassed_reads), grouped(stats.bypassed_writes))),
+        ("Populated", human(stats.populated_bytes)),
+        ("Evicted", format!("{} blocks", grouped(stats.evicted_blocks))),
+        ("SSD errors hidden", grouped(stats.read_errors_hidden)),
+        ("Errors to hosts", grouped(stats.errors)),
+        ("Cache drops", grouped(stats.cache_drops)),
+    ])
+}

@@ -1,0 +1,157 @@
+//! The control API's listeners: unix sockets for their owner only, and loopback TCP.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use axum::Router;
+use axum::serve::Listener;
+use tokio::net::unix::SocketAddr;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+
+use crate::endpoint::Endpoint;
+use crate::paths::own_user;
+
+/// How long accepting rests after an error that is not the connection's own (no descriptors left).
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// All listeners of the API, bound and not yet served.
+pub(super) struct Listeners {
+    unix: Vec<OwnerOnly>,
+    tcp: Vec<TcpListener>,
+}
+
+/// Binds all endpoints. An error is a message for people.
+pub(super) async fn bind(endpoints: &[Endpoint]) -> Result<Listeners, String> {
+    let mut listeners = Listeners { unix: Vec::new(), tcp: Vec::new() };
+    for endpoint in endpoints {
+        let context = |error: io::Error| format!("api {endpoint}: {error}");
+        match endpoint {
+            Endpoint::Unix(path) => listeners.unix.push(OwnerOnly::bind(path).await.map_err(context)?),
+            Endpoint::Tcp(address) => listeners.tcp.push(TcpListener::bind(address).await.map_err(context)?),
+        }
+    }
+    Ok(listeners)
+}
+
+impl Listeners {
+    /// Answers in the background, until the runtime ends.
+    pub(super) fn serve(self, router: &Router) {
+        for listener in self.unix {
+            tokio::spawn(axum::serve(listener, router.clone()).into_future());
+        }
+        for listener in self.tcp {
+            tokio::spawn(axum::serve(listener, router.clone()).into_future());
+        }
+    }
+}
+
+/// A unix socket that only this process's own user, and root, may use.
+struct OwnerOnly {
+    listener: UnixListener,
+    owner: u32,
+}
+
+impl OwnerOnly {
+    /// Replaces a socket that nobody listens on any more.
+    async fn bind(path: &Path) -> io::Result<Self> {
+        if UnixStream::connect(path).await.is_ok() {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
+        }
+        // Bound under another name, so that it never exists under its own with other permissions.
+        let beside = path.with_extension("new");
+        remove_socket(&beside)?;
+        let listener = UnixListener::bind(&beside)?;
+        std::fs::set_permissions(&beside, Permissions::from_mode(0o600))?;
+        remove_socket(path)?;
+        std::fs::rename(&beside, path)?;
+        Ok(Self { listener, owner: own_user()? })
+    }
+
+    fn admits(&self, stream: &UnixStream) -> bool {
+        let peer = stream.peer_cred().map(|peer| peer.uid());
+        peer.is_ok_and(|user| user == self.owner || user == 0)
+    }
+}
+
+/// Removes a socket, and nothing that is not one.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is there")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Listener for OwnerOnly {
+    type Io = UnixStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, address)) if self.admits(&stream) => return (stream, address),
+                Ok(_) => tracing::warn!("refused a client of another user on the control API"),
+                Err(error) => {
+                    tracing::warn!("control API: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn the_socket_is_its_owners_alone_and_replaces_a_dead_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        block_on(async {
+            drop(OwnerOnly::bind(&path).await.unwrap());
+            let alive = OwnerOnly::bind(&path).await.unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(OwnerOnly::bind(&path).await.err().unwrap().kind(), io::ErrorKind::AddrInUse);
+            drop(alive);
+        });
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_not_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        std::fs::write(&path, b"precious").unwrap();
+        let error = block_on(OwnerOnly::bind(&path)).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn another_user_is_not_admitted() {
+        block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("api.sock");
+            let mut socket = OwnerOnly::bind(&path).await.unwrap();
+            let (client, accepted) = tokio::join!(UnixStream::connect(&path), socket.listener.accept());
+            drop(client.unwrap());
+            let (stream, _) = accepted.unwrap();
+            assert!(socket.admits(&stream));
+            let own = own_user().unwrap();
+            socket.owner = own + 1;
+            assert_eq!(socket.admits(&stream), own == 0, "root may, others may not");
+        });
+    }
+}

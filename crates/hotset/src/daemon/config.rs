@@ -1,0 +1,261 @@
+//! The configuration file and the flags that override it.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::args::ServeArguments;
+use crate::endpoint::Endpoint;
+use crate::paths;
+use crate::size::Size;
+
+/// How long missing SSDs are waited for at the start, unless told otherwise.
+const MISSING_WAIT_S: u64 = 30;
+
+/// How long a request may take, unless told otherwise: what the kernel's SCSI disks have.
+const REQUEST_TIMEOUT_S: u64 = 30;
+
+/// The most that may be waited: a day.
+const MISSING_WAIT_S_MAX: u64 = 86_400;
+
+/// The file, as it is written. What is left out stays at its default.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    api: Option<Vec<String>>,
+    nbd: Option<Vec<String>>,
+    state: Option<PathBuf>,
+    missing_wait_s: Option<u64>,
+    request_timeout_s: Option<u64>,
+    memory_limit: Option<String>,
+    log: Option<String>,
+    ssd_scan: Option<Vec<String>>,
+    tls: Option<TlsFiles>,
+}
+
+/// PEM files for NBD over TLS.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// The authority whose client certificates are demanded.
+    pub(crate) client_ca: PathBuf,
+}
+
+/// What the daemon runs with.
+#[derive(Debug)]
+pub(crate) struct Config {
+    pub(crate) api: Vec<Endpoint>,
+    pub(crate) nbd: Vec<Endpoint>,
+    pub(crate) state: PathBuf,
+    pub(crate) missing_wait_s: u64,
+    /// How long a host's request may take until it is answered with an error.
+    pub(crate) request_timeout_s: u64,
+    /// What the tables of all pools may take.
+    pub(crate) memory_limit_bytes: u64,
+    pub(crate) log: String,
+    /// Paths whose last part may have `*` and `?`: where SSDs are looked for.
+    pub(crate) ssd_scan: Vec<String>,
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+impl Config {
+    /// Flags first, then the file, then the defaults.
+    ///
+    /// # Errors
+    /// One message for people that names the file and the line, or the flag.
+    pub(crate) fn load(arguments: &ServeArguments, api: &[Endpoint]) -> Result<Self, String> {
+        let file = read_file(arguments.config.as_deref())?;
+        let state = arguments.state.clone().or(file.state).unwrap_or_else(paths::state_directory);
+        let state =
+            std::path::absolute(&state).map_err(|error| format!("state directory {}: {error}", state.display()))?;
+        let config = Self {
+            api: chosen(api, file.api, "api", || paths::api_socket(&state))?,
+            nbd: chosen(&arguments.nbd, file.nbd, "nbd", || paths::nbd_socket(&state))?,
+            missing_wait_s: arguments.missing_wait.or(file.missing_wait_s).unwrap_or(MISSING_WAIT_S),
+            request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
+            memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref())?,
+            log: arguments.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
+            ssd_scan: file.ssd_scan.unwrap_or_default(),
+            tls: tls(arguments, file.tls)?,
+            state,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.missing_wait_s > MISSING_WAIT_S_MAX {
+            return Err(format!("missing_wait_s {}: it is at most {MISSING_WAIT_S_MAX}, a day", self.missing_wait_s));
+        }
+        if !(1..=3600).contains(&self.request_timeout_s) {
+            return Err(format!("request_timeout_s {}: it is 1 to 3600", self.request_timeout_s));
+        }
+        for endpoint in &self.api {
+            if let Endpoint::Tcp(address) = endpoint
+                && !address.ip().is_loopback()
+            {
+                return Err(format!(
+                    "api {endpoint}: the control API listens on loopback addresses only (127.0.0.1 or ::1), because \
+                     whoever reaches it owns all volumes; reach it from elsewhere through ssh"
+                ));
+            }
+        }
+        for endpoint in self.api.iter().chain(&self.nbd) {
+            if let Endpoint::Unix(path) = endpoint
+                && path.as_os_str().len() > crate::endpoint::SOCKET_PATH_BYTES_MAX
+            {
+                return Err(format!(
+                    "{endpoint}: the path of a socket has at most {} bytes; name a shorter one with --api and --nbd",
+                    crate::endpoint::SOCKET_PATH_BYTES_MAX
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file named, or the default one if it exists.
+fn read_file(named: Option<&Path>) -> Result<File, String> {
+    let default = Path::new(paths::CONFIG_FILE);
+    let Some(path) = named.or_else(|| default.exists().then_some(default)) else { return Ok(File::default()) };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("configuration {}: {error}", path.display()))?;
+    toml::from_str(&text).map_err(|error| format!("configuration {}: {error}", path.display()))
+}
+
+fn chosen(
+    flags: &[Endpoint],
+    file: Option<Vec<String>>,
+    key: &str,
+    default: impl FnOnce() -> Endpoint,
+) -> Result<Vec<Endpoint>, String> {
+    if !flags.is_empty() {
+        return Ok(flags.to_vec());
+    }
+    let Some(listed) = file else { return Ok(vec![default()]) };
+    listed.iter().map(|text| text.parse().map_err(|error| format!("configuration, {key}: {error}"))).collect()
+}
+
+fn memory_limit(flag: Option<Size>, file: Option<&str>) -> Result<u64, String> {
+    if let Some(Size(bytes)) = flag {
+        return Ok(bytes);
+    }
+    let Some(text) = file else { return Ok(machine_memory_bytes()? / 4) };
+    let Size(bytes) = text.parse().map_err(|error| format!("configuration, memory_limit: {error}"))?;
+    Ok(bytes)
+}
+
+/// `MemTotal` of /proc/meminfo (proc_meminfo(5)), which is in KiB.
+fn machine_memory_bytes() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| format!("/proc/meminfo: {error}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib =
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/meminfo does not say MemTotal; set memory_limit".to_owned())
+}
+
+fn tls(arguments: &ServeArguments, file: Option<TlsFiles>) -> Result<Option<TlsFiles>, String> {
+    let (certificate, key, client_ca) = match file {
+        Some(file) => (Some(file.certificate), Some(file.key), Some(file.client_ca)),
+        None => (None, None, None),
+    };
+    let certificate = arguments.tls_cert.clone().or(certificate);
+    let key = arguments.tls_key.clone().or(key);
+    let client_ca = arguments.tls_client_ca.clone().or(client_ca);
+    match (certificate, key, client_ca) {
+        (Some(certificate), Some(key), Some(client_ca)) => Ok(Some(TlsFiles { certificate, key, client_ca })),
+        (None, None, None) => Ok(None),
+        _ => Err("TLS needs all of --tls-cert, --tls-key and --tls-client-ca".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hotset.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&ServeArguments { config: Some(path), ..Default::default() }, &[])
+    }
+
+    #[test]
+    fn a_full_file_is_understood() {
+        let config = load(
+            r#"
+            api = ["unix:/run/hotset/api.sock", "tcp:127.0.0.1:7780"]
+            nbd = ["tcp:0.0.0.0:10809"]
+            state = "/srv/hotset"
+            missing_wait_s = 5
+            request_timeout_s = 60
+            memory_limit = "2G"
+            log = "debug"
+            ssd_scan = ["/dev/disk/by-id/nvme-*"]
+            [tls]
+            certificate = "/etc/hotset/cert.pem"
+            key = "/etc/hotset/key.pem"
+            client_ca = "/etc/hotset/clients.pem"
+            "#,
+        )
+        .unwrap();
+        assert_eq!((config.api.len(), config.nbd.len(), config.missing_wait_s), (2, 1, 5));
+        assert_eq!((config.memory_limit_bytes, config.log.as_str()), (2 << 30, "debug"));
+        assert_eq!(config.tls.unwrap().client_ca, PathBuf::from("/etc/hotset/clients.pem"));
+    }
+
+    #[test]
+    fn sockets_are_in_the_state_directory_unless_told_otherwise() {
+        let config = load("state = \"/srv/hotset\"").unwrap();
+        assert_eq!(config.api, ["unix:/srv/hotset/api.sock".parse().unwrap()]);
+        assert_eq!(config.nbd, ["unix:/srv/hotset/nbd.sock".parse().unwrap()]);
+        assert!(config.memory_limit_bytes > 0);
+    }
+
+    #[test]
+    fn flags_override_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hotset.toml");
+        std::fs::write(&path, "state = \"/a\"\nmissing_wait_s = 5\nnbd = [\"tcp:0.0.0.0:1\"]").unwrap();
+        let arguments = ServeArguments {
+            config: Some(path),
+            state: Some("/b".into()),
+            missing_wait: Some(6),
+            nbd: vec!["tcp:127.0.0.1:2".parse().unwrap()],
+            ..Default::default()
+        };
+        let config = Config::load(&arguments, &[]).unwrap();
+        assert_eq!((config.state, config.missing_wait_s), (PathBuf::from("/b"), 6));
+        assert_eq!(config.nbd, ["tcp:127.0.0.1:2".parse().unwrap()]);
+    }
+
+    #[test]
+    fn every_error_names_the_key_and_where_it_stands() {
+        for (text, parts) in [
+            ("log = \"info\"\ncolour = 1", ["line 2", "colour"]),
+            ("missing_wait_s = \"long\"", ["line 1", "missing_wait_s"]),
+            ("missing_wait_s = 100000", ["missing_wait_s", "at most"]),
+            ("request_timeout_s = 0", ["request_timeout_s", "1 to 3600"]),
+            ("memory_limit = \"much\"", ["memory_limit", "not a size"]),
+            ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
+            ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),
+            ("[tls]\ncertificate = \"/c\"", ["line 1", "key"]),
+            ("[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/a\"", ["line 4", "ca"]),
+            ("state = \"/a", ["line 1", "state"]),
+        ] {
+            let message = load(text).expect_err(text);
+            for part in parts {
+                assert!(message.contains(part), "{text}: {message}");
+            }
+        }
+        let missing = ServeArguments { config: Some("/nowhere/hotset.toml".into()), ..Default::default() };
+        assert!(Config::load(&missing, &[]).expect_err("no file").contains("/nowhere/hotset.toml"));
+    }
+
+    #[test]
+    fn a_part_of_tls_is_refused() {
+        let arguments = ServeArguments { tls_cert: Some("/c".into()), ..Default::default() };
+        assert!(Config::load(&arguments, &[]).expect_err("no key").contains("--tls-key"));
+    }
+}

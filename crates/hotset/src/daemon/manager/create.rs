@@ -1,0 +1,200 @@
+//! Making a pool: every check before the first byte is written.
+
+use std::path::Path;
+
+use hotset_api::{ApiError, ApiErrorKind, Pool, PoolCreate, PoolPlan, Work};
+use hotset_cache::PoolSpec;
+use hotset_cache::config::{BlockBytes, PoolKind, PoolSettings, limits};
+
+use super::{Manager, blocking, pool_name};
+use crate::daemon::probe::{self, Candidate};
+use crate::plane::{self, Snapshot};
+use crate::size::human;
+use crate::{image, words};
+
+/// What a request means, once it is known to be possible.
+struct Checked {
+    spec: PoolSpec,
+    candidates: Vec<Candidate>,
+    plan: PoolPlan,
+}
+
+impl Manager {
+    /// What `create_pool` would make; changes nothing.
+    pub(crate) async fn plan_pool(&self, request: &PoolCreate) -> Result<PoolPlan, ApiError> {
+        self.check_create(request).await.map(|checked| checked.plan)
+    }
+
+    pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<Pool, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let checked = self.check_create(request).await?;
+        self.fill_sparse(&checked.candidates).await?;
+        let name = checked.spec.name.clone();
+        self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
+        let ssds = checked.candidates.into_iter().map(|candidate| candidate.path).collect();
+        let (spec, member) = (checked.spec, self.state.member(&name));
+        self.plane.call(move |plane| plane.create_pool(spec, ssds, member)).await?;
+        self.save_pool(&name).await?;
+        tracing::info!(pool = %name, "created");
+        self.pool(name.as_str()).await
+    }
+
+    async fn check_create(&self, request: &PoolCreate) -> Result<Checked, ApiError> {
+        let spec = spec_of(request)?;
+        let snapshot = self.plane.snapshot().await?;
+        self.check_name_is_free(&spec, &snapshot)?;
+        if request.ssds.len() > limits::SSDS_MAX {
+            return Err(invalid(format!("{} SSDs: a pool has at most {}", request.ssds.len(), limits::SSDS_MAX)));
+        }
+        let paths = request.ssds.clone();
+        let candidates = blocking(move || paths.iter().map(|path| probe::candidate(path)).collect::<Vec<_>>()).await?;
+        let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        check_distinct(&candidates)?;
+        for candidate in &candidates {
+            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot)?;
+        }
+        if !request.force {
+            check_unsigned(&candidates)?;
+        }
+        let plan = self.plan_of(&spec, &candidates, &snapshot)?;
+        Ok(Checked { spec, candidates, plan })
+    }
+
+    fn check_name_is_free(&self, spec: &PoolSpec, snapshot: &Snapshot) -> Result<(), ApiError> {
+        let open = snapshot.pools.iter().any(|pool| pool.name == spec.name);
+        if open || self.offline().pools.contains_key(spec.name.as_str()) {
+            let message = format!("pool {}: a pool of this name exists already", spec.name);
+            return Err(ApiError::new(ApiErrorKind::Refused, message));
+        }
+        Ok(())
+    }
+
+    /// The plan, if the pool's tables fit into what memory is left of the limit.
+    fn plan_of(&self, spec: &PoolSpec, candidates: &[Candidate], snapshot: &Snapshot) -> Result<PoolPlan, ApiError> {
+        let sizes: Vec<u64> = candidates.iter().map(|candidate| candidate.size_bytes).collect();
+        let plan = plane::plan(spec, &sizes).map_err(|error| words::error(&error))?;
+        let in_use = memory_in_use(snapshot);
+        let limit = self.config.memory_limit_bytes;
+        if in_use.saturating_add(plan.memory_bytes) > limit {
+            return Err(ApiError::new(
+                ApiErrorKind::Full,
+                format!(
+                    "pool {}: its tables need {} of memory, but of the limit of {} other pools need {}; take less SSD \
+                     capacity or a larger cache block, or raise memory_limit",
+                    spec.name,
+                    human(plan.memory_bytes),
+                    human(limit),
+                    human(in_use)
+                ),
+            ));
+        }
+        let sparse = candidates.iter().filter(|candidate| candidate.sparse);
+        Ok(PoolPlan {
+            name: spec.name.to_string(),
+            io_type: words::io_type(spec.settings.io_type),
+            block_size_bytes: spec.settings.block_bytes.get(),
+            populate_on_read: spec.settings.populate_on_read,
+            populate_on_write: spec.settings.populate_on_write,
+            policy: words::policy(spec.settings.policy),
+            capacity_bytes: plan.capacity_bytes,
+            slots: plan.slots,
+            segment_bytes: plan.segment_bytes,
+            memory_bytes: plan.memory_bytes,
+            memory_limit_bytes: limit,
+            memory_in_use_bytes: in_use,
+            ssd_capacity_bytes: plan.ssd_capacity_bytes,
+            bytes_to_write_first: sparse.map(|candidate| candidate.size_bytes).sum(),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Writes sparse image files in full, and tells how far it is.
+    async fn fill_sparse(&self, candidates: &[Candidate]) -> Result<(), ApiError> {
+        let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
+        let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
+        let what = "writing sparse SSD images in full".to_owned();
+        *self.work() = (total_bytes > 0).then_some(Work { what, done_bytes: 0, total_bytes });
+        let mut outcome = Ok(());
+        for candidate in sparse {
+            outcome = self.fill_one(candidate.path.clone()).await;
+            if outcome.is_err() {
+                break;
+            }
+        }
+        *self.work() = None;
+        outcome
+    }
+
+    async fn fill_one(&self, path: String) -> Result<(), ApiError> {
+        let (told, mut progress) = tokio::sync::mpsc::unbounded_channel();
+        let filled = path.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            // Whoever listens may have gone with its client; the image is filled nevertheless.
+            image::fill(Path::new(&filled), |bytes| {
+                let _ = told.send(bytes);
+            })
+        });
+        while let Some(bytes) = progress.recv().await {
+            if let Some(work) = self.work().as_mut() {
+                work.done_bytes += bytes;
+            }
+        }
+        let done = work.await.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;
+        done.map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: writing it in full: {error}")))
+    }
+}
+
+/// What the tables of all open pools take when every slot is in use.
+pub(super) fn memory_in_use(snapshot: &Snapshot) -> u64 {
+    let planned = snapshot.pools.iter().map(|pool| {
+        let spec = PoolSpec { name: pool.name.clone(), kind: pool.kind, settings: pool.settings };
+        let sizes: Vec<u64> = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes).collect();
+        plane::plan(&spec, &sizes).map_or(pool.memory_bytes, |plan| plan.memory_bytes.max(pool.memory_bytes))
+    });
+    planned.sum()
+}
+
+fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
+    let name = pool_name(&request.name)?;
+    let kind = words::engine_pool_kind(request.kind);
+    let mut settings = PoolSettings::preset(kind, words::engine_io_type(request.io_type));
+    if let Some(bytes) = request.block_size_bytes {
+        settings.block_bytes = BlockBytes::new(bytes).map_err(|error| words::error(&error))?;
+    }
+    settings.populate_on_read = request.populate_on_read.unwrap_or(settings.populate_on_read);
+    settings.populate_on_write = request.populate_on_write.unwrap_or(settings.populate_on_write);
+    settings.policy = request.policy.map_or(settings.policy, words::engine_policy);
+    settings.check(kind).map_err(|error| words::error(&error))?;
+    match kind {
+        PoolKind::Read => {}
+        PoolKind::ReadWrite => {
+            let message = format!("pool {name}: read-write pools are not available in this version; use --type read");
+            return Err(ApiError::new(ApiErrorKind::Unsupported, message));
+        }
+    }
+    if request.ssds.is_empty() {
+        return Err(invalid(format!("pool {name}: it needs at least one SSD")));
+    }
+    Ok(PoolSpec { name, kind, settings })
+}
+
+fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
+    for (index, candidate) in candidates.iter().enumerate() {
+        if let Some(same) = candidates[..index].iter().find(|other| other.key == candidate.key) {
+            return Err(invalid(format!("SSDs {} and {} are the same device", same.path, candidate.path)));
+        }
+    }
+    Ok(())
+}
+
+fn check_unsigned(candidates: &[Candidate]) -> Result<(), ApiError> {
+    let signed = candidates.iter().find_map(|candidate| Some((&candidate.path, candidate.signature.as_ref()?)));
+    let Some((path, signature)) = signed else { return Ok(()) };
+    let message =
+        format!("SSD {path}: it carries {signature}, which would be lost; use --force if that is what you want");
+    Err(ApiError::new(ApiErrorKind::Refused, message))
+}
+
+fn invalid(message: String) -> ApiError {
+    ApiError::new(ApiErrorKind::Invalid, message)
+}

@@ -1,0 +1,191 @@
+//! What the administrator's requests do: checks, the order of durable steps, and the state directory's records.
+//!
+//! One change at a time. The data plane and the pools' own catalogues are the truth about what is open; this keeps
+//! what is *not* open, and why.
+
+mod create;
+mod pools;
+mod start;
+mod status;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use hotset_api::{ApiError, ApiErrorKind, Work};
+use hotset_cache::VolumeStatus;
+use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
+
+use super::config::Config;
+use super::probe::{self, DeviceKey};
+use super::state::{PoolRecord, SsdRecord, StateDirectory, VolumeRecord};
+use crate::plane::{Handle, Snapshot};
+
+pub(crate) struct Manager {
+    plane: Handle,
+    state: StateDirectory,
+    config: Config,
+    /// Held for the whole of a change, so that its checks stay true until it is done.
+    change: tokio::sync::Mutex<()>,
+    offline: Mutex<Offline>,
+    work: Mutex<Option<Work>>,
+    started: Instant,
+}
+
+/// What should be open but is not, by name.
+#[derive(Clone, Debug, Default)]
+struct Offline {
+    pools: BTreeMap<String, OfflinePool>,
+    volumes: BTreeMap<String, OfflineVolume>,
+    /// Of the state directory: records that cannot be read.
+    broken: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct OfflinePool {
+    record: PoolRecord,
+    reason: String,
+    waiting: Waiting,
+}
+
+/// Whether an offline pool may still come by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waiting {
+    ForItsSsds,
+    ForTheAdministrator,
+}
+
+#[derive(Clone, Debug)]
+struct OfflineVolume {
+    record: VolumeRecord,
+    pool: Option<String>,
+    reason: String,
+}
+
+impl Manager {
+    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config) -> Self {
+        Self {
+            plane,
+            state,
+            config,
+            change: tokio::sync::Mutex::new(()),
+            offline: Mutex::default(),
+            work: Mutex::default(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn offline(&self) -> MutexGuard<'_, Offline> {
+        self.offline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) -> MutexGuard<'_, Option<Work>> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the record of an open pool as it is now.
+    async fn save_pool(&self, name: &PoolName) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == *name) else { return Ok(()) };
+        let here = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
+        let mut volumes: Vec<_> = here.map(|volume| VolumeRecord::of(&spec_of(volume))).collect();
+        let offline = self.offline().volumes.clone();
+        let away = offline.values().filter(|volume| volume.pool.as_deref() == Some(name.as_str()));
+        volumes.extend(away.map(|volume| volume.record.clone()));
+        let online = pool.ssds.iter().filter(|ssd| ssd.online);
+        let record = PoolRecord {
+            name: name.to_string(),
+            uuid: uuid(pool.uuid),
+            ssds: online.map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
+            volumes,
+            detached: Vec::new(),
+        };
+        self.state.write_pool(&record).map_err(|error| self.state_failed(&error))
+    }
+
+    /// Writes which volumes are served without a pool.
+    async fn save_volumes(&self) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let offline = self.offline().clone();
+        let of_a_pool = |name: &str| offline.pool_of(name).is_some();
+        let uncached =
+            snapshot.volumes.iter().filter(|volume| volume.pool.is_none() && !of_a_pool(volume.name.as_str()));
+        let mut records: Vec<_> = uncached.map(|volume| VolumeRecord::of(&spec_of(volume))).collect();
+        let away = offline.volumes.values().filter(|volume| volume.pool.is_none());
+        records.extend(away.map(|volume| volume.record.clone()));
+        self.state.write_volumes(&records).map_err(|error| self.state_failed(&error))
+    }
+
+    fn state_failed(&self, error: &std::io::Error) -> ApiError {
+        let directory = self.state.path().display();
+        ApiError::new(ApiErrorKind::Device, format!("state directory {directory}: {error}; the change may not last"))
+    }
+
+    /// Refuses a device that is an SSD or a backing device of anything already, however it is spelled.
+    fn check_unused(&self, what: &str, key: DeviceKey, snapshot: &Snapshot) -> Result<(), ApiError> {
+        match user_of(key, snapshot, &self.offline()) {
+            None => Ok(()),
+            Some(user) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
+        }
+    }
+}
+
+impl Offline {
+    /// The offline pool that should cache a volume.
+    fn pool_of(&self, volume: &str) -> Option<&OfflinePool> {
+        self.pools.values().find(|pool| pool.record.volumes.iter().any(|record| record.name == volume))
+    }
+}
+
+fn user_of(key: DeviceKey, snapshot: &Snapshot, offline: &Offline) -> Option<String> {
+    let is_it = |spelling: &str| probe::backing_key(spelling) == Some(key);
+    for pool in &snapshot.pools {
+        if pool.ssds.iter().any(|ssd| ssd.online && is_it(&ssd.path)) {
+            return Some(format!("an SSD of pool {}", pool.name));
+        }
+    }
+    if let Some(volume) = snapshot.volumes.iter().find(|volume| is_it(&volume.backing)) {
+        return Some(format!("the backing device of volume {}", volume.name));
+    }
+    for pool in offline.pools.values() {
+        if pool.record.ssds.iter().any(|ssd| is_it(&ssd.path)) {
+            return Some(format!("an SSD of pool {}, which is offline", pool.record.name));
+        }
+    }
+    let volume = offline.volumes.values().find(|volume| is_it(&volume.record.backing))?;
+    Some(format!("the backing device of volume {}, which is offline", volume.record.name))
+}
+
+fn spec_of(volume: &VolumeStatus) -> VolumeSpec {
+    VolumeSpec { name: volume.name.clone(), backing: volume.backing.clone(), settings: volume.settings }
+}
+
+/// 32 hexadecimal digits.
+fn uuid(uuid: u128) -> String {
+    format!("{uuid:032x}")
+}
+
+fn pool_name(text: &str) -> Result<PoolName, ApiError> {
+    text.parse().map_err(|error| crate::words::error(&error))
+}
+
+fn volume_name(text: &str) -> Result<VolumeName, ApiError> {
+    text.parse().map_err(|error| crate::words::error(&error))
+}
+
+fn no_such_pool(name: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::NotFound, format!("pool {name}: there is no such pool (`hotset pool list` shows all)"))
+}
+
+fn no_such_volume(name: &str) -> ApiError {
+    let message = format!("volume {name}: there is no such volume (`hotset volume list` shows all)");
+    ApiError::new(ApiErrorKind::NotFound, message)
+}
+
+/// Runs what blocks on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("a background step failed: {error}")))
+}

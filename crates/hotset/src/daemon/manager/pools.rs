@@ -1,0 +1,159 @@
+//! Changing, deleting and importing pools.
+
+use hotset_api::{ApiError, ApiErrorKind, Deleted, PoolChange, PoolImport, PoolSet};
+use hotset_cache::Missing;
+use hotset_cache::config::{PoolName, PoolSettings};
+
+use super::{Manager, blocking, no_such_pool, pool_name, uuid};
+use crate::daemon::probe;
+use crate::daemon::scan::Found;
+use crate::words;
+
+impl Manager {
+    pub(crate) async fn set_pool(&self, name: &str, set: PoolSet) -> Result<PoolChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let pool = pool_name(name)?;
+        let snapshot = self.plane.snapshot().await?;
+        let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
+            return Err(self.not_open(name));
+        };
+        let settings = merged(now.settings, set);
+        settings.check(now.kind).map_err(|error| words::error(&error))?;
+        let changed = settings != now.settings;
+        if changed {
+            self.plane.call(move |plane| plane.set_pool(pool, settings)).await?;
+            tracing::info!(pool = name, ?set, "changed settings");
+        }
+        Ok(PoolChange { changed, pool: self.pool(name).await? })
+    }
+
+    /// An offline pool exists, but cannot be changed.
+    fn not_open(&self, name: &str) -> ApiError {
+        match self.offline().pools.get(name) {
+            None => no_such_pool(name),
+            Some(pool) => ApiError::new(ApiErrorKind::Refused, format!("pool {name} is offline: {}", pool.reason)),
+        }
+    }
+
+    /// Its volumes serve on, uncached.
+    pub(crate) async fn delete_pool(&self, name: &str) -> Result<Deleted, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let pool = pool_name(name)?;
+        let snapshot = self.plane.snapshot().await?;
+        if !snapshot.pools.iter().any(|open| open.name == pool) {
+            return self.forget_offline_pool(name, &pool).await;
+        }
+        // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
+        // then the pool's wins.
+        self.release_offline_volumes(name);
+        let delete = pool.clone();
+        self.plane.call(move |plane| plane.delete_pool(delete)).await?;
+        self.save_volumes().await?;
+        self.state.remove_pool(&pool).map_err(|error| self.state_failed(&error))?;
+        tracing::info!(pool = name, "deleted");
+        Ok(Deleted { deleted: name.to_owned() })
+    }
+
+    /// Forgets a pool that could not be opened. Its SSDs keep their superblocks: using them again needs `--force`.
+    async fn forget_offline_pool(&self, name: &str, pool: &PoolName) -> Result<Deleted, ApiError> {
+        self.release_offline_volumes(name);
+        if self.offline().pools.remove(name).is_none() {
+            return Err(no_such_pool(name));
+        }
+        self.save_volumes().await?;
+        self.state.remove_pool(pool).map_err(|error| self.state_failed(&error))?;
+        tracing::info!(pool = name, "forgot a pool that was offline");
+        Ok(Deleted { deleted: name.to_owned() })
+    }
+
+    /// Offline volumes of a pool that goes become uncached ones.
+    fn release_offline_volumes(&self, pool: &str) {
+        for volume in self.offline().volumes.values_mut().filter(|volume| volume.pool.as_deref() == Some(pool)) {
+            volume.pool = None;
+        }
+    }
+
+    pub(crate) async fn import_pool(&self, request: &PoolImport) -> Result<PoolChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let paths = request.ssds.clone();
+        let found = blocking(move || found_at(&paths)).await??;
+        let first =
+            found.first().ok_or_else(|| ApiError::new(ApiErrorKind::Invalid, "an import needs at least one SSD"))?;
+        let name = first.label.pool_name.clone();
+        if let Some(other) = found.iter().find(|other| other.label.pool_uuid != first.label.pool_uuid) {
+            return Err(ApiError::new(
+                ApiErrorKind::Invalid,
+                format!(
+                    "SSD {} is of pool {}, SSD {} of another one, {}; import one pool at a time",
+                    first.path, name, other.path, other.label.pool_name
+                ),
+            ));
+        }
+        let wanted = uuid(first.label.pool_uuid);
+        let snapshot = self.plane.snapshot().await?;
+        match snapshot.pools.iter().find(|pool| pool.name == name) {
+            Some(open) if uuid(open.uuid) == wanted => {
+                return Ok(PoolChange { changed: false, pool: self.pool(name.as_str()).await? });
+            }
+            Some(_) => return Err(self.name_is_taken(&name)),
+            None => {}
+        }
+        self.open_imported(&name, &wanted, found, request.accept_missing).await?;
+        Ok(PoolChange { changed: true, pool: self.pool(name.as_str()).await? })
+    }
+
+    fn name_is_taken(&self, name: &PoolName) -> ApiError {
+        let message = format!("pool {name}: another pool of this name exists already; delete that one first");
+        ApiError::new(ApiErrorKind::Refused, message)
+    }
+
+    async fn open_imported(
+        &self,
+        name: &PoolName,
+        wanted: &str,
+        found: Vec<Found>,
+        accept_missing: bool,
+    ) -> Result<(), ApiError> {
+        let known = self.offline().pools.get(name.as_str()).map(|pool| pool.record.uuid.clone());
+        match known {
+            Some(known) if known != wanted => return Err(self.name_is_taken(name)),
+            Some(_) => {}
+            // Nothing here knows this pool, so nothing on its SSDs is believed.
+            None => self.state.reset_member(name).map_err(|error| self.state_failed(&error))?,
+        }
+        let missing = if accept_missing { Missing::Leave } else { Missing::Refuse };
+        let paths = found.into_iter().map(|ssd| ssd.path).collect();
+        let opened = self.open(name, paths, missing).await.map_err(|error| match accept_missing {
+            true => error,
+            false => ApiError::new(
+                error.kind,
+                format!("{}; --accept-missing goes on without SSDs that are gone for good", error.message),
+            ),
+        })?;
+        self.settle(name, opened).await?;
+        tracing::info!(pool = %name, "imported");
+        Ok(())
+    }
+}
+
+fn found_at(paths: &[String]) -> Result<Vec<Found>, ApiError> {
+    let one = |path: &String| {
+        let candidate = probe::candidate(path)?;
+        let label = candidate.label.ok_or_else(|| {
+            let carries = candidate.signature.map_or(String::new(), |signature| format!(", but {signature}"));
+            ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it carries no Hotset pool{carries}"))
+        })?;
+        Ok(Found { path: path.clone(), label })
+    };
+    paths.iter().map(one).collect()
+}
+
+fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
+    PoolSettings {
+        policy: set.policy.map_or(now.policy, words::engine_policy),
+        populate_on_read: set.populate_on_read.unwrap_or(now.populate_on_read),
+        populate_on_write: set.populate_on_write.unwrap_or(now.populate_on_write),
+        fetch_rate: set.fetch_rate.map_or(now.fetch_rate, words::engine_fetch_rate),
+        ..now
+    }
+}

@@ -1,0 +1,311 @@
+//! Opening everything at the start. What cannot be opened stops nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_cache::config::{PoolName, VolumeSpec};
+use hotset_cache::{Missing, Reattached};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Manager, OfflinePool, OfflineVolume, Waiting, blocking, pool_name, uuid};
+use crate::daemon::scan::{self, Found};
+use crate::daemon::state::{PoolRecord, VolumeRecord};
+use crate::plane::Opened;
+
+/// How often missing SSDs are looked for.
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What a search for a pool's SSDs found.
+struct Search {
+    paths: Vec<String>,
+    /// All that the record names are there.
+    complete: bool,
+}
+
+impl Manager {
+    /// Opens every recorded pool and volume, and pools whose SSDs turn up in the scan. Missing SSDs are waited for;
+    /// `first_pass` is told when everything that need not wait has been opened.
+    pub(crate) async fn start(self: &Arc<Self>, first_pass: Arc<Notify>) {
+        let mut pools = JoinSet::new();
+        let mut waiting = JoinSet::new();
+        let records = self.read_records();
+        for record in &records {
+            let (manager, record) = (Arc::clone(self), record.clone());
+            pools.spawn(async move { manager.open_recorded(record).await });
+        }
+        while let Some(opened) = pools.join_next().await {
+            if let Ok(Some(record)) = opened {
+                let manager = Arc::clone(self);
+                waiting.spawn(async move { manager.wait_for_ssds(record).await });
+            }
+        }
+        self.open_strangers(&records).await;
+        self.open_uncached_volumes().await;
+        first_pass.notify_one();
+        while waiting.join_next().await.is_some() {}
+    }
+
+    fn read_records(&self) -> Vec<PoolRecord> {
+        let read = self.state.pools().unwrap_or_else(|error| vec![Err(format!("state directory: {error}"))]);
+        let mut records = Vec::new();
+        for record in read {
+            match record {
+                Ok(record) => records.push(record),
+                Err(message) => {
+                    tracing::error!("{message}");
+                    self.offline().broken.push(message);
+                }
+            }
+        }
+        for record in &records {
+            self.set_offline(record, "it is being opened", Waiting::ForItsSsds);
+        }
+        records
+    }
+
+    fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
+        let pool = OfflinePool { record: record.clone(), reason: reason.to_owned(), waiting };
+        self.offline().pools.insert(record.name.clone(), pool);
+    }
+
+    /// Opens a pool whose SSDs are all there; gives the record back if some are missing.
+    async fn open_recorded(&self, record: PoolRecord) -> Option<PoolRecord> {
+        let search = self.search(&record).await;
+        if search.complete && self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Settled {
+            return None;
+        }
+        self.set_offline(&record, "it waits for missing SSDs", Waiting::ForItsSsds);
+        Some(record)
+    }
+
+    async fn wait_for_ssds(&self, record: PoolRecord) {
+        tracing::warn!(pool = record.name, seconds = self.config.missing_wait_s, "waiting for missing SSDs");
+        let deadline = Instant::now() + Duration::from_secs(self.config.missing_wait_s);
+        while Instant::now() < deadline {
+            tokio::time::sleep(SCAN_INTERVAL).await;
+            let search = self.search(&record).await;
+            if search.complete && self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Settled {
+                return;
+            }
+            if !self.offline().pools.contains_key(&record.name) {
+                // An administrator imported or deleted it meanwhile.
+                return;
+            }
+        }
+        let search = self.search(&record).await;
+        self.try_open(&record, search.paths, Missing::Leave).await;
+    }
+
+    async fn search(&self, record: &PoolRecord) -> Search {
+        let known: Vec<String> = record.ssds.iter().map(|ssd| ssd.path.clone()).collect();
+        let patterns = self.config.ssd_scan.clone();
+        let found = blocking(move || scan::ssds(&known, &patterns)).await.unwrap_or_default();
+        let own: Vec<&Found> = found.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();
+        let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
+        Search {
+            paths: own.iter().map(|ssd| ssd.path.clone()).collect(),
+            complete: record.ssds.iter().all(|ssd| there.contains(&ssd.uuid)),
+        }
+    }
+
+    /// Opens a recorded pool, or finds that waiting does not help; then its volumes serve without it.
+    async fn try_open(&self, record: &PoolRecord, paths: Vec<String>, missing: Missing) -> Attempt {
+        let _one_at_a_time = self.change.lock().await;
+        if !self.offline().pools.contains_key(&record.name) {
+            return Attempt::Settled;
+        }
+        let error = match pool_name(&record.name) {
+            Ok(name) => match self.open_and_settle(&name, record, paths, missing).await {
+                Ok(()) => return Attempt::Settled,
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        if missing == Missing::Refuse && may_pass(error.kind) {
+            return Attempt::Wait;
+        }
+        tracing::error!(pool = record.name, "cannot be opened: {error}");
+        let reason = format!(
+            "{error}; its volumes are served uncached; repair that and restart the daemon, or use `hotset pool import` \
+             or `hotset pool delete {}`",
+            record.name
+        );
+        self.set_offline(record, &reason, Waiting::ForTheAdministrator);
+        self.serve_without_pool(record).await;
+        Attempt::Settled
+    }
+
+    async fn open_and_settle(
+        &self,
+        name: &PoolName,
+        record: &PoolRecord,
+        paths: Vec<String>,
+        missing: Missing,
+    ) -> Result<(), ApiError> {
+        if !self.state.member(name).exists() {
+            tracing::warn!(pool = %name, "the state directory has no copy of this pool: it opens cold");
+            self.state.reset_member(name).map_err(|error| self.state_failed(&error))?;
+        }
+        let mut opened = self.open(name, paths, missing).await?;
+        for detached in &record.detached {
+            opened.volumes.retain(|volume| volume.name.as_str() != detached);
+            if let Ok(volume) = detached.parse() {
+                let pool = name.clone();
+                self.plane.call(move |plane| plane.detach(pool, volume)).await?;
+            }
+        }
+        self.settle(name, opened).await
+    }
+
+    pub(super) async fn open(&self, name: &PoolName, paths: Vec<String>, missing: Missing) -> Result<Opened, ApiError> {
+        let member = self.state.member(name);
+        self.plane.call(move |plane| plane.open_pool(paths, member, missing)).await
+    }
+
+    /// Opens the volumes of a pool that was just opened, and records the pool as it is now.
+    pub(super) async fn settle(&self, name: &PoolName, opened: Opened) -> Result<(), ApiError> {
+        for spec in opened.volumes {
+            let volume = spec.name.clone();
+            if let Err(error) = self.settle_volume(name, spec.clone()).await {
+                tracing::error!(%volume, "cannot be opened: {error}");
+                self.set_volume_offline(&spec, Some(name), &error);
+            }
+        }
+        self.offline().pools.remove(name.as_str());
+        tracing::info!(pool = %name, recovery = opened.status.recovery, "opened");
+        self.save_pool(name).await
+    }
+
+    async fn settle_volume(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
+        let volume = spec.name.clone();
+        let open = self.plane.snapshot().await?.volumes.into_iter().find(|open| open.name == volume);
+        // It may serve uncached since its pool could not be opened at the start.
+        let serves = open.as_ref().is_some_and(|open| open.backing == spec.backing);
+        if !serves {
+            self.plane.call(move |plane| plane.open_volume(spec)).await?;
+        }
+        let (to, name) = (pool.clone(), volume.clone());
+        match self.plane.call(move |plane| plane.reattach(to, name)).await? {
+            Reattached::Warm { bytes } => tracing::info!(%volume, bytes, "warm"),
+            Reattached::Dropped { reason } => tracing::warn!(%volume, "its cache was dropped: {reason}"),
+        }
+        self.offline().volumes.remove(volume.as_str());
+        if serves { Ok(()) } else { self.plane.call(move |plane| plane.export(volume)).await }
+    }
+
+    fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
+        let reason =
+            format!("{error}; repair that and restart the daemon, or use `hotset volume delete {}`", spec.name);
+        let volume = OfflineVolume { record: VolumeRecord::of(spec), pool: pool.map(PoolName::to_string), reason };
+        self.offline().volumes.insert(spec.name.to_string(), volume);
+    }
+
+    /// A read pool holds copies only, so its volumes can do without it, once nothing it holds can be believed any more.
+    async fn serve_without_pool(&self, record: &PoolRecord) {
+        let forgotten = pool_name(&record.name)
+            .and_then(|name| self.state.reset_member(&name).map_err(|error| self.state_failed(&error)));
+        for volume in &record.volumes {
+            let Ok(spec) = volume.spec() else { continue };
+            let served = match &forgotten {
+                Ok(()) => self.serve_uncached(spec.clone()).await,
+                Err(error) => Err(error.clone()),
+            };
+            if let Err(error) = served {
+                tracing::error!(volume = volume.name, "cannot be served: {error}");
+                let pool = pool_name(&record.name).ok();
+                self.set_volume_offline(&spec, pool.as_ref(), &error);
+            }
+        }
+    }
+
+    async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+        let name = spec.name.clone();
+        self.plane.call(move |plane| plane.open_volume(spec)).await?;
+        self.plane.call(move |plane| plane.export(name)).await
+    }
+
+    /// Pools that no record names: the state directory was lost, or their SSDs came from elsewhere.
+    async fn open_strangers(&self, records: &[PoolRecord]) {
+        if self.config.ssd_scan.is_empty() {
+            return;
+        }
+        let patterns = self.config.ssd_scan.clone();
+        let found = blocking(move || scan::ssds(&[], &patterns)).await.unwrap_or_default();
+        let known: BTreeSet<&str> = records.iter().map(|record| record.uuid.as_str()).collect();
+        let strange: BTreeSet<u128> =
+            found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();
+        for pool in strange {
+            let own: Vec<_> = found.iter().filter(|ssd| ssd.label.pool_uuid == pool).collect();
+            let Some(name) = own.first().map(|ssd| ssd.label.pool_name.clone()) else { continue };
+            let record = PoolRecord { name: name.to_string(), uuid: uuid(pool), ..PoolRecord::default() };
+            if self.offline().pools.contains_key(name.as_str()) {
+                tracing::error!(pool = %name, "another pool of this name was found by the scan; it stays closed");
+                continue;
+            }
+            self.set_offline(&record, "it is being opened", Waiting::ForItsSsds);
+            let paths: Vec<_> = own.into_iter().map(|ssd| ssd.path.clone()).collect();
+            if self.try_open(&record, paths.clone(), Missing::Refuse).await == Attempt::Wait {
+                self.try_open(&record, paths, Missing::Leave).await;
+            }
+        }
+    }
+
+    async fn open_uncached_volumes(&self) {
+        let records = self.state.volumes().unwrap_or_else(|message| {
+            tracing::error!("{message}");
+            self.offline().broken.push(message);
+            Vec::new()
+        });
+        let _one_at_a_time = self.change.lock().await;
+        for record in records {
+            // What is in both records belongs to its pool.
+            if self.belongs_to_a_pool(&record.name).await {
+                continue;
+            }
+            let spec = match record.spec() {
+                Ok(spec) => spec,
+                Err(error) => {
+                    self.offline().broken.push(format!("state directory, volumes.json: {error}"));
+                    continue;
+                }
+            };
+            if let Err(error) = self.serve_uncached(spec.clone()).await {
+                tracing::error!(volume = record.name, "cannot be opened: {error}");
+                self.set_volume_offline(&spec, None, &error);
+            }
+        }
+    }
+
+    async fn belongs_to_a_pool(&self, volume: &str) -> bool {
+        let of_offline = {
+            let offline = self.offline();
+            offline.pool_of(volume).is_some() || offline.volumes.contains_key(volume)
+        };
+        let snapshot = self.plane.snapshot().await;
+        of_offline || snapshot.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// The pool is open, or will not open by waiting.
+    Settled,
+    Wait,
+}
+
+/// Whether an error may go away when SSDs come.
+fn may_pass(kind: ApiErrorKind) -> bool {
+    match kind {
+        ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Device => true,
+        ApiErrorKind::Invalid
+        | ApiErrorKind::Unsupported
+        | ApiErrorKind::Corrupt
+        | ApiErrorKind::Full
+        | ApiErrorKind::Unavailable
+        | ApiErrorKind::Internal => false,
+    }
+}

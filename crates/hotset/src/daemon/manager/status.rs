@@ -1,0 +1,291 @@
+//! What is reported: what is open, and what is not and why.
+
+use hotset_api::{
+    ApiError, Health, Pool, PoolList, PoolState, Ssd, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState,
+    VolumeStats,
+};
+use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
+use hotset_cache::{PoolStatus, VolumeStatus};
+
+use super::create::memory_in_use;
+use super::{Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
+use crate::endpoint::Endpoint;
+use crate::plane::Snapshot;
+use crate::words;
+
+impl Manager {
+    pub(crate) async fn pools(&self) -> Result<PoolList, ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        Ok(PoolList { pools: pools_of(&snapshot, &self.offline()) })
+    }
+
+    pub(crate) async fn pool(&self, name: &str) -> Result<Pool, ApiError> {
+        let list = self.pools().await?;
+        list.pools.into_iter().find(|pool| pool.name == name).ok_or_else(|| no_such_pool(name))
+    }
+
+    pub(crate) async fn volumes(&self) -> Result<VolumeList, ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        Ok(VolumeList { volumes: self.volumes_of(&snapshot) })
+    }
+
+    pub(crate) async fn volume(&self, name: &str) -> Result<Volume, ApiError> {
+        let list = self.volumes().await?;
+        list.volumes.into_iter().find(|volume| volume.name == name).ok_or_else(|| no_such_volume(name))
+    }
+
+    fn volumes_of(&self, snapshot: &Snapshot) -> Vec<Volume> {
+        let offline = self.offline();
+        let open = snapshot.volumes.iter().map(|status| self.open_volume(status, &offline));
+        let away = offline.volumes.values().map(offline_volume);
+        let mut volumes: Vec<_> = open.chain(away).collect();
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        volumes
+    }
+
+    fn open_volume(&self, status: &VolumeStatus, offline: &Offline) -> Volume {
+        let mut volume = volume(status);
+        volume.nbd =
+            self.config.nbd.iter().map(|endpoint| nbd_uri(endpoint, self.config.tls.is_some(), &volume.name)).collect();
+        if let Some(pool) = offline.pool_of(&volume.name) {
+            volume.health = volume.health.max(Health::Degraded);
+            let name = &pool.record.name;
+            volume.reason = match volume.reason.is_empty() {
+                true => format!("served uncached: pool {name} is offline"),
+                false => format!("{}; served uncached: pool {name} is offline", volume.reason),
+            };
+        }
+        volume
+    }
+
+    pub(crate) async fn status(&self) -> Result<Status, ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let pools = pools_of(&snapshot, &self.offline());
+        let volumes = self.volumes_of(&snapshot);
+        let broken = self.offline().broken.clone();
+        let of_broken = if broken.is_empty() { Health::Good } else { Health::Failed };
+        let worst = pools.iter().map(|pool| pool.health).chain(volumes.iter().map(|volume| volume.health)).max();
+        Ok(Status {
+            health: worst.unwrap_or(Health::Good).max(of_broken),
+            reasons: reasons(&pools, &volumes, broken),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            state_directory: self.state.path().display().to_string(),
+            nbd: self.config.nbd.iter().map(|endpoint| nbd_uri(endpoint, self.config.tls.is_some(), "")).collect(),
+            memory_in_use_bytes: memory_in_use(&snapshot),
+            memory_limit_bytes: self.config.memory_limit_bytes,
+            pools,
+            volumes,
+            work: self.work().iter().cloned().collect(),
+        })
+    }
+
+    pub(crate) async fn stats(&self) -> Result<Stats, ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let counters = |volume: &VolumeStatus| VolumeCounters {
+            name: volume.name.to_string(),
+            pool: volume.pool.as_ref().map(ToString::to_string),
+            size_bytes: volume.size_bytes,
+            cache_used_bytes: volume.cache_used_bytes,
+            pool_capacity_bytes: snapshot
+                .pools
+                .iter()
+                .find(|pool| Some(&pool.name) == volume.pool.as_ref())
+                .map_or(0, |pool| pool.capacity_bytes),
+            stats: stats(&volume.stats),
+        };
+        Ok(Stats { at_ns: snapshot.at.0, volumes: snapshot.volumes.iter().map(counters).collect() })
+    }
+}
+
+fn reasons(pools: &[Pool], volumes: &[Volume], broken: Vec<String>) -> Vec<String> {
+    let mut reasons = broken;
+    for pool in pools.iter().filter(|pool| !pool.reason.is_empty()) {
+        reasons.push(format!("pool {}: {}", pool.name, pool.reason));
+    }
+    for volume in volumes.iter().filter(|volume| !volume.reason.is_empty()) {
+        reasons.push(format!("volume {}: {}", volume.name, volume.reason));
+    }
+    reasons
+}
+
+/// The URI of an export (NBD URI specification); of the server, with an empty name.
+fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
+    let scheme = if tls { "nbds" } else { "nbd" };
+    match endpoint {
+        Endpoint::Unix(path) => format!("{scheme}+unix:///{name}?socket={}", path.display()),
+        Endpoint::Tcp(address) => format!("{scheme}://{address}/{name}"),
+    }
+}
+
+fn pools_of(snapshot: &Snapshot, offline: &Offline) -> Vec<Pool> {
+    let open = snapshot.pools.iter().map(|status| pool(status, offline));
+    let away = offline.pools.values().map(offline_pool);
+    let mut pools: Vec<_> = open.chain(away).collect();
+    pools.sort_by(|a, b| a.name.cmp(&b.name));
+    pools
+}
+
+fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
+    let mut volumes: Vec<_> = status.volumes.iter().map(ToString::to_string).collect();
+    for volume in offline.volumes.values().filter(|volume| volume.pool.as_deref() == Some(status.name.as_str())) {
+        if !volumes.contains(&volume.record.name) {
+            volumes.push(volume.record.name.clone());
+        }
+    }
+    let ssds = status.ssds.iter().map(|ssd| Ssd {
+        path: ssd.path.clone(),
+        uuid: uuid(ssd.uuid),
+        size_bytes: ssd.size_bytes,
+        online: ssd.online,
+        reason: ssd.reason.clone(),
+        slots: ssd.slots,
+        slots_used: ssd.slots_used,
+        read_errors: ssd.read_errors,
+        written_bytes: ssd.bytes_written,
+    });
+    Pool {
+        name: status.name.to_string(),
+        uuid: uuid(status.uuid),
+        state: PoolState::Online,
+        health: words::health(status.health),
+        reason: status.reason.clone(),
+        capacity_bytes: status.capacity_bytes,
+        used_bytes: status.used_bytes,
+        slots: status.slots,
+        slots_used: status.slots_used,
+        memory_bytes: status.memory_bytes,
+        epoch: status.epoch,
+        recovery: status.recovery.clone(),
+        ssds: ssds.collect(),
+        volumes,
+        ..with_settings(status.kind, status.settings)
+    }
+}
+
+/// A pool of which only the settings are known.
+fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
+    Pool {
+        name: String::new(),
+        uuid: String::new(),
+        kind: words::pool_kind(kind),
+        io_type: words::io_type(settings.io_type),
+        state: PoolState::Offline,
+        health: Health::Failed,
+        reason: String::new(),
+        block_size_bytes: settings.block_bytes.get(),
+        populate_on_read: settings.populate_on_read,
+        populate_on_write: settings.populate_on_write,
+        policy: words::policy(settings.policy),
+        fetch_rate: words::fetch_rate(settings.fetch_rate),
+        checksums: settings.checksums,
+        capacity_bytes: 0,
+        used_bytes: 0,
+        slots: 0,
+        slots_used: 0,
+        memory_bytes: 0,
+        epoch: 0,
+        recovery: String::new(),
+        ssds: Vec::new(),
+        volumes: Vec::new(),
+    }
+}
+
+fn offline_pool(offline: &OfflinePool) -> Pool {
+    let ssds = offline.record.ssds.iter().map(|ssd| Ssd {
+        path: ssd.path.clone(),
+        uuid: ssd.uuid.clone(),
+        size_bytes: 0,
+        online: false,
+        reason: String::new(),
+        slots: 0,
+        slots_used: 0,
+        read_errors: 0,
+        written_bytes: 0,
+    });
+    Pool {
+        name: offline.record.name.clone(),
+        uuid: offline.record.uuid.clone(),
+        health: match offline.waiting {
+            Waiting::ForItsSsds => Health::Degraded,
+            Waiting::ForTheAdministrator => Health::Failed,
+        },
+        reason: offline.reason.clone(),
+        ssds: ssds.collect(),
+        volumes: offline.record.volumes.iter().map(|volume| volume.name.clone()).collect(),
+        // The settings are on the SSDs; until those are read, the defaults stand for them.
+        ..with_settings(PoolKind::Read, PoolSettings::preset(PoolKind::Read, IoType::Custom))
+    }
+}
+
+fn volume(status: &VolumeStatus) -> Volume {
+    Volume {
+        backing_emulated: status.backing_emulated,
+        state: VolumeState::Online,
+        health: words::health(status.health),
+        reason: status.reason.clone(),
+        size_bytes: status.size_bytes,
+        pool: status.pool.as_ref().map(ToString::to_string),
+        cache_used_bytes: status.cache_used_bytes,
+        stats: stats(&status.stats),
+        ..bare_volume(status.name.to_string(), status.backing.clone(), status.settings)
+    }
+}
+
+fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volume {
+    Volume {
+        name,
+        backing,
+        backing_emulated: false,
+        state: VolumeState::Offline,
+        health: Health::Failed,
+        reason: String::new(),
+        size_bytes: 0,
+        logical_block_bytes: settings.logical_block_bytes,
+        read_only: settings.read_only,
+        read_cutoff_bytes: settings.read_cutoff_bytes,
+        write_cutoff_bytes: settings.write_cutoff_bytes,
+        pool: None,
+        cache_used_bytes: 0,
+        nbd: Vec::new(),
+        stats: VolumeStats::default(),
+    }
+}
+
+fn offline_volume(offline: &OfflineVolume) -> Volume {
+    let record = &offline.record;
+    let settings = VolumeSettings {
+        logical_block_bytes: record.logical_block_bytes,
+        read_only: record.read_only,
+        read_cutoff_bytes: record.read_cutoff_bytes,
+        write_cutoff_bytes: record.write_cutoff_bytes,
+    };
+    Volume {
+        backing_emulated: record.backing.starts_with("emulated:"),
+        reason: offline.reason.clone(),
+        pool: offline.pool.clone(),
+        ..bare_volume(record.name.clone(), record.backing.clone(), settings)
+    }
+}
+
+fn stats(stats: &hotset_cache::VolumeStats) -> VolumeStats {
+    VolumeStats {
+        reads: stats.reads,
+        read_hits: stats.read_hits,
+        read_bytes: stats.read_bytes,
+        writes: stats.writes,
+        write_bytes: stats.write_bytes,
+        flushes: stats.flushes,
+        trims: stats.trims,
+        zeroes: stats.zeroes,
+        hit_ratio: stats.hit_ratio(),
+        bypassed_reads: stats.bypassed_reads,
+        bypassed_writes: stats.bypassed_writes,
+        populated_bytes: stats.populated_bytes,
+        evicted_blocks: stats.evicted_blocks,
+        read_errors_hidden: stats.read_errors_hidden,
+        errors: stats.errors,
+        cache_drops: stats.cache_drops,
+    }
+}

@@ -1,0 +1,156 @@
+//! The daemon: starts the data plane, opens what is recorded, answers the control API, and stops cleanly.
+//!
+//! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
+
+mod api_socket;
+mod config;
+mod http;
+mod manager;
+mod probe;
+mod scan;
+mod state;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotset_serve::TlsFiles;
+use hotset_serve::nbd::ServerSettings;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::Notify;
+use tracing_subscriber::EnvFilter;
+
+use self::config::Config;
+use self::manager::Manager;
+use self::state::StateDirectory;
+use crate::args::ServeArguments;
+use crate::endpoint::Endpoint;
+use crate::plane::{Handle, StopReport};
+
+pub(crate) use http::Document;
+
+/// How long the control API waits at most for pools and volumes to open before it answers: later it says what is missing.
+const FIRST_PASS_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a clean stop may take; its steps have shorter limits of their own.
+const STOP_LIMIT: Duration = Duration::from_secs(25);
+
+/// Runs until a signal ends it. An error is one message for people.
+pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
+    let config = Config::load(arguments, api)?;
+    start_log(&config.log)?;
+    let state = StateDirectory::open(&config.state)?;
+    let server =
+        ServerSettings { request_timeout: Duration::from_secs(config.request_timeout_s), ..Default::default() };
+    let (plane, _thread) = Handle::start(server).map_err(|error| format!("data plane: {error}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
+    let outcome = runtime.block_on(serve(plane, state, config));
+    // Blocking steps that are still under way belong to changes that nobody waits for any more.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn start_log(filter: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| format!("log filter {filter:?}: {error}"))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    Ok(())
+}
+
+async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<ExitCode, String> {
+    let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
+    let listeners = api_socket::bind(&config.api).await?;
+    let (nbd, tls) = (config.nbd.clone(), config.tls.clone().map(tls_files));
+    let manager = Arc::new(Manager::new(plane.clone(), state, config));
+    let first_pass = Arc::new(Notify::new());
+    let start = tokio::spawn({
+        let (manager, first_pass) = (Arc::clone(&manager), Arc::clone(&first_pass));
+        async move { manager.start(first_pass).await }
+    });
+    let opened = tokio::select! {
+        () = first_pass.notified() => true,
+        () = tokio::time::sleep(FIRST_PASS_LIMIT) => true,
+        () = signals.stop() => false,
+    };
+    if opened {
+        plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+        listeners.serve(&http::router(manager));
+        tokio::select! {
+            () = announce(start) => signals.stop().await,
+            () = signals.stop() => {}
+        }
+    }
+    Ok(stop(&plane, signals).await)
+}
+
+fn tls_files(files: config::TlsFiles) -> TlsFiles {
+    TlsFiles { certificate: files.certificate, key: files.key, client_ca: files.client_ca }
+}
+
+/// Tells the service manager when everything is open, or known not to open.
+async fn announce(start: tokio::task::JoinHandle<()>) {
+    notify(&[NotifyState::Status("opening pools and volumes")]);
+    if start.await.is_ok() {
+        notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        tracing::info!("ready");
+    }
+}
+
+/// Without a service manager there is nobody to tell.
+fn notify(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!("service manager: {error}");
+    }
+}
+
+/// Stops cleanly; at the second signal at once.
+async fn stop(plane: &Handle, mut signals: Signals) -> ExitCode {
+    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    tracing::info!("stopping");
+    let stopping = tokio::time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
+    let report = tokio::select! {
+        report = stopping => report,
+        () = signals.stop() => {
+            tracing::error!("a second signal: stopping at once; the next start recovers");
+            return ExitCode::FAILURE;
+        }
+    };
+    match report {
+        Ok(Ok(StopReport { problems })) => {
+            for problem in &problems {
+                tracing::error!("{problem}");
+            }
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        Ok(Err(error)) => {
+            tracing::error!("the clean stop failed: {error}; the next start recovers");
+            ExitCode::FAILURE
+        }
+        Err(_) => {
+            tracing::error!("the clean stop took more than {} s; the next start recovers", STOP_LIMIT.as_secs());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The signals that end the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Completes at the next of them.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What is known of a path before it is used: what it is, whether it holds something, and whose it is.
+//!
+//! Blocking: called on the control plane's blocking threads only.
+
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::process::Command;
+
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_cache::{LABEL_BYTES, SsdLabel, inspect};
+
+use crate::image;
+
+/// Tells a device from another, whatever path leads to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceKey {
+    Block { device: u64 },
+    File { device: u64, inode: u64 },
+}
+
+/// A path that may become an SSD.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) path: String,
+    pub(crate) key: DeviceKey,
+    pub(crate) size_bytes: u64,
+    /// An image file that was never written in full.
+    pub(crate) sparse: bool,
+    /// Of ours.
+    pub(crate) label: Option<SsdLabel>,
+    /// Of anybody's, ours too: what would be lost.
+    pub(crate) signature: Option<String>,
+}
+
+/// Looks at a path that is to become an SSD.
+pub(crate) fn candidate(path: &str) -> Result<Candidate, ApiError> {
+    let metadata = metadata(path, "SSD")?;
+    let key = key_of(&metadata).ok_or_else(|| {
+        ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it is neither a block device nor a regular file"))
+    })?;
+    let (size_bytes, label, broken) = look(path)?;
+    let signature = match (&label, broken) {
+        (Some(label), _) => Some(format!("an SSD of the Hotset pool {}", label.pool_name)),
+        (None, Some(why)) => Some(format!("a Hotset SSD that cannot be read ({why})")),
+        (None, None) => foreign_signature(path)?,
+    };
+    Ok(Candidate { path: path.to_owned(), key, size_bytes, sparse: image::is_sparse(&metadata), label, signature })
+}
+
+/// Whose SSD is at `path`, if it can be read and carries our superblock.
+pub(crate) fn label(path: &str) -> Option<SsdLabel> {
+    let (_, label, _) = look(path).ok()?;
+    label
+}
+
+/// The device behind a backing device's spelling, if there is one that can be told from others.
+pub(crate) fn backing_key(spelling: &str) -> Option<DeviceKey> {
+    std::fs::metadata(backing_path(spelling)).ok().as_ref().and_then(key_of)
+}
+
+/// The path within a backing device's spelling.
+pub(crate) fn backing_path(spelling: &str) -> &str {
+    let Some(parts) = spelling.strip_prefix("emulated:") else { return spelling };
+    parts.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
+}
+
+/// Refuses a backing device that is one of our SSDs: its content is cache, not data.
+pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
+    let path = backing_path(spelling);
+    if spelling.starts_with("emulated:") && !Path::new(path).exists() {
+        return Ok(());
+    }
+    metadata(path, "backing device")?;
+    let (_, label, broken) = look(path)?;
+    let whose = match (label, broken) {
+        (Some(label), _) => format!("an SSD of the Hotset pool {}", label.pool_name),
+        (None, Some(why)) => format!("a Hotset SSD that cannot be read ({why})"),
+        (None, None) => return Ok(()),
+    };
+    Err(ApiError::new(
+        ApiErrorKind::Refused,
+        format!("backing device {path}: it is {whose}; delete that pool first, or clear it with `wipefs -a`"),
+    ))
+}
+
+fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
+    std::fs::metadata(path).map_err(|error| {
+        let absent = error.kind() == ErrorKind::NotFound;
+        let kind = if absent { ApiErrorKind::NotFound } else { ApiErrorKind::Device };
+        let hint = match absent && what == "SSD" {
+            true => format!("; make an image file with `hotset image create {path} SIZE`"),
+            false => String::new(),
+        };
+        ApiError::new(kind, format!("{what} {path}: {error}{hint}"))
+    })
+}
+
+fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
+    let kind = metadata.file_type();
+    if kind.is_block_device() {
+        return Some(DeviceKey::Block { device: metadata.rdev() });
+    }
+    kind.is_file().then(|| DeviceKey::File { device: metadata.dev(), inode: metadata.ino() })
+}
+
+/// Size, label, and what is wrong with the label if it cannot be used.
+fn look(path: &str) -> Result<(u64, Option<SsdLabel>, Option<String>), ApiError> {
+    let context = |error: std::io::Error| ApiError::new(ApiErrorKind::Device, format!("{path}: {error}"));
+    let mut file = File::open(path).map_err(context)?;
+    let size_bytes = file.seek(SeekFrom::End(0)).map_err(context)?;
+    file.rewind().map_err(context)?;
+    let mut start = Vec::with_capacity(LABEL_BYTES);
+    let limit = u64::try_from(LABEL_BYTES).expect("a small constant");
+    file.take(limit).read_to_end(&mut start).map_err(context)?;
+    start.resize(LABEL_BYTES, 0);
+    Ok(match inspect(&start) {
+        Ok(label) => (size_bytes, label, None),
+        Err(error) => (size_bytes, None, Some(error.to_string())),
+    })
+}
+
+/// What libblkid finds: a file system, a partition table, RAID, LVM and many more. `None` if it finds nothing.
+fn foreign_signature(path: &str) -> Result<Option<String>, ApiError> {
+    let unusable = |why: String| {
+        ApiError::new(ApiErrorKind::Unsupported, format!("SSD {path}: blkid cannot look for signatures on it: {why}"))
+    };
+    let output = Command::new("blkid").args(["-p", "-o", "export", path]).env("PATH", TOOLS).output();
+    let output = output.map_err(|error| unusable(format!("{error}; install util-linux, or use --force")))?;
+    // blkid(8): 2 is nothing found, 8 is ambivalent (several signatures).
+    match output.status.code() {
+        Some(0) => Ok(Some(described(&String::from_utf8_lossy(&output.stdout)))),
+        Some(2) => Ok(None),
+        Some(8) => Ok(Some("several signatures (`wipefs` lists them)".to_owned())),
+        Some(_) | None => Err(unusable(String::from_utf8_lossy(&output.stderr).trim().to_owned())),
+    }
+}
+
+/// Where system tools are, also for a user whose PATH has no sbin.
+const TOOLS: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
+
+/// blkid's `KEY=VALUE` lines as a phrase.
+fn described(export: &str) -> String {
+    let value = |key: &str| {
+        let mut lines = export.lines();
+        lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).map(str::to_owned)
+    };
+    let what = match (value("TYPE"), value("PTTYPE")) {
+        (Some(kind), _) => kind,
+        (None, Some(table)) => format!("a partition table ({table})"),
+        (None, None) => "an unknown signature".to_owned(),
+    };
+    let name = value("LABEL").or_else(|| value("UUID"));
+    name.map_or(what.clone(), |name| format!("{what} {name:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_described_by_kind_and_name() {
+        assert_eq!(described("DEVNAME=/x\nLABEL=home\nTYPE=ext4\n"), "ext4 \"home\"");
+        assert_eq!(described("PTTYPE=gpt\n"), "a partition table (gpt)");
+        assert_eq!(described("USAGE=raid\n"), "an unknown signature");
+    }
+
+    #[test]
+    fn a_foreign_signature_is_found_and_an_empty_image_has_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk");
+        let path = path.to_str().unwrap();
+        hotset_block::create_image(Path::new(path), 9 << 20, &mut |_| ()).unwrap();
+        assert_eq!(foreign_signature(path).unwrap(), None);
+        // An MBR: its magic, and one entry of type Linux.
+        let mut sector = [0; 512];
+        sector[446 + 4] = 0x83;
+        sector[446 + 8] = 1;
+        sector[446 + 12] = 64;
+        sector[510..].copy_from_slice(&[0x55, 0xAA]);
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &sector, 0).unwrap();
+        assert_eq!(foreign_signature(path).unwrap().as_deref(), Some("a partition table (dos)"));
+    }
+
+    #[test]
+    fn a_missing_ssd_is_told_how_to_be_made() {
+        let error = candidate("/nowhere/ssd.img").unwrap_err();
+        assert_eq!(error.kind, ApiErrorKind::NotFound);
+        assert!(error.message.contains("hotset image create /nowhere/ssd.img SIZE"), "{}", error.message);
+    }
+
+    #[test]
+    fn the_same_file_has_the_same_key_by_every_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("a"), directory.path().join("b"));
+        std::fs::write(&file, b"x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let spelled = format!("emulated:disks=4,file={},size=1G", file.display());
+        let key = backing_key(file.to_str().unwrap());
+        assert!(key.is_some());
+        assert_eq!(key, backing_key(link.to_str().unwrap()));
+        assert_eq!(key, backing_key(&spelled));
+    }
+}

@@ -1,0 +1,295 @@
+//! The state directory: the lock, a record and a member file for each pool, and the uncached volumes.
+//!
+//! Records are replaced as a whole: written beside, synced, renamed, and the directory synced, so that a crash leaves
+//! the old one or the new one. What the SSDs say wins over a pool's record; the record serves to find them.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use hotset_cache::STATE_BYTES;
+use hotset_cache::config::{PoolName, VolumeName, VolumeSettings, VolumeSpec};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The version of the records; a newer one is not read.
+const VERSION: u32 = 1;
+
+/// A volume as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VolumeRecord {
+    pub(crate) name: String,
+    pub(crate) backing: String,
+    pub(crate) logical_block_bytes: u32,
+    pub(crate) read_only: bool,
+    pub(crate) read_cutoff_bytes: Option<u64>,
+    pub(crate) write_cutoff_bytes: Option<u64>,
+}
+
+impl VolumeRecord {
+    pub(crate) fn of(spec: &VolumeSpec) -> Self {
+        Self {
+            name: spec.name.to_string(),
+            backing: spec.backing.clone(),
+            logical_block_bytes: spec.settings.logical_block_bytes,
+            read_only: spec.settings.read_only,
+            read_cutoff_bytes: spec.settings.read_cutoff_bytes,
+            write_cutoff_bytes: spec.settings.write_cutoff_bytes,
+        }
+    }
+
+    /// Fails if somebody edited the record into something that no volume can be.
+    pub(crate) fn spec(&self) -> Result<VolumeSpec, hotset_cache::Error> {
+        let settings = VolumeSettings {
+            logical_block_bytes: self.logical_block_bytes,
+            read_only: self.read_only,
+            read_cutoff_bytes: self.read_cutoff_bytes,
+            write_cutoff_bytes: self.write_cutoff_bytes,
+        };
+        Ok(VolumeSpec { name: self.name.parse::<VolumeName>()?, backing: self.backing.clone(), settings })
+    }
+}
+
+/// An SSD as it is recorded: where it was last, and who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SsdRecord {
+    pub(crate) path: String,
+    pub(crate) uuid: String,
+}
+
+/// A pool as it is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PoolRecord {
+    pub(crate) name: String,
+    /// 32 hexadecimal digits.
+    pub(crate) uuid: String,
+    pub(crate) ssds: Vec<SsdRecord>,
+    /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
+    pub(crate) volumes: Vec<VolumeRecord>,
+    /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
+    #[serde(default)]
+    pub(crate) detached: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Versioned<T> {
+    version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Volumes {
+    volumes: Vec<VolumeRecord>,
+}
+
+/// The directory, locked for this process.
+pub(crate) struct StateDirectory {
+    path: PathBuf,
+    /// Holds the lock as long as it is open.
+    _lock: File,
+}
+
+impl StateDirectory {
+    /// Makes the directory if need be, for its owner only, and locks it.
+    ///
+    /// # Errors
+    /// A message for people; also if another daemon uses it.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let context = |error: io::Error| format!("state directory {}: {error}", path.display());
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(path.join("pools")).map_err(context)?;
+        let lock = lock(path)?;
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The records of all pools. One that cannot be read is an error by itself and hides no other.
+    pub(crate) fn pools(&self) -> io::Result<Vec<Result<PoolRecord, String>>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(self.path.join("pools"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "json") {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths.iter().map(|path| read_record(path)).collect())
+    }
+
+    pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
+        write_record(&self.path.join("pools"), &format!("{}.json", record.name), record)
+    }
+
+    /// Forgets a pool: its record first, then its member file, which means nothing without it.
+    pub(crate) fn remove_pool(&self, name: &PoolName) -> io::Result<()> {
+        let pools = self.path.join("pools");
+        remove_if_there(&pools.join(format!("{name}.json")))?;
+        remove_if_there(&self.member(name))?;
+        File::open(&pools)?.sync_all()
+    }
+
+    /// The uncached volumes. A missing file means none.
+    pub(crate) fn volumes(&self) -> Result<Vec<VolumeRecord>, String> {
+        let path = self.path.join("volumes.json");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        read_record::<Volumes>(&path).map(|file| file.volumes)
+    }
+
+    pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
+        write_record(&self.path, "volumes.json", &Volumes { volumes: volumes.to_vec() })
+    }
+
+    /// The state directory's copy of a pool: the pool's member beside its SSDs.
+    pub(crate) fn member(&self, name: &PoolName) -> PathBuf {
+        self.path.join("pools").join(format!("{name}.member"))
+    }
+
+    /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
+    pub(crate) fn reset_member(&self, name: &PoolName) -> io::Result<()> {
+        let path = self.member(name);
+        remove_if_there(&path)?;
+        hotset_block::create_image(&path, STATE_BYTES, &mut |_| ())
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, String> {
+    let path = directory.join("state.lock");
+    let context = |error: io::Error| format!("{}: {error}", path.display());
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(&path).map_err(context)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(in_use(directory, &mut file)),
+        Err(TryLockError::Error(error)) => return Err(context(error)),
+    }
+    file.set_len(0).map_err(context)?;
+    writeln!(file, "{}", std::process::id()).map_err(context)?;
+    Ok(file)
+}
+
+fn in_use(directory: &Path, file: &mut File) -> String {
+    let mut holder = String::new();
+    let process = match file.read_to_string(&mut holder) {
+        Ok(_) if !holder.trim().is_empty() => format!("process {}", holder.trim()),
+        Ok(_) | Err(_) => "another process".to_owned(),
+    };
+    format!(
+        "state directory {}: {process} is using it already; stop that daemon, or choose another directory with --state",
+        directory.display()
+    )
+}
+
+fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let version: Result<serde_json::Value, _> = serde_json::from_str(&text);
+    let found = version.as_ref().ok().and_then(|value| value.get("version")?.as_u64());
+    if found.is_some_and(|found| found > u64::from(VERSION)) {
+        return Err(format!("{}: it was written by a newer version of hotset", path.display()));
+    }
+    let record: Versioned<T> = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(record.content)
+}
+
+fn write_record<T: Serialize>(directory: &Path, name: &str, content: &T) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(&Versioned { version: VERSION, content })?;
+    let beside = directory.join(format!("{name}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(&text)?;
+    file.sync_all()?;
+    fs::rename(&beside, directory.join(name))?;
+    File::open(directory)?.sync_all()
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(name: &str) -> VolumeRecord {
+        let settings = VolumeSettings::default();
+        VolumeRecord::of(&VolumeSpec { name: name.parse().unwrap(), backing: "/dev/x".into(), settings })
+    }
+
+    fn pool(name: &str) -> PoolRecord {
+        let ssds = vec![SsdRecord { path: "/dev/s".into(), uuid: "00".into() }];
+        PoolRecord { name: name.into(), uuid: "ff".into(), ssds, volumes: vec![volume("v")], detached: Vec::new() }
+    }
+
+    #[test]
+    fn records_are_read_back_as_they_were_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        assert_eq!(state.volumes().unwrap(), []);
+        state.write_volumes(&[volume("a"), volume("b")]).unwrap();
+        assert_eq!(state.volumes().unwrap(), [volume("a"), volume("b")]);
+        state.write_pool(&pool("<p>")).unwrap();
+        assert_eq!(state.pools().unwrap(), [Ok(pool("<p>"))]);
+        state.remove_pool(&"<p>".parse().unwrap()).unwrap();
+        assert_eq!(state.pools().unwrap(), []);
+    }
+
+    #[test]
+    fn a_write_that_was_cut_leaves_the_old_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        state.write_volumes(&[volume("a")]).unwrap();
+        let whole = fs::read(directory.path().join("volumes.json")).unwrap();
+        for length in 0..whole.len() {
+            fs::write(directory.path().join("volumes.json.new"), &whole[..length]).unwrap();
+            assert_eq!(state.volumes().unwrap(), [volume("a")], "cut after {length} bytes");
+        }
+        state.write_volumes(&[volume("b")]).unwrap();
+        assert_eq!(state.volumes().unwrap(), [volume("b")]);
+    }
+
+    #[test]
+    fn a_broken_record_names_its_file_and_hides_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        state.write_pool(&pool("good")).unwrap();
+        fs::write(directory.path().join("pools/bad.json"), "{").unwrap();
+        fs::write(directory.path().join("pools/new.json"), r#"{"version": 2, "name": "new"}"#).unwrap();
+        let pools = state.pools().unwrap();
+        assert!(pools[0].as_ref().unwrap_err().contains("bad.json"));
+        assert_eq!(pools[1], Ok(pool("good")));
+        assert!(pools[2].as_ref().unwrap_err().contains("newer version"));
+    }
+
+    #[test]
+    fn a_second_daemon_is_refused_and_told_who_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = StateDirectory::open(directory.path()).unwrap();
+        let message = StateDirectory::open(directory.path()).err().expect("it is locked");
+        assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
+        drop(first);
+        assert!(StateDirectory::open(directory.path()).is_ok());
+    }
+
+    #[test]
+    fn a_reset_member_knows_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let name = "p".parse().unwrap();
+        state.reset_member(&name).unwrap();
+        fs::write(state.member(&name), b"something").unwrap();
+        state.reset_member(&name).unwrap();
+        let bytes = fs::read(state.member(&name)).unwrap();
+        assert_eq!(u64::try_from(bytes.len()).unwrap(), STATE_BYTES);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,41 @@
+//! Opens devices by the spelling that administrators use.
+
+use std::path::Path;
+
+use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
+use hotset_cache::config::VolumeSpec;
+use hotset_cache::{Error, ErrorKind, Named};
+
+const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
+
+/// A block device or image file that a pool uses.
+pub(super) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
+    let device = FileDevice::open(env, Path::new(path), FOR_US_ALONE).map_err(|error| of_open("SSD", &error))?;
+    Ok(Named { path: path.to_owned(), device: HostDevice::File(device) })
+}
+
+/// The state directory's copy of a pool.
+pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+    let device = FileDevice::open(env, path, FOR_US_ALONE).map_err(|error| of_open("state of the pool", &error))?;
+    Ok(HostDevice::File(device))
+}
+
+/// The device that holds a volume's data.
+pub(super) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
+    let options = FileOptions { read_only: spec.settings.read_only };
+    let device = FileDevice::open(env, Path::new(&spec.backing), options);
+    device.map(HostDevice::File).map_err(|error| of_open("backing device", &error))
+}
+
+fn of_open(what: &str, error: &OpenError) -> Error {
+    let kind = match error.kind {
+        DeviceErrorKind::Media => ErrorKind::Media,
+        DeviceErrorKind::Gone => ErrorKind::Gone,
+        DeviceErrorKind::Full => ErrorKind::Full,
+        DeviceErrorKind::ReadOnly => ErrorKind::ReadOnly,
+        DeviceErrorKind::Unsupported => ErrorKind::Unsupported,
+        DeviceErrorKind::OutOfRange => ErrorKind::Invalid,
+        DeviceErrorKind::Busy => ErrorKind::Refused,
+    };
+    Error::new(kind, format!("{what}: {error}"))
+}

@@ -1,0 +1,135 @@
+//! The data plane: one thread with its executor, and on it all pools, all volumes and the NBD server.
+//!
+//! Other threads reach it through a [`Handle`], whose jobs run here, each as a task of its own. Nothing here blocks.
+
+mod device;
+mod listen;
+mod pools;
+mod stop;
+mod volumes;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Instant};
+use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::{Error, ErrorKind, Pool, PoolStatus, Volume, VolumeStatus};
+use hotset_serve::nbd::{Server, ServerSettings};
+use tokio::sync::{mpsc, oneshot};
+
+pub(crate) use pools::{Opened, plan};
+pub(crate) use stop::StopReport;
+
+/// Jobs that wait at most; who has more waits with them.
+const JOBS_MAX: usize = 64;
+
+type Job = Box<dyn FnOnce(Rc<Plane>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// What lives on the data plane's thread.
+pub(crate) struct Plane {
+    env: HostEnv,
+    server: Server,
+    pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
+    volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
+}
+
+/// Everything that is open, at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) at: Instant,
+    pub(crate) pools: Vec<PoolStatus>,
+    pub(crate) volumes: Vec<VolumeStatus>,
+}
+
+impl Plane {
+    fn new(env: HostEnv, server: ServerSettings) -> Self {
+        let server = Server::new(env.clone(), server);
+        Self { env, server, pools: RefCell::default(), volumes: RefCell::default() }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            at: self.env.now(),
+            pools: self.pools.borrow().values().map(Pool::status).collect(),
+            volumes: self.volumes.borrow().values().map(Volume::status).collect(),
+        }
+    }
+
+    fn pool(&self, name: &PoolName) -> Result<Pool<HostEnv>, Error> {
+        let found = self.pools.borrow().get(name).cloned();
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("pool {name}: there is no such pool, or it is offline"))
+        })
+    }
+
+    fn volume(&self, name: &VolumeName) -> Result<Volume<HostEnv>, Error> {
+        let found = self.volumes.borrow().get(name).cloned();
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("volume {name}: there is no such volume, or it is offline"))
+        })
+    }
+}
+
+/// Reaches the data plane from other threads. A handle: cloning it is cheap. When the last one goes, the thread ends.
+#[derive(Clone)]
+pub(crate) struct Handle {
+    jobs: mpsc::Sender<Job>,
+}
+
+impl Handle {
+    /// Starts the data plane's thread.
+    pub(crate) fn start(settings: ServerSettings) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
+        let (jobs, inbox) = mpsc::channel(JOBS_MAX);
+        let (ready, started) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("data-plane".to_owned()).spawn(move || {
+            match Executor::new(ExecutorOptions::default()) {
+                Ok(executor) => {
+                    let _ = ready.send(Ok(()));
+                    executor.run(|env| serve(env, settings, inbox));
+                }
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        })?;
+        started.recv().unwrap_or_else(|_| Err(std::io::Error::other("the data plane's thread died at once")))?;
+        Ok((Self { jobs }, thread))
+    }
+
+    /// Runs `work` on the data plane and waits for its answer. Dropping this future does not stop the work.
+    pub(crate) async fn call<T, F, W>(&self, work: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Rc<Plane>) -> W + Send + 'static,
+        W: Future<Output = Result<T, Error>> + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let job: Job = Box::new(move |plane| {
+            Box::pin(async move {
+                // Who asked may be gone: then nobody wants the answer.
+                let _ = reply.send(work(plane).await);
+            })
+        });
+        self.jobs.send(job).await.map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?.map_err(|error| crate::words::error(&error))
+    }
+
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.call(|plane| async move { Ok(plane.snapshot()) }).await
+    }
+}
+
+fn stopped() -> ApiError {
+    ApiError::new(ApiErrorKind::Unavailable, "the daemon is stopping")
+}
+
+/// The root of the data plane: starts every job as its own task, until all handles are gone.
+async fn serve(env: HostEnv, settings: ServerSettings, mut inbox: mpsc::Receiver<Job>) {
+    let plane = Rc::new(Plane::new(env.clone(), settings));
+    while let Some(job) = inbox.recv().await {
+        env.spawn(job(Rc::clone(&plane)));
+    }
+}

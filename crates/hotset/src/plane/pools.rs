@@ -1,0 +1,98 @@
+//! What the data plane does with pools.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use hotset_block::{HostDevice, HostEnv};
+use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
+use hotset_cache::{Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached};
+
+use super::{Plane, device};
+
+/// A pool that was opened, and the volumes that its catalogue names.
+#[derive(Clone, Debug)]
+pub(crate) struct Opened {
+    pub(crate) status: PoolStatus,
+    pub(crate) volumes: Vec<VolumeSpec>,
+}
+
+impl Plane {
+    /// Makes a pool on SSDs that may be overwritten.
+    pub(crate) async fn create_pool(
+        self: Rc<Self>,
+        spec: PoolSpec,
+        ssds: Vec<String>,
+        state: PathBuf,
+    ) -> Result<PoolStatus, Error> {
+        self.check_pool_name(&spec.name)?;
+        let name = spec.name.clone();
+        let ssds = self.open_ssds(&ssds)?;
+        let state = device::open_member(&self.env, &state)?;
+        let pool = Pool::create(self.env.clone(), spec, ssds, state).await?;
+        let status = pool.status();
+        self.pools.borrow_mut().insert(name, pool);
+        Ok(status)
+    }
+
+    /// Opens a pool; its volumes are not opened yet.
+    pub(crate) async fn open_pool(
+        self: Rc<Self>,
+        ssds: Vec<String>,
+        state: PathBuf,
+        missing: Missing,
+    ) -> Result<Opened, Error> {
+        let ssds = self.open_ssds(&ssds)?;
+        let state = device::open_member(&self.env, &state)?;
+        let pool = Pool::open(self.env.clone(), ssds, Some(state), missing).await?;
+        let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes() };
+        let name = opened.status.name.clone();
+        let taken = self.check_pool_name(&name);
+        if let Err(error) = taken {
+            pool.close().await?;
+            return Err(error);
+        }
+        self.pools.borrow_mut().insert(name, pool);
+        Ok(opened)
+    }
+
+    fn check_pool_name(&self, name: &PoolName) -> Result<(), Error> {
+        if self.pools.borrow().contains_key(name) {
+            return Err(Error::new(ErrorKind::Refused, format!("pool {name}: a pool of this name is open already")));
+        }
+        Ok(())
+    }
+
+    fn open_ssds(&self, paths: &[String]) -> Result<Vec<Named<HostDevice>>, Error> {
+        paths.iter().map(|path| device::open_ssd(&self.env, path)).collect()
+    }
+
+    pub(crate) async fn set_pool(self: Rc<Self>, name: PoolName, settings: PoolSettings) -> Result<PoolStatus, Error> {
+        let pool = self.pool(&name)?;
+        pool.set(settings).await?;
+        Ok(pool.status())
+    }
+
+    /// Takes the cache from all volumes of the pool, then makes the SSDs forget it.
+    pub(crate) async fn delete_pool(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
+        self.pool(&name)?.delete().await?;
+        self.pools.borrow_mut().remove(&name);
+        Ok(())
+    }
+
+    pub(crate) async fn attach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
+        self.pool(&pool)?.attach(&self.volume(&volume)?).await
+    }
+
+    pub(crate) async fn reattach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<Reattached, Error> {
+        self.pool(&pool)?.reattach(&self.volume(&volume)?).await
+    }
+
+    pub(crate) async fn detach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
+        self.pool(&pool)?.detach(&volume).await
+    }
+}
+
+/// What a pool over SSDs of these sizes would be like.
+pub(crate) fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<hotset_cache::PoolPlan, Error> {
+    Pool::<HostEnv>::plan(spec, ssd_sizes_bytes)
+}

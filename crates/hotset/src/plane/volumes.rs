@@ -1,0 +1,64 @@
+//! What the data plane does with volumes.
+
+use std::rc::Rc;
+
+use hotset_block::{Device, HostDevice};
+use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
+use hotset_cache::{Error, ErrorKind, Volume, VolumeStatus};
+
+use super::stop::HOSTS_LIMIT;
+use super::{Plane, device};
+
+impl Plane {
+    /// Opens a new volume whose logical block is what the backing device has, unless somebody chose it.
+    pub(crate) async fn open_new_volume(
+        self: Rc<Self>,
+        mut spec: VolumeSpec,
+        logical_block_bytes: Option<u32>,
+    ) -> Result<VolumeStatus, Error> {
+        let backing = device::open_backing(&self.env, &spec)?;
+        spec.settings.logical_block_bytes = logical_block_bytes.unwrap_or(backing.info().logical_block_bytes);
+        self.install(spec, backing)
+    }
+
+    /// Opens a volume over its backing device; hosts do not see it before [`Plane::export`].
+    pub(crate) async fn open_volume(self: Rc<Self>, spec: VolumeSpec) -> Result<VolumeStatus, Error> {
+        let backing = device::open_backing(&self.env, &spec)?;
+        self.install(spec, backing)
+    }
+
+    fn install(&self, spec: VolumeSpec, backing: HostDevice) -> Result<VolumeStatus, Error> {
+        let name = spec.name.clone();
+        if self.volumes.borrow().contains_key(&name) {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: a volume of this name exists already")));
+        }
+        let volume = Volume::open(self.env.clone(), spec, backing)?;
+        let status = volume.status();
+        self.volumes.borrow_mut().insert(name, volume);
+        Ok(status)
+    }
+
+    /// Lets hosts use a volume.
+    pub(crate) async fn export(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.server.add_export(self.volume(&name)?)
+    }
+
+    /// Takes a volume from hosts, makes what they wrote durable, and closes it.
+    pub(crate) async fn remove_volume(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        let volume = self.volume(&name)?;
+        self.server.remove_export(name.as_str(), HOSTS_LIMIT).await;
+        let flushed = volume.flush().await;
+        self.volumes.borrow_mut().remove(&name);
+        flushed
+    }
+
+    pub(crate) async fn set_volume(
+        self: Rc<Self>,
+        name: VolumeName,
+        settings: VolumeSettings,
+    ) -> Result<VolumeStatus, Error> {
+        let volume = self.volume(&name)?;
+        volume.set(settings).await?;
+        Ok(volume.status())
+    }
+}

@@ -1,0 +1,148 @@
+//! `KEY=VALUE` arguments of `pool set` and `volume set`.
+
+use std::str::FromStr;
+
+use hotset_api::{PoolSet, VolumeSet};
+use hotset_cache::config::{FetchRate, PolicyKind};
+
+use crate::size::Size;
+use crate::words;
+
+const POOL_KEYS: &str = "policy, populate-on-read, populate-on-write, fetch-rate";
+const VOLUME_KEYS: &str = "read-cutoff, write-cutoff";
+
+/// One setting of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolSetting(PoolSet);
+
+/// One setting of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VolumeSetting(VolumeSet);
+
+fn split<'a>(text: &'a str, known: &str) -> Result<(&'a str, &'a str), String> {
+    text.split_once('=').ok_or_else(|| format!("{text:?}: write KEY=VALUE; the keys are {known}"))
+}
+
+impl FromStr for PoolSetting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = split(text, POOL_KEYS)?;
+        let mut set = PoolSet::default();
+        match key {
+            "policy" => set.policy = Some(words::policy(word::<PolicyKind>(value)?)),
+            "fetch-rate" => set.fetch_rate = Some(words::fetch_rate(word::<FetchRate>(value)?)),
+            "populate-on-read" => set.populate_on_read = Some(populate_on_read(value)?),
+            "populate-on-write" => set.populate_on_write = Some(populate_on_write(value)?),
+            _ => return Err(format!("a pool has no setting {key:?}; the keys are {POOL_KEYS}")),
+        }
+        Ok(Self(set))
+    }
+}
+
+impl FromStr for VolumeSetting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = split(text, VOLUME_KEYS)?;
+        let mut set = VolumeSet::default();
+        match key {
+            "read-cutoff" => set.read_cutoff_bytes = Some(cutoff(value)?),
+            "write-cutoff" => set.write_cutoff_bytes = Some(cutoff(value)?),
+            _ => return Err(format!("a volume has no setting {key:?}; the keys are {VOLUME_KEYS}")),
+        }
+        Ok(Self(set))
+    }
+}
+
+/// All settings in one request; of a key that is given twice, the last one counts.
+pub(crate) fn pool_set(settings: &[PoolSetting]) -> PoolSet {
+    settings.iter().fold(PoolSet::default(), |all, PoolSetting(one)| PoolSet {
+        policy: one.policy.or(all.policy),
+        populate_on_read: one.populate_on_read.or(all.populate_on_read),
+        populate_on_write: one.populate_on_write.or(all.populate_on_write),
+        fetch_rate: one.fetch_rate.or(all.fetch_rate),
+    })
+}
+
+/// All settings in one request; of a key that is given twice, the last one counts.
+pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
+    settings.iter().fold(VolumeSet::default(), |all, VolumeSetting(one)| VolumeSet {
+        read_cutoff_bytes: one.read_cutoff_bytes.or(all.read_cutoff_bytes),
+        write_cutoff_bytes: one.write_cutoff_bytes.or(all.write_cutoff_bytes),
+    })
+}
+
+/// A word of the engine's; its error lists the words there are.
+pub(crate) fn word<T: FromStr<Err = hotset_cache::Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: hotset_cache::Error| error.to_string())
+}
+
+/// Reads of a block until it is populated (REQUIREMENTS P8).
+pub(crate) fn populate_on_read(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (1..=4).contains(count));
+    count.ok_or_else(|| format!("populate-on-read {text:?}: it is 1 to 4"))
+}
+
+/// Writes of a block until it is populated (REQUIREMENTS P8); whether the pool's type allows 0 is judged there.
+pub(crate) fn populate_on_write(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (0..=4).contains(count));
+    count.ok_or_else(|| {
+        format!("populate-on-write {text:?}: it is 0 (off) to 4 in a read pool, 1 to 4 in a read-write pool")
+    })
+}
+
+/// A cut-off in bytes; 0 for `off`.
+fn cutoff(text: &str) -> Result<u64, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    match text.parse::<Size>() {
+        Ok(Size(0)) => Err("a cut-off of 0: write a size, as 4M, or off for no cut-off".to_owned()),
+        Ok(Size(bytes)) => Ok(bytes),
+        Err(message) => Err(format!("{message}; or off for no cut-off")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_pool_are_gathered_and_the_last_of_a_key_counts() {
+        let parsed: Vec<PoolSetting> = ["policy=lru", "populate-on-read=3", "policy=fifo", "fetch-rate=high"]
+            .iter()
+            .map(|text| text.parse().expect("valid"))
+            .collect();
+        let set = pool_set(&parsed);
+        assert_eq!(set.policy, Some(hotset_api::PolicyKind::Fifo));
+        assert_eq!((set.populate_on_read, set.populate_on_write), (Some(3), None));
+        assert_eq!(set.fetch_rate, Some(hotset_api::FetchRate::High));
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_values_list_what_there_is() {
+        for (text, part) in [
+            ("colour=red", "policy, populate-on-read"),
+            ("policy", "KEY=VALUE"),
+            ("policy=mru", "s3-fifo, lru, fifo"),
+            ("populate-on-read=0", "1 to 4"),
+            ("populate-on-write=5", "0 (off) to 4"),
+            ("fetch-rate=fast", "low, medium, high"),
+        ] {
+            let message = text.parse::<PoolSetting>().expect_err(text);
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn cutoffs_are_sizes_or_off_and_never_zero() {
+        let off = "read-cutoff=off".parse::<VolumeSetting>().expect("valid");
+        let sized = "write-cutoff=2M".parse::<VolumeSetting>().expect("valid");
+        let set = volume_set(&[off, sized]);
+        assert_eq!((set.read_cutoff_bytes, set.write_cutoff_bytes), (Some(0), Some(2 << 20)));
+        for text in ["read-cutoff=0", "read-cutoff=big", "cutoff=1M"] {
+            assert!(text.parse::<VolumeSetting>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Sizes as people write and read them: `64K`, `1M`, `8G`, in powers of 1024.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A number of bytes, written with an optional suffix K, M, G or T (also `KiB`, `MiB`, …).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size(pub(crate) u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is not a size: write a whole number of bytes, or one with K, M, G or T, as 64K or 8G");
+        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (number, suffix) = text.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let shift = match suffix.to_ascii_uppercase().as_str() {
+            "" | "B" => 0,
+            "K" | "KIB" => 10,
+            "M" | "MIB" => 20,
+            "G" | "GIB" => 30,
+            "T" | "TIB" => 40,
+            _ => return Err(wrong()),
+        };
+        number.checked_mul(1 << shift).map(Self).ok_or_else(|| format!("{text:?} is more than there can be"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&human(self.0))
+    }
+}
+
+/// `bytes` with three significant digits or more: `512 B`, `1.50 MiB`, `930 GiB`.
+pub(crate) fn human(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut unit = 0;
+    while unit + 1 < UNITS.len() && bytes >> (10 * (unit + 2)) > 0 {
+        unit += 1;
+    }
+    let one = 1_u64 << (10 * (unit + 1));
+    let (whole, rest) = (bytes / one, bytes % one);
+    let name = UNITS[unit];
+    match whole {
+        _ if rest == 0 => format!("{whole} {name}"),
+        0..10 => format!("{whole}.{:02} {name}", u128::from(rest) * 100 / u128::from(one)),
+        10..100 => format!("{whole}.{} {name}", u128::from(rest) * 10 / u128::from(one)),
+        _ => format!("{whole} {name}"),
+    }
+}
+
+/// `count` with a comma at every third digit: `121,326`.
+pub(crate) fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_suffix() {
+        for (text, bytes) in
+            [("0", 0), ("512", 512), ("64K", 64 << 10), ("1MiB", 1 << 20), ("8g", 8 << 30), ("2T", 2 << 40)]
+        {
+            assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_size_is_refused_with_an_example() {
+        for text in ["", "K", "1.5G", "-1", "10X", "1 M", "0x10", "G1"] {
+            let message = text.parse::<Size>().expect_err(text);
+            assert!(message.contains("64K or 8G"), "{message}");
+        }
+        let message = "99999999999T".parse::<Size>().expect_err("it overflows");
+        assert!(message.contains("more than there can be"), "{message}");
+    }
+
+    #[test]
+    fn sizes_for_people_are_short_and_never_rounded_up() {
+        for (bytes, text) in [(0, "0 B"), (1023, "1023 B"), (1 << 20, "1 MiB"), ((1 << 20) * 3 / 2, "1.50 MiB")] {
+            assert_eq!(human(bytes), text);
+        }
+        assert_eq!(human((1 << 30) - 1), "1023 MiB");
+        assert_eq!(human(25 * (1 << 30) + (1 << 29)), "25.5 GiB");
+        assert_eq!(human(u64::MAX), "16383 PiB");
+    }
+
+    #[test]
+    fn counts_are_grouped_by_three_digits() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(4512), "4,512");
+        assert_eq!(grouped(1_213_260), "1,213,260");
+    }
+}

@@ -1,0 +1,93 @@
+//! Between the API's words and the engine's: one function for each direction that is used.
+
+use hotset_api as api;
+use hotset_cache as cache;
+use hotset_cache::config;
+
+pub(crate) fn pool_kind(kind: config::PoolKind) -> api::PoolKind {
+    match kind {
+        config::PoolKind::Read => api::PoolKind::Read,
+        config::PoolKind::ReadWrite => api::PoolKind::ReadWrite,
+    }
+}
+
+pub(crate) fn engine_pool_kind(kind: api::PoolKind) -> config::PoolKind {
+    match kind {
+        api::PoolKind::Read => config::PoolKind::Read,
+        api::PoolKind::ReadWrite => config::PoolKind::ReadWrite,
+    }
+}
+
+pub(crate) fn io_type(io_type: config::IoType) -> api::IoType {
+    match io_type {
+        config::IoType::Database => api::IoType::Database,
+        config::IoType::FileSystem => api::IoType::FileSystem,
+        config::IoType::WebService => api::IoType::WebService,
+        config::IoType::Custom => api::IoType::Custom,
+    }
+}
+
+pub(crate) fn engine_io_type(io_type: api::IoType) -> config::IoType {
+    match io_type {
+        api::IoType::Database => config::IoType::Database,
+        api::IoType::FileSystem => config::IoType::FileSystem,
+        api::IoType::WebService => config::IoType::WebService,
+        api::IoType::Custom => config::IoType::Custom,
+    }
+}
+
+pub(crate) fn policy(policy: config::PolicyKind) -> api::PolicyKind {
+    match policy {
+        config::PolicyKind::S3Fifo => api::PolicyKind::S3Fifo,
+        config::PolicyKind::Lru => api::PolicyKind::Lru,
+        config::PolicyKind::Fifo => api::PolicyKind::Fifo,
+    }
+}
+
+pub(crate) fn engine_policy(policy: api::PolicyKind) -> config::PolicyKind {
+    match policy {
+        api::PolicyKind::S3Fifo => config::PolicyKind::S3Fifo,
+        api::PolicyKind::Lru => config::PolicyKind::Lru,
+        api::PolicyKind::Fifo => config::PolicyKind::Fifo,
+    }
+}
+
+pub(crate) fn fetch_rate(rate: config::FetchRate) -> api::FetchRate {
+    match rate {
+        config::FetchRate::Low => api::FetchRate::Low,
+        config::FetchRate::Medium => api::FetchRate::Medium,
+        config::FetchRate::High => api::FetchRate::High,
+    }
+}
+
+pub(crate) fn engine_fetch_rate(rate: api::FetchRate) -> config::FetchRate {
+    match rate {
+        api::FetchRate::Low => config::FetchRate::Low,
+        api::FetchRate::Medium => config::FetchRate::Medium,
+        api::FetchRate::High => config::FetchRate::High,
+    }
+}
+
+pub(crate) fn health(health: cache::Health) -> api::Health {
+    match health {
+        cache::Health::Good => api::Health::Good,
+        cache::Health::Degraded => api::Health::Degraded,
+        cache::Health::Failed => api::Health::Failed,
+    }
+}
+
+/// The engine's error for a client of the API.
+pub(crate) fn error(error: &cache::Error) -> api::ApiError {
+    use cache::ErrorKind;
+    let kind = match error.kind {
+        ErrorKind::Invalid | ErrorKind::OutOfRange => api::ApiErrorKind::Invalid,
+        ErrorKind::ReadOnly | ErrorKind::Refused => api::ApiErrorKind::Refused,
+        ErrorKind::Media | ErrorKind::Gone => api::ApiErrorKind::Device,
+        ErrorKind::Full => api::ApiErrorKind::Full,
+        ErrorKind::Unsupported => api::ApiErrorKind::Unsupported,
+        ErrorKind::NotFound => api::ApiErrorKind::NotFound,
+        ErrorKind::Corrupt => api::ApiErrorKind::Corrupt,
+        ErrorKind::Stopping => api::ApiErrorKind::Unavailable,
+    };
+    api::ApiError::new(kind, error.to_string())
+}
