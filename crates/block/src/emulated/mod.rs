@@ -6,6 +6,7 @@
 //! the file would.
 
 mod controller;
+mod device;
 mod disk;
 mod layout;
 mod mechanics;
@@ -17,6 +18,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
+pub use device::EmulatedArray;
 pub use disk::DiskCounters;
 pub use layout::Level;
 pub use model::{Answer, ArrayModel, ArrayRequest, RequestId};

@@ -56,6 +56,8 @@ pub struct ArrayModel {
     destage_planned: bool,
     timeline: Timeline,
     works: Works,
+    /// Answers that are due and not fetched.
+    answers: Vec<Answer>,
     /// The virtual time: nothing happens before it any more.
     clock: Instant,
     /// How late the driver noticed the last answer.
@@ -87,6 +89,7 @@ impl ArrayModel {
             destage_planned: false,
             timeline: Timeline::default(),
             works: Works::default(),
+            answers: Vec::new(),
             clock: Instant(0),
             lateness: Duration::ZERO,
             requests: 0,
@@ -96,6 +99,7 @@ impl ArrayModel {
     /// Takes a request in at `now`, or somewhat before if the driver was late to deliver the answer that it follows.
     pub fn submit(&mut self, now: Instant, request: ArrayRequest) -> RequestId {
         let arrived = Instant(now.0.saturating_sub(Instant(0).plus(self.lateness).0)).max(self.clock);
+        self.run_until(arrived);
         self.requests += 1;
         let id = RequestId(self.requests);
         match request {
@@ -110,12 +114,19 @@ impl ArrayModel {
 
     /// When something happens next, if nothing is submitted before.
     pub fn next_event(&self) -> Option<Instant> {
-        self.timeline.next()
+        self.answers.first().map(|answer| answer.at).or_else(|| self.timeline.next())
     }
 
     /// Lets everything happen that was due until `now`; the answers come in the order of their times.
     pub fn advance(&mut self, now: Instant) -> Vec<Answer> {
-        let mut answers = Vec::new();
+        self.run_until(now);
+        if let Some(last) = self.answers.last() {
+            self.lateness = now.since(last.at).min(CATCH_UP_MAX);
+        }
+        std::mem::take(&mut self.answers)
+    }
+
+    fn run_until(&mut self, now: Instant) {
         while let Some((at, event)) = self.timeline.pop_due(now) {
             self.clock = at;
             match event {
@@ -125,13 +136,9 @@ impl ArrayModel {
                     self.destage_planned = false;
                     self.destage(at);
                 }
-                Event::Answer(request) => answers.push(Answer { request, at }),
+                Event::Answer(request) => self.answers.push(Answer { request, at }),
             }
         }
-        if let Some(last) = answers.last() {
-            self.lateness = now.since(last.at).min(CATCH_UP_MAX);
-        }
-        answers
     }
 
     /// What the disks' heads have done so far, all disks together.
