@@ -9,14 +9,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
-use hotset_block::emulated::{EmulatedArraySpec, Parameters, Preset};
-use hotset_block::{Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, Instant};
+use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, Parameters, Preset};
+use hotset_block::{Device, Env, Executor, ExecutorOptions, FileOptions, HostDevice, HostEnv, Instant};
 
 const SIZE_BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
 /// Streams have few requests at a time, each of several whole stripes.
 const STREAM_DEPTH: u64 = 8;
+
+/// Streams go round and round here, so that the store is in memory and the array's own speed shows.
+const STREAM_BYTES: u64 = 128 << 20;
 
 /// Before measuring: the write caches of the disks fill.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -91,7 +94,8 @@ fn print(figure: &Figure, measured: f64) {
 async fn measure(env: &HostEnv, directory: &Path, figure: &Figure, seconds: u32) -> Result<f64, Box<dyn Error>> {
     let parameters = figure.preset.parameters(SIZE_BYTES);
     let file = directory.join(figure.preset.name());
-    let device = HostDevice::open_emulated(env, &EmulatedArraySpec { parameters: parameters.clone(), file })?;
+    let spec = EmulatedArraySpec { parameters: parameters.clone(), file };
+    let device = HostDevice::Emulated(EmulatedArray::open(env, &spec, FileOptions::default())?);
     let began = env.now().plus(WARM_UP);
     let ends = began.plus(Duration::from_secs(u64::from(seconds)));
     let load = Load { env, device: &device, requests: Requests::new(figure.pattern, &parameters), began, ends };
@@ -146,7 +150,11 @@ impl Requests {
             Pattern::RandomRead { depth } | Pattern::RandomWrite { depth } => (depth, PAGE_BYTES),
             Pattern::StreamingRead | Pattern::StreamingWrite => (STREAM_DEPTH, 4 * parameters.stripe_bytes()),
         };
-        let size_bytes = parameters.size_bytes / length * length;
+        let extent_bytes = match pattern {
+            Pattern::RandomRead { .. } | Pattern::RandomWrite { .. } => parameters.size_bytes,
+            Pattern::StreamingRead | Pattern::StreamingWrite => STREAM_BYTES,
+        };
+        let size_bytes = extent_bytes / length * length;
         Self { pattern, depth, length, size_bytes, position: Cell::new(0) }
     }
 

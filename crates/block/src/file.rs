@@ -39,6 +39,13 @@ pub struct FileDevice {
     shared: Rc<Shared>,
 }
 
+/// Whether transfers go past the page cache, where the file system lets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caching {
+    Direct,
+    PageCache,
+}
+
 struct Shared {
     file: Rc<OwnedFd>,
     info: DeviceInfo,
@@ -53,17 +60,27 @@ impl FileDevice {
     /// `Busy` if somebody else holds it; `Unsupported` if it is neither a file nor a block device, or has logical
     /// blocks of a size we do not know.
     pub fn open(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        Self::open_through(env, path, options, Caching::Direct)
+    }
+
+    /// Opens and locks a file whose transfers go through the page cache: the store of a device whose speed is not the
+    /// file's.
+    pub(crate) fn open_cached(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        Self::open_through(env, path, options, Caching::PageCache)
+    }
+
+    fn open_through(env: &HostEnv, path: &Path, options: FileOptions, caching: Caching) -> Result<Self, OpenError> {
         let fail = |doing: &'static str| move |source: io::Error| OpenError::new(path, doing, source);
         let file_type = std::fs::metadata(path).map_err(fail("find"))?.file_type();
         if !file_type.is_file() && !file_type.is_block_device() {
             let source = io::Error::new(io::ErrorKind::Unsupported, "it is neither a file nor a block device");
             return Err(OpenError::new(path, "use", source));
         }
-        let (file, direct) = open_file(path, options, file_type.is_block_device()).map_err(fail("open"))?;
+        let (file, direct) = open_file(path, options, file_type.is_block_device(), caching).map_err(fail("open"))?;
         let file_of_info = file.try_clone().map_err(fail("open"))?;
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
-        let info = inspect(&file_of_info, &file, options.read_only).map_err(fail("inspect"))?;
+        let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
         let shared = Shared { file: Rc::new(file), info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
@@ -183,11 +200,14 @@ impl Device for FileDevice {
 }
 
 /// The second value says whether I/O is direct.
-fn open_file(path: &Path, options: FileOptions, block_device: bool) -> io::Result<(File, bool)> {
+fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Caching) -> io::Result<(File, bool)> {
     // O_EXCL without O_CREAT asks a block device whether anybody has claimed it: a mount, RAID, LVM, another Hotset.
     let exclusive = if block_device && !options.read_only { libc::O_EXCL } else { 0 };
     let mut open = OpenOptions::new();
     open.read(true).write(!options.read_only);
+    if caching == Caching::PageCache {
+        return open.custom_flags(exclusive).open(path).map(|file| (file, false));
+    }
     match open.custom_flags(libc::O_DIRECT | exclusive).open(path) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             open.custom_flags(exclusive).open(path).map(|file| (file, false))
@@ -212,12 +232,13 @@ fn lock(file: &OwnedFd, options: FileOptions, block_device: bool) -> io::Result<
     sys::lock(file, libc::LOCK_EX)
 }
 
-fn inspect(file: &File, fd: &OwnedFd, read_only: bool) -> io::Result<DeviceInfo> {
+fn inspect(file: &File, fd: &OwnedFd, read_only: bool, direct: bool) -> io::Result<DeviceInfo> {
     let metadata = file.metadata()?;
     if metadata.file_type().is_block_device() {
         inspect_block_device(file, fd, &metadata, read_only)
     } else {
-        let logical_block_bytes = known_block(sys::direct_io_alignment(fd).unwrap_or(LOGICAL_BLOCKS[0]))?;
+        let alignment = if direct { sys::direct_io_alignment(fd) } else { None };
+        let logical_block_bytes = known_block(alignment.unwrap_or(LOGICAL_BLOCKS[0]))?;
         let info = DeviceInfo {
             size_bytes: rounded(metadata.len(), logical_block_bytes)?,
             logical_block_bytes,
@@ -336,7 +357,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    fn new(path: &Path, doing: &'static str, source: io::Error) -> Self {
+    pub(crate) fn new(path: &Path, doing: &'static str, source: io::Error) -> Self {
         let kind = match source.raw_os_error() {
             Some(errno) => kind_of(errno, Operation::Open),
             None => DeviceErrorKind::Unsupported,

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use crate::emulated::EmulatedArray;
 use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
 use crate::operation::{Outcome, RingOperation};
 use crate::{
@@ -72,6 +73,7 @@ impl Env for HostEnv {
 #[derive(Clone)]
 pub enum HostDevice {
     File(FileDevice),
+    Emulated(EmulatedArray<HostEnv, FileDevice>),
     Memory(MemoryDevice),
 }
 
@@ -79,6 +81,7 @@ impl Device for HostDevice {
     fn info(&self) -> DeviceInfo {
         match self {
             Self::File(device) => device.info(),
+            Self::Emulated(device) => device.info(),
             Self::Memory(device) => device.info(),
         }
     }
@@ -86,6 +89,7 @@ impl Device for HostDevice {
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
         match self {
             Self::File(device) => device.identity(),
+            Self::Emulated(device) => device.identity(),
             Self::Memory(device) => device.identity(),
         }
     }
@@ -93,6 +97,7 @@ impl Device for HostDevice {
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         match self {
             Self::File(device) => device.read(offset, buf).await,
+            Self::Emulated(device) => device.read(offset, buf).await,
             Self::Memory(device) => device.read(offset, buf).await,
         }
     }
@@ -100,6 +105,7 @@ impl Device for HostDevice {
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         match self {
             Self::File(device) => device.write(offset, buf).await,
+            Self::Emulated(device) => device.write(offset, buf).await,
             Self::Memory(device) => device.write(offset, buf).await,
         }
     }
@@ -107,6 +113,7 @@ impl Device for HostDevice {
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
             Self::File(device) => device.flush().await,
+            Self::Emulated(device) => device.flush().await,
             Self::Memory(device) => device.flush().await,
         }
     }
@@ -114,6 +121,7 @@ impl Device for HostDevice {
     async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
         match self {
             Self::File(device) => device.discard(range).await,
+            Self::Emulated(device) => device.discard(range).await,
             Self::Memory(device) => device.discard(range).await,
         }
     }
@@ -121,6 +129,7 @@ impl Device for HostDevice {
     async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
         match self {
             Self::File(device) => device.write_zeroes(range, mode).await,
+            Self::Emulated(device) => device.write_zeroes(range, mode).await,
             Self::Memory(device) => device.write_zeroes(range, mode).await,
         }
     }
@@ -128,6 +137,7 @@ impl Device for HostDevice {
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         match self {
             Self::File(device) => device.allocation(range, extents_max),
+            Self::Emulated(device) => device.allocation(range, extents_max),
             Self::Memory(device) => device.allocation(range, extents_max),
         }
     }

@@ -11,6 +11,7 @@ mod disk;
 mod layout;
 mod mechanics;
 mod model;
+mod open;
 mod parameters;
 mod spelling;
 mod timeline;

@@ -307,7 +307,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 }
 
 /// In the unit that needs the fewest digits.
-fn spell_size(bytes: u64) -> String {
+pub(super) fn spell_size(bytes: u64) -> String {
     let exact = UNITS.iter().filter(|(_, factor)| bytes.is_multiple_of(*factor));
     let spelled = exact.map(|(unit, factor)| (bytes / factor, unit)).min_by_key(|(number, _)| *number);
     spelled.map_or_else(|| bytes.to_string(), |(number, unit)| format!("{number}{unit}"))
