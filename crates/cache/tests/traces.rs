@@ -116,11 +116,14 @@ fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Ref
     let text = zstd::decode_all(&packed[..]).expect("traces are zstd files");
     let requests = std::str::from_utf8(&text).expect("traces are text").lines().skip(1).map(request);
     let accesses: Vec<u32> = requests.flat_map(|request| objects_of(request, object_bytes)).collect();
-    let replay = |reference: &&Reference| {
+    let replay = |reference: &Reference| {
         assert_eq!(u64::try_from(accesses.len()).unwrap(), reference.accesses, "accesses of {trace}");
-        Row { reference: (*reference).clone(), miss: miss_ratio(&accesses, reference.cache_objects) }
+        Row { reference: reference.clone(), miss: miss_ratio(&accesses, reference.cache_objects) }
     };
-    references.iter().map(replay).collect()
+    thread::scope(|scope| {
+        let threads: Vec<_> = references.iter().map(|reference| scope.spawn(|| replay(reference))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a replay ends")).collect()
+    })
 }
 
 /// Offset and length of a request.

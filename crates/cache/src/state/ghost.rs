@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::sets::Sets;
+use super::sets::{Sets, position_of};
 use super::{BlockKey, at, low_half};
 
 /// Blocks remembered per slot of the pool, in percent: libCacheSim's S3-FIFO has 90; sets do better with a little less.
@@ -60,12 +60,14 @@ impl Ghost {
         let hash = key.hash();
         match self {
             Self::Exact { fingerprints, .. } => {
-                let place = fingerprints.iter().position(|held| *held == low_half(hash));
+                let (old, new) = fingerprints.as_slices();
+                let in_new = || position_of(new, low_half(hash)).map(|place| old.len() + place);
+                let place = position_of(old, low_half(hash)).or_else(in_new);
                 place.is_some_and(|place| fingerprints.remove(place).is_some())
             }
             Self::Sets(sets) => {
                 let mut set = sets.0.set_of(hash);
-                let way = set.position(|held| held == fingerprint(hash));
+                let way = set.position_of(fingerprint(hash));
                 way.inspect(|way| set.remove(*way)).is_some()
             }
         }

@@ -45,6 +45,11 @@ impl<T: Copy + Default + PartialEq> Set<'_, T> {
         self.places.iter().position(|entry| *entry != T::default() && is_it(*entry))
     }
 
+    /// Where exactly this entry is, which is not an empty place.
+    pub(super) fn position_of(&self, entry: T) -> Option<usize> {
+        position_of(self.places, entry)
+    }
+
     pub(super) fn get_mut(&mut self, place: usize) -> &mut T {
         &mut self.places[place]
     }
@@ -74,6 +79,14 @@ impl<T: Copy + Default + PartialEq> Set<'_, T> {
     }
 }
 
+/// Looks at whole chunks, without a branch per entry, so that the compiler compares many entries at once.
+pub(super) fn position_of<T: Copy + PartialEq>(entries: &[T], entry: T) -> Option<usize> {
+    const CHUNK: usize = 32;
+    let holds = |chunk: &[T]| chunk.iter().fold(false, |found, held| found | (*held == entry));
+    let first = CHUNK * entries.chunks(CHUNK).position(holds)?;
+    entries[first..].iter().position(|held| *held == entry).map(|place| first + place)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +109,13 @@ mod tests {
         assert_eq!(set.position(|entry| entry == 0), None, "an empty place is not an entry");
         set.rewrite(|entry| if entry == 6 { 0 } else { entry * 2 });
         assert_eq!(entries(&set), [8, 6, 0, 0]);
+    }
+
+    #[test]
+    fn an_entry_is_found_wherever_it_is() {
+        let entries: Vec<u32> = (1..=100).collect();
+        assert!((1..=100).all(|entry| position_of(&entries, entry).is_some_and(|place| entries[place] == entry)));
+        assert_eq!((position_of(&entries, 0), position_of(&[], 1_u32)), (None, None));
     }
 
     #[test]

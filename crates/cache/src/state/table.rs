@@ -2,7 +2,7 @@
 //!
 //! A cell is a slot's index with a tag, taken from the hash, in the bits above it, so that a probe hardly ever looks at
 //! the key of a wrong slot. Linear probing; a removal shifts back what follows, so there are no tombstones. The table
-//! is filled to 7/8 at most: 4.6 bytes a slot.
+//! is filled to 5/6 at most, 4.8 bytes a slot: then the search for what is not there ends after 18 cells on average.
 
 use super::{SlotIndex, at, bucket, low_half, vec_bytes};
 
@@ -10,7 +10,7 @@ use super::{SlotIndex, at, bucket, low_half, vec_bytes};
 const EMPTY: u32 = u32::MAX;
 
 /// The bytes of memory per slot that it was made for.
-pub(super) const BYTES_PER_SLOT: f64 = 4.0 * 8.0 / 7.0;
+pub(super) const BYTES_PER_SLOT: f64 = 4.0 * 6.0 / 5.0;
 
 pub(super) struct Table {
     cells: Vec<u32>,
@@ -20,7 +20,7 @@ pub(super) struct Table {
 impl Table {
     /// A table for the slots `0 .. slots`.
     pub(super) fn new(slots: u32) -> Self {
-        let cells = (at(slots) * 8).div_ceil(7) + 1;
+        let cells = (at(slots) * 6).div_ceil(5) + 1;
         let slot_bits = u32::BITS - slots.leading_zeros();
         let slot_mask = 1_u32.checked_shl(slot_bits).map_or(u32::MAX, |end| end - 1);
         Self { cells: vec![EMPTY; cells], slot_mask }
