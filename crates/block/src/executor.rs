@@ -54,8 +54,10 @@ pub struct Executor {
 }
 
 impl Executor {
+    /// # Errors
+    /// If the kernel has no io_uring for us.
     pub fn new(options: ExecutorOptions) -> io::Result<Self> {
-        let mut ring = Ring::new(options.ring_entries)?;
+        let mut ring = Ring::new(options.ring_entries).map_err(explain)?;
         let pool = registered_pool(&mut ring, options.registered_bytes);
         let id = next_id();
         let inbox = Arc::new(Inbox::new()?);
@@ -109,6 +111,17 @@ impl Drop for Executor {
         self.core.inbox.close();
         remote::strike_off(self.core.id);
     }
+}
+
+fn explain(error: io::Error) -> io::Error {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            " (the sysctl kernel.io_uring_disabled, or the seccomp profile of a container, forbids it)"
+        }
+        Some(libc::ENOSYS) => " (Linux 5.18 or later is needed)",
+        Some(_) | None => "",
+    };
+    io::Error::new(error.kind(), format!("cannot set up io_uring: {error}{hint}"))
 }
 
 /// A pool whose arena the ring knows; halves the arena until the kernel takes it.
@@ -276,7 +289,7 @@ impl Core {
         {
             let mut ring = self.ring.borrow_mut();
             let wait = if ring.has_completions() { Wait::No } else { wait };
-            if ring.has_unsubmitted() || !matches!(wait, Wait::No) {
+            if ring.needs_visit() || !matches!(wait, Wait::No) {
                 // Without its ring there is nothing an executor can do, and nothing it could report through.
                 ring.enter(wait).expect("a healthy ring can be entered");
             }

@@ -93,4 +93,12 @@ mod tests {
         assert_eq!(create_image(&path, 4096, &mut |_| ()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"mine");
     }
+
+    #[test]
+    fn an_image_that_does_not_fit_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        assert!(create_image(&path, 1 << 60, &mut |_| ()).is_err());
+        assert!(!path.exists());
+    }
 }

@@ -186,9 +186,11 @@ impl Ring {
         }
     }
 
-    /// Whether a visit to the kernel would hand anything over.
-    pub(crate) fn has_unsubmitted(&mut self) -> bool {
-        !self.backlog.is_empty() || !self.uring.submission().is_empty()
+    /// Whether the kernel has to be visited even if nobody waits: to hand something over, or to fetch completions for
+    /// which its queue had no room.
+    pub(crate) fn needs_visit(&mut self) -> bool {
+        let queue = self.uring.submission();
+        !queue.is_empty() || queue.cq_overflow() || !self.backlog.is_empty()
     }
 
     pub(crate) fn has_completions(&mut self) -> bool {

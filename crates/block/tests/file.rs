@@ -277,3 +277,19 @@ fn what_is_no_device_is_refused_with_a_reason() {
         }
     });
 }
+
+#[test]
+fn completions_beyond_the_kernels_queue_arrive_although_a_task_never_rests() {
+    let (_directory, path) = image(MIB);
+    run(async |env| {
+        let device = open(&env, &path);
+        let restless = env.clone();
+        env.spawn(async move {
+            loop {
+                restless.end_of_turn().await;
+            }
+        });
+        let reads = (0..512).map(|number| device.read(number % 256 * 4096, env.buffers().take(4096)));
+        assert!(join_all(reads).await.iter().all(|(_, result)| result.is_ok()));
+    });
+}
