@@ -2,8 +2,8 @@
 
 use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use axum::Router;
 use axum::serve::Listener;
@@ -29,7 +29,11 @@ pub(super) async fn bind(endpoints: &[Endpoint]) -> Result<Listeners, String> {
         let context = |error: io::Error| format!("api {endpoint}: {error}");
         match endpoint {
             Endpoint::Unix(path) => listeners.unix.push(OwnerOnly::bind(path).await.map_err(context)?),
-            Endpoint::Tcp(address) => listeners.tcp.push(TcpListener::bind(address).await.map_err(context)?),
+            Endpoint::Tcp(address) => {
+                let listener = TcpListener::bind(address).await.map_err(context)?;
+                tracing::info!("the control API listens on tcp:{}", listener.local_addr().map_err(context)?);
+                listeners.tcp.push(listener);
+            }
         }
     }
     Ok(listeners)
@@ -51,6 +55,8 @@ impl Listeners {
 struct OwnerOnly {
     listener: UnixListener,
     owner: u32,
+    path: PathBuf,
+    inode: u64,
 }
 
 impl OwnerOnly {
@@ -66,7 +72,8 @@ impl OwnerOnly {
         std::fs::set_permissions(&beside, Permissions::from_mode(0o600))?;
         remove_socket(path)?;
         std::fs::rename(&beside, path)?;
-        Ok(Self { listener, owner: own_user()? })
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        Ok(Self { listener, owner: own_user()?, path: path.to_owned(), inode })
     }
 
     fn admits(&self, stream: &UnixStream) -> bool {
@@ -75,9 +82,17 @@ impl OwnerOnly {
     }
 }
 
+impl Drop for OwnerOnly {
+    /// Takes the socket away, unless another one has taken its place.
+    fn drop(&mut self) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
 /// Removes a socket, and nothing that is not one.
 fn remove_socket(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileTypeExt;
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => std::fs::remove_file(path),
         Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is there")),
@@ -120,12 +135,13 @@ mod tests {
     fn the_socket_is_its_owners_alone_and_replaces_a_dead_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("api.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         block_on(async {
-            drop(OwnerOnly::bind(&path).await.unwrap());
             let alive = OwnerOnly::bind(&path).await.unwrap();
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
             assert_eq!(OwnerOnly::bind(&path).await.err().unwrap().kind(), io::ErrorKind::AddrInUse);
             drop(alive);
+            assert!(!path.exists(), "it is taken away in the end");
         });
     }
 

@@ -74,7 +74,8 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
         () = signals.stop() => false,
     };
     if opened {
-        plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+        let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+        manager.listens(listening);
         listeners.serve(&http::router(manager));
         tokio::select! {
             () = announce(start) => signals.stop().await,

@@ -67,6 +67,9 @@ pub(crate) struct PoolRecord {
     pub(crate) ssds: Vec<SsdRecord>,
     /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
     pub(crate) volumes: Vec<VolumeRecord>,
+    /// SSDs that were missing and have left the pool; if one comes back, the administrator hears of it.
+    #[serde(default)]
+    pub(crate) left: Vec<SsdRecord>,
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
     #[serde(default)]
     pub(crate) detached: Vec<String>,
@@ -227,7 +230,7 @@ mod tests {
 
     fn pool(name: &str) -> PoolRecord {
         let ssds = vec![SsdRecord { path: "/dev/s".into(), uuid: "00".into() }];
-        PoolRecord { name: name.into(), uuid: "ff".into(), ssds, volumes: vec![volume("v")], detached: Vec::new() }
+        PoolRecord { name: name.into(), uuid: "ff".into(), ssds, volumes: vec![volume("v")], ..PoolRecord::default() }
     }
 
     #[test]

@@ -28,6 +28,7 @@ impl Manager {
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<Pool, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let checked = self.check_create(request).await?;
+        check_memory(&checked.plan)?;
         self.fill_sparse(&checked.candidates).await?;
         let name = checked.spec.name.clone();
         self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
@@ -49,6 +50,7 @@ impl Manager {
         let paths = request.ssds.clone();
         let candidates = blocking(move || paths.iter().map(|path| probe::candidate(path)).collect::<Vec<_>>()).await?;
         let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        check_sizes(&candidates)?;
         check_distinct(&candidates)?;
         for candidate in &candidates {
             self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot)?;
@@ -69,25 +71,12 @@ impl Manager {
         Ok(())
     }
 
-    /// The plan, if the pool's tables fit into what memory is left of the limit.
+    /// The plan; whether its memory is there is judged by [`check_memory`].
     fn plan_of(&self, spec: &PoolSpec, candidates: &[Candidate], snapshot: &Snapshot) -> Result<PoolPlan, ApiError> {
         let sizes: Vec<u64> = candidates.iter().map(|candidate| candidate.size_bytes).collect();
         let plan = plane::plan(spec, &sizes).map_err(|error| words::error(&error))?;
         let in_use = memory_in_use(snapshot);
         let limit = self.config.memory_limit_bytes;
-        if in_use.saturating_add(plan.memory_bytes) > limit {
-            return Err(ApiError::new(
-                ApiErrorKind::Full,
-                format!(
-                    "pool {}: its tables need {} of memory, but of the limit of {} other pools need {}; take less SSD \
-                     capacity or a larger cache block, or raise memory_limit",
-                    spec.name,
-                    human(plan.memory_bytes),
-                    human(limit),
-                    human(in_use)
-                ),
-            ));
-        }
         let sparse = candidates.iter().filter(|candidate| candidate.sparse);
         Ok(PoolPlan {
             name: spec.name.to_string(),
@@ -176,6 +165,33 @@ fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
         return Err(invalid(format!("pool {name}: it needs at least one SSD")));
     }
     Ok(PoolSpec { name, kind, settings })
+}
+
+fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
+    if plan.memory_in_use_bytes.saturating_add(plan.memory_bytes) <= plan.memory_limit_bytes {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        ApiErrorKind::Full,
+        format!(
+            "pool {}: its tables need {} of memory, but of the limit of {} other pools need {}; take less SSD capacity \
+             or a larger cache block, or raise memory_limit",
+            plan.name,
+            human(plan.memory_bytes),
+            human(plan.memory_limit_bytes),
+            human(plan.memory_in_use_bytes)
+        ),
+    ))
+}
+
+/// An SSD that is too small is named here; the engine knows sizes only.
+fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
+    let small = candidates.iter().find(|candidate| candidate.size_bytes < limits::SSD_BYTES_MIN);
+    let Some(Candidate { path, size_bytes, .. }) = small else { return Ok(()) };
+    let (has, least) = (human(*size_bytes), human(limits::SSD_BYTES_MIN));
+    Err(invalid(format!(
+        "SSD {path}: it has {has}; an SSD has at least {least} (`hotset image create` makes an image)"
+    )))
 }
 
 fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {

@@ -10,7 +10,7 @@ mod status;
 mod volumes;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use hotset_api::{ApiError, ApiErrorKind, Work};
@@ -20,6 +20,7 @@ use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 use super::config::Config;
 use super::probe::{self, DeviceKey};
 use super::state::{PoolRecord, SsdRecord, StateDirectory, VolumeRecord};
+use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
 
 pub(crate) struct Manager {
@@ -30,6 +31,8 @@ pub(crate) struct Manager {
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
     work: Mutex<Option<Work>>,
+    /// Where hosts connect; empty until they may.
+    nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
 }
 
@@ -40,6 +43,10 @@ struct Offline {
     volumes: BTreeMap<String, OfflineVolume>,
     /// Of the state directory: records that cannot be read.
     broken: Vec<String>,
+    /// By pool: SSDs that have left it.
+    left: BTreeMap<String, Vec<SsdRecord>>,
+    /// By pool: SSDs that left it at this start, or came back after they had.
+    notes: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,8 +79,23 @@ impl Manager {
             change: tokio::sync::Mutex::new(()),
             offline: Mutex::default(),
             work: Mutex::default(),
+            nbd: OnceLock::new(),
             started: Instant::now(),
         }
+    }
+
+    /// Hosts may connect to these from now on.
+    ///
+    /// # Panics
+    /// If told twice.
+    pub(crate) fn listens(&self, endpoints: Vec<Endpoint>) {
+        self.nbd.set(endpoints).expect("the server begins to listen once");
+    }
+
+    /// Where hosts find an export; with an empty name, the server.
+    fn uris(&self, export: &str) -> Vec<String> {
+        let endpoints = self.nbd.get().map_or(&[][..], Vec::as_slice);
+        endpoints.iter().map(|endpoint| status::nbd_uri(endpoint, self.config.tls.is_some(), export)).collect()
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -95,11 +117,13 @@ impl Manager {
         let away = offline.values().filter(|volume| volume.pool.as_deref() == Some(name.as_str()));
         volumes.extend(away.map(|volume| volume.record.clone()));
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
+        let left = self.offline().left.get(name.as_str()).cloned().unwrap_or_default();
         let record = PoolRecord {
             name: name.to_string(),
             uuid: uuid(pool.uuid),
             ssds: online.map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
             volumes,
+            left,
             detached: Vec::new(),
         };
         self.state.write_pool(&record).map_err(|error| self.state_failed(&error))

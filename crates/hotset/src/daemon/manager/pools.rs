@@ -50,6 +50,7 @@ impl Manager {
         self.plane.call(move |plane| plane.delete_pool(delete)).await?;
         self.save_volumes().await?;
         self.state.remove_pool(&pool).map_err(|error| self.state_failed(&error))?;
+        self.forget_ssds(name);
         tracing::info!(pool = name, "deleted");
         Ok(Deleted { deleted: name.to_owned() })
     }
@@ -64,6 +65,12 @@ impl Manager {
         self.state.remove_pool(pool).map_err(|error| self.state_failed(&error))?;
         tracing::info!(pool = name, "forgot a pool that was offline");
         Ok(Deleted { deleted: name.to_owned() })
+    }
+
+    fn forget_ssds(&self, pool: &str) {
+        let mut offline = self.offline();
+        offline.left.remove(pool);
+        offline.notes.remove(pool);
     }
 
     /// Offline volumes of a pool that goes become uncached ones.

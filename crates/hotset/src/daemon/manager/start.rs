@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::{PoolName, VolumeSpec};
-use hotset_cache::{Missing, Reattached};
+use hotset_cache::{Missing, PoolStatus, Reattached};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Manager, OfflinePool, OfflineVolume, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{self, Found};
-use crate::daemon::state::{PoolRecord, VolumeRecord};
+use crate::daemon::state::{PoolRecord, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
 
 /// How often missing SSDs are looked for.
@@ -158,7 +158,38 @@ impl Manager {
                 self.plane.call(move |plane| plane.detach(pool, volume)).await?;
             }
         }
+        self.note_absent(record, &opened.status);
         self.settle(name, opened).await
+    }
+
+    /// Remembers SSDs that are not in the pool any more, and tells of those that are there again.
+    fn note_absent(&self, record: &PoolRecord, status: &PoolStatus) {
+        let online = |ssd: &&SsdRecord| status.ssds.iter().any(|own| own.online && uuid(own.uuid) == ssd.uuid);
+        let mut notes = Vec::new();
+        let mut left = Vec::new();
+        for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
+            notes.push(format!(
+                "SSD {} was missing at the start and has left the pool; it is not believed again",
+                ssd.path
+            ));
+            left.push(ssd.clone());
+        }
+        for ssd in record.left.iter().filter(|ssd| !online(ssd)) {
+            if std::path::Path::new(&ssd.path).exists() {
+                notes.push(format!(
+                    "SSD {} is there again, but it had left the pool: nothing on it is believed, and it is not used; use \
+                     it for a pool with --force",
+                    ssd.path
+                ));
+            }
+            left.push(ssd.clone());
+        }
+        for note in &notes {
+            tracing::warn!(pool = record.name, "{note}");
+        }
+        let mut offline = self.offline();
+        offline.left.insert(record.name.clone(), left);
+        offline.notes.insert(record.name.clone(), notes);
     }
 
     pub(super) async fn open(&self, name: &PoolName, paths: Vec<String>, missing: Missing) -> Result<Opened, ApiError> {

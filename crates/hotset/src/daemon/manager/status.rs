@@ -45,8 +45,7 @@ impl Manager {
 
     fn open_volume(&self, status: &VolumeStatus, offline: &Offline) -> Volume {
         let mut volume = volume(status);
-        volume.nbd =
-            self.config.nbd.iter().map(|endpoint| nbd_uri(endpoint, self.config.tls.is_some(), &volume.name)).collect();
+        volume.nbd = self.uris(&volume.name);
         if let Some(pool) = offline.pool_of(&volume.name) {
             volume.health = volume.health.max(Health::Degraded);
             let name = &pool.record.name;
@@ -72,7 +71,7 @@ impl Manager {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
             state_directory: self.state.path().display().to_string(),
-            nbd: self.config.nbd.iter().map(|endpoint| nbd_uri(endpoint, self.config.tls.is_some(), "")).collect(),
+            nbd: self.uris(""),
             memory_in_use_bytes: memory_in_use(&snapshot),
             memory_limit_bytes: self.config.memory_limit_bytes,
             pools,
@@ -111,11 +110,11 @@ fn reasons(pools: &[Pool], volumes: &[Volume], broken: Vec<String>) -> Vec<Strin
 }
 
 /// The URI of an export (NBD URI specification); of the server, with an empty name.
-fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
-    let scheme = if tls { "nbds" } else { "nbd" };
+pub(super) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
     match endpoint {
-        Endpoint::Unix(path) => format!("{scheme}+unix:///{name}?socket={}", path.display()),
-        Endpoint::Tcp(address) => format!("{scheme}://{address}/{name}"),
+        Endpoint::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
+        Endpoint::Tcp(address) if tls => format!("nbds://{address}/{name}"),
+        Endpoint::Tcp(address) => format!("nbd://{address}/{name}"),
     }
 }
 
@@ -134,6 +133,10 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
             volumes.push(volume.record.name.clone());
         }
     }
+    let notes = offline.notes.get(status.name.as_str()).map_or(&[][..], Vec::as_slice);
+    let health = words::health(status.health);
+    let own_reason = Some(&status.reason).filter(|reason| !reason.is_empty());
+    let said: Vec<&str> = own_reason.into_iter().chain(notes).map(String::as_str).collect();
     let ssds = status.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
         uuid: uuid(ssd.uuid),
@@ -149,8 +152,8 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         name: status.name.to_string(),
         uuid: uuid(status.uuid),
         state: PoolState::Online,
-        health: words::health(status.health),
-        reason: status.reason.clone(),
+        health: if notes.is_empty() { health } else { health.max(Health::Degraded) },
+        reason: said.join("; "),
         capacity_bytes: status.capacity_bytes,
         used_bytes: status.used_bytes,
         slots: status.slots,
