@@ -87,8 +87,8 @@ impl Executor {
         Remote::to(Arc::clone(&self.core.inbox))
     }
 
-    /// Runs `root` to its end. Tasks that are left are dropped; operations in flight are waited
-    /// for (a few seconds at most, then what they own is leaked).
+    /// Runs `root` to its end. Tasks that are left are dropped; operations in flight are waited for (a few seconds at
+    /// most, then what they own is leaked).
     pub fn run<T>(self, root: impl AsyncFnOnce(HostEnv) -> T) -> T {
         let _current = CurrentGuard::set(&self.core);
         let env = self.env();

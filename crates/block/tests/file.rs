@@ -293,3 +293,40 @@ fn completions_beyond_the_kernels_queue_arrive_although_a_task_never_rests() {
         assert!(join_all(reads).await.iter().all(|(_, result)| result.is_ok()));
     });
 }
+
+/// A small generator, so that a failure comes again.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+#[test]
+fn random_operations_of_which_some_are_given_up_never_mix_up_pages() {
+    const PAGES: u64 = 64;
+    let (_directory, path) = image(PAGES * 4096);
+    run(async |env| {
+        let device = open(&env, &path);
+        let mut state = 7;
+        for _ in 0..3000 {
+            let page = next_random(&mut state) % PAGES;
+            let value = u8::try_from(page + 1).unwrap();
+            let give_up = next_random(&mut state).is_multiple_of(2);
+            if next_random(&mut state).is_multiple_of(2) {
+                // Whoever writes a page writes the same, so that it is known although some writes come late.
+                let mut write = pin!(device.write(page * 4096, filled(env.buffers().take(4096), value)));
+                match poll_immediate(write.as_mut()).await {
+                    None if give_up => {}
+                    None => write.await.1.unwrap(),
+                    Some((_, result)) => result.unwrap(),
+                }
+            } else {
+                let mut read = pin!(device.read(page * 4096, filled(env.buffers().take(4096), 255)));
+                if poll_immediate(read.as_mut()).await.is_none() && !give_up {
+                    let (buf, result) = read.await;
+                    result.unwrap();
+                    assert!(buf.iter().all(|byte| *byte == 0 || *byte == value), "page {page}");
+                }
+            }
+        }
+    });
+}
