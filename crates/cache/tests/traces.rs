@@ -117,7 +117,11 @@ fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Ref
     let requests = std::str::from_utf8(&text).expect("traces are text").lines().skip(1).map(request);
     let accesses: Vec<u32> = requests.flat_map(|request| objects_of(request, object_bytes)).collect();
     let replay = |reference: &Reference| {
-        assert_eq!(u64::try_from(accesses.len()).unwrap(), reference.accesses, "accesses of {trace}");
+        assert_eq!(
+            u64::try_from(accesses.len()).expect("an address has 64 bits at most"),
+            reference.accesses,
+            "accesses of {trace}"
+        );
         Row { reference: reference.clone(), miss: miss_ratio(&accesses, reference.cache_objects) }
     };
     thread::scope(|scope| {
