@@ -93,6 +93,18 @@ impl Layout {
         self.data_disks * self.chunk_bytes
     }
 
+    /// Whether a write of a part of a stripe costs more than its bytes.
+    pub(super) fn has_parity(&self) -> bool {
+        match self.level {
+            Level::Raid5 | Level::Raid6 => true,
+            Level::Raid0 | Level::Raid10 => false,
+        }
+    }
+
+    pub(super) fn stripe(&self, number: u64) -> ByteRange {
+        ByteRange::at(number * self.stripe_bytes(), self.stripe_bytes())
+    }
+
     /// The pieces that hold `range`, in the order of the volume's addresses; of a mirrored pair, its first disk.
     pub(super) fn pieces(&self, range: ByteRange) -> Vec<Piece> {
         let mut pieces = Vec::new();
@@ -118,9 +130,8 @@ impl Layout {
         writes.extend(mirrors);
         let whole = ranges.iter().map(|range| range.length()).sum::<u64>() == self.stripe_bytes();
         let parity = self.parity_of(stripe, &writes);
-        let has_parity = !parity.is_empty();
         writes.extend(parity);
-        let reads = if has_parity && !whole { writes.clone() } else { Vec::new() };
+        let reads = if self.has_parity() && !whole { writes.clone() } else { Vec::new() };
         StripeWrite { reads, writes }
     }
 

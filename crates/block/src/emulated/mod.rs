@@ -8,6 +8,7 @@
 mod controller;
 mod device;
 mod disk;
+mod gathering;
 mod layout;
 mod mechanics;
 mod model;

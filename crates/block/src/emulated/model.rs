@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::Parameters;
 use super::controller::{ControllerCache, Due};
 use super::disk::{Command, Disk, DiskCounters};
+use super::gathering::{GATHERING_TIME, Gathered, Gathering};
 use super::layout::{Layout, Piece, StripeWrite};
 use super::mechanics::{Access, Mechanics};
 use super::timeline::{Event, Timeline, WorkId};
@@ -50,6 +51,7 @@ pub struct Answer {
 pub struct ArrayModel {
     layout: Layout,
     disks: Vec<Disk>,
+    gathering: Gathering,
     controller: Option<ControllerCache>,
     destages: usize,
     /// An `Event::Destage` is scheduled.
@@ -83,6 +85,7 @@ impl ArrayModel {
         Self {
             layout,
             disks: disks.collect(),
+            gathering: Gathering::default(),
             controller: cached_by_controller
                 .then(|| ControllerCache::new(parameters.controller_cache_bytes, layout.stripe_bytes())),
             destages: 0,
@@ -132,6 +135,11 @@ impl ArrayModel {
             match event {
                 Event::CommandDone(work) => self.command_done(at, work),
                 Event::DiskFree(disk) => self.disks[disk].freed(at, &mut self.timeline),
+                Event::Gathered(stripe) => {
+                    if let Some(gathered) = self.gathering.take(stripe) {
+                        self.write_gathered(at, stripe, gathered);
+                    }
+                }
                 Event::Destage => {
                     self.destage_planned = false;
                     self.destage(at);
@@ -162,9 +170,27 @@ impl ArrayModel {
         let parts = self.by_stripe(range);
         let parent = self.works.add(Work { outstanding: parts.len(), next: Next::Answer(request) });
         for (stripe, part) in parts {
-            let plan = self.layout.write(stripe, &[part]);
-            self.write_stripe(now, plan, Next::Part(parent));
+            self.write_part(now, stripe, part, parent);
         }
+    }
+
+    /// Writes a stripe as soon as it is whole; else, where that matters, after it has waited for its other parts.
+    fn write_part(&mut self, now: Instant, stripe: u64, part: ByteRange, parent: WorkId) {
+        let whole = self.layout.stripe(stripe);
+        if part == whole || !self.layout.has_parity() {
+            return self.write_gathered(now, stripe, Gathered { ranges: vec![part], parents: vec![parent] });
+        }
+        if self.gathering.add(stripe, part, parent) {
+            self.timeline.schedule(now.plus(GATHERING_TIME), Event::Gathered(stripe));
+        }
+        if let Some(gathered) = self.gathering.take_whole(stripe, whole) {
+            self.write_gathered(now, stripe, gathered);
+        }
+    }
+
+    fn write_gathered(&mut self, now: Instant, stripe: u64, gathered: Gathered) {
+        let plan = self.layout.write(stripe, &gathered.ranges);
+        self.write_stripe(now, plan, Next::Parts(gathered.parents));
     }
 
     /// Without a controller cache, every disk empties its own.
@@ -203,7 +229,7 @@ impl ArrayModel {
         let Some(next) = self.works.count_down(work) else { return };
         match next {
             Next::Answer(request) => self.answer(now, request),
-            Next::Part(parent) => self.command_done(now, parent),
+            Next::Parts(parents) => parents.into_iter().for_each(|parent| self.command_done(now, parent)),
             Next::Write { pieces, then } => self.start(now, Access::Write, pieces, *then),
             Next::Destaged { bytes } => {
                 self.destages -= 1;
@@ -250,7 +276,7 @@ impl ArrayModel {
     fn by_stripe(&self, range: ByteRange) -> Vec<(u64, ByteRange)> {
         let stripe_bytes = self.layout.stripe_bytes();
         let stripes = range.start / stripe_bytes..range.end.div_ceil(stripe_bytes);
-        let part = |stripe| range.intersection(ByteRange::at(stripe * stripe_bytes, stripe_bytes));
+        let part = |stripe| range.intersection(self.layout.stripe(stripe));
         stripes.filter_map(|stripe| part(stripe).map(|part| (stripe, part))).collect()
     }
 
@@ -271,8 +297,8 @@ struct Work {
 #[derive(Debug)]
 enum Next {
     Answer(RequestId),
-    /// One part of a larger work is done.
-    Part(WorkId),
+    /// One part of each of these larger works is done.
+    Parts(Vec<WorkId>),
     /// The old contents are read: write the new ones.
     Write {
         pieces: Vec<Piece>,

@@ -17,6 +17,8 @@ pub(super) enum Event {
     DiskFree(usize),
     /// The host gets its answer.
     Answer(RequestId),
+    /// The parts of a stripe have waited for others long enough.
+    Gathered(u64),
     /// The controller cache looks for what is due to go to the disks.
     Destage,
 }

@@ -51,6 +51,18 @@ fn a_full_stripe_write_reads_nothing() {
 }
 
 #[test]
+fn requests_that_fill_a_stripe_together_read_nothing() {
+    let array = array(Level::Raid6, 8);
+    let mut model = ArrayModel::new(&array);
+    for part in 0..4 * array.stripe_bytes() / 12_288 {
+        model.submit(Instant(0), ArrayRequest::Write(ByteRange::at(part * 12_288, 12_288)));
+    }
+    run_dry(&mut model);
+    assert_eq!(model.counters().read_bytes, 0);
+    assert_eq!(model.counters().written_bytes, 4 * 8 * array.chunk_bytes);
+}
+
+#[test]
 fn a_small_write_reads_and_writes_its_data_and_all_its_parity() {
     let page = ByteRange::at(40 << 10, 4096);
     for (level, reads, writes) in
