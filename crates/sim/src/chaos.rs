@@ -10,7 +10,7 @@ use crate::world::{HostVolume, Ssd, World};
 
 /// Breaks things until the daemon stops.
 pub async fn work(daemon: Daemon) {
-    let longest_ms = daemon.world.simulation.draw(|random| random.pick(&[20, 200, 2_000]));
+    let longest_ms = daemon.world.simulation.draw(|random| random.pick(&[200, 2_000, 10_000]));
     while !daemon.stopping.get() {
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;
@@ -28,13 +28,13 @@ fn break_something(world: &World) {
     match world.simulation.draw(|random| random.below(12)) {
         0..3 if troubles.ssd_errors => ssd_errors(world, ssd),
         3 if troubles.ssd_hangs => ssd_hangs(world, ssd),
-        4 if troubles.ssds_vanish && ssd.present.get() => {
+        4 if troubles.ssds_vanish && ssd.present.get() && !ssd.disk.is_gone() => {
             world.cache_trouble.set(true);
             ssd.disk.vanish();
         }
         5..8 if troubles.rot => rot(world, ssd),
         8 if troubles.backing_errors => backing_errors(world, volume),
-        9 if troubles.backing_errors && world.simulation.draw(|random| random.one_in(3)) => {
+        9 if troubles.backing_errors && !volume.disk.is_gone() && world.simulation.draw(|random| random.one_in(3)) => {
             volume.cut.set(true);
             volume.disk.vanish();
         }

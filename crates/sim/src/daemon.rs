@@ -190,7 +190,8 @@ impl Daemon {
     /// Puts the cache in front of a volume that the catalogue names, or takes it out of the catalogue. Whether the volume
     /// may be served.
     async fn settle(&self, pool: &Pool<SimEnv>, host: &HostVolume, volume: &Volume<SimEnv>) -> bool {
-        if self.world.shape.troubles.administrators && self.world.simulation.draw(|random| random.one_in(20)) {
+        let meddles = self.world.shape.troubles.administrators && !self.world.calm.get();
+        if meddles && self.world.simulation.draw(|random| random.one_in(20)) {
             return self.detach(pool, host).await;
         }
         match pool.reattach(volume).await {
@@ -213,12 +214,14 @@ impl Daemon {
             }
         }
         host.changed.set(false);
+        host.shaken.set(false);
         host.attachment.set(Attachment::Attached);
         true
     }
 
     fn check_drop(&self, host: &HostVolume, reason: &str) {
-        if !host.changed.get() && !self.world.cache_trouble.get() && !host.may_fail() {
+        let excused = host.changed.get() || host.shaken.get() || host.may_fail() || self.world.cache_trouble.get();
+        if !excused {
             self.world.violate(format!("{} was dropped though nobody changed it: {reason}", host.spec.name));
         }
     }

@@ -121,7 +121,7 @@ impl Device for SimDevice {
     }
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.check(Operation::Allocation, range)?;
+        self.check(Operation::Allocation, range.widened_to(u64::from(self.disk.info.logical_block_bytes)))?;
         if self.disk.is_gone() {
             return Err(DeviceError::new(DeviceErrorKind::Gone, Operation::Allocation, range));
         }

@@ -28,6 +28,8 @@ pub struct World {
     pub boot: Cell<u128>,
     /// Something was wrong with SSDs or the state directory in the life of this daemon.
     pub cache_trouble: Cell<bool>,
+    /// Nobody does anything by chance any more.
+    pub calm: Cell<bool>,
     /// What the daemon is doing, for the report of one that is stuck.
     pub phase: RefCell<String>,
 }
@@ -70,6 +72,8 @@ pub struct HostVolume {
     pub attachment: Cell<Attachment>,
     /// Somebody else wrote to the backing device since it was last attached.
     pub changed: Cell<bool>,
+    /// The backing device failed while it was attached last: what is cached of it may be dropped.
+    pub shaken: Cell<bool>,
     /// The backing device lost its power in the life of this daemon.
     pub cut: Cell<bool>,
     /// Failed operations of the backing device when this daemon started.
@@ -144,6 +148,7 @@ impl World {
             pool_number: Cell::new(0),
             boot: Cell::new(1),
             cache_trouble: Cell::new(false),
+            calm: Cell::new(false),
             phase: RefCell::default(),
         })
     }
@@ -184,6 +189,7 @@ impl World {
         for volume in &self.volumes {
             let loses_power = power_fails && cut();
             end_disk(&volume.disk, loses_power);
+            volume.shaken.set(volume.shaken.get() || volume.may_fail());
             let ending = if loses_power || volume.cut.get() { Ending::PowerCut } else { Ending::Kill };
             volume.model.borrow_mut().end_run(ending);
             self.report(volume.check_backing());
@@ -265,6 +271,7 @@ fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -
         model,
         attachment: Cell::new(Attachment::Detached),
         changed: Cell::new(false),
+        shaken: Cell::new(false),
         cut: Cell::new(false),
         failures_before: Cell::new(0),
         may_hang: Cell::new(false),
