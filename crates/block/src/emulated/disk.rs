@@ -27,10 +27,6 @@ const TRANSFER_BYTES_MAX: u64 = 1 << 20;
 /// buffer: data sheets do not give it; 96 lies in the range that measurements of nearline disks suggest.
 const CACHED_WRITES_MAX: usize = 96;
 
-/// What an empty write cache adds to the distance of the writes in it, in nanoseconds; it falls to nothing as the cache
-/// fills. Firmware lets acknowledged writes wait for an occasion at which they cost little.
-const CACHE_PATIENCE_NS: u64 = 4_000_000;
-
 /// Larger than any distance and any age, in nanoseconds: keeps the difference of the two positive.
 const FAR_NS: u64 = 1 << 62;
 
@@ -156,12 +152,11 @@ impl Disk {
             let delay_ns = flush_through.map_or(0, |_| FLUSH_PREFERENCE_NS);
             (FAR_NS + far_ns + delay_ns - near_ns, Choice::Queued(index))
         });
-        let patience_ns = self.cache.patience_ns();
         let cached = self.cache.writes.iter().enumerate().map(|(index, write)| {
             let far_ns = self.mechanics.positioning_ns(self.head, now, write.range.start, Access::Write);
             let near_ns = (now.0 - write.since.0) / CACHED_AGE_DIVISOR;
             let newer = flush_through.is_some_and(|through| write.sequence > through);
-            let delay_ns = patience_ns + u64::from(newer) * FLUSH_PREFERENCE_NS;
+            let delay_ns = u64::from(newer) * FLUSH_PREFERENCE_NS;
             (FAR_NS + far_ns + delay_ns - near_ns, Choice::Cached(index))
         });
         queued.chain(cached).min_by_key(|(score, _)| *score).map(|(_, choice)| choice)
@@ -284,11 +279,6 @@ impl WriteCache {
         self.writes.iter().any(|write| write.range.contains(range))
     }
 
-    fn patience_ns(&self) -> u64 {
-        let room = CACHED_WRITES_MAX - self.writes.len();
-        CACHE_PATIENCE_NS / count(CACHED_WRITES_MAX) * count(room)
-    }
-
     /// Acknowledges blocked writes for which there is room. One that is larger than the cache goes through it alone.
     fn admit(&mut self, now: Instant, timeline: &mut Timeline) {
         while let Some(command) = self.blocked.front().copied() {
@@ -324,8 +314,4 @@ impl WriteCache {
             end - start <= (write.range.length() + range.length()).min(TRANSFER_BYTES_MAX)
         })
     }
-}
-
-fn count(number: usize) -> u64 {
-    u64::try_from(number).expect("counts of this file fit 64 bits")
 }

@@ -161,7 +161,7 @@ mod tests {
         let disk = nearline();
         let head = Head { address: 65_536, since: Instant(disk.transfer_ns(0, 65_536)), access: Access::Read };
         let late = Instant(head.since.0 + MS);
-        assert_eq!(disk.positioning_ns(head, late, 65_536, Access::Read), 0);
+        assert_eq!(disk.positioning_ns(head, late, 2 * 65_536, Access::Read), 0);
         assert!(disk.positioning_ns(head, late, 65_536, Access::Write) > 7 * MS, "a write waits for the next turn");
     }
 

@@ -1,5 +1,6 @@
 //! What the array does with single requests: parity, ordering, caches, flushes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::host::{Random, drive, drive_for, random_page};
@@ -161,19 +162,62 @@ fn a_write_is_acknowledged_from_the_disks_cache_and_a_flush_takes_the_time_to_em
 }
 
 #[test]
-fn a_flush_covers_what_came_before_it_and_does_not_wait_for_what_comes_after() {
+fn reads_that_a_host_waits_for_go_before_most_writes_that_nobody_waits_for() {
     let array = array(Level::Raid0, 1);
     let mut model = ArrayModel::new(&array);
-    let before = model.submit(Instant(0), ArrayRequest::Write(ByteRange::at(512 * MIB, 4096)));
+    let mut random = Random(10);
+    for _ in 0..30 {
+        model.submit(Instant(0), ArrayRequest::Write(random_page(&array, &mut random)));
+    }
+    let reads = (0..30).map(|_| model.submit(Instant(0), ArrayRequest::Read(random_page(&array, &mut random))));
+    let mut reads: HashSet<RequestId> = reads.collect();
+    while !reads.is_empty() {
+        let now = model.next_event().expect("reads are pending");
+        for answer in model.advance(now) {
+            reads.remove(&answer.request);
+        }
+    }
+    assert!(model.counters().writes < 15, "{:?}", model.counters());
+}
+
+#[test]
+fn a_flush_waits_for_what_came_before_it_and_not_for_what_comes_after() {
+    let array = array(Level::Raid0, 1);
+    let mut model = ArrayModel::new(&array);
+    model.submit(Instant(0), ArrayRequest::Write(ByteRange::at(512 * MIB, 4096)));
+    let before = model.submit(Instant(0), ArrayRequest::Write(ByteRange::at(1000 * MIB, 4096)));
     let now = time_of(&mut model, before);
     let flush = model.submit(now, ArrayRequest::Flush);
     for page in 0..50 {
-        model.submit(now, ArrayRequest::Write(ByteRange::at(page * 8 * MIB, 4096)));
+        model.submit(now, ArrayRequest::Write(ByteRange::at(512 * MIB + page * 64 * 4096, 4096)));
     }
-    time_of(&mut model, flush);
-    assert!(model.counters().writes <= 2, "{:?}", model.counters());
+    let took = time_of(&mut model, flush).since(now);
+    assert_eq!(model.counters().writes - 1, 2, "the two before it; the next one is under way");
+    assert!(took > Duration::from_millis(2), "two accesses of a disk take longer than {took:?}");
     run_dry(&mut model);
-    assert_eq!(model.counters().writes, 51);
+    assert_eq!(model.counters().writes, 52);
+}
+
+#[test]
+fn a_flush_waits_for_the_write_that_is_under_way() {
+    let mut model = ArrayModel::new(&array(Level::Raid0, 1));
+    let write = model.submit(Instant(0), ArrayRequest::Write(ByteRange::at(512 * MIB, 4096)));
+    let now = time_of(&mut model, write);
+    let flush = model.submit(now, ArrayRequest::Flush);
+    let took = time_of(&mut model, flush).since(now);
+    assert!(took > Duration::from_millis(1), "an access of a disk takes longer than {took:?}");
+}
+
+#[test]
+fn a_request_that_comes_before_the_driver_woke_up_finds_the_array_as_it_is_by_then() {
+    let mut model = ArrayModel::new(&array(Level::Raid0, 1));
+    let first = model.submit(Instant(0), ArrayRequest::Read(ByteRange::at(512 * MIB, 4096)));
+    let later = Instant(0).plus(Duration::from_secs(1));
+    let second = model.submit(later, ArrayRequest::Read(ByteRange::at(0, 4096)));
+    assert!(model.next_event().expect("the first is answered") < later);
+    let answers = model.advance(later);
+    assert_eq!(answers.iter().map(|answer| answer.request).collect::<Vec<_>>(), [first]);
+    assert!(time_of(&mut model, second) > later);
 }
 
 #[test]
