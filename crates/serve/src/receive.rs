@@ -42,15 +42,17 @@ impl ReceiveBuffer {
         len
     }
 
-    /// Waits for more bytes, and moves what is there to the front so that they fit. `Ok(0)` is the end of the stream.
+    /// Waits for more bytes; what is there is moved to the front when room gets short. `Ok(0)` is the end of the stream.
     ///
     /// # Panics
     /// If the buffer is full: callers consume, or give up a message that cannot fit.
     pub(crate) async fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
         let mut buf = self.buf.take().expect("a receive that was given up is not followed by another");
-        buf.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        if buf.len() - self.end < buf.len() / 4 {
+            buf.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         let (head, tail) = buf.split_at(self.end);
         assert!(!tail.is_empty(), "a full buffer is consumed before it is filled");
         let (tail, received) = transport.recv(tail).await;

@@ -166,10 +166,6 @@ impl Replies {
     /// Forgets the first `bytes` bytes of the queue.
     fn advance(&self, bytes: usize) -> Cost {
         let mut queue = self.queue.borrow_mut();
-        if queue.is_empty() {
-            // Closed while the send was under way.
-            return Cost::NOTHING;
-        }
         let mut left = self.sent_of_first.get() + bytes;
         let mut freed = Cost::NOTHING;
         while let Some(first) = queue.front()
