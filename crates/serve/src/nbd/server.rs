@@ -28,10 +28,13 @@ const BLOCK_BYTES_PREFERRED: u32 = 4096;
 /// How long `accept` rests after it failed, for instance because the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections that make room at once.
+const ENDING_MAX: usize = 64;
+
 /// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Connections at once; one more is closed at once.
+    /// Connections at once. One more takes the place of one that has not chosen an export yet, or is closed at once.
     pub connections_max: usize,
     /// How long a client may take until it has chosen its export, TLS included.
     pub handshake_timeout: Duration,
@@ -85,6 +88,8 @@ pub(super) struct ServerInner {
 struct Connection {
     stream: Stream,
     tls: bool,
+    /// It had to make room, and its task is about to end.
+    ending: bool,
     serving: Option<Serving>,
 }
 
@@ -205,15 +210,15 @@ impl ServerInner {
         }
     }
 
-    /// Gives a connection its task, if there may be one more.
+    /// Gives a connection its task, if there is room for one more.
     fn welcome(self: &Rc<Self>, stream: Stream, tls: Option<TlsAcceptor>) {
-        if self.connections.borrow().len() >= self.settings.connections_max {
+        if !self.make_room() {
             stream.shutdown();
             return;
         }
         let id = self.connections_made.get();
         self.connections_made.set(id + 1);
-        let connection = Connection { stream: stream.clone(), tls: tls.is_some(), serving: None };
+        let connection = Connection { stream: stream.clone(), tls: tls.is_some(), ending: false, serving: None };
         self.connections.borrow_mut().insert(id, connection);
         let inner = Rc::clone(self);
         self.env.spawn(async move {
@@ -222,6 +227,20 @@ impl ServerInner {
             inner.connections.borrow_mut().remove(&id);
             inner.connection_ended.wake_all();
         });
+    }
+
+    /// At the limit, whoever has been longest without choosing an export makes room: idle strangers keep nobody out.
+    fn make_room(&self) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        let ending = connections.values().filter(|connection| connection.ending).count();
+        if connections.len() - ending < self.settings.connections_max {
+            return true;
+        }
+        let idle = connections.values_mut().find(|connection| connection.serving.is_none() && !connection.ending);
+        let Some(idle) = idle.filter(|_| ending < ENDING_MAX) else { return false };
+        idle.ending = true;
+        idle.stream.shutdown();
+        true
     }
 
     /// The volume of an export, unless it is gone.
