@@ -6,6 +6,7 @@
 pub mod config;
 mod error;
 pub mod planted;
+mod format;
 mod pool;
 #[doc(hidden)] // for the policy test and the benchmarks; not an interface
 pub mod state;

@@ -1,0 +1,161 @@
+//! The catalogue: which volumes the pool caches, under which attachment ids, and how their backing devices are
+//! recognised. Ids that are not in the newest catalogue are dead.
+
+use hotset_block::DeviceIdentity;
+
+use crate::config::{VolumeSettings, VolumeSpec, limits};
+
+use super::codec::{Corrupt, Reader, Writer};
+
+/// The longest identity text of a device.
+const IDENTITY_BYTES_MAX: usize = 1024;
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Catalogue {
+    /// The next attachment id. Ids are never reused.
+    pub(crate) next_attachment: u64,
+    pub(crate) volumes: Vec<CataloguedVolume>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CataloguedVolume {
+    /// New at every enable-cache.
+    pub(crate) attachment: u64,
+    pub(crate) spec: VolumeSpec,
+    pub(crate) backing: BackingIdentity,
+}
+
+/// What a backing device was when it was seen last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackingIdentity {
+    pub(crate) size_bytes: u64,
+    pub(crate) device: DeviceIdentity,
+    /// `device.change_mark` was read at a clean stop and may be compared.
+    pub(crate) mark_is_final: bool,
+    pub(crate) fingerprints: Vec<Fingerprint>,
+}
+
+/// The checksum of one page of a backing device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    pub(crate) page: u64,
+    pub(crate) checksum: u64,
+    /// A host may have written to it since: it is not judged.
+    pub(crate) unsettled: bool,
+}
+
+impl Catalogue {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.u64(self.next_attachment).u16(u16::try_from(self.volumes.len()).expect("volumes are bounded"));
+        for volume in &self.volumes {
+            writer.u64(volume.attachment).text(volume.spec.name.as_str()).text(&volume.spec.backing);
+            encode_settings(&mut writer, &volume.spec.settings);
+            encode_backing(&mut writer, &volume.backing);
+        }
+        writer.into_bytes()
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
+        let mut reader = Reader::new(payload, "catalogue");
+        let next_attachment = reader.u64()?;
+        let count = usize::from(reader.u16()?);
+        reader.require(count <= limits::VOLUMES_MAX, "it has more volumes than allowed")?;
+        let mut volumes: Vec<CataloguedVolume> = Vec::new();
+        for _ in 0..count {
+            let volume = decode_volume(&mut reader)?;
+            let known =
+                |other: &CataloguedVolume| other.attachment == volume.attachment || other.spec.name == volume.spec.name;
+            reader.require(!volumes.iter().any(known), "a volume or an attachment id is in it twice")?;
+            reader.require(volume.attachment < next_attachment, "an attachment id is higher than the next one")?;
+            volumes.push(volume);
+        }
+        reader.end()?;
+        Ok(Self { next_attachment, volumes })
+    }
+}
+
+fn decode_volume(reader: &mut Reader<'_>) -> Result<CataloguedVolume, Corrupt> {
+    let attachment = reader.u64()?;
+    let name = reader.parse(limits::VOLUME_NAME_BYTES_MAX)?;
+    let backing = reader.text(limits::BACKING_BYTES_MAX)?.to_owned();
+    let settings = decode_settings(reader)?;
+    let spec = VolumeSpec { name, backing, settings };
+    Ok(CataloguedVolume { attachment, spec, backing: decode_backing(reader)? })
+}
+
+fn encode_settings(writer: &mut Writer, settings: &VolumeSettings) {
+    writer.u32(settings.logical_block_bytes).flag(settings.read_only);
+    writer.option_u64(settings.read_cutoff_bytes).option_u64(settings.write_cutoff_bytes);
+}
+
+fn decode_settings(reader: &mut Reader<'_>) -> Result<VolumeSettings, Corrupt> {
+    let logical_block_bytes = reader.u32()?;
+    reader.require(matches!(logical_block_bytes, 512 | 4096), "a logical block is neither 512 nor 4096 bytes")?;
+    Ok(VolumeSettings {
+        logical_block_bytes,
+        read_only: reader.flag()?,
+        read_cutoff_bytes: reader.option_u64()?,
+        write_cutoff_bytes: reader.option_u64()?,
+    })
+}
+
+fn encode_backing(writer: &mut Writer, backing: &BackingIdentity) {
+    let clip = |text: &str| text.chars().take(IDENTITY_BYTES_MAX / 4).collect::<String>();
+    writer.u64(backing.size_bytes).text(&clip(&backing.device.id)).text(&clip(&backing.device.parent));
+    writer.option_u64(backing.device.change_mark).u128(backing.device.boot).flag(backing.mark_is_final);
+    writer.u16(u16::try_from(backing.fingerprints.len()).expect("fingerprints are bounded"));
+    for fingerprint in &backing.fingerprints {
+        writer.u64(fingerprint.page).u64(fingerprint.checksum).flag(fingerprint.unsettled);
+    }
+}
+
+fn decode_backing(reader: &mut Reader<'_>) -> Result<BackingIdentity, Corrupt> {
+    let size_bytes = reader.u64()?;
+    let id = reader.text(IDENTITY_BYTES_MAX)?.to_owned();
+    let parent = reader.text(IDENTITY_BYTES_MAX)?.to_owned();
+    let (change_mark, boot) = (reader.option_u64()?, reader.u128()?);
+    let mark_is_final = reader.flag()?;
+    let count = usize::from(reader.u16()?);
+    reader.require(count <= limits::FINGERPRINTS, "a backing device has more fingerprints than allowed")?;
+    let mut fingerprints = Vec::new();
+    for _ in 0..count {
+        let (page, checksum, unsettled) = (reader.u64()?, reader.u64()?, reader.flag()?);
+        fingerprints.push(Fingerprint { page, checksum, unsettled });
+    }
+    let device = DeviceIdentity { id, parent, change_mark, boot };
+    Ok(BackingIdentity { size_bytes, device, mark_is_final, fingerprints })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn volume(attachment: u64, name: &str) -> CataloguedVolume {
+        let device = DeviceIdentity { id: "fs:1".into(), parent: "sda".into(), change_mark: Some(9), boot: 0 };
+        let fingerprints = vec![Fingerprint { page: 0, checksum: 1, unsettled: true }];
+        CataloguedVolume {
+            attachment,
+            spec: VolumeSpec {
+                name: name.parse().expect("valid"),
+                backing: "/srv/disk.img".into(),
+                settings: VolumeSettings::default(),
+            },
+            backing: BackingIdentity { size_bytes: 1 << 20, device, mark_is_final: true, fingerprints },
+        }
+    }
+
+    #[test]
+    fn the_catalogue_survives_the_round_trip() {
+        let catalogue = Catalogue { next_attachment: 9, volumes: vec![volume(3, "a"), volume(8, "b")] };
+        assert_eq!(Catalogue::decode(&catalogue.encode()), Ok(catalogue));
+    }
+
+    #[test]
+    fn ids_and_names_are_unique_and_below_the_next_id() {
+        let decode = |volumes| Catalogue::decode(&Catalogue { next_attachment: 5, volumes }.encode());
+        assert!(decode(vec![volume(3, "a"), volume(3, "b")]).is_err());
+        assert!(decode(vec![volume(3, "a"), volume(4, "a")]).is_err());
+        assert!(decode(vec![volume(5, "a")]).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! The first sector of a checkpoint: which journal records it stands for. It is written last, so that a checkpoint
+//! with a valid header is whole.
+
+use super::codec::{Corrupt, Reader, Writer, crc32c};
+
+const MAGIC: [u8; 8] = *b"HOTSETcp";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CheckpointHeader {
+    pub(crate) incarnation: u64,
+    /// Rises with every checkpoint; the area is the number modulo 2.
+    pub(crate) number: u64,
+    /// The session of the pool in which it was written.
+    pub(crate) session: u64,
+    /// The first journal record that is not contained in it.
+    pub(crate) journal_start: u64,
+    /// No slot has this generation or a higher one, until a later checkpoint raises it.
+    pub(crate) generation_ceiling: u64,
+    /// Index sectors that follow this one.
+    pub(crate) sectors: u64,
+}
+
+impl CheckpointHeader {
+    /// Writes the header into `bytes`, which is exactly one sector long.
+    pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
+        let mut body = Writer::new();
+        body.u64(self.incarnation).u64(self.number).u64(self.session).u64(self.journal_start);
+        body.u64(self.generation_ceiling).u64(self.sectors);
+        let body = body.into_bytes();
+        bytes.fill(0);
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[16..16 + body.len()].copy_from_slice(&body);
+        let checksum = crc32c(&bytes[16..]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let mut reader = Reader::new(bytes, "checkpoint");
+        let magic = reader.bytes(8)?;
+        reader.require(magic == MAGIC, "its magic is missing")?;
+        let (checksum, reserved) = (reader.u32()?, reader.u32()?);
+        reader.require(reserved == 0, "a reserved field is not zero")?;
+        let covered = bytes.get(16..).unwrap_or_default();
+        reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
+        let header = Self {
+            incarnation: reader.u64()?,
+            number: reader.u64()?,
+            session: reader.u64()?,
+            journal_start: reader.u64()?,
+            generation_ceiling: reader.u64()?,
+            sectors: reader.u64()?,
+        };
+        reader.zeroes()?;
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_survives_the_round_trip_and_no_flipped_bit_does() {
+        let header = CheckpointHeader {
+            incarnation: 1,
+            number: 2,
+            session: 3,
+            journal_start: 4,
+            generation_ceiling: 5,
+            sectors: 6,
+        };
+        let mut bytes = vec![9; 512];
+        header.encode_into(&mut bytes);
+        assert_eq!(CheckpointHeader::decode(&bytes), Ok(header));
+        for bit in 0..(512 * 8) {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(CheckpointHeader::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+}

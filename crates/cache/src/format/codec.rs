@@ -1,0 +1,203 @@
+//! Little-endian writing and bounds-checked reading, and the two checksums of the format.
+
+use std::fmt;
+
+use crc_fast::CrcAlgorithm;
+
+/// Bytes that break the format: which rule, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Corrupt(pub(crate) String);
+
+impl Corrupt {
+    pub(crate) fn new(rule: impl Into<String>) -> Self {
+        Self(rule.into())
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// CRC-32C (Castagnoli; RFC 3720 appendix B.4): pages, headers, index sectors.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let wide = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes);
+    u32::try_from(wide).expect("a 32-bit checksum fits in 32 bits")
+}
+
+/// CRC-64/NVME (NVM Command Set Specification 1.0, section 5.2.1.3.4): fingerprints of a backing device.
+pub(crate) fn crc64(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// Appends little-endian values to a vector.
+#[derive(Default)]
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(bytes);
+        self
+    }
+
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
+        self.bytes(&[value])
+    }
+
+    pub(crate) fn flag(&mut self, value: bool) -> &mut Self {
+        self.u8(u8::from(value))
+    }
+
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    pub(crate) fn u128(&mut self, value: u128) -> &mut Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    /// A flag, then the value or zero.
+    pub(crate) fn option_u64(&mut self, value: Option<u64>) -> &mut Self {
+        self.flag(value.is_some()).u64(value.unwrap_or(0))
+    }
+
+    /// A 16-bit length, then the bytes.
+    ///
+    /// # Panics
+    /// If the text is longer than 65,535 bytes: the limits in `config.rs` are far below.
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        let length = u16::try_from(text.len()).expect("texts are limited when they enter the engine");
+        self.u16(length).bytes(text.as_bytes())
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Reads little-endian values from a slice, never past its end.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+    what: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    /// `what` names the structure in error messages.
+    pub(crate) fn new(bytes: &'a [u8], what: &'static str) -> Self {
+        Self { bytes, what }
+    }
+
+    pub(crate) fn corrupt(&self, rule: &str) -> Corrupt {
+        Corrupt(format!("{}: {rule}", self.what))
+    }
+
+    /// `Err` with `rule` unless `holds`.
+    pub(crate) fn require(&self, holds: bool, rule: &str) -> Result<(), Corrupt> {
+        if holds { Ok(()) } else { Err(self.corrupt(rule)) }
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Corrupt> {
+        let (head, tail) = self.bytes.split_at_checked(length).ok_or_else(|| self.corrupt("it ends too early"))?;
+        self.bytes = tail;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Corrupt> {
+        Ok(self.bytes(N)?.try_into().expect("`bytes` returned N bytes"))
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Corrupt> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool, Corrupt> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.corrupt(&format!("a flag is 0 or 1, not {other}"))),
+        }
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Corrupt> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Corrupt> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Corrupt> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn u128(&mut self) -> Result<u128, Corrupt> {
+        Ok(u128::from_le_bytes(self.array()?))
+    }
+
+    pub(crate) fn option_u64(&mut self) -> Result<Option<u64>, Corrupt> {
+        let some = self.flag()?;
+        let value = self.u64()?;
+        Ok(some.then_some(value))
+    }
+
+    pub(crate) fn text(&mut self, length_max: usize) -> Result<&'a str, Corrupt> {
+        let length = usize::from(self.u16()?);
+        self.require(length <= length_max, "a text is longer than allowed")?;
+        let bytes = self.bytes(length)?;
+        std::str::from_utf8(bytes).map_err(|_| self.corrupt("a text is not UTF-8"))
+    }
+
+    /// A value that has words or limits of its own.
+    pub(crate) fn parse<T: std::str::FromStr<Err = crate::Error>>(&mut self, length_max: usize) -> Result<T, Corrupt> {
+        let text = self.text(length_max)?;
+        text.parse().map_err(|error| self.corrupt(&format!("{error}")))
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn end(&self) -> Result<(), Corrupt> {
+        self.require(self.bytes.is_empty(), "bytes follow its end")
+    }
+
+    /// Only zeroes may follow.
+    pub(crate) fn zeroes(&self) -> Result<(), Corrupt> {
+        self.require(self.bytes.iter().all(|byte| *byte == 0), "its padding is not zero")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksums_are_the_standard_ones() {
+        assert_eq!(crc32c(b"123456789"), 0xE306_9283);
+        assert_eq!(crc64(b"123456789"), 0xAE8B_1486_0A79_9888);
+    }
+
+    #[test]
+    fn reading_past_the_end_is_corrupt_and_not_a_panic() {
+        let mut reader = Reader::new(&[1, 2, 3], "test");
+        assert!(reader.u64().is_err());
+        assert_eq!(reader.u16(), Ok(0x0201));
+        assert!(reader.text(10).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! The members record: which SSDs make up the pool, in which epoch and session, and whether it was stopped cleanly.
+
+use crate::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
+
+use super::codec::{Corrupt, Reader, Writer};
+
+/// The longest path that is remembered for an SSD; a longer one is not remembered.
+const PATH_BYTES_MAX: usize = 512;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) name: PoolName,
+    pub(crate) kind: PoolKind,
+    pub(crate) settings: PoolSettings,
+    /// Rises when an SSD leaves or joins (rule `membership`).
+    pub(crate) epoch: u64,
+    /// Rises at every open.
+    pub(crate) session: u64,
+    /// The pool was stopped cleanly after this record; erased before anything else is written at the next open.
+    pub(crate) clean: bool,
+    /// The members. An SSD that is not in the list is not believed, whatever it says.
+    pub(crate) ssds: Vec<Member>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) ssd_uuid: u128,
+    pub(crate) size_bytes: u64,
+    /// Where it was found last; a hint for people and for the next start.
+    pub(crate) path: String,
+    /// Only index sectors and slot headers of this incarnation are believed; raising it makes the SSD cold.
+    pub(crate) incarnation: u64,
+    /// The session of the newest checkpoint that is known to be durable: an older one is an old copy of the SSD.
+    pub(crate) session: u64,
+    /// After a clean stop: the number of the journal record after the last one.
+    pub(crate) journal_end: Option<u64>,
+}
+
+impl Members {
+    pub(crate) fn member(&self, ssd_uuid: u128) -> Option<&Member> {
+        self.ssds.iter().find(|member| member.ssd_uuid == ssd_uuid)
+    }
+
+    pub(crate) fn member_mut(&mut self, ssd_uuid: u128) -> Option<&mut Member> {
+        self.ssds.iter_mut().find(|member| member.ssd_uuid == ssd_uuid)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.text(self.name.as_str()).text(self.kind.word());
+        encode_settings(&mut writer, &self.settings);
+        writer.u64(self.epoch).u64(self.session).flag(self.clean);
+        writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
+        for ssd in &self.ssds {
+            let path = if ssd.path.len() <= PATH_BYTES_MAX { ssd.path.as_str() } else { "" };
+            writer.u128(ssd.ssd_uuid).u64(ssd.size_bytes).text(path).u64(ssd.incarnation).u64(ssd.session);
+            writer.option_u64(ssd.journal_end);
+        }
+        writer.into_bytes()
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
+        let mut reader = Reader::new(payload, "members record");
+        let (name, kind) = (reader.parse(16)?, reader.parse(16)?);
+        let settings = decode_settings(&mut reader)?;
+        settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
+        let (epoch, session, clean) = (reader.u64()?, reader.u64()?, reader.flag()?);
+        let count = usize::from(reader.u16()?);
+        reader.require(count <= limits::SSDS_MAX, "it has more SSDs than allowed")?;
+        let mut ssds: Vec<Member> = Vec::new();
+        for _ in 0..count {
+            let member = decode_member(&mut reader)?;
+            let known = ssds.iter().any(|other| other.ssd_uuid == member.ssd_uuid);
+            reader.require(!known, "an SSD is in it twice")?;
+            ssds.push(member);
+        }
+        reader.end()?;
+        Ok(Self { name, kind, settings, epoch, session, clean, ssds })
+    }
+}
+
+fn decode_member(reader: &mut Reader<'_>) -> Result<Member, Corrupt> {
+    Ok(Member {
+        ssd_uuid: reader.u128()?,
+        size_bytes: reader.u64()?,
+        path: reader.text(PATH_BYTES_MAX)?.to_owned(),
+        incarnation: reader.u64()?,
+        session: reader.u64()?,
+        journal_end: reader.option_u64()?,
+    })
+}
+
+fn encode_settings(writer: &mut Writer, settings: &PoolSettings) {
+    writer.text(settings.io_type.word()).u64(settings.block_bytes.get());
+    writer.u8(settings.populate_on_read).u8(settings.populate_on_write);
+    writer.text(settings.policy.word()).text(settings.fetch_rate.word()).flag(settings.checksums);
+}
+
+fn decode_settings(reader: &mut Reader<'_>) -> Result<PoolSettings, Corrupt> {
+    let io_type = reader.parse(16)?;
+    let block = reader.u64()?;
+    Ok(PoolSettings {
+        io_type,
+        block_bytes: BlockBytes::new(block).map_err(|error| reader.corrupt(&error.to_string()))?,
+        populate_on_read: reader.u8()?,
+        populate_on_write: reader.u8()?,
+        policy: reader.parse(16)?,
+        fetch_rate: reader.parse(16)?,
+        checksums: reader.flag()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::IoType;
+
+    fn sample() -> Members {
+        let member = |ssd_uuid| Member {
+            ssd_uuid,
+            size_bytes: 1 << 30,
+            path: "/dev/disk".into(),
+            incarnation: 4,
+            session: 5,
+            journal_end: Some(77),
+        };
+        Members {
+            name: "tank".parse().expect("valid"),
+            kind: PoolKind::Read,
+            settings: PoolSettings::preset(PoolKind::Read, IoType::FileSystem),
+            epoch: 2,
+            session: 5,
+            clean: true,
+            ssds: vec![member(1), member(2)],
+        }
+    }
+
+    #[test]
+    fn the_members_record_survives_the_round_trip() {
+        assert_eq!(Members::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn an_ssd_that_is_listed_twice_is_corrupt() {
+        let mut members = sample();
+        members.ssds[1].ssd_uuid = 1;
+        assert!(Members::decode(&members.encode()).is_err());
+    }
+
+    #[test]
+    fn a_full_pool_with_the_longest_paths_fits_its_area() {
+        let mut members = sample();
+        members.ssds =
+            (0..64).map(|n| Member { ssd_uuid: n, path: "x".repeat(512), ..sample().ssds[0].clone() }).collect();
+        let area = usize::try_from(super::super::layout::MEMBERS_AREA_BYTES).expect("small");
+        assert!(members.encode().len() + super::super::record::HEADER_BYTES < area);
+    }
+}

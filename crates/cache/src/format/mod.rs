@@ -1,0 +1,21 @@
+//! Values into bytes and back, purely. Every layout is described in `docs/FORMAT.md`, byte for byte; this module and
+//! that page change together.
+//!
+//! Decoding checks everything before it believes anything: magic, version, lengths, checksum, ranges. It answers
+//! [`Corrupt`] with the broken rule, never panics, never guesses.
+
+pub(crate) mod catalogue;
+pub(crate) mod checkpoint;
+mod codec;
+pub(crate) mod index;
+pub(crate) mod layout;
+pub(crate) mod members;
+pub(crate) mod record;
+pub(crate) mod rows;
+pub(crate) mod slot_header;
+pub(crate) mod superblock;
+
+pub(crate) use codec::{Corrupt, crc32c, crc64};
+
+/// The version of everything on an SSD. A higher one is refused, with the version it needs in the message.
+pub(crate) const FORMAT_VERSION: u32 = 1;

@@ -1,0 +1,132 @@
+//! The envelope of a member record: every kind has two areas that are written in turn, the newest valid one counts.
+
+use super::FORMAT_VERSION;
+use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES};
+
+const MAGIC: [u8; 8] = *b"HOTSETmr";
+/// Bytes of the envelope before the payload.
+pub(crate) const HEADER_BYTES: usize = 64;
+
+/// Which record. The order is that of the areas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RecordKind {
+    /// Epoch, session, members, clean mark.
+    Members,
+    /// The rows of the write log (read-write pools).
+    Rows,
+    /// Attachments, volumes, settings, identities.
+    Catalogue,
+}
+
+impl RecordKind {
+    fn code(self) -> u32 {
+        match self {
+            Self::Members => 1,
+            Self::Rows => 2,
+            Self::Catalogue => 3,
+        }
+    }
+
+    /// Offset (from the start of the records) and length of one of the two areas.
+    pub(crate) fn area(self, which: u64, catalogue_area_bytes: u64) -> (u64, u64) {
+        let rows_offset = 2 * MEMBERS_AREA_BYTES;
+        let (offset, bytes) = match self {
+            Self::Members => (0, MEMBERS_AREA_BYTES),
+            Self::Rows => (rows_offset, ROWS_AREA_BYTES),
+            Self::Catalogue => (rows_offset + 2 * ROWS_AREA_BYTES, catalogue_area_bytes),
+        };
+        (offset + which * bytes, bytes)
+    }
+}
+
+/// A record as it lies in its area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) pool_uuid: u128,
+    /// Rises with every change of this kind of record; the newest wins.
+    pub(crate) number: u64,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Record {
+    /// The record, padded with zeroes to whole pages.
+    pub(crate) fn encode(&self, kind: RecordKind) -> Vec<u8> {
+        let length = u32::try_from(self.payload.len()).expect("payloads are checked against their area");
+        let mut writer = Writer::new();
+        writer.bytes(&MAGIC).u32(FORMAT_VERSION).u32(kind.code()).u128(self.pool_uuid).u64(self.number);
+        writer.u32(length).u32(crc32c(&self.payload));
+        let checksum = crc32c(writer.as_bytes());
+        writer.u32(checksum);
+        let mut bytes = writer.into_bytes();
+        bytes.resize(HEADER_BYTES, 0);
+        bytes.extend_from_slice(&self.payload);
+        bytes.resize(bytes.len().next_multiple_of(4096), 0);
+        bytes
+    }
+
+    /// The number and the payload's length in the first page of an area, so that only what is needed is read.
+    pub(crate) fn decode_header(kind: RecordKind, bytes: &[u8]) -> Result<RecordHeader, Corrupt> {
+        let mut reader = Reader::new(bytes, "member record");
+        let rule = reader.bytes(8)? == MAGIC;
+        reader.require(rule, "its magic is missing")?;
+        let (version, code) = (reader.u32()?, reader.u32()?);
+        let (pool_uuid, number) = (reader.u128()?, reader.u64()?);
+        let (length, payload_checksum, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        reader.require(crc32c(&bytes[..48]) == checksum, "its header's checksum does not match")?;
+        reader.require(version == FORMAT_VERSION, "its version is not known")?;
+        reader.require(code == kind.code(), "it is of another kind")?;
+        reader.require(u64::from(length) <= CATALOGUE_AREA_BYTES_MAX, "it is longer than an area")?;
+        Ok(RecordHeader { pool_uuid, number, length: usize::try_from(length).expect("u32"), payload_checksum })
+    }
+
+    /// The whole record, from bytes that hold at least the header and the payload.
+    pub(crate) fn decode(kind: RecordKind, bytes: &[u8]) -> Result<Self, Corrupt> {
+        let header = Self::decode_header(kind, bytes)?;
+        let mut reader = Reader::new(bytes, "member record");
+        reader.bytes(HEADER_BYTES)?;
+        let payload = reader.bytes(header.length)?.to_vec();
+        reader.require(crc32c(&payload) == header.payload_checksum, "its checksum does not match")?;
+        Ok(Self { pool_uuid: header.pool_uuid, number: header.number, payload })
+    }
+}
+
+/// See [`Record::decode_header`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordHeader {
+    pub(crate) pool_uuid: u128,
+    pub(crate) number: u64,
+    pub(crate) length: usize,
+    payload_checksum: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_the_round_trip_and_no_flipped_bit_does() {
+        let record = Record { pool_uuid: 7, number: 3, payload: b"payload".to_vec() };
+        let bytes = record.encode(RecordKind::Catalogue);
+        assert_eq!(Record::decode(RecordKind::Catalogue, &bytes), Ok(record));
+        assert!(Record::decode(RecordKind::Members, &bytes).is_err(), "another kind");
+        for bit in 0..(52 * 8) {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Record::decode(RecordKind::Catalogue, &bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn areas_do_not_overlap() {
+        let mut end = 0;
+        for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue] {
+            for which in 0..2 {
+                let (offset, bytes) = kind.area(which, 1 << 20);
+                assert_eq!(offset, end);
+                end = offset + bytes;
+            }
+        }
+        assert_eq!(end, super::super::layout::records_bytes(1 << 20));
+    }
+}

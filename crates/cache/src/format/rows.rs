@@ -1,0 +1,105 @@
+//! The row records: the rows of the write log, oldest first. A read pool has none; the shape is settled here so that
+//! the log can be added without changing what is on the SSDs.
+
+use super::codec::{Corrupt, Reader, Writer};
+
+/// Rows that may live at once.
+const ROWS_MAX: u32 = 4096;
+/// Segment pairs of one row.
+const SEGMENTS_MAX: u16 = 32;
+
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Rows {
+    /// Rows below this number are free.
+    pub(crate) oldest_live: u64,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) number: u64,
+    pub(crate) incarnation: u64,
+    /// No entry of this row has a higher version.
+    pub(crate) version_ceiling: u64,
+    /// All its batches are complete and flushed on both copies.
+    pub(crate) sealed: bool,
+    pub(crate) segments: Vec<[Copy; 2]>,
+}
+
+/// One copy of a log segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copy {
+    pub(crate) ssd_uuid: u128,
+    pub(crate) segment: u32,
+    /// It was lost, and not re-mirrored yet.
+    pub(crate) lost: bool,
+}
+
+impl Rows {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.u64(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
+        for row in &self.rows {
+            writer.u64(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
+            writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
+            for copy in row.segments.iter().flatten() {
+                writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
+            }
+        }
+        writer.into_bytes()
+    }
+
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
+        let mut reader = Reader::new(payload, "row records");
+        let oldest_live = reader.u64()?;
+        let count = reader.u32()?;
+        reader.require(count <= ROWS_MAX, "there are more rows than allowed")?;
+        let mut rows = Vec::new();
+        for _ in 0..count {
+            rows.push(decode_row(&mut reader)?);
+        }
+        reader.end()?;
+        let rising = rows.windows(2).all(|pair| pair[0].number < pair[1].number);
+        reader.require(rising && rows.iter().all(|row| row.number >= oldest_live), "its rows are out of order")?;
+        Ok(Self { oldest_live, rows })
+    }
+}
+
+fn decode_row(reader: &mut Reader<'_>) -> Result<Row, Corrupt> {
+    let (number, incarnation, version_ceiling) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let sealed = reader.flag()?;
+    let count = reader.u16()?;
+    reader.require(count <= SEGMENTS_MAX, "a row has more segments than allowed")?;
+    let mut segments = Vec::new();
+    for _ in 0..count {
+        let pair = [decode_copy(reader)?, decode_copy(reader)?];
+        reader.require(pair[0].ssd_uuid != pair[1].ssd_uuid, "both copies of a segment are on one SSD")?;
+        segments.push(pair);
+    }
+    Ok(Row { number, incarnation, version_ceiling, sealed, segments })
+}
+
+fn decode_copy(reader: &mut Reader<'_>) -> Result<Copy, Corrupt> {
+    Ok(Copy { ssd_uuid: reader.u128()?, segment: reader.u32()?, lost: reader.flag()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_records_survive_the_round_trip() {
+        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        let row = |number| Row {
+            number,
+            incarnation: 9,
+            version_ceiling: 1000,
+            sealed: number == 3,
+            segments: vec![[copy(1), copy(2)], [copy(3), copy(1)]],
+        };
+        let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)] };
+        assert_eq!(Rows::decode(&rows.encode()), Ok(rows.clone()));
+        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)] };
+        assert!(Rows::decode(&unordered.encode()).is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! The superblock: what an SSD is, where its areas lie. Written when the SSD joins a pool, and not again.
+
+use crate::config::{BlockBytes, PoolKind, PoolName};
+
+use super::FORMAT_VERSION;
+use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::layout::{Layout, SUPERBLOCK_BYTES};
+
+const MAGIC: [u8; 8] = *b"HOTSETsb";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) pool_uuid: u128,
+    pub(crate) ssd_uuid: u128,
+    pub(crate) pool_name: PoolName,
+    pub(crate) kind: PoolKind,
+    pub(crate) checksums: bool,
+    pub(crate) layout: Layout,
+}
+
+impl Superblock {
+    /// One copy, [`SUPERBLOCK_BYTES`] long.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let layout = &self.layout;
+        let mut body = Writer::new();
+        body.u128(self.pool_uuid).u128(self.ssd_uuid).u64(layout.ssd_bytes).u64(layout.segment_bytes);
+        body.u64(layout.catalogue_area_bytes).u64(layout.checkpoint_area_bytes).u64(layout.journal_bytes);
+        body.u64(layout.block_bytes.get()).u32(layout.sector_bytes);
+        body.flag(self.checksums).text(self.kind.word()).text(self.pool_name.as_str());
+        let mut bytes = Writer::new();
+        bytes.bytes(&MAGIC).u32(FORMAT_VERSION).u32(0).bytes(&body.into_bytes());
+        let mut bytes = bytes.into_bytes();
+        let (used, whole) = (bytes.len(), usize::try_from(SUPERBLOCK_BYTES).expect("4096"));
+        bytes.resize(whole, 0);
+        let checksum = crc32c(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
+        debug_assert!(used < whole);
+        bytes
+    }
+
+    /// `Ok(None)`: these bytes are not a Hotset superblock at all.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, Corrupt> {
+        let mut reader = Reader::new(bytes, "superblock");
+        if reader.bytes(8)? != MAGIC {
+            return Ok(None);
+        }
+        let version = reader.u32()?;
+        if version != FORMAT_VERSION {
+            let rule = format!("its format version is {version}, this Hotset reads version {FORMAT_VERSION}");
+            return Err(reader.corrupt(&rule));
+        }
+        let checksum = reader.u32()?;
+        let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");
+        let covered = bytes.get(16..whole).ok_or_else(|| reader.corrupt("it ends too early"))?;
+        reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
+        Self::decode_body(covered).map(Some)
+    }
+
+    fn decode_body(body: &[u8]) -> Result<Self, Corrupt> {
+        let mut reader = Reader::new(body, "superblock");
+        let (pool_uuid, ssd_uuid) = (reader.u128()?, reader.u128()?);
+        let (ssd_bytes, segment_bytes) = (reader.u64()?, reader.u64()?);
+        let (catalogue_area_bytes, checkpoint_area_bytes) = (reader.u64()?, reader.u64()?);
+        let (journal_bytes, block) = (reader.u64()?, reader.u64()?);
+        let block_bytes = BlockBytes::new(block).map_err(|error| reader.corrupt(&error.to_string()))?;
+        let sector_bytes = reader.u32()?;
+        let layout = Layout {
+            ssd_bytes,
+            sector_bytes,
+            block_bytes,
+            segment_bytes,
+            catalogue_area_bytes,
+            checkpoint_area_bytes,
+            journal_bytes,
+        };
+        layout.check().map_err(|rule| reader.corrupt(rule))?;
+        let checksums = reader.flag()?;
+        let kind = reader.parse(16)?;
+        let pool_name = reader.parse(16)?;
+        reader.zeroes()?;
+        Ok(Self { pool_uuid, ssd_uuid, pool_name, kind, checksums, layout })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::layout::segment_bytes_for;
+    use super::*;
+
+    pub(crate) fn sample() -> Superblock {
+        let block_bytes = BlockBytes::new(64 << 10).expect("valid");
+        let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("fits");
+        let pool_name = "tank".parse().expect("valid");
+        Superblock { pool_uuid: 1, ssd_uuid: 2, pool_name, kind: PoolKind::Read, checksums: true, layout }
+    }
+
+    #[test]
+    fn a_superblock_survives_the_round_trip() {
+        assert_eq!(Superblock::decode(&sample().encode()), Ok(Some(sample())));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_noticed() {
+        let bytes = sample().encode();
+        for bit in (8 * 8)..(bytes.len() * 8) {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_refused_by_name_and_foreign_bytes_are_nothing() {
+        let mut newer = sample().encode();
+        newer[8] = 9;
+        let error = Superblock::decode(&newer).expect_err("newer");
+        assert!(error.to_string().contains("version 1") && error.to_string().contains('9'), "{error}");
+        assert_eq!(Superblock::decode(&[0; 4096]), Ok(None));
+        assert!(Superblock::decode(&[]).is_err());
+    }
+}
