@@ -3,12 +3,15 @@
 //! It reaches the world through `hotset_block::{Env, Device}` alone, so the same code runs on io_uring and in the
 //! simulator. `state/` holds what is true now, `flow/` what happens, `format/` bytes; see `docs/ARCHITECTURE.md`.
 
+mod backing;
 pub mod config;
 mod error;
-pub mod planted;
+mod flow;
 mod format;
+pub mod fuzz;
+pub mod planted;
 mod pool;
-#[doc(hidden)] // for the policy test and the benchmarks; not an interface
+mod ssd;
 pub mod state;
 mod status;
 mod volume;

@@ -1,13 +1,26 @@
 //! The face of the engine towards the administrator: a cache pool.
 
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hotset_block::Env;
+use hotset_block::sync::{Event, Semaphore};
 
-use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSpec};
-use crate::error::Error;
-use crate::status::{PoolPlan, PoolStatus};
-use crate::volume::Volume;
+use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::error::{Error, ErrorKind};
+use crate::flow::drop_pages::{Drops, Freed};
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
+use crate::format::layout::{records_bytes, segment_bytes_for};
+use crate::format::members::Members;
+use crate::format::superblock::Superblock;
+use crate::ssd::Ssd;
+use crate::state::fills::Fills;
+use crate::state::map::Map;
+use crate::state::{BlockKey, Counters, Policy, SlotIndex, VolumeIndex, bytes_per_slot};
+use crate::status::{Health, PoolPlan, PoolStatus, SsdStatus};
+use crate::volume::{Volume, VolumeInner, add};
 
 /// A device and the name by which people know it (its path).
 pub struct Named<D> {
@@ -47,11 +60,33 @@ pub const LABEL_BYTES: usize = 128 << 10;
 /// Whose SSD this is: `None` if it carries no Hotset superblock; an error if it carries one that cannot be used (a
 /// newer format, a broken checksum in both copies).
 pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Error> {
-    todo!()
+    Ok(newest_superblock(start_of_ssd)?.map(|superblock| SsdLabel {
+        pool_name: superblock.pool_name,
+        pool_uuid: superblock.pool_uuid,
+        ssd_uuid: superblock.ssd_uuid,
+        kind: superblock.kind,
+    }))
+}
+
+/// The superblock in the first [`LABEL_BYTES`] of an SSD, from whichever copy is good.
+pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock>, Error> {
+    let mut corrupt = None;
+    for offset in SUPERBLOCK_OFFSETS {
+        let start = usize::try_from(offset).expect("small");
+        let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("small");
+        let Some(bytes) = start_of_ssd.get(start..end) else { continue };
+        match Superblock::decode(bytes) {
+            Ok(Some(superblock)) => return Ok(Some(superblock)),
+            Ok(None) => {}
+            Err(error) => corrupt = Some(error),
+        }
+    }
+    corrupt.map_or(Ok(None), |error| Err(Error::new(ErrorKind::Corrupt, error.to_string())))
 }
 
 /// Bytes that the state directory's member device must have (a file of this size per pool).
 pub const STATE_BYTES: u64 = 10 << 20;
+const _: () = assert!(STATE_BYTES >= records_bytes(CATALOGUE_AREA_BYTES_MAX));
 
 /// A cache pool. A handle: cloning it is cheap.
 pub struct Pool<E: Env> {
@@ -60,6 +95,56 @@ pub struct Pool<E: Env> {
 
 pub(crate) struct PoolInner<E: Env> {
     pub(crate) env: E,
+    pub(crate) uuid: u128,
+    pub(crate) name: PoolName,
+    pub(crate) kind: PoolKind,
+    pub(crate) settings: Cell<PoolSettings>,
+    pub(crate) pages_per_block: u32,
+    /// In the order of their slots in the map. Those that went offline stay here, offline.
+    pub(crate) ssds: Vec<Rc<Ssd<E>>>,
+    /// As written on the SSDs, in their order.
+    pub(crate) superblocks: RefCell<Vec<Superblock>>,
+    /// SSDs that were members, or look like it, and are not used: for the status.
+    pub(crate) absent: Vec<SsdStatus>,
+    pub(crate) state: Option<E::Device>,
+
+    pub(crate) map: RefCell<Map>,
+    pub(crate) policy: RefCell<Policy>,
+    pub(crate) counters: RefCell<Counters>,
+    /// By [`VolumeIndex`]: the attachment, and the volume once it is there.
+    pub(crate) volumes: RefCell<Vec<Option<PoolVolume<E>>>>,
+
+    pub(crate) members: RefCell<Members>,
+    pub(crate) members_number: Cell<u64>,
+    pub(crate) catalogue: RefCell<Catalogue>,
+    pub(crate) catalogue_number: Cell<u64>,
+    /// The last stop was a clean one: what was recorded at it may be compared.
+    pub(crate) was_clean: Cell<bool>,
+    /// One change of a member record at a time.
+    pub(crate) records_lock: Semaphore,
+    /// One attach, detach or setting at a time.
+    pub(crate) admin_lock: Semaphore,
+    pub(crate) publish_lock: Semaphore,
+
+    pub(crate) fills: Fills,
+    pub(crate) fill_pump_wanted: Event,
+    /// What is believed of blocks although it is out of sight: drops that are not flushed yet.
+    pub(crate) drops: RefCell<BTreeMap<BlockKey, Drops>>,
+    pub(crate) freed: RefCell<Vec<Freed>>,
+    /// Filled slots (with their generation) that are not published.
+    pub(crate) unpublished: RefCell<Vec<(SlotIndex, u32)>>,
+    pub(crate) publish_wanted: Event,
+    pub(crate) stopping: Cell<bool>,
+    /// An SSD left and that could not be recorded: nothing that it may hold is written any more.
+    pub(crate) fenced: RefCell<Option<Error>>,
+    pub(crate) recovery: RefCell<String>,
+}
+
+/// A volume as the pool holds it.
+pub(crate) struct PoolVolume<E: Env> {
+    pub(crate) attachment: u64,
+    /// `None` until the volume is attached again after a start.
+    pub(crate) volume: Option<Rc<VolumeInner<E>>>,
 }
 
 impl<E: Env> Clone for Pool<E> {
@@ -71,12 +156,37 @@ impl<E: Env> Clone for Pool<E> {
 impl<E: Env> Pool<E> {
     /// What a pool of this kind over SSDs of these sizes would be; fails if they do not fit.
     pub fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan, Error> {
-        todo!()
+        spec.settings.check(spec.kind)?;
+        if spec.kind == PoolKind::ReadWrite {
+            let message = "this version makes read pools only: use --type read";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let smallest = ssd_sizes_bytes.iter().min().ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("pool {}: a pool needs at least one SSD", spec.name))
+        })?;
+        if ssd_sizes_bytes.len() > limits::SSDS_MAX {
+            let message = format!("pool {}: a pool has at most {} SSDs", spec.name, limits::SSDS_MAX);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let block_bytes = spec.settings.block_bytes;
+        let segment_bytes = segment_bytes_for(block_bytes, *smallest);
+        let layouts = ssd_sizes_bytes.iter().map(|size| Layout::new(*size, 4096, block_bytes, segment_bytes));
+        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        let capacity = |layout: &Layout| u64::from(layout.slot_count()) * block_bytes.get();
+        let slots = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
+        Ok(PoolPlan {
+            capacity_bytes: layouts.iter().map(capacity).sum(),
+            slots,
+            segment_bytes,
+            memory_bytes: memory_for(slots, &spec.settings),
+            policy: spec.settings.policy,
+            ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
+        })
     }
 
     /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
     pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
-        todo!()
+        crate::flow::open::create(env, spec, ssds, state).await
     }
 
     /// Opens a pool from its SSDs and its copy in the state directory. With `state: None` (or one that knows nothing)
@@ -87,47 +197,67 @@ impl<E: Env> Pool<E> {
         state: Option<E::Device>,
         missing: Missing,
     ) -> Result<Self, Error> {
-        todo!()
+        crate::flow::open::open(env, ssds, state, missing).await
     }
 
     /// The volumes that the catalogue names and that no `reattach` or `detach` has settled yet.
     pub fn unsettled_volumes(&self) -> Vec<VolumeSpec> {
-        todo!()
+        let volumes = self.inner.volumes.borrow();
+        let waiting = |attachment: u64| {
+            volumes.iter().flatten().any(|volume| volume.attachment == attachment && volume.volume.is_none())
+        };
+        let catalogue = self.inner.catalogue.borrow();
+        let unsettled = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
+        unsettled.map(|volume| volume.spec.clone()).collect()
     }
 
     /// Puts the cache in front of a volume that serves uncached, while it serves (enable-cache).
     pub async fn attach(&self, volume: &Volume<E>) -> Result<(), Error> {
-        todo!()
+        self.inner.attach(&volume.inner).await
     }
 
     /// Puts the cache in front of a volume that the catalogue names. If its backing device is another one, or was
     /// changed behind our back, its cached pages are dropped first; the answer says so.
     pub async fn reattach(&self, volume: &Volume<E>) -> Result<Reattached, Error> {
-        todo!()
+        self.inner.reattach(&volume.inner).await
     }
 
     /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unsettled_volumes`.
     pub async fn detach(&self, name: &VolumeName) -> Result<(), Error> {
-        todo!()
+        self.inner.detach(name).await
     }
 
     /// Changes the settings that can change online; refuses the others.
     pub async fn set(&self, settings: PoolSettings) -> Result<(), Error> {
-        todo!()
+        let pool = &self.inner;
+        settings.check(pool.kind)?;
+        let now = pool.settings.get();
+        if (settings.block_bytes, settings.checksums) != (now.block_bytes, now.checksums) {
+            let message = "the cache block and checksums are fixed when a pool is made: delete it and make another";
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        pool.change_members(&|members| members.settings = settings).await?;
+        pool.settings.set(settings);
+        let mut policy = pool.policy.borrow_mut();
+        if policy.kind() != settings.policy {
+            policy.set_kind(settings.policy);
+        }
+        pool.fill_pump_wanted.wake_all();
+        Ok(())
     }
 
     pub fn status(&self) -> PoolStatus {
-        todo!()
+        self.inner.status()
     }
 
     /// Detaches all volumes and makes the SSDs forget the pool.
     pub async fn delete(&self) -> Result<(), Error> {
-        todo!()
+        self.inner.delete().await
     }
 
     /// Stops cleanly: flushes, publishes what is visible, the clean mark last. Volumes serve no more.
     pub async fn close(&self) -> Result<(), Error> {
-        todo!()
+        self.inner.close().await
     }
 }
 
@@ -138,4 +268,129 @@ pub enum Reattached {
     Warm { bytes: u64 },
     /// The cached pages were dropped, and why.
     Dropped { reason: String },
+}
+
+/// Bytes of memory for the tables of a pool whose slots are all in use (REQUIREMENTS P14).
+#[allow(clippy::as_conversions, reason = "an estimate for people: the rounding between u64 and f64 does not matter")]
+pub(crate) fn memory_for(slots: u64, settings: &PoolSettings) -> u64 {
+    (slots as f64 * bytes_per_slot(settings.block_bytes.pages(), settings.checksums)).ceil() as u64
+}
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) fn block_bytes(&self) -> u64 {
+        u64::from(self.pages_per_block) * crate::config::PAGE
+    }
+
+    pub(crate) fn online_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
+        self.ssds.iter().filter(|ssd| ssd.online.get())
+    }
+
+    /// The SSD that has this slot.
+    pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
+        let after = self.ssds.partition_point(|ssd| ssd.first_slot <= slot);
+        &self.ssds[after - 1]
+    }
+
+    /// The volume that is attached under this index, and its attachment id.
+    pub(crate) fn attached_volume(&self, index: VolumeIndex) -> Option<(Rc<VolumeInner<E>>, u64)> {
+        let volumes = self.volumes.borrow();
+        let entry = volumes.get(usize::from(index.0))?.as_ref()?;
+        Some((Rc::clone(entry.volume.as_ref()?), entry.attachment))
+    }
+
+    pub(crate) fn attachment_of(&self, index: VolumeIndex) -> Option<u64> {
+        let volumes = self.volumes.borrow();
+        Some(volumes.get(usize::from(index.0))?.as_ref()?.attachment)
+    }
+
+    pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
+        let volumes = self.volumes.borrow();
+        let found = volumes.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.attachment == attachment));
+        found.map(|index| VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded")))
+    }
+
+    pub(crate) fn used_bytes_of(&self, index: VolumeIndex) -> u64 {
+        self.map.borrow().used_pages_of(index) * crate::config::PAGE
+    }
+
+    pub(crate) fn count_eviction(&self, slot: SlotIndex) {
+        let key = self.map.borrow().key(slot);
+        if let Some((volume, _)) = key.and_then(|key| self.attached_volume(key.volume)) {
+            add(&volume.stats.evicted_blocks, 1);
+        }
+    }
+
+    /// Records a volume's settings in the catalogue.
+    pub(crate) async fn record_settings(
+        self: &Rc<Self>,
+        name: &VolumeName,
+        settings: VolumeSettings,
+    ) -> Result<(), Error> {
+        self.change_catalogue(&|catalogue| {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| volume.spec.name == *name) {
+                volume.spec.settings = settings;
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn health(&self) -> (Health, String) {
+        if let Some(error) = &*self.fenced.borrow() {
+            return (Health::Failed, error.to_string());
+        }
+        let gone = self.ssds.iter().filter(|ssd| !ssd.online.get()).count() + self.absent.len();
+        if gone == 0 {
+            return (Health::Good, String::new());
+        }
+        if self.online_ssds().next().is_none() {
+            let reason =
+                "no SSD is left: volumes run at their backing devices' speed; replace the SSDs, then delete and \
+                          create the pool"
+                    .to_owned();
+            return (Health::Failed, reason);
+        }
+        let reason = format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them");
+        (Health::Degraded, reason)
+    }
+
+    fn status(&self) -> PoolStatus {
+        let (health, reason) = self.health();
+        let map = self.map.borrow();
+        let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let names = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+        let ssds = self.ssds.iter().map(|ssd| ssd_status(ssd)).chain(self.absent.iter().cloned()).collect();
+        PoolStatus {
+            name: self.name.clone(),
+            uuid: self.uuid,
+            kind: self.kind,
+            settings: self.settings.get(),
+            health,
+            reason,
+            epoch: self.members.borrow().epoch,
+            capacity_bytes: online_slots * self.block_bytes(),
+            used_bytes: map.used_pages() * crate::config::PAGE,
+            slots: online_slots,
+            slots_used: u64::from(map.slots_used()),
+            memory_bytes: map.memory_bytes()
+                + self.policy.borrow().memory_bytes()
+                + self.counters.borrow().memory_bytes(),
+            recovery: self.recovery.borrow().clone(),
+            ssds,
+            volumes: names,
+        }
+    }
+}
+
+fn ssd_status<E: Env>(ssd: &Ssd<E>) -> SsdStatus {
+    SsdStatus {
+        path: ssd.path.clone(),
+        uuid: ssd.uuid,
+        size_bytes: ssd.layout.ssd_bytes,
+        online: ssd.online.get(),
+        reason: ssd.reason.borrow().clone(),
+        slots: u64::from(ssd.layout.slot_count()),
+        slots_used: u64::from(ssd.slots_used.get()),
+        read_errors: ssd.read_errors.get(),
+        bytes_written: ssd.bytes_written.get(),
+    }
 }

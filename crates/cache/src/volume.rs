@@ -1,12 +1,19 @@
 //! The face of the engine towards hosts: a volume and the requests it takes.
+//!
+//! Every request is checked here, then goes to its flow: `flow/read.rs`, `flow/write.rs`, `flow/zero.rs`.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{Buf, ByteRange, Env, Extent, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, ZeroMode};
 
-use crate::config::{VolumeSettings, VolumeSpec};
-use crate::error::Error;
-use crate::status::VolumeStatus;
+use crate::backing::Backing;
+use crate::config::{VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::error::{Error, ErrorKind};
+use crate::pool::PoolInner;
+use crate::state::locks::RangeLocks;
+use crate::state::{BlockKey, Streams, VolumeIndex};
+use crate::status::{Health, VolumeStats, VolumeStatus};
 
 /// When a write may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,70 @@ pub struct Volume<E: Env> {
 
 pub(crate) struct VolumeInner<E: Env> {
     pub(crate) env: E,
+    pub(crate) spec: RefCell<VolumeSpec>,
+    /// Whole logical blocks, of the volume's and of the backing device's size.
+    pub(crate) size_bytes: u64,
+    pub(crate) backing: Backing<E>,
+    pub(crate) locks: RangeLocks,
+    pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
+    pub(crate) read_streams: RefCell<Streams>,
+    pub(crate) write_streams: RefCell<Streams>,
+    pub(crate) stats: Stats,
+    pub(crate) stopped: Cell<bool>,
+}
+
+/// A volume's place in a pool.
+pub(crate) struct Attached<E: Env> {
+    pub(crate) pool: Rc<PoolInner<E>>,
+    pub(crate) index: VolumeIndex,
+    /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
+    pub(crate) settled_pages: RefCell<Vec<u64>>,
+}
+
+/// The counters behind [`VolumeStats`].
+#[derive(Default)]
+pub(crate) struct Stats {
+    pub(crate) reads: Cell<u64>,
+    pub(crate) read_hits: Cell<u64>,
+    pub(crate) read_bytes: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) write_bytes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
+    pub(crate) trims: Cell<u64>,
+    pub(crate) zeroes: Cell<u64>,
+    pub(crate) bypassed_reads: Cell<u64>,
+    pub(crate) bypassed_writes: Cell<u64>,
+    pub(crate) populated_bytes: Cell<u64>,
+    pub(crate) evicted_blocks: Cell<u64>,
+    pub(crate) read_errors_hidden: Cell<u64>,
+    pub(crate) errors: Cell<u64>,
+    pub(crate) cache_drops: Cell<u64>,
+}
+
+pub(crate) fn add(counter: &Cell<u64>, amount: u64) {
+    counter.set(counter.get() + amount);
+}
+
+impl Stats {
+    fn snapshot(&self) -> VolumeStats {
+        VolumeStats {
+            reads: self.reads.get(),
+            read_hits: self.read_hits.get(),
+            read_bytes: self.read_bytes.get(),
+            writes: self.writes.get(),
+            write_bytes: self.write_bytes.get(),
+            flushes: self.flushes.get(),
+            trims: self.trims.get(),
+            zeroes: self.zeroes.get(),
+            bypassed_reads: self.bypassed_reads.get(),
+            bypassed_writes: self.bypassed_writes.get(),
+            populated_bytes: self.populated_bytes.get(),
+            evicted_blocks: self.evicted_blocks.get(),
+            read_errors_hidden: self.read_errors_hidden.get(),
+            errors: self.errors.get(),
+            cache_drops: self.cache_drops.get(),
+        }
+    }
 }
 
 impl<E: Env> Clone for Volume<E> {
@@ -42,49 +113,115 @@ impl<E: Env> Clone for Volume<E> {
 }
 
 /// Requests: every range must lie inside the volume and be aligned to its logical block; at most
-/// `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any length for trim and write-zeroes.
+/// `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any length for trim and write-zeroes. A request's future
+/// is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
 impl<E: Env> Volume<E> {
     /// A volume over `backing`, not cached. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
-        todo!()
+        let backing = Backing::<E>::new(spec.backing.clone(), backing);
+        let info = backing.info;
+        if !matches!(spec.settings.logical_block_bytes, 512 | 4096) {
+            let message = format!("logical block of {} bytes: it is 512 or 4096", spec.settings.logical_block_bytes);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        if !matches!(info.logical_block_bytes, 512 | 4096) {
+            let message =
+                format!("{} has blocks of {} bytes: 512 and 4096 are known", spec.backing, info.logical_block_bytes);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let unit = u64::from(spec.settings.logical_block_bytes.max(info.logical_block_bytes));
+        let size_bytes = info.size_bytes / unit * unit;
+        if size_bytes == 0 {
+            let message = format!("backing device {} has no room for a single block of {unit} bytes", spec.backing);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let inner = VolumeInner {
+            env,
+            spec: RefCell::new(spec),
+            size_bytes,
+            backing,
+            locks: RangeLocks::default(),
+            attached: RefCell::new(None),
+            read_streams: RefCell::new(Streams::new()),
+            write_streams: RefCell::new(Streams::new()),
+            stats: Stats::default(),
+            stopped: Cell::new(false),
+        };
+        Ok(Self { inner: Rc::new(inner) })
     }
 
     pub fn size_bytes(&self) -> u64 {
-        todo!()
+        self.inner.size_bytes
     }
 
-    pub fn name(&self) -> crate::config::VolumeName {
-        todo!()
+    pub fn name(&self) -> VolumeName {
+        self.inner.spec.borrow().name.clone()
     }
 
     pub fn settings(&self) -> VolumeSettings {
-        todo!()
+        self.inner.spec.borrow().settings
+    }
+
+    /// Whether hosts may write: neither the settings nor the backing device forbid it.
+    pub fn is_read_only(&self) -> bool {
+        self.settings().read_only || self.inner.backing.info.read_only
+    }
+
+    /// The transfer that the backing device likes best, in bytes; 0 if it does not say.
+    pub fn optimal_io_bytes(&self) -> u32 {
+        self.inner.backing.info.optimal_io_bytes
     }
 
     /// Whether TRIM changes anything here (the backing device's discard reads back zero).
     pub fn trims(&self) -> bool {
-        todo!()
+        self.inner.backing.info.discard == Discard::Zeroes
     }
 
     /// The newest bytes of `range`.
     pub async fn read(&self, range: ByteRange) -> Result<Buf, Error> {
-        todo!()
+        let volume = &self.inner;
+        volume.check(range, limits::REQUEST_BYTES_MAX)?;
+        if range.is_empty() {
+            return Ok(volume.env.buffers().take(0));
+        }
+        volume.counted(volume.read_range(range).await)
     }
 
     /// Stores `buf` at `offset`. The buffer comes back to its pool when the last device is done with it.
     pub async fn write(&self, offset: u64, buf: Buf, durability: Durability) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
+        volume.check(ByteRange { start: offset, end }, limits::REQUEST_BYTES_MAX)?;
+        volume.check_writable()?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        volume.counted(volume.write_range(offset, buf, durability).await)
     }
 
     /// Makes every write durable that was answered before this call, on any connection.
     pub async fn flush(&self) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        add(&volume.stats.flushes, 1);
+        if self.is_read_only() {
+            return Ok(());
+        }
+        volume.counted(volume.backing.flush().await)
     }
 
+    /// Gives a range back to the backing device, where its discard reads back zero; else changes nothing.
     pub async fn trim(&self, range: ByteRange, durability: Durability) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        volume.check(range, u64::MAX)?;
+        volume.check_writable()?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        volume.counted(volume.trim_range(range, durability).await)
     }
 
+    /// Makes a range read as zeroes.
     pub async fn write_zeroes(
         &self,
         range: ByteRange,
@@ -92,26 +229,137 @@ impl<E: Env> Volume<E> {
         effort: ZeroEffort,
         durability: Durability,
     ) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        volume.check(range, u64::MAX)?;
+        volume.check_writable()?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let result = volume.zero_range(range, mode, effort, durability).await;
+        match result {
+            Err(error) if error.kind == ErrorKind::Unsupported => Err(error),
+            result => volume.counted(result),
+        }
     }
 
     /// Brings the blocks of `range` into the cache, as far as there is room (NBD's `CACHE`).
     pub async fn populate(&self, range: ByteRange) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        volume.check(range, limits::REQUEST_BYTES_MAX)?;
+        let Some(attached) = volume.attached() else { return Ok(()) };
+        let pages = PoolInner::<E>::pages_of(range);
+        for (block, _) in attached.pool.blocks_of(pages) {
+            attached.pool.populate_block(BlockKey { volume: attached.index, block }).await;
+        }
+        Ok(())
     }
 
     /// Which parts of `range` are allocated, at most `extents_max`; may end before the range does, never empty for a
-    /// range that is not.
+    /// range that is not. In a read pool the backing device always holds the newest version, so its answer stands.
     pub fn block_status(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, Error> {
-        todo!()
+        let volume = &self.inner;
+        volume.check(range, u64::MAX)?;
+        let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
+        match volume.backing.device.allocation(range, extents_max) {
+            Ok(extents) if !extents.is_empty() => Ok(extents),
+            Ok(_) | Err(_) => Ok(data),
+        }
     }
 
     pub fn status(&self) -> VolumeStatus {
-        todo!()
+        let volume = &self.inner;
+        let spec = volume.spec.borrow();
+        let attached = volume.attached();
+        let (health, reason) = volume.health(attached.as_deref());
+        VolumeStatus {
+            name: spec.name.clone(),
+            backing: spec.backing.clone(),
+            settings: spec.settings,
+            size_bytes: volume.size_bytes,
+            pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
+            health,
+            reason,
+            cache_used_bytes: attached.map_or(0, |attached| attached.pool.used_bytes_of(attached.index)),
+            backing_emulated: volume.backing.info.emulated,
+            stats: volume.stats.snapshot(),
+        }
     }
 
     /// Changes the settings that can change while hosts use the volume (the cut-offs); refuses the others.
     pub async fn set(&self, settings: VolumeSettings) -> Result<(), Error> {
-        todo!()
+        let volume = &self.inner;
+        let now = self.settings();
+        if (settings.logical_block_bytes, settings.read_only) != (now.logical_block_bytes, now.read_only) {
+            let message = "the logical block and read-only cannot change while the volume exists: delete and create it";
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        if let Some(attached) = volume.attached() {
+            attached.pool.record_settings(&self.name(), settings).await?;
+        }
+        volume.spec.borrow_mut().settings = settings;
+        Ok(())
+    }
+
+    /// Refuses all further requests; those in flight go on.
+    pub fn stop(&self) {
+        self.inner.stopped.set(true);
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    pub(crate) fn attached(&self) -> Option<Rc<Attached<E>>> {
+        self.attached.borrow().clone()
+    }
+
+    fn outside(&self, offset: u64, length: u64) -> Error {
+        let name = &self.spec.borrow().name;
+        let size = self.size_bytes;
+        let message = format!("volume {name}: {length} bytes at {offset} reach past its end at {size}");
+        Error::new(ErrorKind::OutOfRange, message)
+    }
+
+    fn check(&self, range: ByteRange, length_max: u64) -> Result<(), Error> {
+        if self.stopped.get() {
+            return Err(Error::new(
+                ErrorKind::Stopping,
+                format!("volume {} is being stopped", self.spec.borrow().name),
+            ));
+        }
+        if range.end > self.size_bytes {
+            return Err(self.outside(range.start, range.length()));
+        }
+        let unit = u64::from(self.spec.borrow().settings.logical_block_bytes);
+        if !range.is_aligned_to(unit) || range.length() > length_max {
+            let message =
+                format!("a request of {} bytes at {} is not in blocks of {unit}", range.length(), range.start);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<(), Error> {
+        if self.spec.borrow().settings.read_only || self.backing.info.read_only {
+            return Err(Error::new(ErrorKind::ReadOnly, format!("volume {} is read-only", self.spec.borrow().name)));
+        }
+        Ok(())
+    }
+
+    fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_err() {
+            add(&self.stats.errors, 1);
+        }
+        result
+    }
+
+    /// Whether this request belongs to a stream that is longer than `cutoff`.
+    pub(crate) fn streams_past(&self, range: ByteRange, streams: &RefCell<Streams>, cutoff: Option<u64>) -> bool {
+        cutoff.is_some_and(|cutoff| streams.borrow_mut().record(range) > cutoff)
+    }
+
+    fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {
+        if let Some(reason) = self.backing.latched() {
+            return (Health::Failed, reason);
+        }
+        attached.map_or((Health::Good, String::new()), |attached| attached.pool.health())
     }
 }

@@ -8,12 +8,6 @@ use crc_fast::CrcAlgorithm;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt(pub(crate) String);
 
-impl Corrupt {
-    pub(crate) fn new(rule: impl Into<String>) -> Self {
-        Self(rule.into())
-    }
-}
-
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

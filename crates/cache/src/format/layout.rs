@@ -63,7 +63,8 @@ impl Layout {
             journal_bytes: (usable / 512).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX).next_multiple_of(PAGE),
         };
         if usable < limits::SSD_BYTES_MIN || layout.slot_count_wide() < SLOTS_MIN {
-            let least = limits::SSD_BYTES_MIN.max(layout.segments_offset() + layout.index_bytes() + (SLOTS_MIN + 1) * segment_bytes);
+            let least = limits::SSD_BYTES_MIN
+                .max(layout.segments_offset() + layout.index_bytes() + (SLOTS_MIN + 1) * segment_bytes);
             let message = format!("an SSD of {ssd_bytes} bytes is too small for this pool: it needs {least} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
@@ -169,7 +170,7 @@ fn stride(block_bytes: BlockBytes) -> u64 {
 }
 
 /// Bytes of all record areas (two of each kind).
-pub(crate) fn records_bytes(catalogue_area_bytes: u64) -> u64 {
+pub(crate) const fn records_bytes(catalogue_area_bytes: u64) -> u64 {
     2 * (MEMBERS_AREA_BYTES + ROWS_AREA_BYTES + catalogue_area_bytes)
 }
 

@@ -73,7 +73,8 @@ impl Record {
         let (version, code) = (reader.u32()?, reader.u32()?);
         let (pool_uuid, number) = (reader.u128()?, reader.u64()?);
         let (length, payload_checksum, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
-        reader.require(crc32c(&bytes[..48]) == checksum, "its header's checksum does not match")?;
+        reader
+            .require(crc32c(bytes.get(..48).unwrap_or_default()) == checksum, "its header's checksum does not match")?;
         reader.require(version == FORMAT_VERSION, "its version is not known")?;
         reader.require(code == kind.code(), "it is of another kind")?;
         reader.require(u64::from(length) <= CATALOGUE_AREA_BYTES_MAX, "it is longer than an area")?;

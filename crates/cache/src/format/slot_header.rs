@@ -19,7 +19,8 @@ pub(crate) fn bytes_for(block_bytes: BlockBytes) -> u64 {
 pub(crate) struct SlotHeader {
     pub(crate) incarnation: u64,
     pub(crate) slot: u32,
-    pub(crate) generation: u64,
+    /// The low 32 bits of the SSD's count of fills; the same number comes again after 2^32 fills of the SSD.
+    pub(crate) generation: u32,
     pub(crate) attachment: u64,
     pub(crate) block: u64,
     /// CRC-32C of each page of the block; what stands for a page that the slot does not hold means nothing.
@@ -30,8 +31,8 @@ impl SlotHeader {
     /// Writes the header into `bytes`, which is exactly [`bytes_for`] long.
     pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
         let mut body = Writer::new();
-        body.u64(self.incarnation).u64(self.generation).u64(self.attachment).u64(self.block).u32(self.slot);
-        body.u32(u32::try_from(self.checksums.len()).expect("a block has at most 1024 pages")).u64(0);
+        body.u64(self.incarnation).u64(self.attachment).u64(self.block).u32(self.slot).u32(self.generation);
+        body.u32(u32::try_from(self.checksums.len()).expect("a block has at most 1024 pages")).u32(0).u64(0);
         for checksum in &self.checksums {
             body.u32(*checksum);
         }
@@ -50,11 +51,10 @@ impl SlotHeader {
         let (checksum, reserved) = (reader.u32()?, reader.u32()?);
         let covered = bytes.get(16..).unwrap_or_default();
         reader.require(reserved == 0 && crc32c(covered) == checksum, "its checksum does not match")?;
-        let (incarnation, generation) = (reader.u64()?, reader.u64()?);
-        let (attachment, block) = (reader.u64()?, reader.u64()?);
-        let (slot, pages) = (reader.u32()?, reader.u32()?);
-        let reserved = reader.u64()?;
-        reader.require(pages <= 1024 && reserved == 0, "it has more pages than a block")?;
+        let (incarnation, attachment, block) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (slot, generation, pages) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let reserved = (reader.u32()?, reader.u64()?);
+        reader.require(pages <= 1024 && reserved == (0, 0), "it has more pages than a block")?;
         let checksums = (0..pages).map(|_| reader.u32()).collect::<Result<_, _>>()?;
         reader.zeroes()?;
         Ok(Self { incarnation, slot, generation, attachment, block, checksums })

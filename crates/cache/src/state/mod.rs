@@ -5,14 +5,21 @@
 //! The memory that a slot takes is counted here too, because the pool states it before it is made (REQUIREMENTS P14).
 
 pub mod counters;
+pub(crate) mod fills;
+pub(crate) mod flusher;
 pub mod ghost;
+pub(crate) mod grace;
+pub(crate) mod journal;
 mod links;
+pub(crate) mod locks;
 pub mod map;
+pub(crate) mod page_set;
 mod pages;
 pub mod policy;
 mod sets;
 pub mod streams;
 mod table;
+pub(crate) mod watch;
 
 pub use counters::Counters;
 pub use ghost::Ghost;
@@ -24,6 +31,10 @@ pub use streams::Streams;
 /// A slot, counted over all SSDs of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotIndex(pub u32);
+
+/// An SSD among those of the pool, in the order in which it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SsdIndex(pub(crate) u16);
 
 /// A volume among those attached to the pool; below `limits::VOLUMES_MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,0 +1,180 @@
+//! A volume's backing device: the only place that reads, writes, flushes and discards it.
+//!
+//! A flush that fails latches the device (rule `flush-covers-all`): nothing that needs durability is believed of it
+//! again until it is reopened. Reads go on.
+
+use std::cell::{Cell, RefCell};
+
+use hotset_block::sync::Event;
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, ZeroMode};
+
+use crate::config::{FetchRate, limits};
+use crate::error::{Error, ErrorKind};
+use crate::planted::{Planted, planted};
+use crate::state::flusher::Flusher;
+
+/// What a transfer costs the device beside others: one access, and one more for each of these bytes.
+const COST_BYTES: u64 = 64 << 10;
+
+pub(crate) struct Backing<E: Env> {
+    /// How people know it.
+    pub(crate) name: String,
+    pub(crate) device: E::Device,
+    pub(crate) info: DeviceInfo,
+    pub(crate) flusher: Flusher,
+    /// Cost of the hosts' transfers in flight.
+    host_cost: Cell<u64>,
+    /// Cost of the fills' reads in flight.
+    fill_cost: Cell<u64>,
+    fill_ended: Event,
+    latched: RefCell<Option<String>>,
+}
+
+fn cost_of(bytes: usize) -> u64 {
+    1 + u64::try_from(bytes).expect("a length fits in 64 bits") / COST_BYTES
+}
+
+/// Adds to a counter while it lives.
+struct Counted<'a> {
+    counter: &'a Cell<u64>,
+    cost: u64,
+}
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a Cell<u64>, cost: u64) -> Self {
+        counter.set(counter.get() + cost);
+        Self { counter, cost }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.counter.set(self.counter.get() - self.cost);
+    }
+}
+
+impl<E: Env> Backing<E> {
+    pub(crate) fn new(name: String, device: E::Device) -> Self {
+        let info = device.info();
+        Self {
+            name,
+            device,
+            info,
+            flusher: Flusher::new(),
+            host_cost: Cell::new(0),
+            fill_cost: Cell::new(0),
+            fill_ended: Event::new(),
+            latched: RefCell::new(None),
+        }
+    }
+
+    pub(crate) fn error(&self, error: &DeviceError) -> Error {
+        Error::device(&format!("backing device {}", self.name), error)
+    }
+
+    /// Why nothing is written to it any more.
+    pub(crate) fn latched(&self) -> Option<String> {
+        self.latched.borrow().clone()
+    }
+
+    pub(crate) fn check_latch(&self) -> Result<(), Error> {
+        match &*self.latched.borrow() {
+            None => Ok(()),
+            Some(reason) => Err(Error::new(ErrorKind::Media, reason.clone())),
+        }
+    }
+
+    /// Reads for a host. The buffer comes back in any case.
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let _counted = Counted::new(&self.host_cost, cost_of(buf.len()));
+        let (buf, result) = self.device.read(offset, buf).await;
+        (buf, result.map_err(|error| self.error(&error)))
+    }
+
+    /// Reads for a fill, when the fetch rate lets it. The share of the device's time that fills take follows from
+    /// the cost of what is in flight, theirs beside the hosts': a disk serves its queue evenly, whatever its speed.
+    pub(crate) async fn read_for_fill(
+        &self,
+        offset: u64,
+        buf: Buf,
+        rate: impl Fn() -> FetchRate,
+    ) -> (Buf, Result<(), Error>) {
+        let cost = cost_of(buf.len());
+        while self.fill_cost.get() > 0 && self.fill_cost.get() + cost > self.fill_allowance(rate()) {
+            self.fill_ended.wait().await;
+        }
+        let counted = Counted::new(&self.fill_cost, cost);
+        let (buf, result) = self.device.read(offset, buf).await;
+        drop(counted);
+        self.fill_ended.wake_all();
+        (buf, result.map_err(|error| self.error(&error)))
+    }
+
+    fn fill_allowance(&self, rate: FetchRate) -> u64 {
+        let hosts = self.host_cost.get();
+        match rate {
+            FetchRate::Low => hosts / 12,
+            FetchRate::Medium => hosts / 3 + 8,
+            FetchRate::High => hosts + hosts / 2 + 256,
+        }
+    }
+
+    pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
+        self.check_latch()?;
+        let _counted = Counted::new(&self.host_cost, cost_of(buf.len()));
+        let (_buf, result) = self.device.write(offset, buf).await;
+        self.flusher.wrote();
+        result.map_err(|error| self.error(&error))
+    }
+
+    pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
+        self.check_latch()?;
+        let result = self.device.discard(range).await;
+        self.flusher.wrote();
+        result.map_err(|error| self.error(&error))
+    }
+
+    /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
+    pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
+        self.check_latch()?;
+        let result = self.device.write_zeroes(range, mode).await;
+        self.flusher.wrote();
+        result.map_err(|error| self.error(&error))
+    }
+
+    /// Makes durable every write that completed before this call; also those from before the device was opened.
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        if planted(Planted::FlushDoesNothing) {
+            return Ok(());
+        }
+        let mark = self.flusher.mark();
+        let flush = async || {
+            self.check_latch()?;
+            let result = self.device.flush().await;
+            result.map_err(|error| self.latch(&error))
+        };
+        if !self.flusher.covers(mark) {
+            self.flusher.cover(mark, flush).await?;
+        }
+        self.check_latch()
+    }
+
+    fn latch(&self, error: &DeviceError) -> Error {
+        let text = self.error(error);
+        if !planted(Planted::FailedFlushForgotten) {
+            let reason = format!("{text}; after a failed flush nothing more is written to it: check it, then restart");
+            *self.latched.borrow_mut() = Some(reason);
+        }
+        text
+    }
+
+    /// Whether zeroing a range is faster than writing zeroes to it.
+    pub(crate) fn unsupported(error: &Error) -> bool {
+        error.kind == ErrorKind::Unsupported
+    }
+
+    /// The largest transfer that is made in one piece where zeroes have to be written.
+    pub(crate) fn zero_chunk() -> u64 {
+        limits::ZERO_CHUNK_BYTES
+    }
+}

@@ -1,0 +1,205 @@
+//! A volume joins and leaves a pool, while hosts use it.
+//!
+//! An attachment id names a volume in all that is said of its pages. A new one is durable before the first record under
+//! it; a removed one before the first write that the cache does not see.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::config::{PAGE, VolumeName, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::{BackingIdentity, Catalogue, CataloguedVolume};
+use crate::planted::{Planted, planted};
+use crate::pool::{PoolInner, PoolVolume, Reattached};
+use crate::state::VolumeIndex;
+use crate::state::locks::Held;
+use crate::volume::{Attached, VolumeInner, add};
+
+use super::drop_pages::Why;
+use super::identity::settled_pages;
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        self.check_attach(volume)?;
+        let held = volume.hold_all().await;
+        let backing = volume.capture_identity(false).await?;
+        let attachment = self.next_attachment();
+        let spec = volume.spec.borrow().clone();
+        let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
+        self.change_catalogue(&|catalogue| {
+            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
+            catalogue.volumes.push(entry.clone());
+        })
+        .await?;
+        let index = self.free_index();
+        self.put_volume(index, attachment, volume, &backing);
+        drop(held);
+        Ok(())
+    }
+
+    fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let name = volume.spec.borrow().name.clone();
+        let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
+        if self.stopping.get() {
+            return refuse(format!("pool {} is being stopped", self.name));
+        }
+        if let Some(attached) = volume.attached() {
+            return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
+        }
+        let catalogue = self.catalogue.borrow();
+        if catalogue.volumes.iter().any(|other| other.spec.name == name) {
+            return refuse(format!("pool {} knows a volume {name} already", self.name));
+        }
+        if catalogue.volumes.len() >= limits::VOLUMES_MAX {
+            return refuse(format!("pool {} has {} volumes, which is the most", self.name, limits::VOLUMES_MAX));
+        }
+        self.check_volume_size(volume)
+    }
+
+    fn check_volume_size(&self, volume: &VolumeInner<E>) -> Result<(), Error> {
+        let most = u64::from(u32::MAX) * self.block_bytes();
+        if volume.size_bytes <= most {
+            return Ok(());
+        }
+        let name = &volume.spec.borrow().name;
+        let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    fn next_attachment(&self) -> u64 {
+        let catalogue = self.catalogue.borrow();
+        let next = catalogue.next_attachment.max(1);
+        let reused = next - 1;
+        let free = reused > 0 && catalogue.volumes.iter().all(|volume| volume.attachment != reused);
+        if free && planted(Planted::AttachmentIdReused) { reused } else { next }
+    }
+
+    fn free_index(&self) -> VolumeIndex {
+        let mut volumes = self.volumes.borrow_mut();
+        let index = volumes.iter().position(Option::is_none).unwrap_or(volumes.len());
+        if index == volumes.len() {
+            volumes.push(None);
+        }
+        VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
+    }
+
+    /// From here on the volume's requests see the cache.
+    fn put_volume(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        attachment: u64,
+        volume: &Rc<VolumeInner<E>>,
+        backing: &BackingIdentity,
+    ) {
+        let entry = PoolVolume { attachment, volume: Some(Rc::clone(volume)) };
+        self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
+        let settled = RefCell::new(settled_pages(backing));
+        let attached = Attached { pool: Rc::clone(self), index, settled_pages: settled };
+        *volume.attached.borrow_mut() = Some(Rc::new(attached));
+    }
+
+    pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let name = volume.spec.borrow().name.clone();
+        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == name).cloned();
+        let known = known
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))?;
+        let index = self.index_of(known.attachment).filter(|_| volume.attached().is_none());
+        let index =
+            index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
+        self.check_volume_size(volume)?;
+        let held = volume.hold_all().await;
+        if let Some(reason) = volume.difference(&known.backing, self.was_clean.get()).await {
+            self.start_anew(&known, index, volume).await?;
+            drop(held);
+            add(&volume.stats.cache_drops, 1);
+            return Ok(Reattached::Dropped { reason });
+        }
+        self.put_volume(index, known.attachment, volume, &known.backing);
+        drop(held);
+        Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
+    }
+
+    /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.
+    async fn start_anew(
+        self: &Rc<Self>,
+        known: &CataloguedVolume,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+    ) -> Result<(), Error> {
+        let attachment = self.next_attachment();
+        let backing = volume.capture_identity(false).await?;
+        let spec = volume.spec.borrow().clone();
+        let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
+        self.change_catalogue(&|catalogue| {
+            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
+                *entry = anew.clone();
+            }
+        })
+        .await?;
+        self.discard_slots_of(index).await;
+        self.put_volume(index, attachment, volume, &backing);
+        Ok(())
+    }
+
+    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let catalogue = self.catalogue.borrow().clone();
+        let known =
+            catalogue.volumes.iter().find(|volume| volume.spec.name == *name).ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name))
+            })?;
+        let index = self.index_of(known.attachment).expect("every volume of the catalogue has an index");
+        let volume = self.attached_volume(index).map(|(volume, _)| volume);
+        let held = match &volume {
+            Some(volume) => Some(volume.hold_all().await),
+            None => None,
+        };
+        let attachment = known.attachment;
+        let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
+        self.change_catalogue(&without).await?;
+        if let Some(volume) = &volume {
+            *volume.attached.borrow_mut() = None;
+        }
+        drop(held);
+        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
+            entry.volume = None;
+        }
+        self.discard_slots_of(index).await;
+        self.volumes.borrow_mut()[usize::from(index.0)] = None;
+        Ok(())
+    }
+
+    /// Frees the slots of an attachment whose id is dead: nothing believes them, so no drop is recorded.
+    async fn discard_slots_of(self: &Rc<Self>, index: VolumeIndex) {
+        self.fills.abandon(index);
+        while self.fills.is_running_for(index) {
+            self.fills.ended.wait().await;
+        }
+        let mut from = crate::state::SlotIndex(0);
+        let mut turn = 0;
+        loop {
+            let found = self.map.borrow().next_slot_of(index, from);
+            let Some(slot) = found else { break };
+            self.map.borrow_mut().set_published(slot, false);
+            self.free_slot(slot, Why::Emptied);
+            from = slot;
+            turn += 1;
+            if turn % 1024 == 0 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        self.drops.borrow_mut().retain(|key, _| key.volume != index);
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Waits for every write and discard in flight, and holds off new ones.
+    pub(crate) async fn hold_all(&self) -> Held {
+        self.locks.exclusive(0..self.size_bytes.div_ceil(PAGE)).await
+    }
+}

@@ -1,0 +1,150 @@
+//! A pool stops, or is deleted.
+
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::config::limits;
+use crate::error::Error;
+use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
+use crate::format::members::Members;
+use crate::pool::PoolInner;
+use crate::ssd::Fault;
+use crate::state::VolumeIndex;
+use crate::volume::VolumeInner;
+
+use super::within;
+
+impl<E: Env> PoolInner<E> {
+    /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
+    /// published, identities recorded; the clean mark last.
+    pub(crate) async fn close(self: &Rc<Self>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let volumes = self.stop_volumes();
+        self.stop_fills().await;
+        let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.settle_volumes(&volumes)).await;
+        let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
+        self.drops_settled(tickets).await?;
+        for ssd in self.online_ssds() {
+            let last = ssd.journal.last_ticket();
+            self.drops_settled(vec![(ssd.index, last)]).await?;
+        }
+        self.finish_checkpoints().await;
+        if settled.is_some() {
+            self.record_identities(&volumes).await?;
+        }
+        self.write_clean_mark().await?;
+        self.detach_handles(&volumes);
+        Ok(())
+    }
+
+    fn stop_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+        let count = self.volumes.borrow().len();
+        let indexes = (0..count).map(|index| VolumeIndex(u16::try_from(index).expect("volumes are bounded")));
+        let volumes: Vec<_> =
+            indexes.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect();
+        for (_, volume) in &volumes {
+            volume.stopped.set(true);
+        }
+        volumes
+    }
+
+    /// Ends the background tasks; fills that run end without a slot.
+    async fn stop_fills(&self) {
+        self.stopping.set(true);
+        self.fills.forget_queue();
+        self.fill_pump_wanted.wake_all();
+        self.publish_wanted.wake_all();
+        self.fills.ended.wake_all();
+        let ended = async {
+            while self.fills.running() > 0 {
+                self.fills.ended.wait().await;
+            }
+        };
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, ended).await;
+    }
+
+    /// Waits for the writes in flight, and flushes the backing devices.
+    async fn settle_volumes(&self, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) {
+        for (_, volume) in volumes {
+            drop(volume.hold_all().await);
+            // A device that does not flush publishes nothing; `publish` asks it again and gets the same answer.
+            if !volume.backing.info.read_only {
+                let _latched = volume.backing.flush().await;
+            }
+        }
+    }
+
+    async fn finish_checkpoints(&self) {
+        for ssd in self.online_ssds() {
+            while ssd.journal.checkpointing.get() && ssd.online.get() {
+                ssd.journal.changed().await;
+            }
+        }
+    }
+
+    /// Records what the backing devices are now, so that any later change is noticed.
+    async fn record_identities(self: &Rc<Self>, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) -> Result<(), Error> {
+        let mut identities = Vec::new();
+        for (index, volume) in volumes.iter().filter(|(_, volume)| volume.backing.latched().is_none()) {
+            let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.capture_identity(true)).await;
+            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.attachment_of(*index)) {
+                identities.push((attachment, identity));
+            }
+        }
+        if identities.is_empty() {
+            return Ok(());
+        }
+        self.change_catalogue(&|catalogue| {
+            for volume in &mut catalogue.volumes {
+                if let Some((_, identity)) = identities.iter().find(|(id, _)| *id == volume.attachment) {
+                    volume.backing = identity.clone();
+                }
+            }
+        })
+        .await
+    }
+
+    async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
+        let ends: Vec<(u128, u64)> = self.online_ssds().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
+        self.change_members(&|members: &mut Members| {
+            members.clean = true;
+            for member in &mut members.ssds {
+                member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
+            }
+        })
+        .await
+    }
+
+    /// Pool and volumes hold each other; after this they do not.
+    fn detach_handles(&self, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) {
+        for (_, volume) in volumes {
+            *volume.attached.borrow_mut() = None;
+        }
+        self.volumes.borrow_mut().clear();
+    }
+
+    /// Detaches all volumes, which go on uncached, and erases the superblocks.
+    pub(crate) async fn delete(self: &Rc<Self>) -> Result<(), Error> {
+        let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+        for name in names {
+            self.detach(&name).await?;
+        }
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        self.stop_fills().await;
+        for ssd in self.online_ssds() {
+            for offset in SUPERBLOCK_OFFSETS {
+                let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+                let erased = ssd.write(offset, self.env.buffers().take_zeroed(length)).await;
+                let erased = match erased {
+                    Ok(_) => ssd.flush().await,
+                    Err(fault) => Err(fault),
+                };
+                if let Err(Fault::Device(error)) = erased {
+                    return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! How a backing device is recognised (DESIGN: backing identity): its size and name, fingerprint pages at fixed places,
+//! and, after a clean stop, the mark that rises with every write to it.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{ByteRange, Device, Env};
+
+use crate::config::{PAGE, limits};
+use crate::error::Error;
+use crate::format::catalogue::{BackingIdentity, Fingerprint};
+use crate::format::crc64;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::volume::{Attached, VolumeInner};
+
+/// The fingerprint pages of a device: some in the first and the last MiB, where partition tables and file systems keep
+/// what they change at every use, the others evenly between.
+fn fingerprint_pages(size_bytes: u64) -> Vec<u64> {
+    let pages = size_bytes.div_ceil(PAGE);
+    let mebibyte = (1 << 20) / PAGE;
+    let mut chosen = vec![0, 1, 16, mebibyte - 1, pages.saturating_sub(mebibyte), pages.saturating_sub(2), pages - 1];
+    let between = u64::try_from(limits::FINGERPRINTS - chosen.len()).expect("small");
+    chosen.extend((1..=between).map(|step| pages / (between + 1) * step));
+    chosen.retain(|page| *page < pages);
+    chosen.sort_unstable();
+    chosen.dedup();
+    chosen
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// What the backing device is now. A page that cannot be read stays unsettled.
+    pub(crate) async fn capture_identity(&self, mark_is_final: bool) -> Result<BackingIdentity, Error> {
+        let device = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
+        let reads = fingerprint_pages(self.size_bytes).into_iter().map(async |page| {
+            let checksum = self.fingerprint(page).await;
+            Fingerprint { page, checksum: checksum.unwrap_or(0), unsettled: checksum.is_none() }
+        });
+        let fingerprints = join_all(reads).await;
+        Ok(BackingIdentity { size_bytes: self.size_bytes, device, mark_is_final, fingerprints })
+    }
+
+    async fn fingerprint(&self, page: u64) -> Option<u64> {
+        let end = ((page + 1) * PAGE).min(self.size_bytes);
+        let buf = self.read_backing(ByteRange { start: page * PAGE, end }).await.ok()?;
+        Some(crc64(&buf))
+    }
+
+    /// Why the backing device is not the one that was seen last, or not as it was; `None` if nothing speaks against it.
+    pub(crate) async fn difference(&self, before: &BackingIdentity, stopped_cleanly: bool) -> Option<String> {
+        if planted(Planted::ChangedBackingIgnored) {
+            return None;
+        }
+        let Ok(now) = self.capture_identity(stopped_cleanly).await else {
+            return Some("its identity cannot be read".to_owned());
+        };
+        if now.size_bytes != before.size_bytes {
+            return Some(format!("its size was {} bytes and is {} bytes", before.size_bytes, now.size_bytes));
+        }
+        if now.device.id != before.device.id {
+            return Some(format!("it was {:?} and is {:?}", before.device.id, now.device.id));
+        }
+        let comparable = stopped_cleanly && before.mark_is_final && now.device.boot == before.device.boot;
+        if comparable && now.device.change_mark != before.device.change_mark {
+            return Some("it was written to while Hotset was stopped".to_owned());
+        }
+        let differs = |fingerprint: &&Fingerprint| {
+            let same = now.fingerprints.iter().find(|other| other.page == fingerprint.page);
+            !fingerprint.unsettled
+                && same.is_some_and(|other| other.unsettled || other.checksum != fingerprint.checksum)
+        };
+        let changed = before.fingerprints.iter().find(differs)?;
+        Some(format!("its bytes at {} were changed while Hotset was not running", changed.page * PAGE))
+    }
+}
+
+/// The pages of an identity whose change has to be recorded before it is made.
+pub(crate) fn settled_pages(identity: &BackingIdentity) -> Vec<u64> {
+    let settled = identity.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled);
+    settled.map(|fingerprint| fingerprint.page).collect()
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Records that fingerprint pages in `range` are about to be written: they are not judged until they are settled
+    /// again. The caller holds the range.
+    pub(crate) async fn unsettle(self: &Rc<Self>, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {
+        let touched = Self::pages_of(range);
+        if !attached.settled_pages.borrow().iter().any(|page| touched.contains(page)) {
+            return Ok(());
+        }
+        let Some(attachment) = self.attachment_of(attached.index) else { return Ok(()) };
+        self.change_catalogue(&|catalogue| {
+            let volumes = catalogue.volumes.iter_mut().filter(|volume| volume.attachment == attachment);
+            for fingerprint in volumes.flat_map(|volume| &mut volume.backing.fingerprints) {
+                fingerprint.unsettled |= touched.contains(&fingerprint.page);
+            }
+        })
+        .await?;
+        attached.settled_pages.borrow_mut().retain(|page| !touched.contains(page));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_cover_both_ends_and_fit_the_limit() {
+        for size in [512, 4096, 10_000, 1 << 20, 5 << 30] {
+            let pages = fingerprint_pages(size);
+            assert!(pages.len() <= limits::FINGERPRINTS && pages.contains(&0), "{size}: {pages:?}");
+            assert!(pages.contains(&(size.div_ceil(PAGE) - 1)), "{size}: {pages:?}");
+        }
+    }
+}

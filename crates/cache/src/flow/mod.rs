@@ -1,0 +1,44 @@
+//! What happens: short `async` functions over the state of a pool or a volume. They own nothing.
+//!
+//! | file | flow | rules |
+//! |---|---|---|
+//! | `read.rs` | a host's read | `checked-or-not-served` |
+//! | `write.rs` | a host's write, around the cache | `write-ahead`, `sub-page` |
+//! | `zero.rs` | trim, write-zeroes | `zeroes` |
+//! | `drop_pages.rs` | pages leave the cache | `believed-until-dropped` |
+//! | `fill.rs` | a block enters the cache | `fill-clean-only` |
+//! | `publish.rs` | filled slots become believed | `publish-late` |
+//! | `journal.rs` | the slot index is written | `recovery` |
+//! | `records.rs` | member records, SSDs that leave | `membership` |
+//! | `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
+//! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
+//! | `close.rs` | a pool stops | |
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hotset_block::Env;
+
+pub(crate) mod attach;
+pub(crate) mod close;
+pub(crate) mod drop_pages;
+pub(crate) mod fill;
+pub(crate) mod identity;
+pub(crate) mod journal;
+pub(crate) mod open;
+pub(crate) mod publish;
+pub(crate) mod read;
+pub(crate) mod records;
+pub(crate) mod recover;
+pub(crate) mod write;
+pub(crate) mod zero;
+
+/// `None`: it took longer than `limit`. What is abandoned goes on in the device, with its buffers.
+pub(crate) async fn within<E: Env, T>(env: &E, limit: Duration, operation: impl Future<Output = T>) -> Option<T> {
+    let operation = pin!(operation);
+    match select(operation, pin!(env.sleep(limit))).await {
+        Either::Left((value, _)) => Some(value),
+        Either::Right(_) => None,
+    }
+}

@@ -1,0 +1,112 @@
+//! Filled slots become believed (rule `publish-late`): only after their data and header are flushed on their SSD, and
+//! after a backing flush that began after they were read. What the backing device would lose in a power cut must not
+//! survive in the cache.
+
+use std::rc::Rc;
+
+use futures_util::future::{join, join_all};
+use hotset_block::Env;
+
+use crate::config::limits;
+use crate::format::index::Entry;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::state::map::Map;
+use crate::state::{SlotIndex, VolumeIndex};
+
+use super::drop_pages::Drops;
+use super::within;
+
+impl<E: Env> PoolInner<E> {
+    /// The task that publishes now and then.
+    pub(crate) async fn run_publisher(self: Rc<Self>) {
+        while !self.stopping.get() {
+            within(&self.env, limits::PUBLISH_INTERVAL, self.publish_wanted.wait()).await;
+            if !self.stopping.get() && !self.unpublished.borrow().is_empty() {
+                self.publish().await;
+            }
+        }
+    }
+
+    /// Publishes the slots that are visible now; answers their tickets. Slots of a volume whose backing device does
+    /// not flush stay unpublished.
+    pub(crate) async fn publish(self: &Rc<Self>) -> Drops {
+        let _one_at_a_time = self.publish_lock.acquire(1).await;
+        let batch = self.unpublished.take();
+        let (flushed_volumes, ()) = join(self.flush_backings(&batch), self.flush_slots(&batch)).await;
+        let mut tickets = Vec::new();
+        for (slot, generation) in batch {
+            let Some(volume) = self.unpublished_volume(slot, generation) else { continue };
+            if flushed_volumes.contains(&volume) {
+                tickets.extend(self.publish_slot(slot));
+            } else {
+                self.unpublished.borrow_mut().push((slot, generation));
+            }
+        }
+        tickets
+    }
+
+    /// Whose slot it is, if it is still the one that was filled, and not published.
+    fn unpublished_volume(&self, slot: SlotIndex, generation: u32) -> Option<VolumeIndex> {
+        let map = self.map.borrow();
+        let same = map.generation(slot) == generation && !map.published(slot);
+        map.key(slot).filter(|_| same).map(|key| key.volume)
+    }
+
+    /// Flushes the backing devices of these slots; answers the volumes whose flush succeeded.
+    async fn flush_backings(&self, batch: &[(SlotIndex, u32)]) -> Vec<VolumeIndex> {
+        let mut volumes: Vec<VolumeIndex> =
+            batch.iter().filter_map(|(slot, generation)| self.unpublished_volume(*slot, *generation)).collect();
+        volumes.sort_unstable();
+        volumes.dedup();
+        let flushes = volumes.into_iter().map(async |index| {
+            let (volume, _) = self.attached_volume(index)?;
+            let durable = !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush);
+            (durable || volume.backing.flush().await.is_ok()).then_some(index)
+        });
+        join_all(flushes).await.into_iter().flatten().collect()
+    }
+
+    /// Flushes the SSDs of these slots; those that cannot leave the pool.
+    async fn flush_slots(self: &Rc<Self>, batch: &[(SlotIndex, u32)]) {
+        if planted(Planted::PublishWithoutSlotFlush) {
+            return;
+        }
+        let involved = self.online_ssds().filter(|ssd| {
+            let slots = ssd.first_slot.0..ssd.first_slot.0 + ssd.layout.slot_count();
+            batch.iter().any(|(slot, _)| slots.contains(&slot.0))
+        });
+        let flushes = involved.map(async |ssd| {
+            if let Err(fault) = ssd.flush().await {
+                self.ssd_failed(ssd, &fault);
+            }
+        });
+        join_all(flushes).await;
+    }
+
+    fn publish_slot(
+        self: &Rc<Self>,
+        slot: SlotIndex,
+    ) -> Option<(crate::state::SsdIndex, crate::state::journal::Ticket)> {
+        let ssd = Rc::clone(self.ssd_of(slot));
+        if !ssd.online.get() {
+            return None;
+        }
+        let entry = {
+            let mut map = self.map.borrow_mut();
+            map.set_published(slot, true);
+            self.entry_of(&map, slot, ssd.local(slot))?
+        };
+        Some((ssd.index, self.push_entry(&ssd, entry)))
+    }
+
+    /// What the index is to say of a slot.
+    pub(crate) fn entry_of(&self, map: &Map, slot: SlotIndex, local: u32) -> Option<Entry> {
+        let key = map.key(slot)?;
+        let attachment = self.attachment_of(key.volume)?;
+        let whole = map.valid_count(slot) == self.pages_per_block;
+        let mask = if whole { Vec::new() } else { map.valid_words(slot).collect() };
+        let generation = map.generation(slot);
+        Some(Entry::Publish { slot: local, generation, attachment, block: u64::from(key.block.0), mask })
+    }
+}

@@ -1,0 +1,402 @@
+//! A host's read: per page from the slot that holds it, else from the backing device; runs together, all at once.
+//!
+//! A slot's bytes go to a host only if the slot's header names this block in this generation, and every page has the
+//! checksum that the header says (rule `checked-or-not-served`). A clean slot is only a copy: whatever is wrong with
+//! it, the backing device answers.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, ByteRange, Env, PAGE_BYTES};
+
+use crate::config::PAGE;
+use crate::error::Error;
+use crate::format::crc32c;
+use crate::format::slot_header::SlotHeader;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::ssd::{Fault, Ssd};
+use crate::state::fills::Wish;
+use crate::state::grace::Epoch;
+use crate::state::{BlockIndex, BlockKey, SlotIndex, VolumeIndex};
+use crate::volume::{Attached, VolumeInner, add};
+
+/// Where consecutive pages of a request are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    /// `None`: the backing device.
+    slot: Option<SlotIndex>,
+    pages: Range<u64>,
+}
+
+/// Where the pages of a request are.
+enum Plan {
+    /// All in one slot.
+    Hit(SlotIndex),
+    /// None in the cache.
+    Miss,
+    Mixed(Vec<Run>),
+}
+
+/// A read of a slot: while it lives, the slot is not filled again.
+struct Reading<'a, E: Env> {
+    pool: &'a Rc<PoolInner<E>>,
+    ssd: &'a Rc<Ssd<E>>,
+    epoch: Epoch,
+}
+
+impl<E: Env> Drop for Reading<'_, E> {
+    fn drop(&mut self) {
+        if self.ssd.grace.end(self.epoch) {
+            self.pool.collect_ready(self.ssd);
+        }
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// The newest bytes of `range`, which is valid and not empty.
+    pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange) -> Result<Buf, Error> {
+        add(&self.stats.reads, 1);
+        add(&self.stats.read_bytes, range.length());
+        let Some(attached) = self.attached() else { return self.read_backing(range).await };
+        let pages = PoolInner::<E>::pages_of(range);
+        let streaming = self.streams_past(range, &self.read_streams, self.spec.borrow().settings.read_cutoff_bytes);
+        match attached.pool.plan(attached.index, &pages) {
+            Plan::Hit(slot) => {
+                if let Some(buf) = attached.pool.read_slot(slot, &pages, attached.index, &self.stats).await {
+                    add(&self.stats.read_hits, 1);
+                    return Ok(within_pages(buf, &pages, range));
+                }
+                self.read_backing(range).await
+            }
+            Plan::Mixed(runs) if !streaming || runs.iter().all(|run| run.slot.is_some()) => {
+                self.read_runs(&attached, runs, &pages, range).await
+            }
+            Plan::Miss if !streaming => self.read_miss(&attached, &pages, range).await,
+            Plan::Miss | Plan::Mixed(_) => {
+                add(&self.stats.bypassed_reads, 1);
+                self.read_backing(range).await
+            }
+        }
+    }
+
+    /// A request of which nothing is in the cache. If its block is hot and can be filled now, the fill takes over what
+    /// was read for the host.
+    async fn read_miss(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        range: ByteRange,
+    ) -> Result<Buf, Error> {
+        let pool = &attached.pool;
+        let hot = pool.count_read(attached.index, pages);
+        let [key] = hot[..] else {
+            for key in hot {
+                pool.wish_fill(key);
+            }
+            return self.read_backing(range).await;
+        };
+        let begun = if pool.may_start_fill() { pool.begin_fill(key) } else { None };
+        let Some((fill, volume)) = begun else {
+            pool.wish_fill(key);
+            return self.read_backing(range).await;
+        };
+        let read = self.read_whole_pages(pages).await;
+        if let Ok(buf) = &read {
+            let first = u64::from(key.block.0) * u64::from(pool.pages_per_block);
+            let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.pages_per_block));
+            let offset = usize::try_from((within.start - pages.start) * PAGE).expect("a request fits in memory");
+            let bytes = usize::try_from((within.end - within.start) * PAGE).expect("a request fits in memory");
+            let copy = super::records::to_buf(self.env.buffers(), &buf[offset..offset + bytes]);
+            let first_page = u32::try_from(within.start - first).expect("a block has at most 1024 pages");
+            fill.offered.borrow_mut().push((first_page, copy));
+        }
+        pool.spawn_fill(fill, volume);
+        Ok(within_pages(read?, pages, range))
+    }
+
+    /// Reads run by run. If anything in the cache fails, the backing device answers the whole request.
+    async fn read_runs(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        runs: Vec<Run>,
+        pages: &Range<u64>,
+        range: ByteRange,
+    ) -> Result<Buf, Error> {
+        let pool = &attached.pool;
+        if runs.iter().all(|run| run.slot.is_some()) {
+            add(&self.stats.read_hits, 1);
+        } else {
+            let missing = runs.iter().filter(|run| run.slot.is_none());
+            let hot: Vec<BlockKey> = missing.flat_map(|run| pool.count_read(attached.index, &run.pages)).collect();
+            for key in hot {
+                pool.wish_fill(key);
+            }
+        }
+        let mut rest = self.env.buffers().take(bytes_of(pages));
+        let mut reads = Vec::new();
+        for run in runs {
+            let (part, next) = rest.split_at(bytes_of(&run.pages));
+            rest = next;
+            reads.push(self.read_run(attached, run, part));
+        }
+        let mut whole: Option<Buf> = None;
+        for part in join_all(reads).await {
+            let Some(part) = part? else { return self.read_backing(range).await };
+            whole = Some(match whole {
+                None => part,
+                Some(before) => before.join(part),
+            });
+        }
+        Ok(within_pages(whole.expect("a request has pages"), pages, range))
+    }
+
+    /// `Ok(None)`: the slot did not bring it.
+    async fn read_run(self: &Rc<Self>, attached: &Attached<E>, run: Run, part: Buf) -> Result<Option<Buf>, Error> {
+        match run.slot {
+            Some(slot) => {
+                let key_pages = attached.pool.in_block(&run.pages);
+                Ok(attached.pool.read_slot_into(slot, key_pages, part, attached.index, &self.stats).await)
+            }
+            None => {
+                let offset = run.pages.start * PAGE;
+                let read = async |offset, part| self.backing.read(offset, part).await;
+                let (part, result) = self.read_pages(offset, part, read).await;
+                result.map(|()| Some(part))
+            }
+        }
+    }
+
+    /// Whole pages from the backing device.
+    async fn read_whole_pages(&self, pages: &Range<u64>) -> Result<Buf, Error> {
+        let buf = self.env.buffers().take(bytes_of(pages));
+        let read = async |offset, part| self.backing.read(offset, part).await;
+        let (buf, result) = self.read_pages(pages.start * PAGE, buf, read).await;
+        result.map(|()| buf)
+    }
+
+    /// Reads pages by `read`; what of them lies behind the end of the volume is zero.
+    pub(crate) async fn read_pages(
+        &self,
+        offset: u64,
+        buf: Buf,
+        read: impl AsyncFn(u64, Buf) -> (Buf, Result<(), Error>),
+    ) -> (Buf, Result<(), Error>) {
+        let inside = self.size_bytes.saturating_sub(offset);
+        let Some(inside) = usize::try_from(inside).ok().filter(|inside| *inside < buf.len()) else {
+            return read(offset, buf).await;
+        };
+        let (buf, mut behind) = buf.split_at(inside);
+        behind.fill(0);
+        let (buf, result) = read(offset, buf).await;
+        (buf.join(behind), result)
+    }
+
+    /// Exactly `range` from the backing device, in the device's blocks.
+    pub(crate) async fn read_backing(&self, range: ByteRange) -> Result<Buf, Error> {
+        let unit = u64::from(self.backing.info.logical_block_bytes);
+        let wide = range.widened_to(unit);
+        let buf = self.env.buffers().take(usize::try_from(wide.length()).expect("a request fits in memory"));
+        let (buf, result) = self.backing.read(wide.start, buf).await;
+        result?;
+        let skip = usize::try_from(range.start - wide.start).expect("less than a block");
+        Ok(buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory")))
+    }
+}
+
+fn bytes_of(pages: &Range<u64>) -> usize {
+    usize::try_from((pages.end - pages.start) * PAGE).expect("a request fits in memory")
+}
+
+/// The request's part of a buffer of whole pages.
+fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Buf {
+    let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
+    buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory"))
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Finds where pages are now, and tells the policy what is hit.
+    fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
+        let per_block = u64::from(self.pages_per_block);
+        if pages.start / per_block == (pages.end - 1) / per_block {
+            let block = BlockIndex(u32::try_from(pages.start / per_block).expect("volumes are checked at attach"));
+            let within = self.in_block(pages);
+            let mut map = self.map.borrow_mut();
+            let Some(slot) = map.find(BlockKey { volume, block }) else { return Plan::Miss };
+            let length = within.end - within.start;
+            if map.valid_run(slot, within.start, length) == (true, length) && self.is_readable(slot) {
+                self.policy.borrow_mut().touched(&mut map, slot);
+                return Plan::Hit(slot);
+            }
+        }
+        self.plan_runs(volume, pages)
+    }
+
+    fn plan_runs(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
+        let mut runs: Vec<Run> = Vec::new();
+        let mut map = self.map.borrow_mut();
+        for (block, within) in self.blocks_of(pages.clone()) {
+            let first = u64::from(block.0) * u64::from(self.pages_per_block);
+            let slot = map.find(BlockKey { volume, block }).filter(|slot| self.is_readable(*slot));
+            let mut page = within.start;
+            while page < within.end {
+                let (valid, length) =
+                    slot.map_or((false, within.end - page), |slot| map.valid_run(slot, page, within.end - page));
+                let pages = first + u64::from(page)..first + u64::from(page + length);
+                push_run(&mut runs, Run { slot: slot.filter(|_| valid), pages });
+                page += length;
+            }
+            if let Some(slot) = slot {
+                self.policy.borrow_mut().touched(&mut map, slot);
+            }
+        }
+        if runs.iter().all(|run| run.slot.is_none()) { Plan::Miss } else { Plan::Mixed(runs) }
+    }
+
+    fn is_readable(&self, slot: SlotIndex) -> bool {
+        self.ssd_of(slot).online.get()
+    }
+
+    /// The pages' places in their block; they are all in one.
+    pub(crate) fn in_block(&self, pages: &Range<u64>) -> Range<u32> {
+        let first = pages.start / u64::from(self.pages_per_block) * u64::from(self.pages_per_block);
+        let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
+        small(pages.start)..small(pages.end)
+    }
+
+    /// Counts a read that missed; answers the blocks that are hot now.
+    fn count_read(&self, volume: VolumeIndex, pages: &Range<u64>) -> Vec<BlockKey> {
+        let threshold = self.settings.get().populate_on_read;
+        let mut counters = self.counters.borrow_mut();
+        let blocks = self.blocks_of(pages.clone()).map(|(block, _)| BlockKey { volume, block });
+        blocks.filter(|key| counters.count_read(*key) >= threshold).collect()
+    }
+
+    /// Pages of one slot, checked; `None` if the slot does not bring them.
+    async fn read_slot(
+        self: &Rc<Self>,
+        slot: SlotIndex,
+        pages: &Range<u64>,
+        volume: VolumeIndex,
+        stats: &crate::volume::Stats,
+    ) -> Option<Buf> {
+        let buf = self.env.buffers().take(bytes_of(pages));
+        self.read_slot_into(slot, self.in_block(pages), buf, volume, stats).await
+    }
+
+    async fn read_slot_into(
+        self: &Rc<Self>,
+        slot: SlotIndex,
+        pages: Range<u32>,
+        buf: Buf,
+        volume: VolumeIndex,
+        stats: &crate::volume::Stats,
+    ) -> Option<Buf> {
+        let ssd = self.ssd_of(slot);
+        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
+        let loaded = self.map.borrow().header_loaded(slot);
+        let key = self.map.borrow().key(slot)?;
+        debug_assert!(key.volume == volume);
+        if !loaded && !self.load_header(ssd, slot, key).await {
+            add(&stats.read_errors_hidden, 1);
+            return None;
+        }
+        let offset =
+            ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
+        let failed = match ssd.read(offset, buf).await {
+            Ok(buf) if self.checksums_match(slot, pages.start, &buf) => return Some(buf),
+            Ok(_) => None,
+            Err(Fault::Offline) => return None,
+            Err(Fault::Device(error)) => Some(error),
+        };
+        add(&stats.read_errors_hidden, 1);
+        add(&ssd.read_errors, 1);
+        if let Some(error) = failed.filter(|error| ssd.is_worn_out_by(error)) {
+            self.expel(ssd, &format!("{error}"));
+        }
+        self.hide_bad_pages(slot, key, &pages);
+        None
+    }
+
+    /// What the slot holds there is bad: it leaves the cache, if the slot still holds this block.
+    fn hide_bad_pages(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) {
+        if self.map.borrow().find(key) == Some(slot) {
+            self.hide_slot_pages(slot, key, pages);
+        }
+    }
+
+    fn checksums_match(&self, slot: SlotIndex, first_page: u32, bytes: &[u8]) -> bool {
+        if planted(Planted::ChecksumNotChecked) {
+            return true;
+        }
+        let map = self.map.borrow();
+        let Some(checksums) = map.checksums(slot) else { return true };
+        let expected = &checksums[usize::try_from(first_page).expect("small")..];
+        bytes.chunks_exact(PAGE_BYTES).zip(expected).all(|(page, checksum)| crc32c(page) == *checksum)
+    }
+
+    /// Reads the slot's header, which confirms whose block it holds and brings the checksums. False: it does not; the
+    /// slot leaves the cache.
+    async fn load_header(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, slot: SlotIndex, key: BlockKey) -> bool {
+        let local = ssd.local(slot);
+        let buf = self.env.buffers().take(usize::try_from(ssd.layout.header_bytes()).expect("a few pages"));
+        let read = ssd.read(ssd.layout.slot_offset(local), buf).await;
+        if self.map.borrow().find(key) != Some(slot) {
+            return false;
+        }
+        let confirmed = match &read {
+            Ok(bytes) => SlotHeader::decode(bytes).ok().filter(|header| self.confirms(header, ssd, slot, key)),
+            Err(_) => None,
+        };
+        if let Some(header) = confirmed {
+            let mut map = self.map.borrow_mut();
+            if self.settings.get().checksums {
+                map.set_checksums(slot, 0, &header.checksums);
+            }
+            map.set_header_loaded(slot, true);
+            return true;
+        }
+        add(&ssd.read_errors, 1);
+        if let Err(Fault::Device(error)) = &read
+            && ssd.is_worn_out_by(error)
+        {
+            self.expel(ssd, &format!("{error}"));
+        }
+        if ssd.online.get() {
+            self.free_slot(slot, super::drop_pages::Why::Emptied);
+        }
+        false
+    }
+
+    fn confirms(&self, header: &SlotHeader, ssd: &Ssd<E>, slot: SlotIndex, key: BlockKey) -> bool {
+        let address = self.attachment_of(key.volume) == Some(header.attachment)
+            && header.block == u64::from(key.block.0)
+            && header.slot == ssd.local(slot);
+        let generation =
+            header.generation == self.map.borrow().generation(slot) && header.incarnation == ssd.incarnation.get();
+        let pages = usize::try_from(self.pages_per_block).expect("small");
+        let checksums = !self.settings.get().checksums || header.checksums.len() == pages;
+        (address || planted(Planted::AddressNotChecked))
+            && (generation || planted(Planted::GenerationNotChecked))
+            && checksums
+    }
+
+    /// Fills a block because the client asks for it (NBD's `CACHE`); returns when it is there, or cannot be.
+    pub(crate) async fn populate_block(self: &Rc<Self>, key: BlockKey) {
+        if self.wish_fill(key) == Wish::Refused {
+            return;
+        }
+        while self.fills.is_known(key) && !self.stopping.get() {
+            self.fills.ended.wait().await;
+        }
+    }
+}
+
+/// Appends a run, or lengthens the last one.
+fn push_run(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.slot == run.slot && last.pages.end == run.pages.start => last.pages.end = run.pages.end,
+        _ => runs.push(run),
+    }
+}

@@ -1,0 +1,197 @@
+//! Member records: written to the state directory and to every SSD, durable on the majority before they take effect;
+//! and how an SSD leaves the pool (rule `membership`).
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, BufPool, Device, Env};
+
+use crate::error::{Error, ErrorKind};
+use crate::format::Corrupt;
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
+use crate::format::members::Members;
+use crate::format::record::{HEADER_BYTES, Record, RecordKind};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::ssd::{Fault, Ssd};
+
+/// How a members record or catalogue is changed: everything that was decided is in the closure.
+type Change<'a, T> = &'a dyn Fn(&mut T);
+
+/// The bytes as a buffer for a device.
+pub(crate) fn to_buf(buffers: &BufPool, bytes: &[u8]) -> Buf {
+    let mut buf = buffers.take(bytes.len());
+    buf.copy_from_slice(bytes);
+    buf
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Changes the members record; returns when it is durable.
+    pub(crate) async fn change_members(self: &Rc<Self>, change: Change<'_, Members>) -> Result<(), Error> {
+        let _one_at_a_time = self.records_lock.acquire(1).await;
+        let mut members = self.members.borrow().clone();
+        change(&mut members);
+        self.write_record(RecordKind::Members, members.encode()).await?;
+        *self.members.borrow_mut() = members;
+        Ok(())
+    }
+
+    /// Changes the catalogue; returns when it is durable.
+    pub(crate) async fn change_catalogue(self: &Rc<Self>, change: Change<'_, Catalogue>) -> Result<(), Error> {
+        let _one_at_a_time = self.records_lock.acquire(1).await;
+        let mut catalogue = self.catalogue.borrow().clone();
+        change(&mut catalogue);
+        self.write_record(RecordKind::Catalogue, catalogue.encode()).await?;
+        *self.catalogue.borrow_mut() = catalogue;
+        Ok(())
+    }
+
+    /// Writes a record under the next number: to the state directory first, so that it is never behind an SSD unless
+    /// it failed, then to all SSDs at once. An SSD that cannot take it leaves the pool.
+    pub(crate) async fn write_record(self: &Rc<Self>, kind: RecordKind, payload: Vec<u8>) -> Result<(), Error> {
+        let number = self.next_record_number(kind);
+        let record = Record { pool_uuid: self.uuid, number, payload };
+        let bytes = record.encode(kind);
+        self.check_record_fits(kind, bytes.len())?;
+        let members_before = self.members.borrow().ssds.len() + usize::from(self.state.is_some());
+        let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
+        let state_agrees = !forgotten && self.write_state_record(kind, number, &bytes).await;
+        let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
+        let agreed = join_all(writes).await.into_iter().filter(|agrees| *agrees).count() + usize::from(state_agrees);
+        if forgotten || state_agrees || agreed * 2 > members_before {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Gone,
+            format!(
+                "pool {}: a change could be recorded on {agreed} of {members_before} members only; \
+                 check the state directory and the SSDs, then restart",
+                self.name
+            ),
+        ))
+    }
+
+    fn next_record_number(&self, kind: RecordKind) -> u64 {
+        let counter = match kind {
+            RecordKind::Members => &self.members_number,
+            RecordKind::Rows | RecordKind::Catalogue => &self.catalogue_number,
+        };
+        counter.set(counter.get() + 1);
+        counter.get()
+    }
+
+    fn check_record_fits(&self, kind: RecordKind, bytes: usize) -> Result<(), Error> {
+        let areas = self.online_ssds().map(|ssd| kind.area(0, ssd.layout.catalogue_area_bytes).1);
+        let room = areas.min().unwrap_or(CATALOGUE_AREA_BYTES_MAX);
+        if u64::try_from(bytes).is_ok_and(|bytes| bytes <= room) {
+            return Ok(());
+        }
+        let message =
+            format!("pool {}: its catalogue has no room for more volumes; use larger SSDs or another pool", self.name);
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    async fn write_state_record(&self, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
+        let Some(state) = &self.state else { return false };
+        let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
+        let (_buf, written) = state.write(offset, to_buf(self.env.buffers(), bytes)).await;
+        written.is_ok() && state.flush().await.is_ok()
+    }
+
+    async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
+        let (offset, _) = kind.area(number % 2, ssd.layout.catalogue_area_bytes);
+        let result = match ssd.write(RECORDS_OFFSET + offset, to_buf(self.env.buffers(), bytes)).await {
+            Ok(_) => ssd.flush().await,
+            Err(fault) => Err(fault),
+        };
+        match result {
+            Ok(()) => true,
+            Err(fault) => {
+                self.ssd_failed(&ssd, &fault);
+                false
+            }
+        }
+    }
+
+    /// An SSD failed a write or a flush, or is gone: it is not used again, and leaves the pool.
+    pub(crate) fn ssd_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, fault: &Fault) {
+        let reason = match fault {
+            Fault::Offline => return,
+            Fault::Device(error) => format!("{error}"),
+        };
+        self.expel(ssd, &reason);
+    }
+
+    /// Takes an SSD out of the pool: out of sight at once, then durably.
+    pub(crate) fn expel(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, reason: &str) {
+        if ssd.go_offline(reason) {
+            let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
+            self.env.spawn(async move { pool.leave(&ssd).await });
+        }
+    }
+
+    /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
+    async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+        let uuid = ssd.uuid;
+        let change = |members: &mut Members| {
+            members.ssds.retain(|member| member.ssd_uuid != uuid);
+            members.epoch += 1;
+        };
+        let recorded = if planted(Planted::ExpelWithoutEpoch) { Ok(()) } else { self.change_members(&change).await };
+        match recorded {
+            Ok(()) => ssd.left.set(true),
+            Err(error) => *self.fenced.borrow_mut() = Some(error),
+        }
+        ssd.left_event.wake_all();
+        ssd.journal.wake_all();
+        self.forget_slots_of(ssd).await;
+    }
+
+    /// Takes the slots of an offline SSD out of the map, some at a time.
+    async fn forget_slots_of(&self, ssd: &Rc<Ssd<E>>) {
+        for local in 0..ssd.layout.slot_count() {
+            self.forget_slot(ssd.slot_index(local));
+            if local % 4096 == 4095 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        self.drops.borrow_mut().retain(|_, pending| {
+            pending.retain(|(index, _)| *index != ssd.index);
+            !pending.is_empty()
+        });
+        self.freed.borrow_mut().retain(|freed| freed.ssd != ssd.index);
+        self.fill_pump_wanted.wake_all();
+    }
+}
+
+/// The newest valid record of a kind in the two areas of one member. `read` reads from the start of the records.
+pub(crate) async fn newest_record(
+    kind: RecordKind,
+    catalogue_area_bytes: u64,
+    pool_uuid: Option<u128>,
+    read: impl AsyncFn(u64, usize) -> Option<Buf>,
+) -> Result<Option<Record>, Corrupt> {
+    let mut newest: Option<Record> = None;
+    let mut corrupt = None;
+    for which in 0..2 {
+        let (offset, area_bytes) = kind.area(which, catalogue_area_bytes);
+        let Some(head) = read(offset, 4096).await else { continue };
+        let Ok(header) = Record::decode_header(kind, &head) else { continue };
+        let whole = (HEADER_BYTES + header.length).next_multiple_of(4096);
+        let fits = u64::try_from(whole).is_ok_and(|whole| whole <= area_bytes);
+        if pool_uuid.is_some_and(|uuid| uuid != header.pool_uuid) || !fits {
+            continue;
+        }
+        let Some(bytes) = read(offset, whole).await else { continue };
+        match Record::decode(kind, &bytes) {
+            Ok(record) if newest.as_ref().is_none_or(|other| other.number < record.number) => newest = Some(record),
+            Ok(_) => {}
+            Err(error) => corrupt = Some(error),
+        }
+    }
+    match (newest, corrupt) {
+        (None, Some(error)) => Err(error),
+        (newest, _) => Ok(newest),
+    }
+}

@@ -1,0 +1,183 @@
+//! One SSD of a pool: its device, its slots that are ready, its slot index, and whether it is still trusted.
+//!
+//! An SSD that failed a write or a flush, hangs or vanished goes offline at once, for good: nothing of it is read,
+//! written or reused again in this run (rule `late-io`: what is still in flight on it hurts nobody). It has *left* when
+//! the members record without it is durable (rule `membership`).
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use hotset_block::sync::Event;
+use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
+
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::pool::Named;
+use crate::state::flusher::Flusher;
+use crate::state::grace::Grace;
+use crate::state::journal::Journal;
+use crate::state::watch::Watch;
+use crate::state::{SlotIndex, SsdIndex};
+
+/// Why an operation on an SSD brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is offline, or went offline meanwhile.
+    Offline,
+    Device(DeviceError),
+}
+
+pub(crate) struct Ssd<E: Env> {
+    pub(crate) index: SsdIndex,
+    pub(crate) env: E,
+    pub(crate) device: E::Device,
+    pub(crate) path: String,
+    pub(crate) uuid: u128,
+    pub(crate) layout: Layout,
+    /// The pool-wide index of its first slot.
+    pub(crate) first_slot: SlotIndex,
+    pub(crate) incarnation: Cell<u64>,
+    pub(crate) online: Cell<bool>,
+    /// A members record without it is durable.
+    pub(crate) left: Cell<bool>,
+    pub(crate) left_event: Event,
+    /// Why it is offline.
+    pub(crate) reason: RefCell<String>,
+    /// Slots that can be filled.
+    pub(crate) ready: RefCell<Vec<u32>>,
+    pub(crate) grace: Grace,
+    /// Fills so far; the next one's generation are its low 32 bits.
+    pub(crate) fills: Cell<u64>,
+    pub(crate) fill_ceiling: Cell<u64>,
+    pub(crate) journal: Journal,
+    pub(crate) flusher: Flusher,
+    pub(crate) slots_used: Cell<u32>,
+    pub(crate) read_errors: Cell<u64>,
+    pub(crate) bytes_written: Cell<u64>,
+    watch: Watch,
+}
+
+impl<E: Env> Ssd<E> {
+    pub(crate) fn new(
+        env: E,
+        index: SsdIndex,
+        named: Named<E::Device>,
+        superblock: &Superblock,
+        first_slot: SlotIndex,
+    ) -> Self {
+        Self {
+            index,
+            env,
+            device: named.device,
+            path: named.path,
+            uuid: superblock.ssd_uuid,
+            layout: superblock.layout,
+            first_slot,
+            incarnation: Cell::new(0),
+            online: Cell::new(true),
+            left: Cell::new(false),
+            left_event: Event::new(),
+            reason: RefCell::default(),
+            ready: RefCell::default(),
+            grace: Grace::default(),
+            fills: Cell::new(0),
+            fill_ceiling: Cell::new(0),
+            journal: Journal::default(),
+            flusher: Flusher::new(),
+            slots_used: Cell::new(0),
+            read_errors: Cell::new(0),
+            bytes_written: Cell::new(0),
+            watch: Watch::default(),
+        }
+    }
+
+    /// Runs `operation`, but not longer than the SSD is online. What is abandoned keeps its buffer until the device is
+    /// done (`Device`'s contract).
+    async fn watched<T>(&self, operation: impl Future<Output = T>) -> Result<T, Fault> {
+        let mut operation = pin!(operation);
+        let mut seat = None;
+        poll_fn(|context| {
+            if !self.online.get() {
+                return Poll::Ready(Err(Fault::Offline));
+            }
+            if let Poll::Ready(value) = operation.as_mut().poll(context) {
+                return Poll::Ready(Ok(value));
+            }
+            match &seat {
+                None => seat = Some(self.watch.sit(self.env.now(), context.waker().clone())),
+                Some(seat) => seat.refresh(context.waker()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let (buf, result) = self.watched(self.device.read(offset, buf)).await?;
+        result.map_err(Fault::Device)?;
+        Ok(buf)
+    }
+
+    pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let (buf, result) = self.watched(self.device.write(offset, buf)).await?;
+        self.bytes_written.set(self.bytes_written.get() + length);
+        self.flusher.wrote();
+        result.map_err(Fault::Device)?;
+        Ok(buf)
+    }
+
+    /// Makes durable what had completed when this was called.
+    pub(crate) async fn flush(&self) -> Result<(), Fault> {
+        let mark = self.flusher.mark();
+        let flush = async || self.watched(self.device.flush()).await?.map_err(Fault::Device);
+        self.flusher.cover(mark, flush).await
+    }
+
+    /// Takes the SSD out of use at once. False: it was out already.
+    pub(crate) fn go_offline(&self, reason: &str) -> bool {
+        if !self.online.replace(false) {
+            return false;
+        }
+        reason.clone_into(&mut self.reason.borrow_mut());
+        self.ready.borrow_mut().clear();
+        self.watch.wake_all();
+        self.journal.wake_all();
+        true
+    }
+
+    /// How long the slowest operation in flight has been waiting.
+    pub(crate) fn oldest_operation(&self) -> std::time::Duration {
+        self.watch.oldest().map_or(std::time::Duration::ZERO, |since| self.env.now().since(since))
+    }
+
+    /// The slot's index on this SSD.
+    pub(crate) fn local(&self, slot: SlotIndex) -> u32 {
+        slot.0 - self.first_slot.0
+    }
+
+    pub(crate) fn slot_index(&self, local: u32) -> SlotIndex {
+        SlotIndex(self.first_slot.0 + local)
+    }
+
+    /// The generation of the next fill; `None` until a checkpoint has raised the ceiling.
+    pub(crate) fn next_generation(&self) -> Option<u32> {
+        let fills = self.fills.get();
+        (fills < self.fill_ceiling.get()).then(|| {
+            self.fills.set(fills + 1);
+            crate::state::low_half(fills)
+        })
+    }
+
+    pub(crate) fn is_worn_out_by(&self, error: &DeviceError) -> bool {
+        match error.kind {
+            DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
+            DeviceErrorKind::Media
+            | DeviceErrorKind::Full
+            | DeviceErrorKind::ReadOnly
+            | DeviceErrorKind::Unsupported => self.read_errors.get() > crate::config::limits::SSD_READ_ERRORS_MAX,
+        }
+    }
+}

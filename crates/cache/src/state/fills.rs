@@ -1,0 +1,122 @@
+//! The blocks that are being filled, and those that wait for their turn.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::Buf;
+use hotset_block::sync::Event;
+
+use super::page_set::PageSet;
+use super::{BlockKey, SlotIndex, VolumeIndex};
+use crate::config::limits;
+
+/// A block on its way into a slot.
+pub(crate) struct Fill {
+    pub(crate) key: BlockKey,
+    pub(crate) attachment: u64,
+    pub(crate) slot: SlotIndex,
+    pub(crate) generation: u32,
+    /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
+    pub(crate) pages: Cell<PageSet>,
+    /// Pages that a host's miss has read already, with the index of the first.
+    pub(crate) offered: RefCell<Vec<(u32, Buf)>>,
+}
+
+impl Fill {
+    pub(crate) fn exclude(&self, pages: &Range<u32>) {
+        let mut left = self.pages.get();
+        left.remove(pages);
+        self.pages.set(left);
+    }
+}
+
+/// What happened to a wish for a fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Queued,
+    /// It runs, or waits, already.
+    Known,
+    /// There is no room in the queue: the next access may ask again.
+    Refused,
+}
+
+#[derive(Default)]
+pub(crate) struct Fills {
+    running: RefCell<BTreeMap<BlockKey, Rc<Fill>>>,
+    queue: RefCell<VecDeque<BlockKey>>,
+    queued: RefCell<BTreeSet<BlockKey>>,
+    pub(crate) ended: Event,
+}
+
+impl Fills {
+    pub(crate) fn running(&self) -> usize {
+        self.running.borrow().len()
+    }
+
+    pub(crate) fn is_running(&self, key: BlockKey) -> bool {
+        !self.running.borrow().is_empty() && self.running.borrow().contains_key(&key)
+    }
+
+    pub(crate) fn is_running_for(&self, volume: VolumeIndex) -> bool {
+        self.running.borrow().keys().any(|key| key.volume == volume)
+    }
+
+    pub(crate) fn is_known(&self, key: BlockKey) -> bool {
+        self.is_running(key) || self.queued.borrow().contains(&key)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
+    pub(crate) fn wish(&self, key: BlockKey) -> Wish {
+        if self.is_known(key) {
+            return Wish::Known;
+        }
+        if self.queued() >= limits::FILL_QUEUE_MAX {
+            return Wish::Refused;
+        }
+        self.queued.borrow_mut().insert(key);
+        self.queue.borrow_mut().push_back(key);
+        Wish::Queued
+    }
+
+    pub(crate) fn next_queued(&self) -> Option<BlockKey> {
+        let key = self.queue.borrow_mut().pop_front()?;
+        self.queued.borrow_mut().remove(&key);
+        Some(key)
+    }
+
+    pub(crate) fn begin(&self, fill: Rc<Fill>) {
+        let before = self.running.borrow_mut().insert(fill.key, fill);
+        assert!(before.is_none(), "a block is filled once at a time");
+    }
+
+    pub(crate) fn end(&self, key: BlockKey) {
+        self.running.borrow_mut().remove(&key);
+        self.ended.wake_all();
+    }
+
+    /// These pages are written or discarded: a fill that runs must not bring them.
+    pub(crate) fn exclude(&self, key: BlockKey, pages: &Range<u32>) {
+        if let Some(fill) = self.running.borrow().get(&key) {
+            fill.exclude(pages);
+        }
+    }
+
+    /// Nothing of this volume may become visible any more.
+    pub(crate) fn abandon(&self, volume: VolumeIndex) {
+        for fill in self.running.borrow().values().filter(|fill| fill.key.volume == volume) {
+            fill.pages.set(PageSet::default());
+        }
+        self.queue.borrow_mut().retain(|key| key.volume != volume);
+        self.queued.borrow_mut().retain(|key| key.volume != volume);
+    }
+
+    pub(crate) fn forget_queue(&self) {
+        self.queue.borrow_mut().clear();
+        self.queued.borrow_mut().clear();
+    }
+}

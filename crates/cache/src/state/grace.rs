@@ -1,0 +1,89 @@
+//! When a freed slot may be filled again: not while a read that may have found it is in flight.
+//!
+//! Reads are counted in two epochs. A slot that is freed waits until every read that began before has ended; reads that
+//! begin later cannot find it. This costs two counter changes a read and nothing per slot.
+
+use std::cell::{Cell, RefCell};
+
+/// The reads in flight on one SSD, and the slots that wait for them.
+#[derive(Default)]
+pub(crate) struct Grace {
+    /// 0 or 1: the epoch in which reads begin now.
+    current: Cell<usize>,
+    reading: [Cell<u32>; 2],
+    /// Freed in this epoch.
+    freed: RefCell<Vec<u32>>,
+    /// Freed in the epoch before; ready when its reads have ended.
+    waiting: RefCell<Vec<u32>>,
+}
+
+/// The epoch of a read; give it back with [`Grace::end`].
+#[derive(Clone, Copy)]
+pub(crate) struct Epoch(usize);
+
+impl Grace {
+    pub(crate) fn begin(&self) -> Epoch {
+        let current = self.current.get();
+        self.reading[current].set(self.reading[current].get() + 1);
+        Epoch(current)
+    }
+
+    /// Ends a read. True: slots may have become ready, call [`Grace::take_ready`].
+    pub(crate) fn end(&self, epoch: Epoch) -> bool {
+        let left = self.reading[epoch.0].get() - 1;
+        self.reading[epoch.0].set(left);
+        left == 0 && (!self.waiting.borrow().is_empty() || !self.freed.borrow().is_empty())
+    }
+
+    pub(crate) fn free(&self, slot: u32) {
+        self.freed.borrow_mut().push(slot);
+    }
+
+    /// The slots that no read can see any more.
+    pub(crate) fn take_ready(&self) -> Vec<u32> {
+        let mut ready = Vec::new();
+        for _ in 0..2 {
+            let before = 1 - self.current.get();
+            if self.reading[before].get() != 0 {
+                break;
+            }
+            ready.append(&mut self.waiting.borrow_mut());
+            std::mem::swap(&mut *self.waiting.borrow_mut(), &mut *self.freed.borrow_mut());
+            self.current.set(before);
+        }
+        ready
+    }
+
+    pub(crate) fn in_limbo(&self) -> usize {
+        self.freed.borrow().len() + self.waiting.borrow().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_reads_a_freed_slot_is_ready_at_once() {
+        let grace = Grace::default();
+        grace.free(3);
+        assert_eq!(grace.take_ready(), [3]);
+    }
+
+    #[test]
+    fn a_slot_waits_for_reads_that_began_before_and_not_for_later_ones() {
+        let grace = Grace::default();
+        let early = grace.begin();
+        grace.free(3);
+        assert!(grace.take_ready().is_empty());
+        let late = grace.begin();
+        assert!(grace.take_ready().is_empty());
+        assert!(grace.end(early));
+        assert_eq!(grace.take_ready(), [3]);
+        grace.free(4);
+        assert!(grace.take_ready().is_empty());
+        assert!(grace.end(late));
+        assert_eq!(grace.take_ready(), [4]);
+        assert_eq!(grace.in_limbo(), 0);
+    }
+}

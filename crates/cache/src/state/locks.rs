@@ -1,0 +1,192 @@
+//! Exclusive locks on page ranges of one volume: one backing write or discard per page at a time.
+//!
+//! Waiters are served in order of arrival as far as their ranges touch, so that nobody starves.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// The locks of a volume. A handle: cloning it is cheap.
+#[derive(Clone, Default)]
+pub(crate) struct RangeLocks {
+    inner: Rc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Start to end; held ranges are disjoint.
+    held: RefCell<BTreeMap<u64, u64>>,
+    waiting: RefCell<VecDeque<Rc<Waiter>>>,
+}
+
+struct Waiter {
+    pages: Range<u64>,
+    granted: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+impl Inner {
+    fn is_held(&self, pages: &Range<u64>) -> bool {
+        let held = self.held.borrow();
+        held.range(..pages.end).next_back().is_some_and(|(_, end)| *end > pages.start)
+    }
+
+    fn hold(&self, pages: &Range<u64>) {
+        self.held.borrow_mut().insert(pages.start, pages.end);
+    }
+
+    /// Gives the lock to every waiter whose range touches neither a held one nor an earlier waiter's.
+    fn grant(&self) {
+        let mut blocked: Vec<Range<u64>> = Vec::new();
+        let mut wakers = Vec::new();
+        self.waiting.borrow_mut().retain(|waiter| {
+            let free = !self.is_held(&waiter.pages) && !blocked.iter().any(|other| touch(other, &waiter.pages));
+            if free {
+                self.hold(&waiter.pages);
+                waiter.granted.set(true);
+                wakers.extend(waiter.waker.take());
+            } else {
+                blocked.push(waiter.pages.clone());
+            }
+            !free
+        });
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    fn release(&self, pages: &Range<u64>) {
+        self.held.borrow_mut().remove(&pages.start);
+        if !self.waiting.borrow().is_empty() {
+            self.grant();
+        }
+    }
+}
+
+impl RangeLocks {
+    /// Waits for `pages` (not empty) and holds them until the guard is dropped.
+    pub(crate) fn exclusive(&self, pages: Range<u64>) -> Exclusive {
+        debug_assert!(!pages.is_empty());
+        Exclusive { locks: self.clone(), pages, waiter: None }
+    }
+
+    /// The held ranges that touch `pages`.
+    pub(crate) fn held_in(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
+        let held = self.inner.held.borrow();
+        let ranges = held.range(..pages.end).rev().map(|(start, end)| *start..*end);
+        ranges.take_while(|range| range.end > pages.start).collect()
+    }
+}
+
+/// See [`RangeLocks::exclusive`].
+pub(crate) struct Exclusive {
+    locks: RangeLocks,
+    pages: Range<u64>,
+    waiter: Option<Rc<Waiter>>,
+}
+
+impl Exclusive {
+    fn held(&mut self) -> Poll<Held> {
+        self.waiter = None;
+        Poll::Ready(Held { locks: self.locks.clone(), pages: self.pages.clone() })
+    }
+}
+
+impl Future for Exclusive {
+    type Output = Held;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held> {
+        if let Some(waiter) = &self.waiter {
+            if waiter.granted.get() {
+                return self.held();
+            }
+            *waiter.waker.borrow_mut() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let inner = Rc::clone(&self.locks.inner);
+        let queued = inner.waiting.borrow().iter().any(|waiter| touch(&waiter.pages, &self.pages));
+        if !queued && !inner.is_held(&self.pages) {
+            inner.hold(&self.pages);
+            return self.held();
+        }
+        let waker = RefCell::new(Some(context.waker().clone()));
+        let waiter = Rc::new(Waiter { pages: self.pages.clone(), granted: Cell::new(false), waker });
+        inner.waiting.borrow_mut().push_back(Rc::clone(&waiter));
+        self.waiter = Some(waiter);
+        Poll::Pending
+    }
+}
+
+impl Drop for Exclusive {
+    fn drop(&mut self) {
+        let Some(waiter) = self.waiter.take() else { return };
+        if waiter.granted.get() {
+            self.locks.inner.release(&self.pages);
+        } else {
+            self.locks.inner.waiting.borrow_mut().retain(|queued| !Rc::ptr_eq(queued, &waiter));
+            self.locks.inner.grant();
+        }
+    }
+}
+
+/// The lock on a range; dropping it gives the range free.
+pub(crate) struct Held {
+    locks: RangeLocks,
+    pages: Range<u64>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.locks.inner.release(&self.pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll(lock: &mut Exclusive) -> Option<Held> {
+        match Pin::new(lock).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(held) => Some(held),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn overlapping_ranges_wait_in_order_and_others_pass() {
+        let locks = RangeLocks::default();
+        let first = poll(&mut locks.exclusive(0..10)).expect("free");
+        let mut wide = locks.exclusive(5..20);
+        assert!(poll(&mut wide).is_none());
+        let mut behind = locks.exclusive(15..16);
+        assert!(poll(&mut behind).is_none(), "the wide one was there first");
+        assert!(poll(&mut locks.exclusive(30..31)).is_some());
+        assert_eq!(locks.held_in(&(9..40)), vec![Range { start: 0, end: 10 }]);
+        drop(first);
+        let wide = poll(&mut wide).expect("granted");
+        assert!(poll(&mut behind).is_none());
+        drop(wide);
+        assert!(poll(&mut behind).is_some());
+    }
+
+    #[test]
+    fn a_waiter_that_leaves_blocks_nobody() {
+        let locks = RangeLocks::default();
+        let held = poll(&mut locks.exclusive(0..10)).expect("free");
+        let mut leaver = locks.exclusive(0..20);
+        assert!(poll(&mut leaver).is_none());
+        let mut stayer = locks.exclusive(10..20);
+        assert!(poll(&mut stayer).is_none());
+        drop(leaver);
+        assert!(poll(&mut stayer).is_some());
+        drop(held);
+        assert!(locks.held_in(&(0..100)).is_empty());
+    }
+}

@@ -1,0 +1,201 @@
+//! A pool and a volume on devices in memory: the flows in their simplest order, through the public face.
+
+use std::time::Duration;
+
+use hotset_block::{
+    Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
+};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort};
+
+const MIB: u64 = 1 << 20;
+
+/// Devices that outlive the pool: handles on the same memory.
+struct World {
+    env: HostEnv,
+    ssds: Vec<MemoryDevice>,
+    state: MemoryDevice,
+    backing: MemoryDevice,
+}
+
+impl World {
+    fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+        let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 512)).collect();
+        let state = MemoryDevice::new(STATE_BYTES, 512);
+        Self { env, ssds, state, backing: MemoryDevice::new(backing_bytes, 512) }
+    }
+
+    fn named(&self) -> Vec<Named<HostDevice>> {
+        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
+            path: format!("ssd{index}"),
+            device: HostDevice::Memory(ssd.clone()),
+        };
+        self.ssds.iter().enumerate().map(device).collect()
+    }
+
+    fn spec() -> PoolSpec {
+        let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        settings.populate_on_read = 2;
+        PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings }
+    }
+
+    async fn create(&self) -> Pool<HostEnv> {
+        let state = HostDevice::Memory(self.state.clone());
+        Pool::create(self.env.clone(), Self::spec(), self.named(), state).await.unwrap()
+    }
+
+    async fn open(&self) -> Pool<HostEnv> {
+        let state = Some(HostDevice::Memory(self.state.clone()));
+        Pool::open(self.env.clone(), self.named(), state, Missing::Refuse).await.unwrap()
+    }
+
+    fn volume(&self) -> Volume<HostEnv> {
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+    }
+}
+
+fn page(fill: u8) -> Buf {
+    let mut buf = Buf::zeroed(4096);
+    buf.fill(fill);
+    buf
+}
+
+async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+fn run(test: impl AsyncFnOnce(HostEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(test);
+}
+
+#[test]
+fn the_second_read_of_a_block_fills_it_and_the_third_is_a_hit() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 24 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = world.volume();
+        pool.attach(&volume).await.unwrap();
+        volume.write(8192, page(7), Durability::Volatile).await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(volume.read(ByteRange::at(8192, 4096)).await.unwrap()[..], page(7)[..]);
+        }
+        assert_eq!(volume.status().stats.read_hits, 0);
+        until(&env, "the block is in the cache", || volume.status().cache_used_bytes == 64 << 10).await;
+        assert_eq!(volume.read(ByteRange::at(8192 + 512, 1024)).await.unwrap()[..], page(7)[..1024]);
+        assert_eq!(volume.status().stats.read_hits, 1);
+        volume.write(8192, page(9), Durability::Durable).await.unwrap();
+        assert_eq!(volume.read(ByteRange::at(8192, 4096)).await.unwrap()[..], page(9)[..]);
+        let all = volume.read(ByteRange::at(0, 128 << 10)).await.unwrap();
+        assert_eq!((all[8191], all[8192], all[12_287], all[12_288]), (0, 9, 9, 0));
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn the_cache_is_warm_after_a_clean_restart_and_after_a_kill() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = world.volume();
+        pool.attach(&volume).await.unwrap();
+        for block in 0..50 {
+            volume.populate(ByteRange::at(block * 64 * 1024, 4096)).await.unwrap();
+        }
+        assert_eq!(volume.status().cache_used_bytes, 50 * 64 * 1024);
+        pool.close().await.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        assert_eq!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { bytes: 50 * 64 * 1024 });
+        volume.write(0, page(3), Durability::Volatile).await.unwrap();
+        assert_eq!(volume.status().cache_used_bytes, 50 * 64 * 1024 - 4096);
+        drop((pool, volume));
+        let pool = world.open().await;
+        let volume = world.volume();
+        let Reattached::Warm { bytes } = pool.reattach(&volume).await.unwrap() else { panic!("dropped") };
+        assert_eq!(bytes, 50 * 64 * 1024 - 4096);
+        assert_eq!(volume.read(ByteRange::at(0, 4096)).await.unwrap()[..], page(3)[..]);
+        volume.read(ByteRange::at(4096, 4096)).await.unwrap();
+        assert_eq!(volume.status().stats.read_hits, 1);
+    });
+}
+
+#[test]
+fn a_pool_smaller_than_the_working_set_evicts_and_stays_right() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[8 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = world.volume();
+        pool.attach(&volume).await.unwrap();
+        for block in 0..400_u64 {
+            volume.write(block * 65536, page(u8::try_from(block % 251).unwrap()), Durability::Volatile).await.unwrap();
+            volume.populate(ByteRange::at(block * 65536, 4096)).await.unwrap();
+        }
+        for block in (0..400_u64).rev() {
+            let read = volume.read(ByteRange::at(block * 65536, 4096)).await.unwrap();
+            assert_eq!(read[..], page(u8::try_from(block % 251).unwrap())[..]);
+        }
+        let stats = volume.status().stats;
+        assert!(stats.evicted_blocks > 200 && stats.read_hits > 50, "{stats:?}");
+        assert!(volume.status().cache_used_bytes <= pool.status().capacity_bytes);
+    });
+}
+
+#[test]
+fn trim_and_zeroes_reach_cached_pages_of_any_part() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[8 * MIB], 8 * MIB + 1536);
+        let pool = world.create().await;
+        let volume = world.volume();
+        pool.attach(&volume).await.unwrap();
+        assert_eq!(volume.size_bytes(), 8 * MIB + 1536);
+        for offset in (0..8 * MIB).step_by(4096) {
+            volume.write(offset, page(5), Durability::Volatile).await.unwrap();
+        }
+        volume.populate(ByteRange::at(0, 8 * MIB + 1536)).await.unwrap();
+        let zero = async |range| {
+            volume.write_zeroes(range, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Volatile).await.unwrap();
+        };
+        zero(ByteRange::at(4096 + 512, 8192)).await;
+        volume.trim(ByteRange::at(100 * 4096, 512), Durability::Volatile).await.unwrap();
+        let bytes = volume.read(ByteRange::at(0, 4 * 4096)).await.unwrap();
+        let expected = |index: usize| if (4096 + 512..4096 + 512 + 8192).contains(&index) { 0 } else { 5 };
+        assert!(bytes.iter().enumerate().all(|(index, byte)| *byte == expected(index)));
+        let bytes = volume.read(ByteRange::at(100 * 4096, 4096)).await.unwrap();
+        assert!(bytes[..512].iter().all(|byte| *byte == 0) && bytes[512..].iter().all(|byte| *byte == 5));
+    });
+}
+
+#[test]
+fn detach_and_attach_leave_the_backing_device_alone_and_forget_what_was_cached() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[8 * MIB], 8 * MIB);
+        let pool = world.create().await;
+        let volume = world.volume();
+        pool.attach(&volume).await.unwrap();
+        volume.write(0, page(1), Durability::Volatile).await.unwrap();
+        volume.populate(ByteRange::at(0, 4096)).await.unwrap();
+        pool.detach(&volume.name()).await.unwrap();
+        assert_eq!(volume.status().pool, None);
+        volume.write(0, page(2), Durability::Volatile).await.unwrap();
+        pool.attach(&volume).await.unwrap();
+        assert_eq!(volume.status().cache_used_bytes, 0);
+        assert_eq!(volume.read(ByteRange::at(0, 4096)).await.unwrap()[..], page(2)[..]);
+        pool.close().await.unwrap();
+        let changed = world.backing.clone();
+        changed.write(0, page(8)).await.1.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        let Reattached::Dropped { reason } = pool.reattach(&volume).await.unwrap() else { panic!("not noticed") };
+        assert!(reason.contains("written") || reason.contains("changed"), "{reason}");
+        assert_eq!(volume.read(ByteRange::at(0, 4096)).await.unwrap()[..], page(8)[..]);
+    });
+}
