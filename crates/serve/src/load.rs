@@ -99,6 +99,15 @@ impl Progress {
     }
 }
 
+/// What a caller that follows single requests is told, beside the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A read of the bytes at `offset` was issued.
+    ReadIssued { offset: u64 },
+    /// The write at `offset` was answered without an error.
+    Written { offset: u64 },
+}
+
 /// A connection to an export.
 pub struct Client {
     env: HostEnv,
@@ -138,8 +147,20 @@ impl Client {
         fill: impl FnMut(u64, &mut [u8]),
         progress: &Progress,
     ) -> io::Result<()> {
+        self.run_followed(workload, check, fill, |_| (), progress).await
+    }
+
+    /// As `run`; `follow` is also told when reads begin and when writes are done.
+    pub async fn run_followed(
+        &mut self,
+        workload: &Workload,
+        check: impl FnMut(u64, &[u8]),
+        fill: impl FnMut(u64, &mut [u8]),
+        follow: impl FnMut(Event),
+        progress: &Progress,
+    ) -> io::Result<()> {
         workload.check(self.size_bytes)?;
-        let mut run = Run::new(*workload, self.env.now(), check, fill, progress);
+        let mut run = Run::new(*workload, self.env.now(), (check, fill, follow), progress);
         loop {
             while run.issue(self.env.now()) == Issued::Some {
                 while run.send(&self.transport)? == Sent::Partly {
@@ -206,7 +227,7 @@ struct Slot {
 }
 
 /// A load under way.
-struct Run<'a, C, F> {
+struct Run<'a, C, F, E> {
     workload: Workload,
     request_bytes: usize,
     generator: Generator,
@@ -219,11 +240,12 @@ struct Run<'a, C, F> {
     sent: usize,
     check: C,
     fill: F,
+    follow: E,
     progress: &'a Progress,
 }
 
-impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8])> Run<'a, C, F> {
-    fn new(workload: Workload, now: Instant, check: C, fill: F, progress: &'a Progress) -> Self {
+impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a, C, F, E> {
+    fn new(workload: Workload, now: Instant, (check, fill, follow): (C, F, E), progress: &'a Progress) -> Self {
         let ends = match workload.limit {
             Limit::Duration(duration) => Some(now.plus(duration)),
             Limit::Requests(_) => None,
@@ -240,6 +262,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8])> Run<'a, C, F> {
             sent: 0,
             check,
             fill,
+            follow,
             progress,
         }
     }
@@ -269,7 +292,9 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8])> Run<'a, C, F> {
         let length = self.workload.request_bytes;
         let request = Request { flags: 0, command, cookie, offset: draw.offset, length };
         self.outgoing.extend_from_slice(&request.encode());
-        if !draw.read {
+        if draw.read {
+            (self.follow)(Event::ReadIssued { offset: draw.offset });
+        } else {
             let start = self.outgoing.len();
             self.outgoing.resize(start + self.request_bytes, 0);
             (self.fill)(draw.offset, &mut self.outgoing[start..]);
@@ -302,6 +327,8 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8])> Run<'a, C, F> {
             let Some((data, after)) = payload.split_at_checked(payload_bytes) else { break };
             if payload_bytes > 0 {
                 (self.check)(draw.offset, data);
+            } else if reply.error == 0 {
+                (self.follow)(Event::Written { offset: draw.offset });
             }
             self.count(now, index, reply.error);
             rest = after;

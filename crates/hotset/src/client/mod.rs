@@ -18,6 +18,7 @@ pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use pool::run as run_pool;
 pub(crate) use stats::run as run_stats;
 pub(crate) use status::run as run_status;
+pub(crate) use table::Table;
 pub(crate) use volume::run as run_volume;
 
 use crate::args::Output;

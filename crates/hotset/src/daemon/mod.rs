@@ -10,6 +10,7 @@ mod probe;
 mod scan;
 mod state;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,8 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
 
 fn start_log(filter: &str) -> Result<(), String> {
     let filter = EnvFilter::try_new(filter).map_err(|error| format!("log filter {filter:?}: {error}"))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    log.with_ansi(std::io::stderr().is_terminal()).init();
     Ok(())
 }
 
@@ -77,9 +79,14 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
         let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
         manager.listens(listening);
         listeners.serve(&http::router(manager));
+        let run = async {
+            announce(start).await;
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
-            () = announce(start) => signals.stop().await,
+            () = run => {}
             () = signals.stop() => {}
+            () = plane.died() => return Err("the data plane died; the log says why, the next start recovers".to_owned()),
         }
     }
     Ok(stop(&plane, signals).await)

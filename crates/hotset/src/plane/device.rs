@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, SpellingError};
 use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, Named};
@@ -23,8 +24,19 @@ pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Erro
 /// The device that holds a volume's data.
 pub(super) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
     let options = FileOptions { read_only: spec.settings.read_only };
+    if EmulatedArraySpec::is_spelled_by(&spec.backing) {
+        return open_emulated(env, &spec.backing, options);
+    }
     let device = FileDevice::open(env, Path::new(&spec.backing), options);
     device.map(HostDevice::File).map_err(|error| of_open("backing device", &error))
+}
+
+fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> Result<HostDevice, Error> {
+    let spec: EmulatedArraySpec = spelling
+        .parse()
+        .map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("backing device: {error}")))?;
+    let array = EmulatedArray::open(env, &spec, options).map_err(|error| of_open("backing device", &error))?;
+    Ok(HostDevice::Emulated(array))
 }
 
 fn of_open(what: &str, error: &OpenError) -> Error {

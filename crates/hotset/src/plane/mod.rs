@@ -117,6 +117,11 @@ impl Handle {
         answer.await.map_err(|_| stopped())?.map_err(|error| crate::words::error(&error))
     }
 
+    /// Completes when the data plane's thread has ended, which it does not do while there are handles, unless it died.
+    pub(crate) async fn died(&self) {
+        self.jobs.closed().await;
+    }
+
     pub(crate) async fn snapshot(&self) -> Result<Snapshot, ApiError> {
         self.call(|plane| async move { Ok(plane.snapshot()) }).await
     }
