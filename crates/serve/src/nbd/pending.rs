@@ -1,6 +1,7 @@
 //! The requests of a connection that are not answered yet, and what they may take of memory.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use hotset_block::Instant;
 use hotset_block::sync::Event;
@@ -12,6 +13,29 @@ use super::wire::Request;
 const REQUESTS_MAX: usize = 1024;
 /// Their payloads at most: two requests of the longest kind.
 const BYTES_MAX: usize = 64 << 20;
+/// What all connections of a server divide among themselves: enough for eight that take all they may.
+const SHARED_BYTES: usize = 512 << 20;
+/// The least share of a connection, which still keeps many requests in flight.
+const BYTES_MIN: usize = 1 << 20;
+
+/// How much the payloads of one connection may take, given how many connections there are. A handle: cloning it is
+/// cheap. Nobody waits for what others hold: who comes later gets less, and every connection gets something.
+#[derive(Clone)]
+pub(super) struct Share {
+    bytes: Rc<Cell<usize>>,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self { bytes: Rc::new(Cell::new(BYTES_MAX)) }
+    }
+}
+
+impl Share {
+    pub(super) fn divide_among(&self, connections: usize) {
+        self.bytes.set((SHARED_BYTES / connections.max(1)).clamp(BYTES_MIN, BYTES_MAX));
+    }
+}
 
 /// Names a request while it is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,14 +57,19 @@ pub(super) struct Pending {
     free: RefCell<Vec<usize>>,
     used_requests: Cell<usize>,
     used_bytes: Cell<usize>,
+    share: Share,
     eased: Event,
     watched: Cell<bool>,
 }
 
 impl Pending {
+    pub(super) fn within(share: Share) -> Self {
+        Self { share, ..Self::default() }
+    }
+
     /// Whether a request of that payload may begin now. One that is alone always may.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
-        let room = self.used_bytes.get() == 0 || self.used_bytes.get() + bytes <= BYTES_MAX;
+        let room = self.used_bytes.get() == 0 || self.used_bytes.get() + bytes <= self.share.bytes.get();
         room && self.used_requests.get() < REQUESTS_MAX
     }
 
@@ -133,6 +162,22 @@ mod tests {
         assert_eq!(pending.end(late), None);
         assert!(pending.has_room_for(1));
         assert!(pending.end(fresh).is_some());
+    }
+
+    #[test]
+    fn many_connections_get_less_each_and_none_gets_nothing() {
+        let share = Share::default();
+        let pending = Pending::within(share.clone());
+        let _ticket = pending.begin(request(1), 1 << 19, Instant(0));
+        share.divide_among(8);
+        assert!(pending.has_room_for(BYTES_MAX - (1 << 19)));
+        share.divide_among(16);
+        assert!(!pending.has_room_for(BYTES_MAX / 2));
+        assert!(pending.has_room_for(BYTES_MAX / 4));
+        share.divide_among(100_000);
+        assert!(pending.has_room_for(1 << 19) && !pending.has_room_for(1 << 20));
+        share.divide_among(0);
+        assert!(pending.has_room_for(BYTES_MAX / 2));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use hotset_cache::{Error, ErrorKind, Volume};
 
 use super::connection;
 use super::negotiation::{Catalogue, ExportInfo};
+use super::pending::Share;
 use super::session::Session;
 use super::wire::transmission_flag;
 use crate::tls::TlsAcceptor;
@@ -78,6 +79,8 @@ pub(super) struct ServerInner {
     pub(super) catalogue: RefCell<Catalogue>,
     volumes: RefCell<BTreeMap<String, Volume<HostEnv>>>,
     connections: RefCell<BTreeMap<u64, Connection>>,
+    /// What the payloads of each connection may take.
+    pub(super) share: Share,
     connections_made: Cell<u64>,
     connection_ended: Event,
     stopping: Cell<bool>,
@@ -107,6 +110,7 @@ impl Server {
             catalogue: RefCell::default(),
             volumes: RefCell::default(),
             connections: RefCell::default(),
+            share: Share::default(),
             connections_made: Cell::new(0),
             connection_ended: Event::new(),
             stopping: Cell::new(false),
@@ -224,8 +228,7 @@ impl ServerInner {
         self.env.spawn(async move {
             connection::run(&inner, id, stream.clone(), tls).await;
             stream.shutdown();
-            inner.connections.borrow_mut().remove(&id);
-            inner.connection_ended.wake_all();
+            inner.forget(id);
         });
     }
 
@@ -253,6 +256,20 @@ impl ServerInner {
         let mut connections = self.connections.borrow_mut();
         let connection = connections.get_mut(&id).expect("a connection is known until its task has ended");
         connection.serving = Some(Serving { export, session });
+        self.divide_memory(&connections);
+    }
+
+    /// The connection's task has ended.
+    fn forget(&self, id: u64) {
+        let mut connections = self.connections.borrow_mut();
+        connections.remove(&id);
+        self.divide_memory(&connections);
+        self.connection_ended.wake_all();
+    }
+
+    fn divide_memory(&self, connections: &BTreeMap<u64, Connection>) {
+        let serving = connections.values().filter(|connection| connection.serving.is_some());
+        self.share.divide_among(serving.count());
     }
 
     /// Ends those connections, and waits until they are gone.

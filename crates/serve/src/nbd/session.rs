@@ -17,7 +17,7 @@ use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, Volume};
 
 use super::command::{Answer, Terms, errno, perform};
-use super::pending::{Pending, Ticket};
+use super::pending::{Pending, Share, Ticket};
 use super::replies::{Cost, Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::receive::ReceiveBuffer;
@@ -55,6 +55,7 @@ impl Session {
         volume: Volume<HostEnv>,
         transport: Transport,
         terms: Terms,
+        share: Share,
         drain_timeout: Duration,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -62,7 +63,7 @@ impl Session {
             volume,
             transport,
             terms,
-            pending: Pending::default(),
+            pending: Pending::within(share),
             replies: Replies::default(),
             drain_timeout: Cell::new(drain_timeout),
             stopping: Cell::new(false),
