@@ -42,7 +42,7 @@ fn break_something(world: &World) {
     }
 }
 
-fn ssd_errors(world: &World, ssd: &Ssd) {
+pub fn ssd_errors(world: &World, ssd: &Ssd) {
     world.cache_trouble.set(true);
     let faults = world.simulation.draw(|random| Faults {
         read_errors: random.pick(&[0, 20, 300]),
@@ -54,7 +54,7 @@ fn ssd_errors(world: &World, ssd: &Ssd) {
     ssd.disk.set_faults(faults);
 }
 
-fn ssd_hangs(world: &World, ssd: &Ssd) {
+pub fn ssd_hangs(world: &World, ssd: &Ssd) {
     world.cache_trouble.set(true);
     let faults = world.simulation.draw(|random| Faults {
         late: random.pick(&[0, 10, 200]),

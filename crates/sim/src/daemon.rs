@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{Buf, Device, Env};
+use hotset_block::Env;
 use hotset_cache::config::{PoolKind, VolumeName};
 use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect};
 
@@ -95,12 +95,8 @@ impl Daemon {
     }
 
     async fn find_pool(&self) -> Result<Pool<SimEnv>, Error> {
-        let mut ours = Vec::new();
-        for ssd in self.world.present_ssds() {
-            if self.carries_pool(ssd).await {
-                ours.push(&ssd.disk);
-            }
-        }
+        let ours: Vec<_> =
+            self.world.present_ssds().filter(|ssd| self.carries_pool(ssd)).map(|ssd| &ssd.disk).collect();
         let named =
             || ours.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect();
         let state = || Some(SimDevice::open(&self.world.state.borrow()));
@@ -113,9 +109,10 @@ impl Daemon {
         }
     }
 
-    async fn carries_pool(&self, ssd: &Ssd) -> bool {
-        let (start, outcome) = SimDevice::open(&ssd.disk).read(0, Buf::zeroed(LABEL_BYTES)).await;
-        let label = if outcome.is_ok() { inspect(&start) } else { Ok(None) };
+    fn carries_pool(&self, ssd: &Ssd) -> bool {
+        let mut start = vec![0; LABEL_BYTES];
+        ssd.disk.content().read(0, &mut start);
+        let label = inspect(&start);
         self.world.simulation.note(|| format!("{}: {label:?}", ssd.disk.name));
         matches!(label, Ok(Some(label)) if label.pool_name.as_str() == self.pool_name())
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, PAGE_BYTES};
 
-use crate::chaos::rot;
+use crate::chaos::{rot, ssd_errors, ssd_hangs};
 use crate::image::Image;
 use crate::world::{Attachment, HostVolume, Ssd, World};
 
@@ -26,6 +26,18 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
     for volume in &world.volumes {
         if world.shape.troubles.changes_behind_our_back {
             use_backing_elsewhere(world, volume, clean);
+        }
+    }
+}
+
+/// Some SSDs fail from the first moment of a daemon's life.
+pub fn before_life(world: &World) {
+    let troubles = world.shape.troubles;
+    for ssd in world.present_ssds() {
+        if troubles.ssd_errors && world.simulation.draw(|random| random.one_in(6)) {
+            ssd_errors(world, ssd);
+        } else if troubles.ssd_hangs && world.simulation.draw(|random| random.one_in(6)) {
+            ssd_hangs(world, ssd);
         }
     }
 }

@@ -46,6 +46,7 @@ fn live(world: &Rc<World>) -> u64 {
     for number in 0..world.shape.lives {
         world.set_phase(&format!("life {number}"));
         world.begin_life();
+        idle::before_life(world);
         let clean = one_life(world, &mut steps);
         if world.simulation.trace.violation().is_some() {
             return steps;
