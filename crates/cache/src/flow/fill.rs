@@ -53,6 +53,11 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn start_queued_fills(self: &Rc<Self>) {
+        if self.online_ssds().next().is_none() {
+            // No SSD is left: whoever waits for a fill waits for nothing.
+            self.fills.forget_queue();
+            self.fills.ended.wake_all();
+        }
         while self.fills.queued() > 0 && self.may_start_fill() {
             let Some(key) = self.fills.next_queued() else { return };
             if let Some((fill, volume)) = self.begin_fill(key) {
