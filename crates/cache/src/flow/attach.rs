@@ -112,15 +112,30 @@ impl<E: Env> PoolInner<E> {
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume)?;
         let held = volume.hold_all().await;
-        if let Some(reason) = volume.difference(&known.backing, self.was_clean.get()).await {
+        if let Some(reason) = volume.difference(&known.backing).await {
             self.start_anew(&known, index, volume).await?;
             drop(held);
             add(&volume.stats.cache_drops, 1);
             return Ok(Reattached::Dropped { reason });
         }
+        self.forget_final_mark(&known).await?;
         self.put_volume(index, known.attachment, volume, &known.backing);
         drop(held);
         Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
+    }
+
+    /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
+    /// until then it stays, whatever else crashes.
+    async fn forget_final_mark(self: &Rc<Self>, known: &CataloguedVolume) -> Result<(), Error> {
+        if !known.backing.mark_is_final {
+            return Ok(());
+        }
+        self.change_catalogue(&|catalogue| {
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
+                entry.backing.mark_is_final = false;
+            }
+        })
+        .await
     }
 
     /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.

@@ -47,11 +47,11 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Why the backing device is not the one that was seen last, or not as it was; `None` if nothing speaks against it.
-    pub(crate) async fn difference(&self, before: &BackingIdentity, stopped_cleanly: bool) -> Option<String> {
+    pub(crate) async fn difference(&self, before: &BackingIdentity) -> Option<String> {
         if planted(Planted::ChangedBackingIgnored) {
             return None;
         }
-        let Ok(now) = self.capture_identity(stopped_cleanly).await else {
+        let Ok(now) = self.capture_identity(false).await else {
             return Some("its identity cannot be read".to_owned());
         };
         if now.size_bytes != before.size_bytes {
@@ -60,7 +60,7 @@ impl<E: Env> VolumeInner<E> {
         if now.device.id != before.device.id {
             return Some(format!("it was {:?} and is {:?}", before.device.id, now.device.id));
         }
-        let comparable = stopped_cleanly && before.mark_is_final && now.device.boot == before.device.boot;
+        let comparable = before.mark_is_final && now.device.boot == before.device.boot;
         if comparable && now.device.change_mark != before.device.change_mark {
             return Some("it was written to while Hotset was stopped".to_owned());
         }
