@@ -135,6 +135,8 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) unpublished: RefCell<Vec<(SlotIndex, u32)>>,
     pub(crate) publish_wanted: Event,
     pub(crate) stopping: Cell<bool>,
+    /// The pool's stop has ended, well or not: nothing of it runs any more.
+    pub(crate) stopped: Cell<bool>,
     /// An SSD left and that could not be recorded: nothing that it may hold is written any more.
     pub(crate) fenced: RefCell<Option<Error>>,
     pub(crate) recovery: RefCell<String>,

@@ -20,6 +20,12 @@ impl<E: Env> PoolInner<E> {
     /// published, identities recorded; the clean mark last.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let result = self.stop().await;
+        self.stopped.set(true);
+        result
+    }
+
+    async fn stop(self: &Rc<Self>) -> Result<(), Error> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
         let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.settle_volumes(&volumes)).await;
@@ -132,6 +138,12 @@ impl<E: Env> PoolInner<E> {
         }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         self.stop_fills().await;
+        let result = self.erase_superblocks().await;
+        self.stopped.set(true);
+        result
+    }
+
+    async fn erase_superblocks(&self) -> Result<(), Error> {
         for ssd in self.online_ssds() {
             for offset in SUPERBLOCK_OFFSETS {
                 let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");

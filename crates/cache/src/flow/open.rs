@@ -12,7 +12,7 @@ use std::rc::Rc;
 use hotset_block::sync::{Event, Semaphore};
 use hotset_block::{Buf, Device, Env};
 
-use crate::config::PoolKind;
+use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, RECORDS_OFFSET, SUPERBLOCK_OFFSETS, segment_bytes_for};
@@ -22,7 +22,7 @@ use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, Pool, PoolInner, PoolSpec, PoolVolume, STATE_BYTES, newest_superblock};
-use crate::ssd::Ssd;
+use crate::ssd::{Fault, Ssd};
 use crate::state::fills::Fills;
 use crate::state::map::Map;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
@@ -30,6 +30,7 @@ use crate::status::SsdStatus;
 
 use super::records::{newest_record, to_buf};
 use super::recover::Unbelieved;
+use super::within;
 
 /// An SSD whose superblock was read.
 struct Found<D> {
@@ -98,6 +99,7 @@ pub(crate) async fn create<E: Env>(
         parts.ssds.push((named, superblock));
     }
     let pool = parts.assemble();
+    pool.env.spawn(Rc::clone(&pool).run_watchdog());
     let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.clone();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;
@@ -105,6 +107,14 @@ pub(crate) async fn create<E: Env>(
     pool.begin_session().await?;
     pool.serve();
     Ok(Pool { inner: pool })
+}
+
+fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
+    let name = format!("SSD {}", ssd.path);
+    match fault {
+        Fault::Device(error) => Error::device(&name, error),
+        Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.reason.borrow())),
+    }
 }
 
 fn first_members(spec: &PoolSpec) -> Members {
@@ -146,10 +156,7 @@ pub(crate) async fn open<E: Env>(
     state: Option<E::Device>,
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
-    let mut found = Vec::new();
-    for named in ssds {
-        found.push(look_at(&env, named).await?);
-    }
+    let found = look_at_all(&env, ssds, missing).await?;
     let uuid = common_pool(&found)?;
     let state_members = state_record::<E>(&env, state.as_ref(), RecordKind::Members, uuid).await;
     let state_catalogue = state_record::<E>(&env, state.as_ref(), RecordKind::Catalogue, uuid).await;
@@ -240,6 +247,43 @@ fn absent_status(member: &Member) -> SsdStatus {
         slots_used: 0,
         read_errors: 0,
         bytes_written: 0,
+    }
+}
+
+/// Looks at every SSD. One that fails or does not answer is refused like one that is missing, or left out like it.
+async fn look_at_all<E: Env>(
+    env: &E,
+    ssds: Vec<Named<E::Device>>,
+    missing: Missing,
+) -> Result<Vec<Found<E::Device>>, Error> {
+    let mut found = Vec::new();
+    for named in ssds {
+        let path = named.path.clone();
+        let looked = within(env, limits::SSD_TIMEOUT, look_at(env, named)).await;
+        let seconds = limits::SSD_TIMEOUT.as_secs();
+        let silent = || Err(Error::new(ErrorKind::Gone, format!("SSD {path} did not answer for {seconds} s")));
+        match looked.unwrap_or_else(silent) {
+            Ok(ssd) => found.push(ssd),
+            Err(error) if missing == Missing::Refuse || !is_missing(&error) => return Err(error),
+            Err(_left_out) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The SSD itself failed, as opposed to what it holds.
+fn is_missing(error: &Error) -> bool {
+    match error.kind {
+        ErrorKind::Media | ErrorKind::Gone => true,
+        ErrorKind::Invalid
+        | ErrorKind::OutOfRange
+        | ErrorKind::ReadOnly
+        | ErrorKind::Full
+        | ErrorKind::Unsupported
+        | ErrorKind::Refused
+        | ErrorKind::NotFound
+        | ErrorKind::Corrupt
+        | ErrorKind::Stopping => false,
     }
 }
 
@@ -386,6 +430,7 @@ impl<E: Env> Parts<E> {
             unpublished: RefCell::default(),
             publish_wanted: Event::new(),
             stopping: Cell::new(false),
+            stopped: Cell::new(false),
             fenced: RefCell::new(None),
             recovery: RefCell::default(),
         })
@@ -394,6 +439,7 @@ impl<E: Env> Parts<E> {
     /// Erases the clean mark and records who is in the pool now, before anything else is written.
     async fn start(self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
         let pool = self.assemble();
+        pool.env.spawn(Rc::clone(&pool).run_watchdog());
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
         let joining: Vec<Member> = pool
             .ssds
@@ -529,12 +575,12 @@ impl<E: Env> PoolInner<E> {
         let superblocks = self.superblocks.borrow().clone();
         for (ssd, superblock) in self.ssds.iter().zip(superblocks) {
             for offset in SUPERBLOCK_OFFSETS {
-                let written = ssd.device.write(offset, to_buf(self.env.buffers(), &superblock.encode())).await.1;
+                let written = ssd.write(offset, to_buf(self.env.buffers(), &superblock.encode())).await;
                 let flushed = match written {
-                    Ok(()) => ssd.device.flush().await,
-                    Err(error) => Err(error),
+                    Ok(_) => ssd.flush().await,
+                    Err(fault) => Err(fault),
                 };
-                flushed.map_err(|error| Error::device(&format!("SSD {}", ssd.path), &error))?;
+                flushed.map_err(|fault| not_made(ssd, &fault))?;
             }
         }
         Ok(())
@@ -544,14 +590,13 @@ impl<E: Env> PoolInner<E> {
     fn serve(self: &Rc<Self>) {
         self.env.spawn(Rc::clone(self).run_fill_pump());
         self.env.spawn(Rc::clone(self).run_publisher());
-        self.env.spawn(Rc::clone(self).run_watchdog());
     }
 
-    /// The task that expels an SSD that does not answer.
+    /// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop.
     async fn run_watchdog(self: Rc<Self>) {
-        while !self.stopping.get() {
-            self.env.sleep(crate::config::limits::SSD_TIMEOUT / 4).await;
-            for ssd in self.online_ssds().filter(|ssd| ssd.oldest_operation() > crate::config::limits::SSD_TIMEOUT) {
+        while !self.stopped.get() {
+            self.env.sleep(limits::SSD_TIMEOUT / 4).await;
+            for ssd in self.online_ssds().filter(|ssd| ssd.oldest_operation() > limits::SSD_TIMEOUT) {
                 let seconds = ssd.oldest_operation().as_secs();
                 self.expel(ssd, &format!("it did not answer for {seconds} s"));
             }
