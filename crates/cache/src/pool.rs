@@ -18,7 +18,7 @@ use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
 use crate::state::fills::Fills;
 use crate::state::map::Map;
-use crate::state::{BlockKey, Counters, Policy, SlotIndex, VolumeIndex, bytes_per_slot};
+use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
 use crate::status::{Health, PoolPlan, PoolStatus, SsdStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
@@ -175,7 +175,14 @@ impl<E: Env> Pool<E> {
         let layouts = ssd_sizes_bytes.iter().map(|size| Layout::new(*size, 4096, block_bytes, segment_bytes));
         let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
         let capacity = |layout: &Layout| u64::from(layout.slot_count()) * block_bytes.get();
-        let slots = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
+        let slots: u64 = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
+        if slots > u64::from(SLOTS_MAX) {
+            let message = format!(
+                "pool {}: {slots} cache blocks are more than the {SLOTS_MAX} that a pool can hold: use larger blocks",
+                spec.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
         Ok(PoolPlan {
             capacity_bytes: layouts.iter().map(capacity).sum(),
             slots,

@@ -171,13 +171,14 @@ impl<E: Env> Ssd<E> {
         })
     }
 
-    pub(crate) fn is_worn_out_by(&self, error: &DeviceError) -> bool {
+    /// The error says that nothing of this SSD can be read any more, not only these bytes.
+    pub(crate) fn is_gone(&self, error: &DeviceError) -> bool {
         match error.kind {
             DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
             DeviceErrorKind::Media
             | DeviceErrorKind::Full
             | DeviceErrorKind::ReadOnly
-            | DeviceErrorKind::Unsupported => self.read_errors.get() > crate::config::limits::SSD_READ_ERRORS_MAX,
+            | DeviceErrorKind::Unsupported => false,
         }
     }
 }

@@ -30,8 +30,8 @@ pub(crate) struct Freed {
 /// Blocks that one turn looks at, so that a trim of terabytes does not stop everybody else.
 const BLOCKS_PER_TURN: u64 = 1024;
 
-/// Slots that the pool keeps ready for fills: a 64th, within these bounds.
-const READY_MIN: usize = 1;
+/// Slots that the pool keeps ready for fills: a 64th, within these bounds, and at most an eighth.
+const READY_MIN: usize = 8;
 const READY_MAX: usize = 256;
 
 impl<E: Env> PoolInner<E> {
@@ -203,7 +203,7 @@ impl<E: Env> PoolInner<E> {
     /// Evicts until enough slots are ready, or on their way to be.
     pub(crate) fn make_room(self: &Rc<Self>) {
         let slots = usize::try_from(self.map.borrow().slot_count()).expect("slots fit in memory");
-        let wanted = (slots / 64).clamp(READY_MIN, READY_MAX);
+        let wanted = (slots / 64).clamp(READY_MIN, READY_MAX).min(slots / 8).max(1);
         let coming = self.freed.borrow().len();
         let mut free: usize =
             self.online_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;

@@ -497,7 +497,7 @@ impl<E: Env> PoolInner<E> {
                 cold.push(Rc::clone(ssd));
                 continue;
             };
-            match self.recover_ssd(ssd, member, self.was_clean.get()).await {
+            match self.recover_ssd(ssd, member).await {
                 Ok(count) => slots += count,
                 Err(Unbelieved::Cold(reason)) => {
                     notes.push(format!("SSD {} starts empty: {reason}", ssd.path));

@@ -61,8 +61,12 @@ impl<E: Env> PoolInner<E> {
         volumes.dedup();
         let flushes = volumes.into_iter().map(async |index| {
             let (volume, _) = self.attached_volume(index)?;
-            let durable = !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush);
-            (durable || volume.backing.flush().await.is_ok()).then_some(index)
+            if !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush) {
+                return Some(index);
+            }
+            // A device that hangs holds up its own slots only.
+            let flushed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.backing.flush()).await;
+            flushed.is_some_and(|result| result.is_ok()).then_some(index)
         });
         join_all(flushes).await.into_iter().flatten().collect()
     }

@@ -8,9 +8,9 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{Buf, ByteRange, Env, PAGE_BYTES};
+use hotset_block::{Buf, ByteRange, DeviceError, Env, PAGE_BYTES};
 
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::error::Error;
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
@@ -25,15 +25,15 @@ use crate::volume::{Attached, VolumeInner, add};
 /// Where consecutive pages of a request are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
-    /// `None`: the backing device.
-    slot: Option<SlotIndex>,
+    /// The slot, and the block that it holds. `None`: the backing device.
+    slot: Option<(SlotIndex, BlockKey)>,
     pages: Range<u64>,
 }
 
 /// Where the pages of a request are.
 enum Plan {
     /// All in one slot.
-    Hit(SlotIndex),
+    Hit(SlotIndex, BlockKey),
     /// None in the cache.
     Miss,
     Mixed(Vec<Run>),
@@ -63,8 +63,8 @@ impl<E: Env> VolumeInner<E> {
         let pages = PoolInner::<E>::pages_of(range);
         let streaming = self.streams_past(range, &self.read_streams, self.spec.borrow().settings.read_cutoff_bytes);
         match attached.pool.plan(attached.index, &pages) {
-            Plan::Hit(slot) => {
-                if let Some(buf) = attached.pool.read_slot(slot, &pages, attached.index, &self.stats).await {
+            Plan::Hit(slot, key) => {
+                if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
@@ -90,7 +90,7 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
-        let hot = pool.count_read(attached.index, pages);
+        let hot = pool.count_read(attached.index, std::iter::once(pages));
         let [key] = hot[..] else {
             for key in hot {
                 pool.wish_fill(key);
@@ -128,9 +128,8 @@ impl<E: Env> VolumeInner<E> {
         if runs.iter().all(|run| run.slot.is_some()) {
             add(&self.stats.read_hits, 1);
         } else {
-            let missing = runs.iter().filter(|run| run.slot.is_none());
-            let hot: Vec<BlockKey> = missing.flat_map(|run| pool.count_read(attached.index, &run.pages)).collect();
-            for key in hot {
+            let missing = runs.iter().filter(|run| run.slot.is_none()).map(|run| &run.pages);
+            for key in pool.count_read(attached.index, missing) {
                 pool.wish_fill(key);
             }
         }
@@ -155,9 +154,9 @@ impl<E: Env> VolumeInner<E> {
     /// `Ok(None)`: the slot did not bring it.
     async fn read_run(self: &Rc<Self>, attached: &Attached<E>, run: Run, part: Buf) -> Result<Option<Buf>, Error> {
         match run.slot {
-            Some(slot) => {
+            Some((slot, key)) => {
                 let key_pages = attached.pool.in_block(&run.pages);
-                Ok(attached.pool.read_slot_into(slot, key_pages, part, attached.index, &self.stats).await)
+                Ok(attached.pool.read_slot_into(slot, key, key_pages, part, &self.stats).await)
             }
             None => {
                 let offset = run.pages.start * PAGE;
@@ -223,11 +222,12 @@ impl<E: Env> PoolInner<E> {
             let block = BlockIndex(u32::try_from(pages.start / per_block).expect("volumes are checked at attach"));
             let within = self.in_block(pages);
             let mut map = self.map.borrow_mut();
-            let Some(slot) = map.find(BlockKey { volume, block }) else { return Plan::Miss };
+            let key = BlockKey { volume, block };
+            let Some(slot) = map.find(key) else { return Plan::Miss };
             let length = within.end - within.start;
             if map.valid_run(slot, within.start, length) == (true, length) && self.is_readable(slot) {
                 self.policy.borrow_mut().touched(&mut map, slot);
-                return Plan::Hit(slot);
+                return Plan::Hit(slot, key);
             }
         }
         self.plan_runs(volume, pages)
@@ -238,13 +238,14 @@ impl<E: Env> PoolInner<E> {
         let mut map = self.map.borrow_mut();
         for (block, within) in self.blocks_of(pages.clone()) {
             let first = u64::from(block.0) * u64::from(self.pages_per_block);
-            let slot = map.find(BlockKey { volume, block }).filter(|slot| self.is_readable(*slot));
+            let key = BlockKey { volume, block };
+            let slot = map.find(key).filter(|slot| self.is_readable(*slot));
             let mut page = within.start;
             while page < within.end {
                 let (valid, length) =
                     slot.map_or((false, within.end - page), |slot| map.valid_run(slot, page, within.end - page));
                 let pages = first + u64::from(page)..first + u64::from(page + length);
-                push_run(&mut runs, Run { slot: slot.filter(|_| valid), pages });
+                push_run(&mut runs, Run { slot: slot.filter(|_| valid).map(|slot| (slot, key)), pages });
                 page += length;
             }
             if let Some(slot) = slot {
@@ -265,58 +266,78 @@ impl<E: Env> PoolInner<E> {
         small(pages.start)..small(pages.end)
     }
 
-    /// Counts a read that missed; answers the blocks that are hot now.
-    fn count_read(&self, volume: VolumeIndex, pages: &Range<u64>) -> Vec<BlockKey> {
+    /// Counts a read that missed these pages, once for each block; answers the blocks that are hot now.
+    fn count_read<'a>(&self, volume: VolumeIndex, missing: impl Iterator<Item = &'a Range<u64>>) -> Vec<BlockKey> {
         let threshold = self.settings.get().populate_on_read;
         let mut counters = self.counters.borrow_mut();
-        let blocks = self.blocks_of(pages.clone()).map(|(block, _)| BlockKey { volume, block });
-        blocks.filter(|key| counters.count_read(*key) >= threshold).collect()
+        let mut counted = None;
+        let mut hot = Vec::new();
+        for (block, _) in missing.flat_map(|pages| self.blocks_of(pages.clone())) {
+            let key = BlockKey { volume, block };
+            if counted.replace(key) != Some(key) && counters.count_read(key) >= threshold {
+                hot.push(key);
+            }
+        }
+        hot
     }
 
     /// Pages of one slot, checked; `None` if the slot does not bring them.
     async fn read_slot(
         self: &Rc<Self>,
         slot: SlotIndex,
+        key: BlockKey,
         pages: &Range<u64>,
-        volume: VolumeIndex,
         stats: &crate::volume::Stats,
     ) -> Option<Buf> {
         let buf = self.env.buffers().take(bytes_of(pages));
-        self.read_slot_into(slot, self.in_block(pages), buf, volume, stats).await
+        self.read_slot_into(slot, key, self.in_block(pages), buf, stats).await
     }
 
     async fn read_slot_into(
         self: &Rc<Self>,
         slot: SlotIndex,
+        key: BlockKey,
         pages: Range<u32>,
         buf: Buf,
-        volume: VolumeIndex,
         stats: &crate::volume::Stats,
     ) -> Option<Buf> {
         let ssd = self.ssd_of(slot);
         let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
-        let loaded = self.map.borrow().header_loaded(slot);
-        let key = self.map.borrow().key(slot)?;
-        debug_assert!(key.volume == volume);
+        let (holds, loaded) = {
+            let map = self.map.borrow();
+            (map.key(slot), map.header_loaded(slot))
+        };
+        if holds != Some(key) {
+            return None;
+        }
         if !loaded && !self.load_header(ssd, slot, key).await {
             add(&stats.read_errors_hidden, 1);
             return None;
         }
         let offset =
             ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
-        let failed = match ssd.read(offset, buf).await {
+        let error = match ssd.read(offset, buf).await {
             Ok(buf) if self.checksums_match(slot, pages.start, &buf) => return Some(buf),
             Ok(_) => None,
             Err(Fault::Offline) => return None,
             Err(Fault::Device(error)) => Some(error),
         };
         add(&stats.read_errors_hidden, 1);
-        add(&ssd.read_errors, 1);
-        if let Some(error) = failed.filter(|error| ssd.is_worn_out_by(error)) {
-            self.expel(ssd, &format!("{error}"));
-        }
+        self.count_read_error(ssd, error.as_ref());
         self.hide_bad_pages(slot, key, &pages);
         None
+    }
+
+    /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
+    fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+        add(&ssd.read_errors, 1);
+        match error {
+            Some(error) if ssd.is_gone(error) => self.expel(ssd, &format!("{error}")),
+            Some(_) | None if ssd.read_errors.get() > limits::SSD_READ_ERRORS_MAX => {
+                self.expel(ssd, &format!("{} of its reads failed or brought wrong bytes", ssd.read_errors.get()));
+            }
+            Some(_) | None => {}
+        }
     }
 
     /// What the slot holds there is bad: it leaves the cache, if the slot still holds this block.
@@ -357,12 +378,12 @@ impl<E: Env> PoolInner<E> {
             map.set_header_loaded(slot, true);
             return true;
         }
-        add(&ssd.read_errors, 1);
-        if let Err(Fault::Device(error)) = &read
-            && ssd.is_worn_out_by(error)
-        {
-            self.expel(ssd, &format!("{error}"));
-        }
+        let error = match &read {
+            Err(Fault::Offline) => return false,
+            Err(Fault::Device(error)) => Some(error),
+            Ok(_) => None,
+        };
+        self.count_read_error(ssd, error);
         if ssd.online.get() {
             self.free_slot(slot, super::drop_pages::Why::Emptied);
         }

@@ -50,12 +50,7 @@ fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
 
 impl<E: Env> PoolInner<E> {
     /// Brings the slots that the SSD's index believes into the map; answers their number.
-    pub(crate) async fn recover_ssd(
-        self: &Rc<Self>,
-        ssd: &Ssd<E>,
-        member: &Member,
-        clean: bool,
-    ) -> Result<u64, Unbelieved> {
+    pub(crate) async fn recover_ssd(self: &Rc<Self>, ssd: &Ssd<E>, member: &Member) -> Result<u64, Unbelieved> {
         let checkpoint = newest_checkpoint(ssd).await?;
         let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
         if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
@@ -67,8 +62,8 @@ impl<E: Env> PoolInner<E> {
         let journal = read_journal(ssd).await?;
         let highest = journal.keys().next_back().copied();
         let end = replay(journal, checkpoint.journal_start, &mut slots)?;
-        let expected = member.journal_end.filter(|_| clean);
-        if expected.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
+        // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
+        if member.journal_end.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
         ssd.journal.checkpoint_number.set(checkpoint.number);
@@ -180,6 +175,7 @@ async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<BTreeMap<u64, Sector>, Unb
     let sector_bytes = u64::from(ssd.layout.sector_bytes);
     let ring = ssd.layout.journal_sectors();
     let mut records = BTreeMap::new();
+    let mut unwritten = false;
     let mut position = 0;
     while position < ring {
         let count = (ring - position).min(CHUNK_BYTES / sector_bytes);
@@ -193,11 +189,15 @@ async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<BTreeMap<u64, Sector>, Unb
                     }
                 }
                 Ok(_) => return cold("a sector of its journal is out of place"),
-                Err(_) if chunk.iter().all(|byte| *byte == 0) => {}
+                Err(_) if chunk.iter().all(|byte| *byte == 0) => unwritten = true,
                 Err(_) => return cold("a sector of its journal is damaged"),
             }
             position += 1;
         }
+    }
+    let gone_round = records.last_key_value().is_some_and(|(number, _)| *number >= ring);
+    if unwritten && gone_round && !planted(Planted::IndexGapIgnored) {
+        return cold("a sector of its journal was erased");
     }
     Ok(records)
 }

@@ -68,6 +68,9 @@ impl Layout {
             let message = format!("an SSD of {ssd_bytes} bytes is too small for this pool: it needs {least} bytes");
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        layout.check().map_err(|rule| {
+            Error::new(ErrorKind::Invalid, format!("an SSD of {ssd_bytes} bytes does not fit the format: {rule}"))
+        })?;
         Ok(layout)
     }
 
