@@ -118,8 +118,6 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) members_number: Cell<u64>,
     pub(crate) catalogue: RefCell<Catalogue>,
     pub(crate) catalogue_number: Cell<u64>,
-    /// The last stop was a clean one: what was recorded at it may be compared.
-    pub(crate) was_clean: Cell<bool>,
     /// One change of a member record at a time.
     pub(crate) records_lock: Semaphore,
     /// One attach, detach or setting at a time.
@@ -195,7 +193,7 @@ impl<E: Env> Pool<E> {
 
     /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
     pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
-        crate::flow::open::create(env, spec, ssds, state).await
+        crate::flow::create::create(env, spec, ssds, state).await
     }
 
     /// Opens a pool from its SSDs and its copy in the state directory. With `state: None` (or one that knows nothing)

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::config::limits;
@@ -14,6 +15,9 @@ use crate::state::VolumeIndex;
 use crate::volume::VolumeInner;
 
 use super::within;
+
+/// A volume and its place in the pool.
+type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
 
 impl<E: Env> PoolInner<E> {
     /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
@@ -28,7 +32,7 @@ impl<E: Env> PoolInner<E> {
     async fn stop(self: &Rc<Self>) -> Result<(), Error> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
-        let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.settle_volumes(&volumes)).await;
+        let settled = self.settle_volumes(&volumes).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
         for ssd in self.online_ssds() {
@@ -36,15 +40,13 @@ impl<E: Env> PoolInner<E> {
             self.drops_settled(vec![(ssd.index, last)]).await?;
         }
         self.finish_checkpoints().await;
-        if settled.is_some() {
-            self.record_identities(&volumes).await?;
-        }
+        self.record_identities(&settled).await?;
         self.write_clean_mark().await?;
         self.detach_handles(&volumes);
         Ok(())
     }
 
-    fn stop_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+    fn stop_volumes(&self) -> Vec<Attachment<E>> {
         let count = self.volumes.borrow().len();
         let indexes = (0..count).map(|index| VolumeIndex(u16::try_from(index).expect("volumes are bounded")));
         let volumes: Vec<_> =
@@ -70,15 +72,13 @@ impl<E: Env> PoolInner<E> {
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, ended).await;
     }
 
-    /// Waits for the writes in flight, and flushes the backing devices.
-    async fn settle_volumes(&self, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) {
-        for (_, volume) in volumes {
-            drop(volume.hold_all().await);
-            // A device that does not flush publishes nothing; `publish` asks it again and gets the same answer.
-            if !volume.backing.info.read_only {
-                let _latched = volume.backing.flush().await;
-            }
-        }
+    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end.
+    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> Vec<Attachment<E>> {
+        let settle = volumes.iter().map(async |(index, volume)| {
+            let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await;
+            settled.is_some_and(|result| result.is_ok()).then(|| (*index, Rc::clone(volume)))
+        });
+        join_all(settle).await.into_iter().flatten().collect()
     }
 
     async fn finish_checkpoints(&self) {
@@ -90,9 +90,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Records what the backing devices are now, so that any later change is noticed.
-    async fn record_identities(self: &Rc<Self>, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) -> Result<(), Error> {
+    async fn record_identities(self: &Rc<Self>, volumes: &[Attachment<E>]) -> Result<(), Error> {
         let mut identities = Vec::new();
-        for (index, volume) in volumes.iter().filter(|(_, volume)| volume.backing.latched().is_none()) {
+        for (index, volume) in volumes {
             let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.capture_identity(true)).await;
             if let (Some(Ok(identity)), Some(attachment)) = (captured, self.attachment_of(*index)) {
                 identities.push((attachment, identity));
@@ -123,7 +123,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Pool and volumes hold each other; after this they do not.
-    fn detach_handles(&self, volumes: &[(VolumeIndex, Rc<VolumeInner<E>>)]) {
+    fn detach_handles(&self, volumes: &[Attachment<E>]) {
         for (_, volume) in volumes {
             *volume.attached.borrow_mut() = None;
         }
@@ -158,5 +158,13 @@ impl<E: Env> PoolInner<E> {
             }
         }
         Ok(())
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Waits for the writes in flight, then flushes the backing device.
+    async fn settle_writes(&self) -> Result<(), Error> {
+        drop(self.hold_all().await);
+        if self.backing.info.read_only { Ok(()) } else { self.backing.flush().await }
     }
 }

@@ -10,7 +10,8 @@
 //! | `publish.rs` | filled slots become believed | `publish-late` |
 //! | `journal.rs` | the slot index is written | `recovery` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
-//! | `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
+//! | `create.rs` | a pool is made | |
+//! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
 //! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
 //! | `close.rs` | a pool stops | |
 
@@ -22,6 +23,7 @@ use hotset_block::Env;
 
 pub(crate) mod attach;
 pub(crate) mod close;
+pub(crate) mod create;
 pub(crate) mod drop_pages;
 pub(crate) mod fill;
 pub(crate) mod identity;
@@ -31,6 +33,7 @@ pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod records;
 pub(crate) mod recover;
+pub(crate) mod survey;
 pub(crate) mod write;
 pub(crate) mod zero;
 

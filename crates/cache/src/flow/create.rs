@@ -1,0 +1,124 @@
+//! A pool is made. The superblocks come last, so that a creation that was cut off leaves no half pool behind.
+
+use std::rc::Rc;
+
+use hotset_block::{Device, Env};
+
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{Layout, SUPERBLOCK_OFFSETS, segment_bytes_for};
+use crate::format::members::Members;
+use crate::format::record::RecordKind;
+use crate::format::rows::Rows;
+use crate::format::superblock::Superblock;
+use crate::pool::{Named, Pool, PoolInner, PoolSpec, STATE_BYTES};
+use crate::ssd::{Fault, Ssd};
+
+use super::open::{Parts, new_member};
+use super::records::to_buf;
+
+fn random_uuid<E: Env>(env: &E) -> u128 {
+    (u128::from(env.random()) << 64) | u128::from(env.random())
+}
+
+/// See [`Pool::create`].
+pub(crate) async fn create<E: Env>(
+    env: E,
+    spec: PoolSpec,
+    ssds: Vec<Named<E::Device>>,
+    state: E::Device,
+) -> Result<Pool<E>, Error> {
+    let sizes: Vec<u64> = ssds.iter().map(|ssd| ssd.device.info().size_bytes).collect();
+    Pool::<E>::plan(&spec, &sizes)?;
+    check_state_size::<E>(&state)?;
+    let uuid = random_uuid(&env);
+    let smallest = sizes.iter().min().copied().expect("a planned pool has an SSD");
+    let segment_bytes = segment_bytes_for(spec.settings.block_bytes, smallest);
+    let mut parts = Parts {
+        uuid,
+        ssds: Vec::new(),
+        absent: Vec::new(),
+        state: Some(state),
+        members: first_members(&spec),
+        members_number: 0,
+        catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
+        catalogue_number: 0,
+        env,
+    };
+    for named in ssds {
+        let info = named.device.info();
+        let layout = Layout::new(info.size_bytes, info.logical_block_bytes, spec.settings.block_bytes, segment_bytes)?;
+        let superblock = Superblock {
+            pool_uuid: uuid,
+            ssd_uuid: random_uuid(&parts.env),
+            pool_name: spec.name.clone(),
+            kind: spec.kind,
+            checksums: spec.settings.checksums,
+            layout,
+        };
+        parts.members.ssds.push(new_member(&parts.env, &named.path, &superblock));
+        parts.ssds.push((named, superblock));
+    }
+    let pool = parts.assemble();
+    pool.env.spawn(Rc::clone(&pool).run_watchdog());
+    let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.clone();
+    pool.start_cold(&fresh).await;
+    pool.write_first_records().await?;
+    pool.write_superblocks().await?;
+    pool.begin_session().await?;
+    pool.serve();
+    Ok(Pool { inner: pool })
+}
+
+fn first_members(spec: &PoolSpec) -> Members {
+    Members {
+        name: spec.name.clone(),
+        kind: spec.kind,
+        settings: spec.settings,
+        epoch: 1,
+        session: 0,
+        clean: false,
+        ssds: Vec::new(),
+    }
+}
+
+fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
+    let size = state.info().size_bytes;
+    if size >= STATE_BYTES {
+        return Ok(());
+    }
+    let message = format!("the pool's member file in the state directory has {size} bytes instead of {STATE_BYTES}");
+    Err(Error::new(ErrorKind::Corrupt, message))
+}
+
+fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
+    let name = format!("SSD {}", ssd.path);
+    match fault {
+        Fault::Device(error) => Error::device(&name, error),
+        Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.reason.borrow())),
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    async fn write_first_records(self: &Rc<Self>) -> Result<(), Error> {
+        self.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        self.change_catalogue(&|_| {}).await?;
+        self.change_members(&|_| {}).await
+    }
+
+    /// Both copies on every SSD, one after the other: never both in flight.
+    async fn write_superblocks(self: &Rc<Self>) -> Result<(), Error> {
+        let superblocks = self.superblocks.borrow().clone();
+        for (ssd, superblock) in self.ssds.iter().zip(superblocks) {
+            for offset in SUPERBLOCK_OFFSETS {
+                let written = ssd.write(offset, to_buf(self.env.buffers(), &superblock.encode())).await;
+                let flushed = match written {
+                    Ok(_) => ssd.flush().await,
+                    Err(fault) => Err(fault),
+                };
+                flushed.map_err(|fault| not_made(ssd, &fault))?;
+            }
+        }
+        Ok(())
+    }
+}

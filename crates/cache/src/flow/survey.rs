@@ -1,0 +1,271 @@
+//! What is there at a start, before anything is written: the SSDs' superblocks, the newest member records, and who is
+//! believed (rule `membership`).
+
+use hotset_block::{Buf, Device, Env};
+
+use crate::config::{PoolKind, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
+use crate::format::members::{Member, Members};
+use crate::format::record::{Record, RecordKind};
+use crate::format::rows::Rows;
+use crate::format::superblock::Superblock;
+use crate::planted::{Planted, planted};
+use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, newest_superblock};
+use crate::status::SsdStatus;
+
+use super::records::newest_record;
+use super::within;
+
+/// An SSD whose superblock was read.
+pub(crate) struct Found<D> {
+    pub(crate) named: Named<D>,
+    pub(crate) superblock: Superblock,
+    pub(crate) members: Option<Record>,
+    pub(crate) catalogue: Option<Record>,
+    pub(crate) rows: Option<Record>,
+}
+
+/// Everything that a start decides by.
+pub(crate) struct Survey<E: Env> {
+    pub(crate) pool_uuid: u128,
+    pub(crate) found: Vec<Found<E::Device>>,
+    left_out: Vec<LeftOut>,
+    pub(crate) members: Members,
+    pub(crate) members_number: u64,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) catalogue_number: u64,
+    /// The state directory knows of everything that any SSD knows of.
+    state_agrees: bool,
+}
+
+/// Who is in the pool at this start, and who is believed.
+pub(crate) struct Membership {
+    /// Members that are not there.
+    pub(crate) missing: Vec<Member>,
+    /// SSDs that are there and are no members (any more): they come back empty.
+    pub(crate) returned: Vec<u128>,
+    /// Nothing on any SSD is believed, and why.
+    pub(crate) all_cold: Option<String>,
+}
+
+impl<E: Env> Survey<E> {
+    /// Reads all that; `Err` if no pool can be made of it.
+    pub(crate) async fn make(
+        env: &E,
+        ssds: Vec<Named<E::Device>>,
+        state: Option<&E::Device>,
+        missing: Missing,
+    ) -> Result<Self, Error> {
+        let (found, left_out) = look_at_all(env, ssds, missing).await?;
+        let uuid = common_pool(&found)?;
+        check_rows(&found)?;
+        let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await;
+        let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await;
+        let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
+        let ssd_catalogue = found.iter().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
+        let state_agrees = state_members.is_some()
+            && is_as_new(state_members.as_ref(), ssd_members)
+            && is_as_new(state_catalogue.as_ref(), ssd_catalogue);
+        let newest = latest(state_members.as_ref(), ssd_members).ok_or_else(|| {
+            let message = "no member of the pool has a valid members record: the pool cannot be opened; \
+                           create it anew (a read pool holds nothing that the backing devices do not)";
+            Error::new(ErrorKind::Corrupt, message)
+        })?;
+        let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
+        check_geometry(&found, &members)?;
+        let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
+        let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
+        let catalogue = match newest {
+            Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Catalogue { next_attachment: 1, volumes: Vec::new() },
+        };
+        let catalogue_number = newest.map_or(0, |record| record.number);
+        Ok(Self { pool_uuid, found, left_out, members, members_number, catalogue, catalogue_number, state_agrees })
+    }
+
+    /// Who is in the pool and who is believed; `state`: the state directory is there.
+    pub(crate) fn membership(&self, state: bool) -> Membership {
+        let (found, members, state_agrees) = (&self.found, &self.members, self.state_agrees);
+        let is_there = |member: &&Member| found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
+        let missing: Vec<Member> = members.ssds.iter().filter(|member| !is_there(member)).cloned().collect();
+        let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
+        let returned = uuids.filter(|uuid| members.member(*uuid).is_none()).collect();
+        let present = members.ssds.len() - missing.len() + usize::from(state);
+        let majority = present * 2 > members.ssds.len() + 1;
+        let all_cold = if planted(Planted::OpenWarmWithoutState) {
+            None
+        } else if !state_agrees {
+            Some("the state directory does not know the pool's newest state".to_owned())
+        } else if !majority {
+            Some(format!("only {present} of {} members are there", members.ssds.len() + 1))
+        } else {
+            None
+        };
+        Membership { missing, returned, all_cold }
+    }
+
+    pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {
+        let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
+        let message = format!("pool {}: missing SSD(s): {}", self.members.name, paths.join(", "));
+        Error::new(ErrorKind::Gone, message)
+    }
+
+    /// What the status says of a member that is not there.
+    pub(crate) fn absent_status(&self, member: &Member) -> SsdStatus {
+        let why = self.left_out.iter().find(|(path, _)| *path == member.path);
+        let why = why.map_or_else(|| "missing at the start".to_owned(), |(_, error)| error.to_string());
+        SsdStatus {
+            path: member.path.clone(),
+            uuid: member.ssd_uuid,
+            size_bytes: member.size_bytes,
+            online: false,
+            reason: format!("{why}: it left the pool"),
+            slots: 0,
+            slots_used: 0,
+            read_errors: 0,
+            bytes_written: 0,
+        }
+    }
+}
+
+fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {
+    state.map(|record| record.number) >= ssd.map(|record| record.number)
+}
+
+/// A pool with a write log holds data that this version cannot read: it must not be touched.
+fn check_rows<D>(found: &[Found<D>]) -> Result<(), Error> {
+    for ssd in found {
+        let rows = match &ssd.rows {
+            Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Rows::default(),
+        };
+        if !rows.rows.is_empty() || ssd.superblock.kind == PoolKind::ReadWrite {
+            let message = format!(
+                "SSD {} belongs to a read-write pool with a write log, which this version cannot open",
+                ssd.named.path
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+    }
+    Ok(())
+}
+
+/// The superblocks say where slots lie, the members record how large they are: they must be of one mind.
+fn check_geometry<D>(found: &[Found<D>], members: &Members) -> Result<(), Error> {
+    for ssd in found {
+        let (superblock, settings) = (&ssd.superblock, &members.settings);
+        let same = superblock.kind == members.kind
+            && superblock.layout.block_bytes == settings.block_bytes
+            && superblock.checksums == settings.checksums;
+        if !same {
+            let message =
+                format!("SSD {}: its superblock and the pool's members record contradict each other", ssd.named.path);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+    }
+    Ok(())
+}
+
+fn corrupt(error: &crate::format::Corrupt) -> Error {
+    Error::new(ErrorKind::Corrupt, error.to_string())
+}
+
+/// The newer of two records; the state directory's if they have one number.
+fn latest<'a>(state: Option<&'a Record>, ssd: Option<&'a Record>) -> Option<&'a Record> {
+    [ssd, state].into_iter().flatten().max_by_key(|record| record.number)
+}
+
+/// The path of an SSD that cannot be used, and why.
+type LeftOut = (String, Error);
+
+/// Looks at every SSD. One that fails, does not answer or is not what it was is refused like one that is missing, or
+/// left out like it.
+async fn look_at_all<E: Env>(
+    env: &E,
+    ssds: Vec<Named<E::Device>>,
+    missing: Missing,
+) -> Result<(Vec<Found<E::Device>>, Vec<LeftOut>), Error> {
+    let mut found = Vec::new();
+    let mut left_out = Vec::new();
+    for named in ssds {
+        let path = named.path.clone();
+        let looked = within(env, limits::SSD_TIMEOUT, look_at(env, named)).await;
+        let seconds = limits::SSD_TIMEOUT.as_secs();
+        let silent = || Err(Error::new(ErrorKind::Gone, format!("SSD {path} did not answer for {seconds} s")));
+        match looked.unwrap_or_else(silent) {
+            Ok(ssd) => found.push(ssd),
+            Err(error) => match missing {
+                Missing::Refuse => return Err(error),
+                Missing::Leave => left_out.push((path, error)),
+            },
+        }
+    }
+    Ok((found, left_out))
+}
+
+/// Reads an SSD's superblock and its newest records.
+async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::Device>, Error> {
+    let (bytes, read) = named.device.read(0, env.buffers().take(LABEL_BYTES)).await;
+    read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
+    let superblock = newest_superblock(&bytes)
+        .map_err(|error| Error::new(ErrorKind::Corrupt, format!("SSD {}: {error}", named.path)))?;
+    let Some(superblock) = superblock else {
+        let message = format!("{} carries no Hotset superblock: it is not an SSD of a pool", named.path);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    if superblock.layout.ssd_bytes > named.device.info().size_bytes {
+        let message = format!(
+            "SSD {} was {} bytes and is {} bytes now: it was cut short; give it its size back or leave it out",
+            named.path,
+            superblock.layout.ssd_bytes,
+            named.device.info().size_bytes
+        );
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    let area = superblock.layout.catalogue_area_bytes;
+    let uuid = Some(superblock.pool_uuid);
+    let read =
+        async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
+    let members = newest_record(RecordKind::Members, area, uuid, read).await.ok().flatten();
+    let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await.ok().flatten();
+    let rows = newest_record(RecordKind::Rows, area, uuid, read).await.ok().flatten();
+    Ok(Found { named, superblock, members, catalogue, rows })
+}
+
+async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize) -> Option<Buf> {
+    let (buf, result) = device.read(offset, env.buffers().take(length)).await;
+    result.ok().map(|()| buf)
+}
+
+async fn state_record<E: Env>(
+    env: &E,
+    state: Option<&E::Device>,
+    kind: RecordKind,
+    uuid: Option<u128>,
+) -> Option<Record> {
+    let state = state.filter(|state| state.info().size_bytes >= STATE_BYTES)?;
+    let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
+    newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await.ok().flatten()
+}
+
+/// The pool to which all SSDs belong; `None` without SSDs.
+fn common_pool<D>(found: &[Found<D>]) -> Result<Option<u128>, Error> {
+    let Some(first) = found.first() else { return Ok(None) };
+    for (index, other) in found.iter().enumerate() {
+        if other.superblock.pool_uuid != first.superblock.pool_uuid {
+            let message = format!(
+                "{} belongs to pool {}, {} to pool {}: give the SSDs of one pool",
+                first.named.path, first.superblock.pool_name, other.named.path, other.superblock.pool_name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let twin = found[..index].iter().find(|before| before.superblock.ssd_uuid == other.superblock.ssd_uuid);
+        if let Some(twin) = twin {
+            let message = format!("{} and {} are copies of one SSD: leave one out", twin.named.path, other.named.path);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+    }
+    Ok(Some(first.superblock.pool_uuid))
+}
