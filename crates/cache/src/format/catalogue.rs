@@ -58,7 +58,7 @@ impl Catalogue {
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
         let mut reader = Reader::new(payload, "catalogue");
-        let next_attachment = reader.u64()?;
+        let next_attachment = reader.counter()?;
         let count = usize::from(reader.u16()?);
         reader.require(count <= limits::VOLUMES_MAX, "it has more volumes than allowed")?;
         let mut volumes: Vec<CataloguedVolume> = Vec::new();

@@ -44,11 +44,11 @@ impl CheckpointHeader {
         reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
         let header = Self {
             incarnation: reader.u64()?,
-            number: reader.u64()?,
-            session: reader.u64()?,
-            journal_start: reader.u64()?,
-            generation_ceiling: reader.u64()?,
-            sectors: reader.u64()?,
+            number: reader.counter()?,
+            session: reader.counter()?,
+            journal_start: reader.counter()?,
+            generation_ceiling: reader.counter()?,
+            sectors: reader.counter()?,
         };
         reader.zeroes()?;
         Ok(header)

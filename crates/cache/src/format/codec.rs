@@ -25,6 +25,9 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
     crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
 }
 
+/// The highest value of a number that counts (records, sectors, epochs, sessions, ids).
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+
 /// Appends little-endian values to a vector.
 #[derive(Default)]
 pub(crate) struct Writer {
@@ -143,6 +146,13 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// A number that rises one by one and is added to: far from where that could overflow.
+    pub(crate) fn counter(&mut self) -> Result<u64, Corrupt> {
+        let value = self.u64()?;
+        self.require(value <= COUNTER_MAX, "a number in it is higher than anything can have counted")?;
+        Ok(value)
+    }
+
     pub(crate) fn u128(&mut self) -> Result<u128, Corrupt> {
         Ok(u128::from_le_bytes(self.array()?))
     }
@@ -185,6 +195,14 @@ mod tests {
     fn the_checksums_are_the_standard_ones() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
         assert_eq!(crc64(b"123456789"), 0xAE8B_1486_0A79_9888);
+    }
+
+    #[test]
+    fn a_counter_that_could_overflow_is_corrupt() {
+        for (value, good) in [(0, true), (COUNTER_MAX, true), (COUNTER_MAX + 1, false), (u64::MAX, false)] {
+            let read = Reader::new(&value.to_le_bytes(), "test").counter();
+            assert_eq!(read.is_ok(), good, "{value}");
+        }
     }
 
     #[test]

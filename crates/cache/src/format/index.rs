@@ -143,7 +143,7 @@ impl Sector {
             _ => return Err(reader.corrupt("it is neither of the journal nor of a checkpoint")),
         };
         let count = reader.u16()?;
-        let (incarnation, number, flushed_below) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (incarnation, number, flushed_below) = (reader.u64()?, reader.counter()?, reader.counter()?);
         let reserved = reader.u64()?;
         reader.require(reserved == 0, "a reserved field is not zero")?;
         let mut entries = Vec::new();

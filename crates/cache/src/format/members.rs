@@ -64,7 +64,7 @@ impl Members {
         let (name, kind) = (reader.parse(16)?, reader.parse(16)?);
         let settings = decode_settings(&mut reader)?;
         settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
-        let (epoch, session, clean) = (reader.u64()?, reader.u64()?, reader.flag()?);
+        let (epoch, session, clean) = (reader.counter()?, reader.counter()?, reader.flag()?);
         let count = usize::from(reader.u16()?);
         reader.require(count <= limits::SSDS_MAX, "it has more SSDs than allowed")?;
         let mut ssds: Vec<Member> = Vec::new();
@@ -85,7 +85,7 @@ fn decode_member(reader: &mut Reader<'_>) -> Result<Member, Corrupt> {
         size_bytes: reader.u64()?,
         path: reader.text(PATH_BYTES_MAX)?.to_owned(),
         incarnation: reader.u64()?,
-        session: reader.u64()?,
+        session: reader.counter()?,
         journal_end: reader.option_u64()?,
     })
 }

@@ -71,7 +71,7 @@ impl Record {
         let rule = reader.bytes(8)? == MAGIC;
         reader.require(rule, "its magic is missing")?;
         let (version, code) = (reader.u32()?, reader.u32()?);
-        let (pool_uuid, number) = (reader.u128()?, reader.u64()?);
+        let (pool_uuid, number) = (reader.u128()?, reader.counter()?);
         let (length, payload_checksum, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader
             .require(crc32c(bytes.get(..48).unwrap_or_default()) == checksum, "its header's checksum does not match")?;
