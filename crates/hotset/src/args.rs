@@ -13,7 +13,7 @@ use crate::size::Size;
 
 /// Hotset, an SSD cache for slow block storage: `hotset serve` is the daemon, the other verbs talk to it.
 #[derive(Debug, Parser)]
-#[command(name = "hotset", version, about, propagate_version = true, max_term_width = 120)]
+#[command(name = "hotset", version, propagate_version = true, max_term_width = 120)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage; `status --check`: 0 healthy, 1 degraded, 2 failed.")]
 pub(crate) struct Arguments {
     /// The daemon's control API: unix:PATH or tcp:ADDRESS:PORT (`serve` takes it several times)

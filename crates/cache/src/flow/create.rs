@@ -60,7 +60,7 @@ pub(crate) async fn create<E: Env>(
         parts.ssds.push((named, superblock));
     }
     let pool = parts.assemble();
-    pool.env.spawn(Rc::clone(&pool).run_watchdog());
+    pool.env.spawn(super::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
     let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.clone();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;

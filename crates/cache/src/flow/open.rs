@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use hotset_block::sync::{Event, Semaphore};
 use hotset_block::{Device, Env};
@@ -138,7 +138,7 @@ impl<E: Env> Parts<E> {
     /// Erases the clean mark and records who is in the pool now, before anything else is written.
     async fn start(self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
         let pool = self.assemble();
-        pool.env.spawn(Rc::clone(&pool).run_watchdog());
+        pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
         let joining: Vec<Member> = pool
             .ssds
@@ -269,14 +269,22 @@ impl<E: Env> PoolInner<E> {
         self.env.spawn(Rc::clone(self).run_publisher());
     }
 
-    /// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop.
-    pub(crate) async fn run_watchdog(self: Rc<Self>) {
-        while !self.stopped.get() {
-            self.env.sleep(limits::SSD_TIMEOUT / 4).await;
-            for ssd in self.online_ssds().filter(|ssd| ssd.oldest_operation() > limits::SSD_TIMEOUT) {
-                let seconds = ssd.oldest_operation().as_secs();
-                self.expel(ssd, &format!("it did not answer for {seconds} s"));
-            }
+    fn expel_silent_ssds(self: &Rc<Self>) {
+        for ssd in self.online_ssds().filter(|ssd| ssd.oldest_operation() > limits::SSD_TIMEOUT) {
+            let seconds = ssd.oldest_operation().as_secs();
+            self.expel(ssd, &format!("it did not answer for {seconds} s"));
+        }
+    }
+}
+
+/// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop. While it
+/// sleeps it keeps neither the pool nor its devices.
+pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
+    loop {
+        env.sleep(limits::SSD_TIMEOUT / 4).await;
+        match pool.upgrade() {
+            Some(pool) if !pool.stopped.get() => pool.expel_silent_ssds(),
+            Some(_) | None => return,
         }
     }
 }

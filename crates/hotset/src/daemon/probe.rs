@@ -72,7 +72,12 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
     if spelling.starts_with("emulated:") && !Path::new(path).exists() {
         return Ok(());
     }
-    metadata(path, "backing device")?;
+    let metadata = metadata(path, "backing device")?;
+    if metadata.is_file() && (metadata.len() == 0 || !metadata.len().is_multiple_of(512)) {
+        let message =
+            format!("backing device {path}: it has {} bytes; a disk has whole sectors of 512", metadata.len());
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
     let (_, label, broken) = look(path)?;
     let whose = match (label, broken) {
         (Some(label), _) => format!("an SSD of the Hotset pool {}", label.pool_name),

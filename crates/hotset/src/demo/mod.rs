@@ -193,10 +193,11 @@ async fn warm_up(
     let ticks = narrator.ticks("4 KiB reads, warming up", limit);
     let mut samples = Vec::new();
     let (mut before, mut requests_before) = (stage.counters().await?, 0);
+    let mut hits = 0.0;
     while started.elapsed() < limit {
         tokio::time::sleep(TICK).await;
         let (now, requests) = (stage.counters().await?, load.progress.requests());
-        let hits = now.hit_ratio_since(&before);
+        hits = now.hit_ratio_since(&before);
         let iops = per_tick(requests - requests_before);
         ticks.tick(started.elapsed(), &format!("{} IOPS, {:.1} % hits", grouped(iops), hits * 100.0));
         samples.push(Sample { at: started.elapsed(), iops });
@@ -205,7 +206,7 @@ async fn warm_up(
             break;
         }
     }
-    ticks.finish("done");
+    ticks.finish(&format!("{:.1} % hits after {:.1} s", hits * 100.0, started.elapsed().as_secs_f64()));
     Ok((samples, load.finish().await.map_err(failed)?))
 }
 

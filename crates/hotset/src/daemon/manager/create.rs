@@ -28,7 +28,6 @@ impl Manager {
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<Pool, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let checked = self.check_create(request).await?;
-        check_memory(&checked.plan)?;
         self.fill_sparse(&checked.candidates).await?;
         let name = checked.spec.name.clone();
         self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
@@ -59,6 +58,7 @@ impl Manager {
             check_unsigned(&candidates)?;
         }
         let plan = self.plan_of(&spec, &candidates, &snapshot)?;
+        check_memory(&plan)?;
         Ok(Checked { spec, candidates, plan })
     }
 
