@@ -1,0 +1,205 @@
+//! What a hit costs, devices being instant, on one thread; and the memory that slots take.
+//!
+//! The reads are polled once and must be ready: memory devices complete at once, so what is measured is the work of the
+//! cache, the device's copy of the page, and nothing of an executor. The copy and the checksum are shown by themselves.
+//! Time is this thread's time on a CPU, so that other processes matter little.
+
+use std::hint::black_box;
+use std::thread;
+use std::time::Duration;
+
+use criterion::measurement::{Measurement, ValueFormatter, WallTime};
+use criterion::{Criterion, criterion_group, criterion_main};
+use futures_util::FutureExt as _;
+use hotset_block::{BufPool, ByteRange, Device as _, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::state::{BlockIndex, BlockKey, Counters, Map, Policy, SlotIndex, Streams, VolumeIndex};
+use hotset_cache::{Named, Pool, PoolSpec, STATE_BYTES, Volume};
+
+const PAGE: u64 = 4096;
+const BLOCK: u64 = 64 << 10;
+/// Little enough for the processor's cache: the device is to be instant.
+const VOLUME_BYTES: u64 = 1 << 20;
+const SSD_BYTES: u64 = 64 << 20;
+/// Slots of 64 KiB with a header of 4 KiB in 10^9 bytes of SSD.
+const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
+
+/// Nanoseconds that this thread has spent on a CPU.
+struct CpuTime;
+
+impl CpuTime {
+    fn now() -> u64 {
+        // Giving way makes the kernel bring its account up to date.
+        thread::yield_now();
+        let account = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with CONFIG_SCHED_INFO");
+        account.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).expect("the first field is a number")
+    }
+}
+
+impl Measurement for CpuTime {
+    type Intermediate = u64;
+    type Value = Duration;
+
+    fn start(&self) -> u64 {
+        Self::now()
+    }
+
+    fn end(&self, start: u64) -> Duration {
+        Duration::from_nanos(Self::now() - start)
+    }
+
+    fn add(&self, one: &Duration, other: &Duration) -> Duration {
+        *one + *other
+    }
+
+    fn zero(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn to_f64(&self, value: &Duration) -> f64 {
+        WallTime.to_f64(value)
+    }
+
+    fn formatter(&self) -> &dyn ValueFormatter {
+        WallTime.formatter()
+    }
+}
+
+/// A fixed sequence of page offsets in the volume (xorshift64).
+fn offsets() -> impl FnMut() -> u64 {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % (VOLUME_BYTES / PAGE) * PAGE
+    }
+}
+
+fn settings(checksums: bool) -> PoolSettings {
+    let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+    settings.block_bytes = BlockBytes::new(BLOCK).expect("64 KiB is a block size");
+    settings.checksums = checksums;
+    settings
+}
+
+/// A volume that is wholly in the cache.
+async fn cached_volume(env: &HostEnv, checksums: bool) -> (Pool<HostEnv>, Volume<HostEnv>) {
+    let memory = |bytes| HostDevice::Memory(MemoryDevice::new(bytes, 512));
+    let name = "bench".parse().expect("a pool name");
+    let spec = PoolSpec { name, kind: PoolKind::Read, settings: settings(checksums) };
+    let ssd = Named { path: "memory".to_owned(), device: memory(SSD_BYTES) };
+    let pool = Pool::create(env.clone(), spec, vec![ssd], memory(STATE_BYTES)).await.expect("the SSD fits");
+    let spec = VolumeSpec {
+        name: "bench".parse().expect("a volume name"),
+        backing: "memory".to_owned(),
+        settings: VolumeSettings::default(),
+    };
+    let volume = Volume::open(env.clone(), spec, memory(VOLUME_BYTES)).expect("the settings fit");
+    pool.attach(&volume).await.expect("there is room for a volume");
+    for offset in (0..VOLUME_BYTES).step_by(1 << 20) {
+        volume.populate(ByteRange::at(offset, 1 << 20)).await.expect("the volume has this range");
+    }
+    assert_eq!(volume.status().cache_used_bytes, VOLUME_BYTES, "everything is cached");
+    (pool, volume)
+}
+
+fn hits(criterion: &mut Criterion<CpuTime>) {
+    for (name, checksums) in [("hit_4k_with_checksums", true), ("hit_4k_without_checksums", false)] {
+        let executor = Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring");
+        executor.run(async |env| {
+            let (pool, volume) = cached_volume(&env, checksums).await;
+            let mut next = offsets();
+            criterion.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    let read = volume.read(ByteRange::at(next(), PAGE)).now_or_never();
+                    read.expect("a hit in memory is ready at once").expect("memory does not fail")
+                });
+            });
+            let stats = volume.status().stats;
+            assert_eq!(stats.reads, stats.read_hits, "only hits were measured");
+            pool.close().await.expect("memory does not fail");
+        });
+    }
+}
+
+/// The parts of a hit that are not the engine's decisions.
+fn parts(criterion: &mut Criterion<CpuTime>) {
+    let buffers = BufPool::new();
+    let device = MemoryDevice::new(VOLUME_BYTES, 512);
+    let mut next = offsets();
+    criterion.bench_function("part_device_copies_4k", |bencher| {
+        bencher.iter(|| device.read(next(), buffers.take(4096)).now_or_never().expect("memory is ready at once").0);
+    });
+    let page = vec![7_u8; 4096];
+    criterion.bench_function("part_checksum_4k", |bencher| {
+        bencher.iter(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, black_box(&page)));
+    });
+    let (mut map, mut policy) = full_tables(1_000_000, PolicyKind::S3Fifo, false);
+    criterion.bench_function("part_find_and_touch_in_a_million", |bencher| {
+        bencher.iter(|| {
+            let block = u32::try_from(next() / PAGE * 3907).expect("below a million");
+            let slot = map.find(key(block)).expect("it was inserted");
+            policy.touched(&mut map, slot);
+            map.valid_run(slot, 3, 1)
+        });
+    });
+    let mut streams = Streams::new();
+    criterion.bench_function("part_streams_of_random_reads", |bencher| {
+        bencher.iter(|| streams.record(ByteRange::at(next() * 4096, PAGE)));
+    });
+}
+
+fn key(block: u32) -> BlockKey {
+    BlockKey { volume: VolumeIndex(0), block: BlockIndex(block) }
+}
+
+fn full_tables(slots: u32, kind: PolicyKind, checksums: bool) -> (Map, Policy) {
+    let mut map = Map::new(16, checksums);
+    map.add_slots(slots);
+    let mut policy = Policy::new(kind, slots);
+    for block in 0..slots {
+        map.insert(SlotIndex(block), key(block), 1);
+        map.set_valid(SlotIndex(block), 0..16);
+        map.set_checksums(SlotIndex(block), 0, &[block; 16]);
+        policy.inserted(&mut map, SlotIndex(block));
+    }
+    (map, policy)
+}
+
+/// Bytes that this process has in memory.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.expect("statm has the resident pages") * PAGE
+}
+
+#[allow(clippy::as_conversions, reason = "figures for people")]
+fn memory(_: &mut Criterion<CpuTime>) {
+    const SLOTS: u32 = 1_000_000;
+    for (name, checksums, limit) in [("on", true, 1.5), ("off", false, 0.4)] {
+        let before = resident_bytes();
+        let (map, policy) = full_tables(SLOTS, PolicyKind::S3Fifo, checksums);
+        let mut counters = Counters::new(SLOTS, 16);
+        for block in 0..SLOTS {
+            counters.count_read(key(SLOTS + block));
+        }
+        let counted = map.memory_bytes() + policy.memory_bytes() + counters.memory_bytes();
+        let grown = resident_bytes().saturating_sub(before);
+        let per_gigabyte = |bytes: u64| bytes as f64 / f64::from(SLOTS) * SLOTS_PER_GIGABYTE / 1e6;
+        println!(
+            "memory per GB of 64 KiB slots, checksums {name}: {:.3} MB counted, {:.3} MB resident (limit {limit} MB)",
+            per_gigabyte(counted),
+            per_gigabyte(grown),
+        );
+        assert!(per_gigabyte(counted) <= limit, "the tables take more than promised");
+    }
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime).sample_size(20)
+        .warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
+    targets = memory, parts, hits
+}
+criterion_main!(benches);
