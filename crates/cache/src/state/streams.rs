@@ -37,8 +37,8 @@ struct Stream {
     seen: u64,
     /// Bytes left out so far, that may still come.
     missing: u64,
-    /// The unit of `recent`: about a request.
-    granule_bytes: u64,
+    /// The unit of `recent`, about a request, as a power of two.
+    granule_shift: u32,
     /// Which of the last 128 granules were requested; the lowest bit is the one that ends at `next`.
     recent: u128,
     /// The number of its last request.
@@ -50,9 +50,9 @@ struct Stream {
 impl Stream {
     /// A stream that begins with this request.
     fn new(range: ByteRange) -> Self {
-        let granule_bytes = range.length().clamp(PAGE, 1 << 40).next_power_of_two();
+        let granule_shift = range.length().clamp(PAGE, 1 << 40).next_power_of_two().trailing_zeros();
         let (next, seen) = (range.end, range.length());
-        Self { next, seen, missing: 0, granule_bytes, recent: 1, used_at: 0, continued: false }
+        Self { next, seen, missing: 0, granule_shift, recent: 1, used_at: 0, continued: false }
     }
 
     fn length(&self) -> u64 {
@@ -85,14 +85,14 @@ impl Stream {
     /// its start.
     fn mask(&self, range: ByteRange) -> Option<u128> {
         let head = self.granule(self.next);
-        let (first, last) = (range.start / self.granule_bytes, self.granule(range.end));
+        let (first, last) = (range.start >> self.granule_shift, self.granule(range.end));
         let (age_max, age_min) = (u32::try_from(head - first).ok()?, u32::try_from(head - last).ok()?);
         (age_max < u128::BITS).then(|| (!0 >> (u128::BITS - 1 - age_max)) & (!0 << age_min))
     }
 
     /// The granule that holds the last byte before `end`.
     fn granule(&self, end: u64) -> u64 {
-        end.saturating_sub(1) / self.granule_bytes
+        end.saturating_sub(1) >> self.granule_shift
     }
 
     fn has_seen(&self, range: ByteRange) -> bool {
