@@ -25,7 +25,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         self.check_attach(volume)?;
         let held = volume.hold_all().await;
-        let backing = volume.capture_identity(false).await?;
+        let backing = volume.capture_durable_identity().await?;
         let attachment = self.next_attachment();
         let spec = volume.spec.borrow().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
@@ -146,7 +146,7 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<(), Error> {
         let attachment = self.next_attachment();
-        let backing = volume.capture_identity(false).await?;
+        let backing = volume.capture_durable_identity().await?;
         let spec = volume.spec.borrow().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.change_catalogue(&|catalogue| {

@@ -40,6 +40,14 @@ impl<E: Env> VolumeInner<E> {
         Ok(BackingIdentity { size_bytes: self.size_bytes, device, mark_is_final, fingerprints })
     }
 
+    /// What the backing device is now, and still is after a power cut. The caller holds off writes.
+    pub(crate) async fn capture_durable_identity(&self) -> Result<BackingIdentity, Error> {
+        if !self.backing.info.read_only {
+            self.backing.flush().await?;
+        }
+        self.capture_identity(false).await
+    }
+
     async fn fingerprint(&self, page: u64) -> Option<u64> {
         let end = ((page + 1) * PAGE).min(self.size_bytes);
         let buf = self.read_backing(ByteRange { start: page * PAGE, end }).await.ok()?;
