@@ -380,7 +380,8 @@ impl<E: Env> PoolInner<E> {
             slots_used: u64::from(map.slots_used()),
             memory_bytes: map.memory_bytes()
                 + self.policy.borrow().memory_bytes()
-                + self.counters.borrow().memory_bytes(),
+                + self.counters.borrow().memory_bytes()
+                + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>(),
             recovery: self.recovery.borrow().clone(),
             ssds,
             volumes: names,

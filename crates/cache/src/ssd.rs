@@ -21,6 +21,9 @@ use crate::state::journal::Journal;
 use crate::state::watch::Watch;
 use crate::state::{SlotIndex, SsdIndex};
 
+/// Places that the list of ready slots keeps however few they are.
+const READY_KEPT: usize = 1024;
+
 /// Why an operation on an SSD brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -134,6 +137,23 @@ impl<E: Env> Ssd<E> {
         let mark = self.flusher.mark();
         let flush = async || self.watched(self.device.flush()).await?.map_err(Fault::Device);
         self.flusher.cover(mark, flush).await
+    }
+
+    /// A slot to fill. The list gives its memory back while it empties, so that the free slots of a new pool take
+    /// nothing once they are in use.
+    pub(crate) fn take_ready(&self) -> Option<u32> {
+        let mut ready = self.ready.borrow_mut();
+        let local = ready.pop()?;
+        if ready.capacity() > READY_KEPT && ready.capacity() / 4 > ready.len() {
+            let half = ready.capacity() / 2;
+            ready.shrink_to(half);
+        }
+        Some(local)
+    }
+
+    /// The memory that grows with the number of slots that are ready.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        crate::state::vec_bytes(&self.ready.borrow())
     }
 
     /// Takes the SSD out of use at once. False: it was out already.

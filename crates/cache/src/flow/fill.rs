@@ -131,7 +131,7 @@ impl<E: Env> PoolInner<E> {
             |ssd: &&Rc<crate::ssd::Ssd<E>>| !ssd.ready.borrow().is_empty() && ssd.fills.get() < ssd.fill_ceiling.get();
         let ssd = self.online_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
         let generation = ssd.next_generation()?;
-        let local = ssd.ready.borrow_mut().pop()?;
+        let local = ssd.take_ready()?;
         Some((ssd.slot_index(local), generation))
     }
 
