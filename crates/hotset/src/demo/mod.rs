@@ -8,6 +8,7 @@ mod report;
 mod scratch;
 mod stage;
 
+use std::cell::Cell;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,11 +40,12 @@ pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<ExitCode,
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let ending = Cell::new(ExitCode::from(INTERRUPTED));
         // Dropping the demo cleans up.
         tokio::select! {
-            done = demonstrate(arguments, output) => done,
-            _ = interrupt.recv() => Ok(ExitCode::from(INTERRUPTED)),
-            _ = terminate.recv() => Ok(ExitCode::from(INTERRUPTED)),
+            done = demonstrate(arguments, output, &ending) => done,
+            _ = interrupt.recv() => Ok(ending.get()),
+            _ = terminate.recv() => Ok(ending.get()),
         }
     })
 }
@@ -66,7 +68,8 @@ impl Times {
     }
 }
 
-async fn demonstrate(arguments: &DemoArguments, output: Output) -> Result<ExitCode, ApiError> {
+/// `ending` is what an interrupt means: while the demo is kept up, it is the way to end it.
+async fn demonstrate(arguments: &DemoArguments, output: Output, ending: &Cell<ExitCode>) -> Result<ExitCode, ApiError> {
     let times = Times::of(arguments.seconds);
     let sizes = StageSizes::for_seconds(arguments.seconds);
     let narrator = Narrator { output, terminal: std::io::stderr().is_terminal() };
@@ -80,12 +83,14 @@ async fn demonstrate(arguments: &DemoArguments, output: Output) -> Result<ExitCo
     let report = measure(&stage, &times, &narrator).await?;
     let right = report.wrong_pages == 0 && report.failed_requests == 0;
     print(output, &report, Report::render)?;
+    let code = if right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.serve {
+        ending.set(code);
         eprint!("{}", stage.invitation());
         std::future::pending::<()>().await;
     }
     stage.close().await?;
-    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(code)
 }
 
 /// What was measured of a load.

@@ -222,7 +222,9 @@ impl Manager {
         let (to, name) = (pool.clone(), volume.clone());
         match self.plane.call(move |plane| plane.reattach(to, name)).await? {
             Reattached::Warm { bytes } => tracing::info!(%volume, bytes, "warm"),
-            Reattached::Dropped { reason } => tracing::warn!(%volume, "its cache was dropped: {reason}"),
+            Reattached::Dropped { reason } => {
+                tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
+            }
         }
         self.offline().volumes.remove(volume.as_str());
         if serves { Ok(()) } else { self.plane.call(move |plane| plane.export(volume)).await }

@@ -9,6 +9,7 @@ use hotset_cache::{PoolStatus, VolumeStatus};
 
 use super::create::memory_in_use;
 use super::{Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
+use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
 use crate::plane::Snapshot;
 use crate::words;
@@ -39,6 +40,13 @@ impl Manager {
         let open = snapshot.volumes.iter().map(|status| self.open_volume(status, &offline));
         let away = offline.volumes.values().map(offline_volume);
         let mut volumes: Vec<_> = open.chain(away).collect();
+        for pool in offline.pools.values() {
+            for record in &pool.record.volumes {
+                if !volumes.iter().any(|volume| volume.name == record.name) {
+                    volumes.push(waiting_volume(record, &pool.record.name));
+                }
+            }
+        }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         volumes
     }
@@ -256,8 +264,21 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
     }
 }
 
+/// A volume that comes with its pool.
+fn waiting_volume(record: &VolumeRecord, pool: &str) -> Volume {
+    Volume {
+        health: Health::Degraded,
+        reason: format!("it waits for pool {pool}"),
+        pool: Some(pool.to_owned()),
+        ..recorded_volume(record)
+    }
+}
+
 fn offline_volume(offline: &OfflineVolume) -> Volume {
-    let record = &offline.record;
+    Volume { reason: offline.reason.clone(), pool: offline.pool.clone(), ..recorded_volume(&offline.record) }
+}
+
+fn recorded_volume(record: &VolumeRecord) -> Volume {
     let settings = VolumeSettings {
         logical_block_bytes: record.logical_block_bytes,
         read_only: record.read_only,
@@ -266,8 +287,6 @@ fn offline_volume(offline: &OfflineVolume) -> Volume {
     };
     Volume {
         backing_emulated: record.backing.starts_with("emulated:"),
-        reason: offline.reason.clone(),
-        pool: offline.pool.clone(),
         ..bare_volume(record.name.clone(), record.backing.clone(), settings)
     }
 }

@@ -122,6 +122,7 @@ impl Manager {
         let _one_at_a_time = self.change.lock().await;
         let pool = pool_name(pool)?;
         let status = self.open_volume_status(name).await?;
+        self.check_pool_is_open(&pool, &self.plane.snapshot().await?)?;
         match &status.pool {
             Some(now) if *now == pool => {
                 return Ok(VolumeChange { changed: false, volume: self.volume(name).await? });
@@ -133,7 +134,6 @@ impl Manager {
             }
             None => {}
         }
-        self.check_pool_is_open(&pool, &self.plane.snapshot().await?)?;
         let (attach_to, volume) = (pool.clone(), status.name.clone());
         self.plane.call(move |plane| plane.attach(attach_to, volume)).await?;
         // The pool's record first: what is in both counts as the pool's.
