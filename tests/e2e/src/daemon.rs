@@ -102,6 +102,7 @@ impl Daemon {
         child.wait().expect("a child of ours can be waited for");
     }
 
+    #[track_caller]
     fn wait_until_ready(&mut self, socket: &UnixDatagram) {
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("200 ms is a time");
         let started = Instant::now();

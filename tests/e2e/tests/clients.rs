@@ -151,7 +151,7 @@ fn qemu_img_converts_to_and_from_a_volume() {
 /// Random mixed I/O of several jobs, each with connections and a region of its own, every block checked.
 fn fio_verify(daemon: &Daemon, jobs: u64, region_mib: u64, extra: &[&str]) -> String {
     let mut arguments: Vec<String> = vec![
-        "--name=verify".to_owned(),
+        "--name=mixed".to_owned(),
         "--ioengine=nbd".to_owned(),
         format!("--uri={}", daemon.uri("v")),
         "--thread".to_owned(),
@@ -168,6 +168,8 @@ fn fio_verify(daemon: &Daemon, jobs: u64, region_mib: u64, extra: &[&str]) -> St
         "--verify_backlog=64".to_owned(),
         "--randseed=7".to_owned(),
         "--group_reporting".to_owned(),
+        // Else it leaves files where it runs.
+        "--verify_state_save=0".to_owned(),
     ];
     arguments.extend(extra.iter().map(|word| (*word).to_owned()));
     let said = succeed("fio", &arguments);

@@ -1,0 +1,4 @@
+//! A sector of a slot index.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hotset_cache::fuzz::index_sector(bytes));
