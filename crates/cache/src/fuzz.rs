@@ -1,17 +1,36 @@
 //! The decoders of everything on an SSD, for the fuzz targets: each must answer any bytes without a panic.
 
+use crate::format::FORMAT_VERSION;
 use crate::format::catalogue::Catalogue;
-use crate::format::checkpoint::CheckpointHeader;
+use crate::format::checkpoint::{self, CheckpointHeader};
+use crate::format::codec::crc32c;
 use crate::format::index::Sector;
+use crate::format::layout::SUPERBLOCK_BYTES;
 use crate::format::members::Members;
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::Rows;
-use crate::format::slot_header::SlotHeader;
+use crate::format::slot_header::{self, SlotHeader};
+use crate::format::superblock::{self, Superblock};
 use crate::pool::newest_superblock;
 
-/// The start of an SSD.
+/// The start of an SSD; and a superblock whose magic, version and checksum are right, so that they do not hide the rest.
 pub fn superblock(bytes: &[u8]) {
     drop(newest_superblock(bytes));
+    let mut head = superblock::MAGIC.to_vec();
+    head.extend(FORMAT_VERSION.to_le_bytes());
+    let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");
+    drop(Superblock::decode(&signed(&head, 12, bytes, whole)));
+}
+
+/// Bytes 0 to 16 from `head` with the checksum of the rest at `checksum_at`; then `body`, with zeroes up to `whole`.
+fn signed(head: &[u8], checksum_at: usize, body: &[u8], whole: usize) -> Vec<u8> {
+    let mut bytes = head.to_vec();
+    bytes.resize(16, 0);
+    bytes.extend_from_slice(body);
+    bytes.resize(whole, 0);
+    let checksum = crc32c(&bytes[16..]);
+    bytes[checksum_at..checksum_at + 4].copy_from_slice(&checksum.to_le_bytes());
+    bytes
 }
 
 /// A member record in its envelope, and the three payloads without it, so that checksums do not hide them.
@@ -35,12 +54,14 @@ pub fn index_sector(bytes: &[u8]) {
     }
 }
 
-/// The first sector of a checkpoint.
+/// The first sector of a checkpoint, as it is and signed.
 pub fn checkpoint(bytes: &[u8]) {
     drop(CheckpointHeader::decode(bytes));
+    drop(CheckpointHeader::decode(&signed(&checkpoint::MAGIC, 8, bytes, 512)));
 }
 
-/// The header of a slot.
+/// The header of a slot, as it is and signed.
 pub fn slot_header(bytes: &[u8]) {
     drop(SlotHeader::decode(bytes));
+    drop(SlotHeader::decode(&signed(&slot_header::MAGIC, 8, bytes, 8192)));
 }

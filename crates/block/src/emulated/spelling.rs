@@ -205,6 +205,8 @@ impl FromStr for EmulatedArraySpec {
             }
         }
         let mut parameters = preset.unwrap_or(Preset::B1).parameters(size_bytes);
+        // A preset's span is a multiple of the size, which may be more than can be spelled.
+        parameters.span_bytes = parameters.span_bytes.min(SIZE_BYTES_MAX);
         read_shape(&pairs, &mut parameters)?;
         read_disks(&pairs, &mut parameters)?;
         check(&parameters)?;

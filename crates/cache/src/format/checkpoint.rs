@@ -3,7 +3,7 @@
 
 use super::codec::{Corrupt, Reader, Writer, crc32c};
 
-const MAGIC: [u8; 8] = *b"HOTSETcp";
+pub(crate) const MAGIC: [u8; 8] = *b"HOTSETcp";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointHeader {

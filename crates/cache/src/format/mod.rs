@@ -6,7 +6,7 @@
 
 pub(crate) mod catalogue;
 pub(crate) mod checkpoint;
-mod codec;
+pub(crate) mod codec;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod members;

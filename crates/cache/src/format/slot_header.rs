@@ -5,7 +5,7 @@ use crate::config::{BlockBytes, PAGE};
 
 use super::codec::{Corrupt, Reader, Writer, crc32c};
 
-const MAGIC: [u8; 8] = *b"HOTSETsl";
+pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsl";
 /// Bytes before the checksums.
 const FIXED_BYTES: usize = 64;
 

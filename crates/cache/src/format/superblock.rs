@@ -6,7 +6,7 @@ use super::FORMAT_VERSION;
 use super::codec::{Corrupt, Reader, Writer, crc32c};
 use super::layout::{Layout, SUPERBLOCK_BYTES};
 
-const MAGIC: [u8; 8] = *b"HOTSETsb";
+pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsb";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {

@@ -54,6 +54,13 @@ fn the_canonical_spelling_spells_everything_out() {
     );
 }
 
+/// Found by fuzzing: the span of a preset was spelled as one that is refused.
+#[test]
+fn the_largest_array_spells_a_span_that_is_accepted() {
+    let spec = parse("emulated:preset=b9,size=10000000000000000,file=a");
+    assert_eq!(parse(&spec.to_string()), spec);
+}
+
 #[test]
 fn a_mistake_names_the_key_and_what_is_allowed() {
     let with = |rest: &str| error_of(&format!("emulated:disks=16,level=raid5,size=8G,file=/f{rest}"));
