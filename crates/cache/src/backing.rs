@@ -10,6 +10,7 @@ use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, ZeroMod
 
 use crate::config::{FetchRate, limits};
 use crate::error::{Error, ErrorKind};
+use crate::flow::flush::cover;
 use crate::planted::{Planted, planted};
 use crate::state::flusher::Flusher;
 
@@ -154,7 +155,7 @@ impl<E: Env> Backing<E> {
             result.map_err(|error| self.latch(&error))
         };
         if !self.flusher.covers(mark) {
-            self.flusher.cover(mark, flush).await?;
+            cover(&self.flusher, mark, flush).await?;
         }
         self.check_latch()
     }

@@ -12,6 +12,7 @@ use std::task::Poll;
 use hotset_block::sync::Event;
 use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
 
+use crate::flow::flush::cover;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::pool::Named;
@@ -136,7 +137,7 @@ impl<E: Env> Ssd<E> {
     pub(crate) async fn flush(&self) -> Result<(), Fault> {
         let mark = self.flusher.mark();
         let flush = async || self.watched(self.device.flush()).await?.map_err(Fault::Device);
-        self.flusher.cover(mark, flush).await
+        cover(&self.flusher, mark, flush).await
     }
 
     /// A slot to fill. The list gives its memory back while it empties, so that the free slots of a new pool take

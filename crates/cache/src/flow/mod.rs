@@ -9,6 +9,7 @@
 //! | `fill.rs` | a block enters the cache | `fill-clean-only` |
 //! | `publish.rs` | filled slots become believed | `publish-late` |
 //! | `journal.rs` | the slot index is written | `recovery` |
+//! | `flush.rs` | a device is flushed | `flush-covers-all` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
 //! | `create.rs` | a pool is made | |
 //! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
@@ -26,6 +27,7 @@ pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod drop_pages;
 pub(crate) mod fill;
+pub(crate) mod flush;
 pub(crate) mod identity;
 pub(crate) mod journal;
 pub(crate) mod open;

@@ -1,11 +1,9 @@
 //! What a device's flushes cover (rule `flush-covers-all`): a flush covers the writes that had completed when it
-//! started. A request joins only a device flush that starts after it arrived.
+//! started. `flow/flush.rs` runs them.
 
 use std::cell::Cell;
 
-use hotset_block::sync::Event;
-
-use crate::planted::{Planted, planted};
+use hotset_block::sync::{Event, Wait};
 
 /// Counts the writes that completed on a device, and how many of them are flushed.
 pub(crate) struct Flusher {
@@ -15,7 +13,7 @@ pub(crate) struct Flusher {
     ended: Event,
 }
 
-/// A write count: everything up to it is to be durable.
+/// A count of writes: everything up to it is to be durable, or is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u64);
 
@@ -39,43 +37,54 @@ impl Flusher {
         self.covered.get() >= mark.0
     }
 
-    /// Returns when a flush that started after `mark` was taken has succeeded, by starting one or waiting for
-    /// another's; or with the error of the one that it started.
-    pub(crate) async fn cover<X>(&self, mark: Mark, flush: impl AsyncFn() -> Result<(), X>) -> Result<(), X> {
-        while !self.covers(mark) {
-            if self.running.get() {
-                self.ended.wait().await;
-                if planted(Planted::FlushJoinsRunningFlush) {
-                    return Ok(());
-                }
-                continue;
-            }
-            let running = Running::start(self);
-            let mut covers = self.completed.get();
-            flush().await?;
-            if planted(Planted::FlushForgetsConcurrentWrite) {
-                covers = self.completed.get();
-            }
-            self.covered.set(covers);
-            drop(running);
-        }
-        Ok(())
+    /// Everything up to `mark` is durable.
+    pub(crate) fn set_covered(&self, mark: Mark) {
+        self.covered.set(self.covered.get().max(mark.0));
+    }
+
+    /// The only flush at this time; `None` while another one runs.
+    pub(crate) fn start(&self) -> Option<Running<'_>> {
+        (!self.running.replace(true)).then(|| Running(self))
+    }
+
+    /// Completes when the flush that runs now has ended.
+    pub(crate) fn ended(&self) -> Wait<'_> {
+        self.ended.wait()
     }
 }
 
-/// One flush at a time; ends it however the task that runs it ends.
-struct Running<'a>(&'a Flusher);
-
-impl<'a> Running<'a> {
-    fn start(flusher: &'a Flusher) -> Self {
-        flusher.running.set(true);
-        Self(flusher)
-    }
-}
+/// A flush that runs; it ends when this is dropped, however the task that runs it ends.
+pub(crate) struct Running<'a>(&'a Flusher);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.set(false);
         self.0.ended.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_covers_what_completed_before_it_started_and_nothing_later() {
+        let flusher = Flusher::new();
+        let early = flusher.mark();
+        assert!(!flusher.covers(early), "a device that was just opened may hold unflushed writes");
+        let started = flusher.mark();
+        flusher.wrote();
+        let late = flusher.mark();
+        flusher.set_covered(started);
+        assert!(flusher.covers(early) && !flusher.covers(late));
+    }
+
+    #[test]
+    fn one_flush_runs_at_a_time() {
+        let flusher = Flusher::new();
+        let running = flusher.start();
+        assert!(running.is_some() && flusher.start().is_none());
+        drop(running);
+        assert!(flusher.start().is_some());
     }
 }
