@@ -24,8 +24,6 @@ pub(crate) struct Entry {
     pub(crate) durable: bool,
     /// Reads that begin later cannot return it.
     dead_at: Option<Tick>,
-    /// The backing device failed a flush after it: later daemons cannot make it durable.
-    orphan: bool,
 }
 
 impl Entry {
@@ -44,7 +42,6 @@ impl Entry {
             acknowledged: Some(0),
             durable: true,
             dead_at: None,
-            orphan: false,
         }
     }
 
@@ -58,7 +55,6 @@ impl Entry {
             acknowledged: None,
             durable: false,
             dead_at: None,
-            orphan: false,
         }
     }
 
@@ -108,14 +104,9 @@ impl Cell {
         entry.durable
     }
 
-    pub(crate) fn orphan(&mut self, version: u64) {
-        if let Some(at) = self.position(version) {
-            self.entries[at].orphan = true;
-        }
-    }
-
-    pub(crate) fn is_orphan(&self, version: u64) -> bool {
-        self.position(version).is_some_and(|at| self.entries[at].orphan)
+    /// Whether the write had begun before this moment.
+    pub(crate) fn had_begun(&self, version: u64, moment: Tick) -> bool {
+        self.position(version).is_some_and(|at| self.entries[at].start < moment)
     }
 
     /// A read that began at `begin` returned `content`. `None` if that was not possible; else the write that the host

@@ -29,7 +29,7 @@ fn break_something(world: &World) {
         0..3 if troubles.ssd_errors => ssd_errors(world, ssd),
         3 if troubles.ssd_hangs => ssd_hangs(world, ssd),
         4 if troubles.ssds_vanish && ssd.present.get() && !ssd.disk.is_gone() => {
-            world.cache_trouble.set(true);
+            world.trouble_ssds();
             ssd.disk.vanish();
         }
         5..8 if troubles.rot => rot(world, ssd),
@@ -43,7 +43,7 @@ fn break_something(world: &World) {
 }
 
 pub fn ssd_errors(world: &World, ssd: &Ssd) {
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     let faults = world.simulation.draw(|random| Faults {
         read_errors: random.pick(&[0, 20, 300]),
         write_errors: random.pick(&[0, 0, 5, 100]),
@@ -55,7 +55,7 @@ pub fn ssd_errors(world: &World, ssd: &Ssd) {
 }
 
 pub fn ssd_hangs(world: &World, ssd: &Ssd) {
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     let faults = world.simulation.draw(|random| Faults {
         late: random.pick(&[0, 10, 200]),
         hang: random.pick(&[0, 0, 10, 500]),
@@ -66,7 +66,7 @@ pub fn ssd_hangs(world: &World, ssd: &Ssd) {
 }
 
 pub fn rot(world: &World, ssd: &Ssd) {
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     let whole = ByteRange { start: 0, end: ssd.disk.info.size_bytes };
     let count = world.simulation.draw(|random| random.pick(&[1, 10, 200]));
     ssd.disk.rot(whole, count);

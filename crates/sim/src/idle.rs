@@ -18,8 +18,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         move_ssd(world, ssd);
         damage(world, ssd);
     }
-    let all_present = world.ssds.iter().all(|ssd| ssd.present.get() && !ssd.missed.get());
-    if all_present && world.simulation.draw(|random| random.one_in(20)) {
+    // Who has lost SSDs as well has lost the newest state of the pool: nobody could know it.
+    if !world.ssds_suffered.get() && world.simulation.draw(|random| random.one_in(12)) {
         world.cache_trouble.set(true);
         world.lose_state();
     }
@@ -59,7 +59,7 @@ fn move_ssd(world: &World, ssd: &Ssd) {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
     }
     if !ssd.present.get() {
-        world.cache_trouble.set(true);
+        world.trouble_ssds();
     }
 }
 
@@ -82,7 +82,7 @@ fn damage(world: &World, ssd: &Ssd) {
 
 /// A region anywhere on the SSD is overwritten.
 fn scribble(world: &World, ssd: &Ssd) {
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     let size = ssd.disk.info.size_bytes;
     let (start, length) = world.simulation.draw(|random| {
         let longest = random.pick(&[4096, 64 << 10, 1 << 20]);
@@ -105,7 +105,7 @@ fn misplace_slots(world: &World, ssd: &Ssd) {
     if slots.is_empty() {
         return;
     }
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     for _ in 0..slots.len() {
         let from = world.simulation.draw(|random| random.pick(&slots));
         // A slot that moved in time stays at its place.
@@ -129,7 +129,7 @@ fn slots_of(image: &Image) -> Vec<ByteRange> {
 /// An SSD is plugged in again. If the pool was opened without it, it may even be an older copy of it.
 fn come_back(world: &World, ssd: &Ssd) {
     ssd.present.set(true);
-    world.cache_trouble.set(true);
+    world.trouble_ssds();
     let snapshot = ssd.snapshot.take().filter(|_| ssd.missed.get());
     let is_old = snapshot.is_some();
     if let Some(snapshot) = snapshot.filter(|_| world.simulation.draw(|random| random.one_in(2))) {
@@ -140,7 +140,8 @@ fn come_back(world: &World, ssd: &Ssd) {
 
 fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
     let detached = volume.attachment.get() == Attachment::Detached;
-    let noticeable = clean && volume.shape.reports_changes;
+    // After a crash, or of a device that failed, there is no mark of a clean stop that would show the change.
+    let noticeable = clean && volume.shape.reports_changes && !volume.shaken.get();
     let choice = world.simulation.draw(|random| random.below(12));
     if choice == 0 {
         world.simulation.note(|| format!("{}: replaced by another device", volume.disk.name));

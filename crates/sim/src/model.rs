@@ -54,6 +54,8 @@ pub struct VolumeModel {
     /// Acknowledged and not durable, by cell.
     volatile: Vec<(usize, u64)>,
     power_cut: Tick,
+    /// When the backing device failed to flush: no later daemon makes durable what had begun by then.
+    flush_failed: Tick,
 }
 
 impl VolumeModel {
@@ -71,6 +73,7 @@ impl VolumeModel {
             reading: Vec::new(),
             volatile: Vec::new(),
             power_cut: 0,
+            flush_failed: 0,
         }
     }
 
@@ -126,6 +129,7 @@ impl VolumeModel {
         for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
             let seen = content::recognise(held, self.place(at));
             match self.cell(at).observe(seen, begun.0, now, power_cut) {
+                Some(Some(learnt)) if self.cells[at].had_begun(learnt, self.flush_failed) => {}
                 Some(Some(learnt)) => self.volatile.push((at, learnt)),
                 Some(None) => {}
                 None => return Err(self.complaint(at, held, begun.0)),
@@ -154,9 +158,7 @@ impl VolumeModel {
     /// The backing device failed to flush. A flush that this daemon answers as done nevertheless has to hold; later
     /// daemons cannot know.
     pub fn device_flush_failed(&mut self) {
-        for (at, version) in self.volatile.clone() {
-            self.cell(at).orphan(version);
-        }
+        self.flush_failed = self.tick();
     }
 
     /// The daemon is gone.
@@ -170,9 +172,9 @@ impl VolumeModel {
                 Ending::PowerCut => cell.cut_power(now),
             }
         }
-        let cells = &self.cells;
+        let (cells, flush_failed) = (&self.cells, self.flush_failed);
         match ending {
-            Ending::Kill => self.volatile.retain(|(at, version)| !cells[*at].is_orphan(*version)),
+            Ending::Kill => self.volatile.retain(|(at, version)| !cells[*at].had_begun(*version, flush_failed)),
             Ending::PowerCut => {
                 self.power_cut = now;
                 self.volatile.clear();

@@ -28,6 +28,8 @@ pub struct World {
     pub boot: Cell<u128>,
     /// Something was wrong with SSDs or the state directory in the life of this daemon.
     pub cache_trouble: Cell<bool>,
+    /// Something was wrong with an SSD at any time.
+    pub ssds_suffered: Cell<bool>,
     /// Nobody does anything by chance any more.
     pub calm: Cell<bool>,
     /// What the daemon is doing, for the report of one that is stuck.
@@ -148,6 +150,7 @@ impl World {
             pool_number: Cell::new(0),
             boot: Cell::new(1),
             cache_trouble: Cell::new(false),
+            ssds_suffered: Cell::new(false),
             calm: Cell::new(false),
             phase: RefCell::default(),
         })
@@ -167,6 +170,12 @@ impl World {
     pub fn set_phase(&self, phase: &str) {
         self.simulation.note(|| format!("-- {phase}"));
         phase.clone_into(&mut self.phase.borrow_mut());
+    }
+
+    /// Something is wrong with an SSD.
+    pub fn trouble_ssds(&self) {
+        self.cache_trouble.set(true);
+        self.ssds_suffered.set(true);
     }
 
     pub fn present_ssds(&self) -> impl Iterator<Item = &Ssd> {
