@@ -216,7 +216,7 @@ fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
         ("volume set v colour=red".into(), 2, "colour"),
         ("volume set nobody read-cutoff=1M".into(), 1, "nobody"),
         ("volume enable-cache v".into(), 2, "--pool"),
-        ("volume enable-cache v --pool nobody".into(), 1, "pool p caches it"),
+        ("volume enable-cache v --pool nobody".into(), 1, "nobody"),
         ("volume enable-cache nobody --pool p".into(), 1, "nobody"),
         ("volume disable-cache nobody".into(), 1, "nobody"),
         ("stats nobody".into(), 1, "nobody"),
