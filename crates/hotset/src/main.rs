@@ -24,7 +24,10 @@ use client::Client;
 use endpoint::Endpoint;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
     let output = arguments.output;
     // A health check that cannot be made has found a failure.
     let checks = matches!(&arguments.verb, Verb::Status(status) if status.check);
@@ -36,6 +39,20 @@ fn main() -> ExitCode {
             failed
         }
     }
+}
+
+/// Prints help, the version, or what is wrong with the command line; the latter as JSON if that was asked for.
+fn usage(error: &clap::Error) -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    let json = words.windows(2).any(|pair| ["-o", "--output"].contains(&pair[0].as_str()) && pair[1] == "json")
+        || words.iter().any(|word| word == "-ojson" || word == "--output=json");
+    if json && error.use_stderr() {
+        report(Output::Json, &ApiError::new(ApiErrorKind::Invalid, error.to_string()));
+    } else {
+        // Nobody is left to tell that the terminal went away.
+        let _ = error.print();
+    }
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {

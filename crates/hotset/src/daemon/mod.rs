@@ -78,10 +78,10 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
     if opened {
         let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
         manager.listens(listening);
-        listeners.serve(&http::router(manager));
+        listeners.serve(&http::router(Arc::clone(&manager)));
         let run = async {
             announce(start).await;
-            std::future::pending::<()>().await;
+            manager.retry_offline_volumes().await;
         };
         tokio::select! {
             () = run => {}

@@ -19,6 +19,9 @@ use crate::plane::Opened;
 /// How often missing SSDs are looked for.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How often volumes that could not be opened are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What a search for a pool's SSDs found.
 struct Search {
     paths: Vec<String>,
@@ -220,10 +223,16 @@ impl Manager {
             self.plane.call(move |plane| plane.open_volume(spec)).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
-        match self.plane.call(move |plane| plane.reattach(to, name)).await? {
-            Reattached::Warm { bytes } => tracing::info!(%volume, bytes, "warm"),
-            Reattached::Dropped { reason } => {
+        match self.plane.call(move |plane| plane.reattach(to, name)).await {
+            Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
+            Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
+            }
+            Err(error) => {
+                if !serves {
+                    self.plane.call(move |plane| plane.remove_volume(volume)).await?;
+                }
+                return Err(error);
             }
         }
         self.offline().volumes.remove(volume.as_str());
@@ -231,8 +240,9 @@ impl Manager {
     }
 
     fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
+        let seconds = RETRY_INTERVAL.as_secs();
         let reason =
-            format!("{error}; repair that and restart the daemon, or use `hotset volume delete {}`", spec.name);
+            format!("{error}; it is tried every {seconds} s; `hotset volume delete {}` gives it up", spec.name);
         let volume = OfflineVolume { record: VolumeRecord::of(spec), pool: pool.map(PoolName::to_string), reason };
         self.offline().volumes.insert(spec.name.to_string(), volume);
     }
@@ -311,6 +321,42 @@ impl Manager {
                 self.set_volume_offline(&spec, None, &error);
             }
         }
+    }
+
+    /// Tries offline volumes again, for as long as the daemon runs: their backing devices may come back.
+    pub(crate) async fn retry_offline_volumes(&self) {
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let names: Vec<String> = self.offline().volumes.keys().cloned().collect();
+            for name in names {
+                let _one_at_a_time = self.change.lock().await;
+                self.retry_volume(&name).await;
+            }
+        }
+    }
+
+    async fn retry_volume(&self, name: &str) {
+        let found = self.offline().volumes.get(name).cloned();
+        let Some(OfflineVolume { record, pool, .. }) = found else { return };
+        let Ok(spec) = record.spec() else { return };
+        let pool = pool.and_then(|pool| pool_name(&pool).ok());
+        let opened = match &pool {
+            None => self.serve_uncached(spec.clone()).await,
+            Some(pool) if self.is_open(pool).await => self.settle_volume(pool, spec.clone()).await,
+            // It comes with its pool.
+            Some(_) => return,
+        };
+        match opened {
+            Ok(()) => {
+                tracing::info!(volume = name, "is there again");
+                self.offline().volumes.remove(name);
+            }
+            Err(error) => self.set_volume_offline(&spec, pool.as_ref(), &error),
+        }
+    }
+
+    async fn is_open(&self, pool: &PoolName) -> bool {
+        self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
     }
 
     async fn belongs_to_a_pool(&self, volume: &str) -> bool {
