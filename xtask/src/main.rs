@@ -49,11 +49,7 @@ enum Chore {
     /// Regenerates docs/TRACEABILITY.md from the tests
     Traceability,
     /// Measures speed and memory
-    Bench {
-        /// Handed to the benchmark as they are
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<String>,
-    },
+    Bench(bench::Options),
     /// Prints the directory that cargo builds into
     TargetDir,
 }
@@ -77,7 +73,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Tidy => tidy::run(),
         Chore::Guest => test::guest(),
         Chore::Traceability => finish(traceability::write()),
-        Chore::Bench { arguments } => finish(bench::run(&arguments)),
+        Chore::Bench(options) => finish(bench::run(&options)),
         Chore::TargetDir => {
             println!("{}", command::target_dir()?.display());
             Ok(ExitCode::SUCCESS)

@@ -1,8 +1,11 @@
 //! A load from the command line, for benchmarks beside `fio`:
 //! `nbd_load unix:PATH|tcp:HOST:PORT EXPORT [depth=128] [size=4096] [seconds=5] [read=100] [span=BYTES]
-//! [pattern=random|sequential] [seed=1]`. Prints one line. Writes store zeroes.
+//! [pattern=random|sequential] [seed=1] [interval=MS]`. Prints one line, and before it, if asked, one for each interval.
+//! Writes store zeroes.
 
+use std::cell::Cell;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env, Executor, ExecutorOptions, HostEnv};
@@ -20,6 +23,8 @@ struct Arguments {
     span_bytes: Option<u64>,
     pattern: Pattern,
     seed: u64,
+    /// 0: no lines for intervals.
+    interval_ms: u64,
 }
 
 fn main() -> ExitCode {
@@ -50,6 +55,7 @@ fn arguments() -> Result<Arguments, String> {
         span_bytes: None,
         pattern: Pattern::Random,
         seed: 1,
+        interval_ms: 0,
     };
     for word in words {
         let (key, value) = word.split_once('=').ok_or(usage)?;
@@ -62,6 +68,7 @@ fn arguments() -> Result<Arguments, String> {
             "read" => arguments.read_percent = u8::try_from(number()?).map_err(wrong)?,
             "span" => arguments.span_bytes = Some(number()?),
             "seed" => arguments.seed = number()?,
+            "interval" => arguments.interval_ms = number()?,
             "pattern" if value == "random" => arguments.pattern = Pattern::Random,
             "pattern" if value == "sequential" => arguments.pattern = Pattern::Sequential,
             _ => return Err(format!("{word}: {usage}")),
@@ -81,16 +88,23 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
         limit: Limit::Duration(Duration::from_secs(arguments.seconds)),
         seed: arguments.seed,
     };
-    let progress = Progress::new();
+    let progress = Rc::new(Progress::new());
+    let ended = Rc::new(Cell::new(false));
     let start = env.now();
+    if arguments.interval_ms > 0 {
+        let interval = Duration::from_millis(arguments.interval_ms);
+        env.spawn(print_intervals(env.clone(), interval, Rc::clone(&progress), Rc::clone(&ended)));
+    }
     client.run(&workload, |_, _| {}, |_, _| {}, &progress).await?;
+    ended.set(true);
     let elapsed = env.now().since(start);
     client.disconnect().await?;
     let total = progress.snapshot();
     let micros = |per_mille| total.latency.quantile(per_mille).as_micros();
     println!(
-        "iops={} mb_per_second={} p50_us={} p99_us={} max_us={} errors={}",
+        "iops={} requests={} mb_per_second={} p50_us={} p99_us={} max_us={} errors={}",
         total.iops(elapsed),
+        total.requests,
         u128::from(total.bytes) / elapsed.as_micros().max(1),
         micros(500),
         micros(990),
@@ -98,4 +112,20 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
         total.errors
     );
     Ok(())
+}
+
+/// Prints, until the load has ended, what was answered in each interval.
+async fn print_intervals(env: HostEnv, interval: Duration, progress: Rc<Progress>, ended: Rc<Cell<bool>>) {
+    let start = env.now();
+    let (mut last, mut last_requests) = (start, 0);
+    loop {
+        env.sleep(interval).await;
+        if ended.get() {
+            return;
+        }
+        let (now, requests) = (env.now(), progress.requests());
+        let micros = u64::try_from(now.since(last).as_micros()).unwrap_or(u64::MAX).max(1);
+        println!("at_ms={} iops={}", now.since(start).as_millis(), (requests - last_requests) * 1_000_000 / micros);
+        (last, last_requests) = (now, requests);
+    }
 }

@@ -1,0 +1,145 @@
+//! The clients that load a server or a file: `fio`, and the project's own, which batches and costs little.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::cpu;
+use crate::command::{command, output_of};
+
+/// Reads, for some time.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    pub(crate) pattern: Pattern,
+    pub(crate) request_bytes: u64,
+    /// Requests in flight.
+    pub(crate) depth: u64,
+    pub(crate) seconds: u64,
+    /// From the start of the volume.
+    pub(crate) span_bytes: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Random,
+    Sequential,
+}
+
+impl Load {
+    pub(crate) fn random_4k(depth: u64, seconds: u64, span_bytes: u64) -> Self {
+        Self { pattern: Pattern::Random, request_bytes: 4096, depth, seconds, span_bytes }
+    }
+
+    pub(crate) fn sequential_1m(seconds: u64, span_bytes: u64) -> Self {
+        Self { pattern: Pattern::Sequential, request_bytes: 1 << 20, depth: 8, seconds, span_bytes }
+    }
+}
+
+/// An export, and the process that serves it.
+pub(crate) struct Export {
+    pub(crate) socket: PathBuf,
+    pub(crate) name: String,
+    pub(crate) server: u32,
+}
+
+/// What one client saw in one measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    pub(crate) iops: f64,
+    pub(crate) median_us: f64,
+    pub(crate) mb_per_second: f64,
+    /// CPU time of the server per request; 0 where there is no server.
+    pub(crate) server_us: f64,
+}
+
+/// `fio` over NBD.
+pub(crate) fn fio_nbd(export: &Export, load: Load) -> Result<Measured> {
+    let mut fio = fio(load);
+    let uri = format!("--uri=nbd+unix:///{}?socket={}", export.name, export.socket.display());
+    fio.arg("--ioengine=nbd").arg(uri);
+    with_server(export, || read_fio(fio))
+}
+
+/// `fio` on a file, past the page cache.
+pub(crate) fn fio_file(path: &Path, load: Load) -> Result<Measured> {
+    let mut fio = fio(load);
+    fio.args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(path);
+    let (measured, _) = read_fio(fio)?;
+    Ok(measured)
+}
+
+fn fio(load: Load) -> Command {
+    let pattern = match load.pattern {
+        Pattern::Random => "--rw=randread",
+        Pattern::Sequential => "--rw=read",
+    };
+    // Without a map of what was read already, fio costs less than what it measures.
+    let mut fio = command("fio", &["--name=bench", "--output-format=json", "--norandommap", "--randrepeat=0", pattern]);
+    fio.arg(format!("--bs={}", load.request_bytes)).arg(format!("--iodepth={}", load.depth));
+    fio.arg(format!("--size={}", load.span_bytes)).arg("--time_based").arg(format!("--runtime={}", load.seconds));
+    fio
+}
+
+/// What `fio` measured, and how many requests that were.
+fn read_fio(fio: Command) -> Result<(Measured, f64)> {
+    let text = output_of(fio)?;
+    let start = text.find('{').context("fio printed no JSON")?;
+    let document: Value = serde_json::from_str(&text[start..]).context("fio printed no JSON")?;
+    let job = &document["jobs"][0];
+    if job["error"].as_u64() != Some(0) {
+        bail!("fio met an error: {}", job["error"]);
+    }
+    let read = &job["read"];
+    let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
+    let measured = Measured {
+        iops: number(&read["iops"])?,
+        median_us: number(&read["clat_ns"]["percentile"]["50.000000"])? / 1000.0,
+        mb_per_second: number(&read["bw_bytes"])? / 1e6,
+        server_us: 0.0,
+    };
+    Ok((measured, number(&read["total_ios"])?))
+}
+
+/// The project's own client over NBD.
+pub(crate) fn batching(release: &Path, export: &Export, load: Load) -> Result<Measured> {
+    with_server(export, || {
+        let line = output_of(batching_command(release, export, load))?;
+        let number = |key: &str| value_of(&line, key).with_context(|| format!("nbd_load printed no {key}: {line}"));
+        if number("errors")? > 0.0 {
+            bail!("nbd_load met errors: {line}");
+        }
+        let iops = number("iops")?;
+        let measured =
+            Measured { iops, median_us: number("p50_us")?, mb_per_second: number("mb_per_second")?, server_us: 0.0 };
+        Ok((measured, number("requests")?))
+    })
+}
+
+pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> Command {
+    let pattern = match load.pattern {
+        Pattern::Random => "pattern=random",
+        Pattern::Sequential => "pattern=sequential",
+    };
+    let program = release.join("examples/nbd_load");
+    let mut client = command(&program.to_string_lossy(), &[]);
+    client.arg(format!("unix:{}", export.socket.display())).arg(&export.name).arg(pattern);
+    client.arg(format!("depth={}", load.depth)).arg(format!("size={}", load.request_bytes));
+    client.arg(format!("seconds={}", load.seconds)).arg(format!("span={}", load.span_bytes));
+    client
+}
+
+/// The number after `key=`.
+pub(crate) fn value_of(line: &str, key: &str) -> Option<f64> {
+    let words = line.split_whitespace().filter_map(|word| word.split_once('='));
+    words.filter(|(name, _)| *name == key).find_map(|(_, value)| value.parse().ok())
+}
+
+/// Adds what the server's process took per request.
+fn with_server(export: &Export, client: impl FnOnce() -> Result<(Measured, f64)>) -> Result<Measured> {
+    let before = cpu::seconds_of(export.server)?;
+    let (measured, requests) = client()?;
+    let server_us = (cpu::seconds_of(export.server)? - before) * 1e6 / requests.max(1.0);
+    Ok(Measured { server_us, ..measured })
+}

@@ -1,0 +1,175 @@
+//! Servers of one's own: `hotset serve`, driven through its command line, and `qemu-nbd`.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::Bench;
+use super::clients::Export;
+use crate::command::{command, output_of, succeed};
+
+/// A start that takes longer has failed.
+const START_LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A daemon that knows nothing yet. Dropping it stops it.
+pub(crate) struct Daemon {
+    child: Child,
+    program: PathBuf,
+    api: String,
+    nbd: PathBuf,
+}
+
+impl Daemon {
+    /// `name` tells its files from those of the run's other daemons.
+    pub(crate) fn start(bench: &Bench, name: &str) -> Result<Self> {
+        let program = bench.release.join("hotset");
+        let api = format!("unix:{}", bench.scratch.socket(&format!("{name}.api")).display());
+        let nbd = bench.scratch.socket(&format!("{name}.nbd"));
+        let log = bench.scratch.file(&format!("{name}.log"));
+        let mut serve = command(&program.to_string_lossy(), &["serve", "--api", &api, "--log", "warn"]);
+        serve.arg("--nbd").arg(format!("unix:{}", nbd.display()));
+        serve.arg("--state").arg(bench.scratch.file(&format!("{name}.state")));
+        let output = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+        let child = serve.stdout(output.try_clone()?).stderr(output).spawn().context("cannot start hotset serve")?;
+        let mut daemon = Self { child, program, api, nbd };
+        let ready = daemon.wait_until_ready();
+        ready.with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
+        Ok(daemon)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while !self.answers() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("hotset serve ended at its start ({status})");
+            }
+            if started.elapsed() > START_LIMIT {
+                bail!("hotset serve does not answer after {START_LIMIT:?}");
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> bool {
+        let mut status = command(&self.program.to_string_lossy(), &["--api", &self.api, "status"]);
+        status.stdout(Stdio::null()).stderr(Stdio::null());
+        status.status().is_ok_and(|status| status.success())
+    }
+
+    /// Runs a verb; what it answers.
+    pub(crate) fn verb(&self, words: &[&str]) -> Result<Value> {
+        let mut verb = command(&self.program.to_string_lossy(), &["--api", &self.api, "-o", "json"]);
+        verb.args(words);
+        let text = output_of(verb)?;
+        serde_json::from_str(&text).with_context(|| format!("hotset {} printed no JSON", words.join(" ")))
+    }
+
+    /// Makes a fully written SSD image and a read pool of it.
+    pub(crate) fn create_pool(&self, bench: &Bench, name: &str, ssd_bytes: u64, options: &[&str]) -> Result<PathBuf> {
+        let ssd = bench.scratch.file(&format!("{name}.ssd"));
+        let path = ssd.to_string_lossy();
+        self.verb(&["image", "create", &path, &ssd_bytes.to_string()])?;
+        let words = ["pool", "create", name, "--type", "read", "--io-type", "database", "--ssd", &path];
+        self.verb(&[&words[..], options].concat())?;
+        Ok(ssd.clone())
+    }
+
+    pub(crate) fn create_volume(&self, name: &str, backing: &str) -> Result<Export> {
+        self.verb(&["volume", "create", name, "--backing", backing])?;
+        Ok(Export { socket: self.nbd.clone(), name: name.to_owned(), server: self.child.id() })
+    }
+
+    pub(crate) fn enable_cache(&self, volume: &str, pool: &str) -> Result<()> {
+        self.verb(&["volume", "enable-cache", volume, "--pool", pool]).map(drop)
+    }
+
+    pub(crate) fn disable_cache(&self, volume: &str) -> Result<()> {
+        self.verb(&["volume", "disable-cache", volume]).map(drop)
+    }
+
+    pub(crate) fn set_fetch_rate(&self, pool: &str, rate: &str) -> Result<()> {
+        self.verb(&["pool", "set", pool, &format!("fetch-rate={rate}")]).map(drop)
+    }
+
+    /// The counters of a volume.
+    pub(crate) fn counters(&self, volume: &str) -> Result<Counters> {
+        let shown = self.verb(&["volume", "show", volume])?;
+        let stats = &shown["stats"];
+        let number = |value: &Value| value.as_f64().context("volume show misses a number");
+        Ok(Counters {
+            reads: number(&stats["reads"])?,
+            hits: number(&stats["read_hits"])?,
+            populated_bytes: number(&stats["populated_bytes"])?,
+            cached_bytes: number(&shown["cache_used_bytes"])?,
+        })
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let asked = succeed(command("kill", &["-TERM", &self.child.id().to_string()]));
+        let ended = asked.and_then(|()| Ok(self.child.wait()?));
+        if let Err(error) = ended {
+            eprintln!("cargo x bench: cannot stop hotset serve: {error:#}");
+        }
+    }
+}
+
+/// At one moment; differences of two tell what happened between.
+#[derive(Clone, Copy)]
+pub(crate) struct Counters {
+    pub(crate) reads: f64,
+    pub(crate) hits: f64,
+    pub(crate) populated_bytes: f64,
+    pub(crate) cached_bytes: f64,
+}
+
+impl Counters {
+    pub(crate) fn hit_ratio_since(&self, earlier: &Self) -> f64 {
+        (self.hits - earlier.hits) / (self.reads - earlier.reads).max(1.0)
+    }
+}
+
+/// `qemu-nbd` on a file. Dropping it stops it.
+pub(crate) struct QemuNbd {
+    child: Child,
+    pub(crate) export: Export,
+}
+
+impl QemuNbd {
+    pub(crate) fn start(bench: &Bench, file: &Path) -> Result<Self> {
+        let socket = bench.scratch.socket("qemu.nbd");
+        let mut server = command("qemu-nbd", &["--cache=none", "--aio=io_uring", "--read-only", "--persistent"]);
+        server.args(["--format=raw", "--export-name=raw", "--shared=8", "--socket"]).arg(&socket).arg(file);
+        let child = server.spawn().context("cannot start qemu-nbd")?;
+        let export = Export { socket, name: "raw".to_owned(), server: child.id() };
+        let mut server = Self { child, export };
+        let started = Instant::now();
+        while !server.export.socket.exists() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("qemu-nbd ended at its start ({status})");
+            }
+            if started.elapsed() > START_LIMIT {
+                bail!("qemu-nbd does not listen after {START_LIMIT:?}");
+            }
+            thread::sleep(POLL);
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for QemuNbd {
+    fn drop(&mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(error) = ended {
+            eprintln!("cargo x bench: cannot stop qemu-nbd: {error}");
+        }
+    }
+}

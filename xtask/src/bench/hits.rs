@@ -1,0 +1,84 @@
+//! Cached reads, against other ways to read the same SSD: another NBD server, and no server at all.
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::clients::{Export, Load, batching, fio_file, fio_nbd};
+use super::daemon::{Daemon, QemuNbd};
+use super::figure::Figure;
+use super::rounds::{Rounds, iops, median_us};
+
+const VOLUME_BYTES: u64 = 1 << 30;
+/// Room for all of the volume beside what describes it.
+const SSD_BYTES: u64 = VOLUME_BYTES + VOLUME_BYTES / 4;
+/// What is read until a volume is in the cache, in passes.
+const PASSES_MAX: u32 = 30;
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+    let raw = bench.scratch.written_file("raw", VOLUME_BYTES)?;
+    let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
+    let daemon = Daemon::start(bench, "hits")?;
+    let ssd = daemon.create_pool(bench, "hits", SSD_BYTES, &["--populate-on-read", "1"])?;
+    let cached = daemon.create_volume("cached", &backing.to_string_lossy())?;
+    let uncached = daemon.create_volume("uncached", &raw.to_string_lossy())?;
+    daemon.enable_cache("cached", "hits")?;
+    fill(bench, &daemon, &cached)?;
+    let qemu = QemuNbd::start(bench, &raw)?;
+    let before = daemon.counters("cached")?;
+
+    let load = Load::random_4k(128, bench.seconds, VOLUME_BYTES);
+    let deep = Rounds::run(
+        bench.rounds,
+        &[
+            Box::new(|| fio_nbd(&cached, load)),
+            Box::new(|| fio_nbd(&qemu.export, load)),
+            Box::new(|| fio_file(&raw, load)),
+            Box::new(|| batching(&bench.release, &cached, load)),
+        ],
+    )?;
+
+    let load = Load::random_4k(1, bench.seconds, VOLUME_BYTES);
+    let single = Rounds::run(
+        bench.rounds,
+        &[
+            Box::new(|| fio_nbd(&cached, load)),
+            Box::new(|| fio_nbd(&uncached, load)),
+            Box::new(|| batching(&bench.release, &cached, load)),
+            Box::new(|| batching(&bench.release, &uncached, load)),
+        ],
+    )?;
+
+    let hit_ratio = daemon.counters("cached")?.hit_ratio_since(&before);
+    if hit_ratio < 1.0 {
+        bail!("hits were to be measured, but the hit ratio was {hit_ratio:.4}");
+    }
+    drop((daemon, qemu));
+    bench.scratch.remove(&[&raw, &backing, &ssd])?;
+    Ok(vec![
+        deep.ratio("cached 4 KiB random reads, depth 128: fio / qemu-nbd on the SSD file", "IOPS", iops, (0, 1), 1.5),
+        deep.ratio("cached 4 KiB random reads, depth 128: fio / fio on the SSD file", "IOPS", iops, (0, 2), 0.80),
+        deep.ratio(
+            "cached 4 KiB random reads, depth 128: our client / fio on the SSD file",
+            "IOPS",
+            iops,
+            (3, 2),
+            0.90,
+        ),
+        single.excess("latency of a hit, depth 1: fio, less without cache", "us", median_us, (0, 1), 10.0),
+        single.excess("latency of a hit, depth 1: our client, less without cache", "us", median_us, (2, 3), 10.0),
+    ])
+}
+
+/// Reads until all of the volume is in the cache.
+fn fill(bench: &Bench, daemon: &Daemon, cached: &Export) -> Result<()> {
+    daemon.set_fetch_rate("hits", "high")?;
+    daemon.verb(&["volume", "set", "cached", "read-cutoff=off"])?;
+    for _ in 0..PASSES_MAX {
+        batching(&bench.release, cached, Load::sequential_1m(1, VOLUME_BYTES))?;
+        // Exact: both are whole numbers far below 2^53.
+        if daemon.counters("cached")?.cached_bytes.total_cmp(&f64::from(1_u32 << 30)).is_ge() {
+            return Ok(());
+        }
+    }
+    bail!("the volume is not in the cache after {PASSES_MAX} s of reading it")
+}

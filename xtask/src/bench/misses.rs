@@ -1,0 +1,67 @@
+//! Reads that the cache does not answer: what it costs to ask it.
+//!
+//! The same volume is measured with its cache and without. Its pool has few slots and so remembers the reads of few
+//! blocks: no block of the volume is read often enough while it is remembered to cross the threshold. That nothing
+//! entered the cache is checked.
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::clients::{Export, Load, Measured, batching, fio_nbd};
+use super::daemon::Daemon;
+use super::figure::Figure;
+use super::rounds::{Contender, Rounds, iops, mb_per_second};
+
+const VOLUME_BYTES: u64 = 1 << 30;
+const SSD_BYTES: u64 = 16 << 20;
+const POOL: &[&str] = &["--block-size", "64K", "--populate-on-read", "4"];
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+    let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
+    let daemon = Daemon::start(bench, "misses")?;
+    let ssd = daemon.create_pool(bench, "misses", SSD_BYTES, POOL)?;
+    let volume = daemon.create_volume("volume", &backing.to_string_lossy())?;
+    let (daemon, volume) = (&daemon, &volume);
+    let random = Load::random_4k(128, bench.seconds, VOLUME_BYTES);
+    let stream = Load::sequential_1m(bench.seconds, VOLUME_BYTES);
+    let ours = |load| batching(&bench.release, volume, load);
+    let fio = |load| fio_nbd(volume, load);
+
+    let mut contenders: Vec<Contender<'_>> = Vec::new();
+    for load in [random, stream] {
+        contenders.push(Box::new(move || missing(daemon, volume, || fio(load))));
+        contenders.push(Box::new(move || fio(load)));
+        contenders.push(Box::new(move || missing(daemon, volume, || ours(load))));
+        contenders.push(Box::new(move || ours(load)));
+    }
+    let rounds = Rounds::run(bench.rounds, &contenders)?;
+    let figures = vec![
+        rounds.ratio(
+            "misses below the threshold, 4 KiB random, depth 128: fio / without cache",
+            "IOPS",
+            iops,
+            (0, 1),
+            0.95,
+        ),
+        rounds.ratio("the same: our client / without cache", "IOPS", iops, (2, 3), 0.95),
+        rounds.ratio("1 MiB sequential reads, depth 8: fio / without cache", "MB/s", mb_per_second, (4, 5), 0.95),
+        rounds.ratio("the same: our client / without cache", "MB/s", mb_per_second, (6, 7), 0.95),
+    ];
+    drop(contenders);
+    bench.scratch.remove(&[&backing, &ssd])?;
+    Ok(figures)
+}
+
+/// Measures with the cache; nothing may enter it.
+fn missing(daemon: &Daemon, volume: &Export, measure: impl FnOnce() -> Result<Measured>) -> Result<Measured> {
+    daemon.enable_cache(&volume.name, "misses")?;
+    let before = daemon.counters(&volume.name)?;
+    let measured = measure()?;
+    let after = daemon.counters(&volume.name)?;
+    daemon.disable_cache(&volume.name)?;
+    let populated = after.populated_bytes - before.populated_bytes;
+    if populated > 0.0 {
+        bail!("misses below the threshold were to be measured, but {populated} bytes entered the cache");
+    }
+    Ok(measured)
+}

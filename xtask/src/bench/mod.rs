@@ -1,0 +1,123 @@
+//! `cargo x bench`: the figures that the project promises, measured in one run beside what they are compared with.
+//!
+//! Everything is measured with the programs as they are shipped: the daemon, `fio`, `qemu-nbd`. A ratio compares only
+//! what one run measured in turn, round after round; what is printed are medians. Each section is one file.
+
+mod arrays;
+mod clients;
+mod cpu;
+mod daemon;
+mod engine;
+mod figure;
+mod filling;
+mod hits;
+mod misses;
+mod report;
+mod rounds;
+mod scratch;
+mod statistics;
+mod traces;
+mod warm_up;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use self::figure::Figure;
+use self::scratch::Scratch;
+use crate::command::{cargo, command, succeed, target_dir};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// This section only
+    #[arg(long, value_enum)]
+    only: Option<Section>,
+    /// How long each measurement of a round takes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Measurements of each figure, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=50))]
+    rounds: u64,
+    /// Where SSD images and volumes are made: a directory on a disk; by default one in the target directory
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Section {
+    /// Reads that the cache answers
+    Hits,
+    /// Reads that it does not answer, and streams
+    Misses,
+    /// What hosts get while blocks enter the cache
+    Filling,
+    /// How soon the cache is warm
+    WarmUp,
+    /// CPU and memory of the engine alone
+    Engine,
+    /// Miss ratios of the default policy
+    Traces,
+    /// The emulated arrays beside the real ones
+    Arrays,
+}
+
+/// What a section needs to know.
+pub(crate) struct Bench {
+    pub(crate) seconds: u64,
+    pub(crate) rounds: u64,
+    pub(crate) scratch: Scratch,
+    /// The directory of the programs that were built.
+    pub(crate) release: PathBuf,
+}
+
+/// Measures, prints each figure as soon as it is known, and writes all of them down. A figure that misses its target is
+/// told, and is no failure of the run.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    need_programs()?;
+    build()?;
+    let target = target_dir()?;
+    let scratch = Scratch::new(options.dir.clone().unwrap_or_else(|| target.clone()))?;
+    let bench = Bench { seconds: options.seconds, rounds: options.rounds, scratch, release: target.join("release") };
+    report::print_machine();
+    let mut figures = Vec::new();
+    for section in Section::value_variants() {
+        if options.only.is_none_or(|only| only == *section) {
+            report::print_section(*section);
+            let measured = measure(&bench, *section)?;
+            measured.iter().for_each(report::print_figure);
+            figures.extend(measured);
+        }
+    }
+    let path = report::write(&figures)?;
+    report::print_sum(&figures, &path);
+    Ok(())
+}
+
+fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
+    match section {
+        Section::Hits => hits::measure(bench),
+        Section::Misses => misses::measure(bench),
+        Section::Filling => filling::measure(bench),
+        Section::WarmUp => warm_up::measure(bench),
+        Section::Engine => engine::measure(),
+        Section::Traces => traces::measure(),
+        Section::Arrays => arrays::measure(bench),
+    }
+}
+
+/// The programs that are measured against, and the packages that bring them.
+fn need_programs() -> Result<()> {
+    for (program, package) in [("fio", "fio"), ("qemu-nbd", "qemu-utils")] {
+        if command(program, &["--version"]).output().is_err() {
+            bail!("{program} is not installed: it is in the package {package}");
+        }
+    }
+    Ok(())
+}
+
+fn build() -> Result<()> {
+    succeed(cargo(&["build", "--quiet", "--release", "--package=hotset"]))?;
+    succeed(cargo(&["build", "--quiet", "--release", "--package=hotset-serve", "--example=nbd_load"]))?;
+    succeed(cargo(&["build", "--quiet", "--release", "--package=hotset-block", "--example=emulated_presets"]))
+}

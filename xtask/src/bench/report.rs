@@ -1,0 +1,119 @@
+//! The table that is printed, and the file that is kept.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+
+use super::Section;
+use super::figure::{Figure, Judged, Outcome, Target};
+use crate::command::{command, output_of, root};
+
+pub(crate) fn print_machine() {
+    println!("{}; load at the start {}", machine(), load());
+    println!(
+        "Medians of rounds in which all that is compared is measured in turn; ratios are medians of the rounds' ratios."
+    );
+    println!("SSDs and reference files are files on this machine's disk, fully written before, used with O_DIRECT.");
+    println!("{:<76} {:>11} {:>11} {:<6} {:>8} {:>14}", "figure", "measured", "against", "", "judged", "target");
+}
+
+pub(crate) fn print_section(section: Section) {
+    let heading = match section {
+        Section::Hits => "Hits",
+        Section::Misses => "Misses and streams",
+        Section::Filling => "While filling",
+        Section::WarmUp => "Warm-up",
+        Section::Engine => "The engine alone",
+        Section::Traces => "Miss ratio of the default policy",
+        Section::Arrays => "Emulated arrays",
+    };
+    println!("\n{heading}");
+}
+
+pub(crate) fn print_figure(figure: &Figure) {
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), readable);
+    let value = figure.value();
+    let judged = match figure.judged {
+        Judged::Ratio(_) => value.map_or("-".to_owned(), |value| format!("{value:.2} x")),
+        Judged::Difference(_) => value.map_or("-".to_owned(), |value| format!("{value:+.1}")),
+        Judged::Measured => number(value),
+    };
+    let (measured, against) = (number(figure.measured), number(figure.reference));
+    let target = spell_target(figure.target);
+    let outcome = spell_outcome(figure.outcome());
+    println!("{:<76} {measured:>11} {against:>11} {:<6} {judged:>8} {target:>14}  {outcome}", figure.what, figure.unit);
+    if !figure.note.is_empty() {
+        println!("    {}", figure.note);
+    }
+}
+
+/// Writes all figures below `bench-results/`; returns the file.
+pub(crate) fn write(figures: &[Figure]) -> Result<PathBuf> {
+    let folder = root().join("bench-results");
+    fs::create_dir_all(&folder)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?.as_secs();
+    let commit = output_of(command("git", &["-c", "safe.directory=*", "describe", "--always", "--dirty"]));
+    let document = json!({
+        "unix_seconds": now,
+        "commit": commit.ok().map(|text| text.trim().to_owned()),
+        "machine": machine(),
+        "load": load(),
+        "figures": figures.iter().map(Figure::to_json).collect::<Vec<_>>(),
+    });
+    let path = folder.join(format!("{now}.json"));
+    fs::write(&path, serde_json::to_vec_pretty(&document)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+pub(crate) fn print_sum(figures: &[Figure], path: &std::path::Path) {
+    let count = |outcome| figures.iter().filter(|figure| figure.outcome() == outcome).count();
+    let (met, missed, skipped) = (count(Outcome::Met), count(Outcome::Missed), count(Outcome::Skipped));
+    println!("\n{met} targets met, {missed} MISSED, {skipped} SKIPPED; written to {}", path.display());
+    for figure in figures.iter().filter(|figure| figure.outcome() == Outcome::Missed) {
+        println!("  MISSED: {}", figure.what);
+    }
+}
+
+fn spell_target(target: Target) -> String {
+    match target {
+        Target::AtLeast(least) => format!(">= {least}"),
+        Target::AtMost(most) => format!("<= {most}"),
+        Target::Between(least, most) => format!("{least} to {most}"),
+        Target::None => "-".to_owned(),
+    }
+}
+
+fn spell_outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Met => "ok",
+        Outcome::Missed => "MISSED",
+        Outcome::Informs => "",
+        Outcome::Skipped => "SKIPPED",
+    }
+}
+
+/// Three significant digits or all before the point.
+fn readable(value: f64) -> String {
+    match value.abs() {
+        magnitude if magnitude >= 100.0 => format!("{value:.0}"),
+        magnitude if magnitude >= 10.0 => format!("{value:.1}"),
+        magnitude if magnitude >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cpus} CPUs, Linux {}", release.trim())
+}
+
+/// Of the last minute, so that a disturbed run can be told.
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or_default().to_owned()
+}

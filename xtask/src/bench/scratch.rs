@@ -1,0 +1,70 @@
+//! A directory of this run, gone at its end.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub(crate) struct Scratch {
+    path: PathBuf,
+    /// For sockets, whose paths have to be short.
+    sockets: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) fn new(parent: PathBuf) -> Result<Self> {
+        let name = format!("hotset-bench-{}", std::process::id());
+        let scratch = Self { path: parent.join(&name), sockets: std::env::temp_dir().join(&name) };
+        for path in [&scratch.path, &scratch.sockets] {
+            fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
+        }
+        Ok(scratch)
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(crate) fn socket(&self, name: &str) -> PathBuf {
+        self.sockets.join(name)
+    }
+
+    /// A file of which every byte was written, with content that nothing can compress or leave out.
+    pub(crate) fn written_file(&self, name: &str, size_bytes: u64) -> Result<PathBuf> {
+        const CHUNK_BYTES: usize = 1 << 20;
+        let path = self.file(name);
+        let mut file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut chunk = vec![0; CHUNK_BYTES];
+        for _ in 0..size_bytes / (1 << 20) {
+            for word in chunk.chunks_exact_mut(8) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                word.copy_from_slice(&state.to_le_bytes());
+            }
+            file.write_all(&chunk).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        file.sync_all().with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Makes room for what comes next.
+    pub(crate) fn remove(&self, paths: &[&Path]) -> Result<()> {
+        for path in paths {
+            fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for path in [&self.path, &self.sockets] {
+            if let Err(error) = fs::remove_dir_all(path) {
+                eprintln!("cargo x bench: {} stays behind: {error}", path.display());
+            }
+        }
+    }
+}
