@@ -11,8 +11,9 @@ use super::rounds::{Rounds, iops, median_us};
 const VOLUME_BYTES: u64 = 1 << 30;
 /// Room for all of the volume beside what describes it.
 const SSD_BYTES: u64 = VOLUME_BYTES + VOLUME_BYTES / 4;
-/// What is read until a volume is in the cache, in passes.
-const PASSES_MAX: u32 = 30;
+/// A volume is read for so long at a time until it is in the cache; on any disk one time should do.
+const FILL_SECONDS: u64 = 5;
+const FILLS_MAX: u64 = 12;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let raw = bench.scratch.written_file("raw", VOLUME_BYTES)?;
@@ -73,12 +74,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
 fn fill(bench: &Bench, daemon: &Daemon, cached: &Export) -> Result<()> {
     daemon.set_fetch_rate("hits", "high")?;
     daemon.verb(&["volume", "set", "cached", "read-cutoff=off"])?;
-    for _ in 0..PASSES_MAX {
-        batching(&bench.release, cached, Load::sequential_1m(1, VOLUME_BYTES))?;
+    for _ in 0..FILLS_MAX {
+        batching(&bench.release, cached, Load::sequential_1m(FILL_SECONDS, VOLUME_BYTES))?;
         // Exact: both are whole numbers far below 2^53.
         if daemon.counters("cached")?.cached_bytes.total_cmp(&f64::from(1_u32 << 30)).is_ge() {
             return Ok(());
         }
     }
-    bail!("the volume is not in the cache after {PASSES_MAX} s of reading it")
+    bail!("the volume is not in the cache after {} s of reading it", FILLS_MAX * FILL_SECONDS)
 }

@@ -39,6 +39,9 @@ pub(crate) struct Options {
     /// Measurements of each figure, of which the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=50))]
     rounds: u64,
+    /// Measure what was built before
+    #[arg(long)]
+    no_build: bool,
     /// Where SSD images and volumes are made: a directory on a disk; by default one in the target directory
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -75,7 +78,9 @@ pub(crate) struct Bench {
 /// told, and is no failure of the run.
 pub(crate) fn run(options: &Options) -> Result<()> {
     need_programs()?;
-    build()?;
+    if !options.no_build {
+        build()?;
+    }
     let target = target_dir()?;
     let scratch = Scratch::new(options.dir.clone().unwrap_or_else(|| target.clone()))?;
     let bench = Bench { seconds: options.seconds, rounds: options.rounds, scratch, release: target.join("release") };
