@@ -125,9 +125,8 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
-        if runs.iter().all(|run| run.slot.is_some()) {
-            add(&self.stats.read_hits, 1);
-        } else {
+        let all_cached = runs.iter().all(|run| run.slot.is_some());
+        if !all_cached {
             let missing = runs.iter().filter(|run| run.slot.is_none()).map(|run| &run.pages);
             for key in pool.count_read(attached.index, missing) {
                 pool.wish_fill(key);
@@ -148,6 +147,7 @@ impl<E: Env> VolumeInner<E> {
                 Some(before) => before.join(part),
             });
         }
+        add(&self.stats.read_hits, u64::from(all_cached));
         Ok(within_pages(whole.expect("a request has pages"), pages, range))
     }
 
