@@ -1,0 +1,339 @@
+//! Images of pools as older versions left them: every later version opens them and believes what they hold.
+//!
+//! `golden/vN/` was written by the first version of format N, and is never written again: one pool that was stopped
+//! cleanly, one whose daemon was killed. Beside each image stands what must be found in it. The backing device is not
+//! kept; its content follows from [`word`].
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::{
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Executor, ExecutorOptions, Extent,
+    HostEnv, Instant, MemoryDevice, ZeroMode,
+};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
+use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
+
+const PAGE: u64 = 4096;
+const BLOCK: u64 = 64 << 10;
+const VOLUME_BYTES: u64 = 16 << 20;
+
+/// A device in memory whose identity outlives the process, and which counts its reads.
+#[derive(Clone)]
+struct Kept {
+    memory: MemoryDevice,
+    reads: Rc<Cell<u64>>,
+}
+
+impl Kept {
+    fn new(bytes: u64) -> Self {
+        Self { memory: MemoryDevice::new(bytes, 512), reads: Rc::default() }
+    }
+
+    async fn holding(bytes: &[u8]) -> Self {
+        let device = Self::new(u64::try_from(bytes.len()).unwrap());
+        let mut buf = Buf::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        device.memory.write(0, buf).await.1.unwrap();
+        device
+    }
+
+    async fn content(&self) -> Vec<u8> {
+        let length = usize::try_from(self.memory.info().size_bytes).unwrap();
+        self.memory.read(0, Buf::zeroed(length)).await.0.to_vec()
+    }
+}
+
+impl Device for Kept {
+    fn info(&self) -> DeviceInfo {
+        self.memory.info()
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        Ok(DeviceIdentity { id: "golden".into(), parent: "memory".into(), change_mark: Some(7), boot: 1 })
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.reads.set(self.reads.get() + 1);
+        self.memory.read(offset, buf).await
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.memory.write(offset, buf).await
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.memory.flush().await
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        self.memory.discard(range).await
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        self.memory.write_zeroes(range, mode).await
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.memory.allocation(range, extents_max)
+    }
+}
+
+#[derive(Clone)]
+struct KeptEnv(HostEnv);
+
+impl Env for KeptEnv {
+    type Device = Kept;
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.0.unix_seconds()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.0.sleep(duration)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.0.buffers()
+    }
+}
+
+/// Every page of the backing device is this word over and over. Pages that hosts wrote hold another one.
+fn word(page: u64, written: bool) -> u64 {
+    (page + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(written)
+}
+
+fn fill_page(bytes: &mut [u8], page: u64, written: bool) {
+    for chunk in bytes.chunks_exact_mut(8) {
+        chunk.copy_from_slice(&word(page, written).to_le_bytes());
+    }
+}
+
+async fn backing(written: &BTreeSet<u64>) -> Kept {
+    let mut bytes = vec![0; usize::try_from(VOLUME_BYTES).unwrap()];
+    for (page, chunk) in (0..).zip(bytes.chunks_exact_mut(usize::try_from(PAGE).unwrap())) {
+        fill_page(chunk, page, written.contains(&page));
+    }
+    Kept::holding(&bytes).await
+}
+
+/// What must be found in an image.
+#[derive(Debug, PartialEq, Eq)]
+struct Expected {
+    pool: String,
+    volume: String,
+    warm_bytes: u64,
+    written: BTreeSet<u64>,
+}
+
+impl Expected {
+    fn read(path: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap();
+        let value = |key: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(key));
+            found.unwrap_or_else(|| panic!("{}: no {key}", path.display())).trim().to_owned()
+        };
+        Self {
+            pool: value("pool:"),
+            volume: value("volume:"),
+            warm_bytes: value("warm bytes:").parse().unwrap(),
+            written: value("pages written by hosts:").split(' ').map(|page| page.parse().unwrap()).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let written: Vec<String> = self.written.iter().map(u64::to_string).collect();
+        let (pool, volume, warm) = (&self.pool, &self.volume, self.warm_bytes);
+        format!("pool: {pool}\nvolume: {volume}\nwarm bytes: {warm}\npages written by hosts: {}\n", written.join(" "))
+    }
+}
+
+/// A pool's only SSD and its member file.
+struct Image {
+    ssd: Vec<u8>,
+    state: Vec<u8>,
+}
+
+impl Image {
+    async fn of(ssd: &Kept, state: &Kept) -> Self {
+        Self { ssd: ssd.content().await, state: state.content().await }
+    }
+
+    fn read(directory: &Path) -> Self {
+        let read = |name: &str| zstd::decode_all(fs::File::open(directory.join(name)).unwrap()).unwrap();
+        Self { ssd: read("ssd.zst"), state: read("state.zst") }
+    }
+
+    fn write(&self, directory: &Path) {
+        fs::create_dir_all(directory).unwrap();
+        for (name, bytes) in [("ssd.zst", &self.ssd), ("state.zst", &self.state)] {
+            fs::write(directory.join(name), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
+        }
+    }
+
+    async fn open(&self, env: &KeptEnv) -> Pool<KeptEnv> {
+        let ssd = Named { path: "ssd".to_owned(), device: Kept::holding(&self.ssd).await };
+        Pool::open(env.clone(), vec![ssd], Some(Kept::holding(&self.state).await), Missing::Refuse).await.unwrap()
+    }
+}
+
+/// `read_cutoff_bytes: Some(0)`: every read that misses goes past the cache, so that looking changes nothing.
+fn volume(env: &KeptEnv, name: &str, backing: &Kept) -> Volume<KeptEnv> {
+    let settings = VolumeSettings { read_cutoff_bytes: Some(0), ..VolumeSettings::default() };
+    let spec = VolumeSpec { name: name.parse().unwrap(), backing: "golden".into(), settings };
+    Volume::open(env.clone(), spec, backing.clone()).unwrap()
+}
+
+/// Opens the image and reads the whole volume: what it should hold, and as much from the cache as should be warm.
+async fn check(env: &KeptEnv, image: &Image, expected: &Expected) {
+    let pool = image.open(env).await;
+    assert_eq!(pool.status().name.as_str(), expected.pool);
+    let names: Vec<_> = pool.unsettled_volumes().into_iter().map(|spec| spec.name.to_string()).collect();
+    assert_eq!(names, [expected.volume.clone()], "the volume that was detached is gone");
+    let backing = backing(&expected.written).await;
+    let volume = volume(env, &expected.volume, &backing);
+    let warm = pool.reattach(&volume).await.unwrap();
+    assert_eq!(warm, Reattached::Warm { bytes: expected.warm_bytes }, "{}", pool.status().recovery);
+    backing.reads.set(0);
+    let mut right = vec![0; usize::try_from(PAGE).unwrap()];
+    for page in 0..VOLUME_BYTES / PAGE {
+        fill_page(&mut right, page, expected.written.contains(&page));
+        assert_eq!(volume.read(ByteRange::at(page * PAGE, PAGE)).await.unwrap()[..], right[..], "page {page}");
+    }
+    let stats = volume.status().stats;
+    assert_eq!(stats.read_hits * PAGE, expected.warm_bytes);
+    assert_eq!((stats.read_errors_hidden, backing.reads.get()), (0, stats.reads - stats.read_hits));
+    pool.close().await.unwrap();
+}
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn run(test: impl AsyncFnOnce(KeptEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| test(KeptEnv(env)).await);
+}
+
+// proves: D14, D15
+#[test]
+fn every_image_that_an_older_version_left_opens_warm_and_right() {
+    run(async |env| {
+        for version in ["v1"] {
+            for left in ["clean", "killed"] {
+                let directory = golden().join(version).join(left);
+                let expected = Expected::read(&directory.join("expected.txt"));
+                check(&env, &Image::read(&directory), &expected).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_image_with_a_newer_version_of_the_format_is_refused_by_name() {
+    run(async |env| {
+        let mut image = Image::read(&golden().join("v1/clean"));
+        for copy in [0, 64 << 10] {
+            image.ssd[copy + 8] = 2;
+        }
+        let ssd = Named { path: "ssd".to_owned(), device: Kept::holding(&image.ssd).await };
+        let state = Some(Kept::holding(&image.state).await);
+        let error = Pool::open(env, vec![ssd], state, Missing::Refuse).await.err().expect("refused");
+        assert!(error.to_string().contains("version is 2"), "{error}");
+    });
+}
+
+/// Writes the images of the present format. To be run once for each new version of the format, into a new directory, before its
+/// first release; never over a directory that was committed: `cargo test -p hotset-cache --test golden -- --ignored`.
+#[test]
+#[ignore = "writes files that are never written again; see its comment"]
+fn write_the_images_of_this_format() {
+    run(async |env| {
+        let directory = golden().join("v1");
+        assert!(!directory.exists(), "{} was written already", directory.display());
+        let (ssd, state) = (Kept::new(8 << 20), Kept::new(STATE_BYTES));
+        let mut written = BTreeSet::new();
+        let backing = backing(&written).await;
+        let clean = generate_clean(&env, &ssd, &state, &backing, &mut written).await;
+        save(&env, &clean, &written, &directory.join("clean")).await;
+        let killed = generate_killed(&env, &ssd, &state, &backing, &mut written).await;
+        save(&env, &killed, &written, &directory.join("killed")).await;
+    });
+}
+
+/// Fills, evictions, drops of pages, a volume that came and went, then a clean stop.
+async fn generate_clean(env: &KeptEnv, ssd: &Kept, state: &Kept, backing: &Kept, written: &mut BTreeSet<u64>) -> Image {
+    let mut settings = PoolSettings::preset(PoolKind::Read, IoType::FileSystem);
+    settings.block_bytes = BlockBytes::new(BLOCK).unwrap();
+    let spec = PoolSpec { name: "golden<1>".parse().unwrap(), kind: PoolKind::Read, settings };
+    let named = vec![Named { path: "ssd".to_owned(), device: ssd.clone() }];
+    let pool = Pool::create(env.clone(), spec, named, state.clone()).await.unwrap();
+    let (gone, disk) = (volume(env, "gone", &Kept::new(VOLUME_BYTES)), volume(env, "disk", backing));
+    pool.attach(&gone).await.unwrap();
+    pool.attach(&disk).await.unwrap();
+    gone.populate(ByteRange::at(0, 10 * BLOCK)).await.unwrap();
+    for block in 0..150 {
+        disk.populate(ByteRange::at(block * BLOCK, BLOCK)).await.unwrap();
+    }
+    env.sleep(2 * limits::PUBLISH_INTERVAL).await;
+    for page in (0..2400).step_by(7) {
+        write(&disk, page, written).await;
+    }
+    pool.detach(&gone.name()).await.unwrap();
+    pool.close().await.unwrap();
+    Image::of(ssd, state).await
+}
+
+/// A second session, which ends in its middle.
+async fn generate_killed(
+    env: &KeptEnv,
+    ssd: &Kept,
+    state: &Kept,
+    backing: &Kept,
+    written: &mut BTreeSet<u64>,
+) -> Image {
+    let named = vec![Named { path: "ssd".to_owned(), device: ssd.clone() }];
+    let pool = Pool::open(env.clone(), named, Some(state.clone()), Missing::Refuse).await.unwrap();
+    let disk = volume(env, "disk", backing);
+    pool.reattach(&disk).await.unwrap();
+    disk.populate(ByteRange::at(140 * BLOCK, 40 * BLOCK)).await.unwrap();
+    env.sleep(2 * limits::PUBLISH_INTERVAL).await;
+    for page in (0..2800).step_by(11) {
+        write(&disk, page, written).await;
+    }
+    disk.populate(ByteRange::at(200 * BLOCK, 5 * BLOCK)).await.unwrap();
+    Image::of(ssd, state).await
+}
+
+async fn write(disk: &Volume<KeptEnv>, page: u64, written: &mut BTreeSet<u64>) {
+    let mut buf = Buf::zeroed(usize::try_from(PAGE).unwrap());
+    fill_page(&mut buf, page, true);
+    disk.write(page * PAGE, buf, Durability::Volatile).await.unwrap();
+    written.insert(page);
+}
+
+/// Writes an image and what is in it, after a look that it is right.
+async fn save(env: &KeptEnv, image: &Image, written: &BTreeSet<u64>, directory: &Path) {
+    let look = image.open(env).await;
+    let disk = volume(env, "disk", &backing(written).await);
+    let Reattached::Warm { bytes: warm_bytes } = look.reattach(&disk).await.unwrap() else { panic!("cold") };
+    let expected = Expected { pool: "golden<1>".into(), volume: "disk".into(), warm_bytes, written: written.clone() };
+    check(env, image, &expected).await;
+    image.write(directory);
+    fs::write(directory.join("expected.txt"), expected.text()).unwrap();
+}
