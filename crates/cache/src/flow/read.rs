@@ -57,8 +57,6 @@ impl<E: Env> Drop for Reading<'_, E> {
 impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty.
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange) -> Result<Buf, Error> {
-        add(&self.stats.reads, 1);
-        add(&self.stats.read_bytes, range.length());
         let Some(attached) = self.attached() else { return self.read_backing(range).await };
         let pages = PoolInner::<E>::pages_of(range);
         let streaming = self.streams_past(range, &self.read_streams, self.spec.borrow().settings.read_cutoff_bytes);
