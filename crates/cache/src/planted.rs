@@ -40,14 +40,12 @@ bugs! {
     PublishWithoutSlotFlush: "publish-late",
     /// A slot is published without a backing flush begun after the last write to its block.
     PublishWithoutBackingFlush: "publish-late",
-    /// A slot is published before its header is written.
+    /// A slot is published whose header was not written.
     PublishBeforeHeader: "publish-late",
     /// A fill keeps pages that were written while it ran.
     FillIgnoresWrite: "fill-clean-only",
     /// A fill keeps pages that were trimmed or zeroed while it ran.
     FillIgnoresDiscard: "fill-clean-only",
-    /// A read that came after a write takes its bytes from a backing read that started before that write.
-    ReadJoinsOlderFill: "fill-clean-only",
     /// A backing flush forgets the writes that completed while it ran (the mark is cleared when the flush ends).
     FlushForgetsConcurrentWrite: "flush-covers-all",
     /// A flush joins a device flush that started before it arrived.
@@ -66,7 +64,7 @@ bugs! {
     ColdRecordForgotten: "membership",
     /// Without the state directory's agreement slots are believed at open.
     OpenWarmWithoutState: "membership",
-    /// A timed-out write gives its slot free while the device still works on it.
+    /// A write that takes long gives its slot free while the device still works on it.
     ReleaseOnTimeout: "late-io",
     /// A gap in the slot index before a later valid record is skipped.
     IndexGapIgnored: "recovery",
@@ -76,7 +74,7 @@ bugs! {
     DropNotReplayed: "recovery",
     /// A volume attached again gets the attachment id that it had before.
     AttachmentIdReused: "recovery",
-    /// The clean mark is not erased durably before the first change after a clean stop.
+    /// What a backing device said at a clean stop is not forgotten when it is written to again.
     CleanMarkKept: "recovery",
     /// A write smaller than the backing device's block is read, modified and written without a lock.
     SubPageWithoutLock: "sub-page",
@@ -90,8 +88,8 @@ bugs! {
     ChecksumNotChecked: "checked-or-not-served",
     /// The generation in a slot's header is not compared.
     GenerationNotChecked: "checked-or-not-served",
-    /// The attachment and block in a slot's header are not compared.
-    AddressNotChecked: "checked-or-not-served",
+    /// Nothing in a slot's header is compared: whose block it holds, and which fill of the slot it describes.
+    HeaderNotChecked: "checked-or-not-served",
     /// A backing device that was changed behind our back keeps its cached pages.
     ChangedBackingIgnored: "backing-identity",
     /// An SSD's read error is the host's answer.

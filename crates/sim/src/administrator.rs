@@ -17,7 +17,7 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Works until the daemon stops.
 pub async fn work(daemon: Daemon) {
     while !daemon.stopping.get() {
-        let pause = daemon.world.simulation.draw(|random| random.between(1, 2_000));
+        let pause = daemon.world.simulation.draw(|random| random.between(1, 1_000));
         daemon.env.sleep(Duration::from_millis(pause)).await;
         check_status(&daemon);
         if daemon.world.shape.troubles.administrators && !daemon.stopping.get() {
@@ -69,7 +69,7 @@ async fn detach_for_a_while(daemon: &Daemon, number: usize) {
     if host.attachment.get() != Attachment::Attached || !daemon.detach(&pool, &host).await {
         return;
     }
-    let pause = daemon.world.simulation.draw(|random| random.between(0, 500));
+    let pause = daemon.world.simulation.draw(|random| random.pick(&[0, 100, 1_000, 3_000]));
     daemon.env.sleep(Duration::from_millis(pause)).await;
     if !daemon.stopping.get() {
         daemon.attach(number).await;
@@ -77,11 +77,16 @@ async fn detach_for_a_while(daemon: &Daemon, number: usize) {
 }
 
 /// What a status says must be possible.
-fn check_status(daemon: &Daemon) {
+pub fn check_status(daemon: &Daemon) {
     let Some(status) = daemon.pool().map(|pool| pool.status()) else { return };
+    let read_errors: u64 = status.ssds.iter().map(|ssd| ssd.read_errors).sum();
+    // What an SSD that left still has in the tables goes step by step.
+    let whole = status.ssds.iter().all(|ssd| ssd.online);
     for (holds, what) in [
-        (status.used_bytes <= status.capacity_bytes, "more bytes are used than there are"),
-        (status.slots_used <= status.slots, "more slots are used than there are"),
+        // Whatever crashed: what is believed of a sound SSD is there.
+        (read_errors == 0 || daemon.world.ssds_suffered.get(), "sound SSDs hold less than is believed of them"),
+        (!whole || status.used_bytes <= status.capacity_bytes, "more bytes are used than there are"),
+        (!whole || status.slots_used <= status.slots, "more slots are used than there are"),
         (status.memory_bytes <= MEMORY_BYTES_MAX, "the tables grow without bound"),
         (all_parts_fit(&status), "the SSDs' slots are more than the pool's"),
     ] {

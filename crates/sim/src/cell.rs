@@ -104,11 +104,6 @@ impl Cell {
         entry.durable
     }
 
-    /// Whether the write had begun before this moment.
-    pub(crate) fn had_begun(&self, version: u64, moment: Tick) -> bool {
-        self.position(version).is_some_and(|at| self.entries[at].start < moment)
-    }
-
     /// A read that began at `begin` returned `content`. `None` if that was not possible; else the write that the host
     /// has thereby learnt of, if it did not know it before.
     pub(crate) fn observe(&mut self, content: Content, begin: Tick, now: Tick, power_cut: Tick) -> Option<Option<u64>> {

@@ -164,6 +164,7 @@ impl Daemon {
             Some(pool) => self.settle(&pool, &host, &volume).await,
             None => {
                 host.attachment.set(Attachment::Detached);
+                host.changed.set(false);
                 true
             }
         };

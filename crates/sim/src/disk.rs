@@ -35,12 +35,10 @@ pub struct Speed {
     pub most_us: u64,
 }
 
-/// Who wants to know what happens on a disk.
+/// Who wants to know what is written to a disk.
 pub trait Watcher {
     /// A write was submitted.
     fn wrote(&self, offset: u64, bytes: &[u8]);
-    /// A flush failed: what it should have covered is durable no more.
-    fn flush_failed(&self);
 }
 
 /// See the file's summary.
@@ -153,6 +151,7 @@ impl Disk {
 
     pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
         let covered = self.state.borrow().media.flushable();
+        self.simulation.flushes.set(self.simulation.flushes.get() + 1);
         self.fly(self.simulation.unique(), Work::Flush { covered }, Rc::default())
     }
 
@@ -177,7 +176,8 @@ impl Disk {
     fn fly(self: &Rc<Self>, operation: u64, work: Work, answer: Rc<RefCell<Answer>>) -> Rc<RefCell<Answer>> {
         let flight = Flight { work, answer: Rc::clone(&answer) };
         self.state.borrow_mut().flying.insert(operation, flight);
-        if let Some(delay) = self.delay() {
+        let is_flush = matches!(self.state.borrow().flying[&operation].work, Work::Flush { .. });
+        if let Some(delay) = self.delay(is_flush) {
             let disk = Rc::clone(self);
             self.simulation.call_after(delay, move || disk.complete(operation));
         }
@@ -185,7 +185,7 @@ impl Disk {
     }
 
     /// The time that an operation takes; `None` is for ever.
-    fn delay(&self) -> Option<Duration> {
+    fn delay(&self, is_flush: bool) -> Option<Duration> {
         let faults = self.state.borrow().faults;
         self.simulation.draw(|random| {
             if random.below(1000) < faults.hang {
@@ -194,7 +194,8 @@ impl Disk {
             if random.below(1000) < faults.late {
                 return Some(Duration::from_millis(random.between(5_000, 40_000)));
             }
-            let slowness = if random.one_in(50) { 20 } else { 1 };
+            // A flush takes as long as several writes: the moments in which it matters whether it was waited for.
+            let slowness = if random.one_in(50) { 20 } else { 1 } * if is_flush { random.between(1, 10) } else { 1 };
             Some(Duration::from_micros(random.between(self.speed.least_us, self.speed.most_us) * slowness))
         })
     }
@@ -265,19 +266,13 @@ impl Disk {
 
     fn finish_flush(&self, roll: u64, covered: &[u64]) -> Result<(), DeviceErrorKind> {
         let is_covered = |operation: u64| covered.contains(&operation);
-        let watcher = {
-            let mut state = self.state.borrow_mut();
-            if roll >= state.faults.flush_errors {
-                state.media.make_durable(is_covered);
-                return Ok(());
-            }
-            state.media.orphan(is_covered);
-            state.watcher.clone()
-        };
-        self.simulation.note(|| format!("{}: flush error", self.name));
-        if let Some(watcher) = watcher {
-            watcher.flush_failed();
+        let mut state = self.state.borrow_mut();
+        if roll >= state.faults.flush_errors {
+            state.media.make_durable(is_covered);
+            return Ok(());
         }
+        self.simulation.note(|| format!("{}: flush error", self.name));
+        state.media.orphan(is_covered);
         Err(DeviceErrorKind::Media)
     }
 
@@ -294,6 +289,7 @@ impl Disk {
             }
         }
         state.media.complete(|_| true);
+        state.media.adopt_orphans();
         if !self.info.volatile_cache {
             state.media.make_durable(|_| true);
         }

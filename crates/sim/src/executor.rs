@@ -28,6 +28,8 @@ pub struct Simulation {
     next_id: Cell<u64>,
     buffers: BufPool,
     pub trace: Trace,
+    /// Flushes begun on any disk.
+    pub flushes: Cell<u64>,
 }
 
 struct Task {
@@ -84,6 +86,7 @@ impl Simulation {
             next_id: Cell::new(1),
             buffers: BufPool::new(),
             trace: Trace::new(traced),
+            flushes: Cell::new(0),
         })
     }
 

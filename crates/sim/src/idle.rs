@@ -6,11 +6,14 @@ use std::rc::Rc;
 use hotset_block::{ByteRange, PAGE_BYTES};
 
 use crate::chaos::{rot, ssd_errors, ssd_hangs};
-use crate::image::Image;
-use crate::world::{Attachment, HostVolume, Ssd, World};
+use crate::image::{Image, index};
+use crate::world::{Attachment, HostVolume, PoolKnown, Ssd, World};
 
 /// How a slot's header begins (docs/FORMAT.md).
 const SLOT_MAGIC: &[u8] = b"HOTSETsl";
+/// How a sector of the slot index begins, and what it says behind its checksum if it is one of the journal.
+const INDEX_MAGIC: &[u8] = b"HSix";
+const JOURNAL_PLACE: [u8; 2] = [1, 0];
 
 /// `clean`: the last daemon stopped cleanly, and the machine has run since.
 pub fn between_lives(world: &Rc<World>, clean: bool) {
@@ -18,10 +21,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         move_ssd(world, ssd);
         damage(world, ssd);
     }
-    // Who has lost SSDs as well has lost the newest state of the pool: nobody could know it.
-    if !world.ssds_suffered.get() && world.simulation.draw(|random| random.one_in(12)) {
-        world.cache_trouble.set(true);
-        world.lose_state();
+    if world.simulation.draw(|random| random.one_in(12)) {
+        lose_state(world);
     }
     for volume in &world.volumes {
         if world.shape.troubles.changes_behind_our_back {
@@ -42,11 +43,22 @@ pub fn before_life(world: &World) {
     }
 }
 
+/// Where SSDs have failed as well, the newest state of the pool may be lost with it: then nobody can know which volumes
+/// it cached, or that it was there at all. What SSDs hold must not be believed in any case.
+fn lose_state(world: &World) {
+    world.cache_trouble.set(true);
+    world.lose_state();
+    if world.ssds_suffered.get() && world.pool.get() == PoolKnown::Yes {
+        world.pool.set(PoolKnown::Unsure);
+        world.volumes.iter().for_each(|volume| volume.attachment.set(Attachment::Unsure));
+    }
+}
+
 fn move_ssd(world: &World, ssd: &Ssd) {
     let troubles = world.shape.troubles;
     if ssd.disk.is_gone() {
         // It fell out: perhaps it is plugged in again before the next start.
-        ssd.present.set(world.simulation.draw(|random| random.one_in(3)));
+        ssd.present.set(world.simulation.draw(|random| random.one_in(2)));
         world.simulation.note(|| format!("{}: plugged in: {}", ssd.disk.name, ssd.present.get()));
     } else if !ssd.present.get() {
         if world.simulation.draw(|random| random.one_in(2)) {
@@ -58,8 +70,23 @@ fn move_ssd(world: &World, ssd: &Ssd) {
     } else if troubles.ssds_vanish && !ssd.missed.get() && world.simulation.draw(|random| random.one_in(3)) {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
     }
+    swap_old_copy(world, ssd);
     if !ssd.present.get() {
         world.trouble_ssds();
+    }
+}
+
+/// An SSD that was always there is replaced by a copy of what it was some lives ago.
+fn swap_old_copy(world: &World, ssd: &Ssd) {
+    let troubles = world.shape.troubles;
+    let may = troubles.ssds_vanish && ssd.present.get() && !ssd.missed.get();
+    if may
+        && world.simulation.draw(|random| random.one_in(8))
+        && let Some(snapshot) = ssd.snapshot.take()
+    {
+        world.trouble_ssds();
+        world.simulation.note(|| format!("{}: replaced by an old copy of it", ssd.disk.name));
+        ssd.disk.replace_content(snapshot);
     }
 }
 
@@ -74,6 +101,9 @@ fn damage(world: &World, ssd: &Ssd) {
     }
     if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(2)) {
         misplace_slots(world, ssd);
+    }
+    if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(4)) {
+        lose_journal_sector(world, ssd);
     }
     if troubles.misplaced_slots && ssd.snapshot.borrow().is_none() {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
@@ -116,6 +146,30 @@ fn misplace_slots(world: &World, ssd: &Ssd) {
     }
     let kind = if then.is_some() { "old ones" } else { "other ones" };
     world.simulation.note(|| format!("{}: {kind} lie where slots were", ssd.disk.name));
+}
+
+/// A sector of the journal, and not the last one, is as if it had never been written.
+fn lose_journal_sector(world: &World, ssd: &Ssd) {
+    let content = ssd.disk.content();
+    let sector = u64::from(ssd.disk.info.logical_block_bytes);
+    let mut sectors = Vec::new();
+    for page in content.data_pages() {
+        for start in (page * 4096..(page + 1) * 4096).step_by(index(sector)) {
+            let head = content.bytes(ByteRange::at(start, 36));
+            if head.starts_with(INDEX_MAGIC) && head[8..10] == JOURNAL_PLACE {
+                let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+                sectors.push((number(20), number(28), start));
+            }
+        }
+    }
+    let Some(flushed) = sectors.iter().map(|(_, flushed_below, _)| *flushed_below).max() else { return };
+    sectors.retain(|(number, _, _)| *number < flushed);
+    sectors.sort_unstable();
+    if let Some((number, _, start)) = sectors.last() {
+        world.trouble_ssds();
+        ssd.disk.overwrite(*start, &vec![0; index(sector)]);
+        world.simulation.note(|| format!("{}: sector {number} of its journal is lost", ssd.disk.name));
+    }
 }
 
 /// From each slot header to the next.

@@ -61,6 +61,17 @@ impl Image {
         bytes
     }
 
+    /// The pages (by number) that were written since both images were one.
+    pub fn pages_unlike(&self, other: &Self) -> Vec<u64> {
+        let same = |one: &Option<Rc<Page>>, other: &Option<Rc<Page>>| match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        let pairs = (0u64..).zip(self.pages.iter().zip(&other.pages));
+        pairs.filter(|(_, (one, other))| !same(one, other)).map(|(number, _)| number).collect()
+    }
+
     /// The pages (by number) that hold data.
     pub fn data_pages(&self) -> Vec<u64> {
         let numbered = (0u64..).zip(&self.pages);

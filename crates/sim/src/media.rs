@@ -25,7 +25,7 @@ struct Part {
     offset: u64,
     data: Rc<[u8]>,
     completed: bool,
-    /// A flush of it failed: no later flush makes it durable.
+    /// A flush of it failed: until the device is opened anew, no flush makes it durable.
     orphan: bool,
     /// Where something that landed later is durable already.
     superseded: Vec<ByteRange>,
@@ -99,11 +99,16 @@ impl Media {
         self.parts = kept;
     }
 
-    /// A flush failed: these writes can still be read, but no flush will ever make them durable.
+    /// A flush failed: these writes can still be read, but no flush that this daemon asks for makes them durable.
     pub(crate) fn orphan(&mut self, operations: impl Fn(u64) -> bool) {
         for part in self.parts.iter_mut().filter(|part| part.completed && operations(part.operation)) {
             part.orphan = true;
         }
+    }
+
+    /// The device is opened anew: what its failed flushes left behind is like any other write.
+    pub(crate) fn adopt_orphans(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.orphan = false);
     }
 
     /// The power fails: of every write that is not durable, each sector is kept or lost.

@@ -54,8 +54,6 @@ pub struct VolumeModel {
     /// Acknowledged and not durable, by cell.
     volatile: Vec<(usize, u64)>,
     power_cut: Tick,
-    /// When the backing device failed to flush: no later daemon makes durable what had begun by then.
-    flush_failed: Tick,
 }
 
 impl VolumeModel {
@@ -73,7 +71,6 @@ impl VolumeModel {
             reading: Vec::new(),
             volatile: Vec::new(),
             power_cut: 0,
-            flush_failed: 0,
         }
     }
 
@@ -129,7 +126,6 @@ impl VolumeModel {
         for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
             let seen = content::recognise(held, self.place(at));
             match self.cell(at).observe(seen, begun.0, now, power_cut) {
-                Some(Some(learnt)) if self.cells[at].had_begun(learnt, self.flush_failed) => {}
                 Some(Some(learnt)) => self.volatile.push((at, learnt)),
                 Some(None) => {}
                 None => return Err(self.complaint(at, held, begun.0)),
@@ -155,12 +151,6 @@ impl VolumeModel {
         self.volatile = volatile;
     }
 
-    /// The backing device failed to flush. A flush that this daemon answers as done nevertheless has to hold; later
-    /// daemons cannot know.
-    pub fn device_flush_failed(&mut self) {
-        self.flush_failed = self.tick();
-    }
-
     /// The daemon is gone.
     pub fn end_run(&mut self, ending: Ending) {
         let now = self.tick();
@@ -172,13 +162,9 @@ impl VolumeModel {
                 Ending::PowerCut => cell.cut_power(now),
             }
         }
-        let (cells, flush_failed) = (&self.cells, self.flush_failed);
-        match ending {
-            Ending::Kill => self.volatile.retain(|(at, version)| !cells[*at].had_begun(*version, flush_failed)),
-            Ending::PowerCut => {
-                self.power_cut = now;
-                self.volatile.clear();
-            }
+        if ending == Ending::PowerCut {
+            self.power_cut = now;
+            self.volatile.clear();
         }
     }
 
@@ -200,6 +186,21 @@ impl VolumeModel {
             if !self.cell(at).may_hold(content) {
                 return Err(self.complaint(at, held, now));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether every cell of this content is something that a read that began now might return.
+    pub fn may_hold_all(&mut self, content: &Image) -> Result<(), String> {
+        let size = u64::try_from(self.cells.len()).expect("a length fits in 64 bits") * self.cell_bytes;
+        let overwritten = (0u64..).zip(&self.cells).filter(|(_, cell)| !cell.entries.is_empty());
+        // Pages that are still the very ones of the beginning cannot be wrong where nobody wrote.
+        let mut pages: std::collections::BTreeSet<u64> =
+            overwritten.map(|(at, _)| at * self.cell_bytes / 4096).collect();
+        pages.extend(content.pages_unlike(&self.initial));
+        for start in pages.into_iter().map(|page| page * 4096).filter(|start| *start < size) {
+            let range = ByteRange { start, end: (start + 4096).min(size) };
+            self.may_hold(range, &content.bytes(range))?;
         }
         Ok(())
     }
@@ -392,22 +393,6 @@ mod tests {
         let failed = write(&mut model, Answered::Unknown);
         assert!(read(&mut model, old).is_ok());
         assert!(read(&mut model, failed).is_err());
-    }
-
-    #[test]
-    fn after_a_failed_device_flush_only_this_daemons_word_counts() {
-        for believed_by_same_daemon in [true, false] {
-            let mut model = model();
-            let first = write(&mut model, Answered::Durable);
-            write(&mut model, Answered::Done);
-            model.device_flush_failed();
-            if !believed_by_same_daemon {
-                model.end_run(Ending::Kill);
-            }
-            flush(&mut model);
-            model.end_run(Ending::PowerCut);
-            assert_eq!(read(&mut model, first).is_ok(), !believed_by_same_daemon);
-        }
     }
 
     #[test]

@@ -63,6 +63,11 @@ fn live(world: &Rc<World>) -> u64 {
 pub enum Death {
     Never,
     AfterSteps(u64),
+    /// Some steps after so many flushes began: near what the protocol makes durable.
+    NearFlush {
+        flushes: u64,
+        steps: u64,
+    },
     /// So many steps after it began to close its pool.
     WhileClosing(u64),
 }
@@ -75,8 +80,9 @@ impl Death {
         }
         world.simulation.draw(|random| match random.below(10) {
             0..2 => Self::AfterSteps(random.between(1, 400)),
-            2..7 => Self::AfterSteps(random.between(400, 20_000)),
-            7 => Self::WhileClosing(random.between(1, 200)),
+            2..4 => Self::AfterSteps(random.between(400, 20_000)),
+            4..8 => Self::NearFlush { flushes: random.between(1, 200), steps: random.between(0, 60) },
+            8 => Self::WhileClosing(random.between(1, 200)),
             _ => Self::Never,
         })
     }
@@ -104,7 +110,8 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
 /// Steps until the daemon has ended (true) or dies (false).
 pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) -> bool {
     let started = world.simulation.now();
-    let (mut taken, mut closing) = (0, 0);
+    let flushes_before = world.simulation.flushes.get();
+    let (mut taken, mut closing, mut near) = (0, 0, 0);
     while !daemon.finished.get() {
         let step = world.simulation.step();
         *steps += 1;
@@ -113,6 +120,10 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
         let dies = match death {
             Death::Never => false,
             Death::AfterSteps(count) => taken >= count,
+            Death::NearFlush { flushes, steps } => {
+                near += u64::from(world.simulation.flushes.get() - flushes_before >= flushes);
+                near > steps
+            }
             Death::WhileClosing(count) => closing >= count,
         };
         if dies || world.simulation.trace.violation().is_some() {
@@ -168,7 +179,7 @@ fn spawn_hosts(daemon: &Daemon) {
         let Some(volume) = daemon.volume(number) else { continue };
         for _ in 0..daemon.world.shape.hosts {
             let (requests, streams) =
-                daemon.world.simulation.draw(|random| (random.between(10, 150), random.one_in(8)));
+                daemon.world.simulation.draw(|random| (random.between(20, 300), random.one_in(8)));
             let stream_at = streams.then_some(0);
             let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at };
             daemon.world.simulation.spawn(host.run(requests));

@@ -119,7 +119,7 @@ impl VolumeShape {
     fn draw(random: &mut Random) -> Self {
         let logical_block_bytes = random.pick(&[512, 512, 4096]);
         let unit = u64::from(random.pick(&[logical_block_bytes, logical_block_bytes, 4096]));
-        let size_bytes = random.between(1 << 20, 16 << 20) / unit * unit;
+        let size_bytes = random.between(1 << 20, 8 << 20) / unit * unit;
         let backing = DeviceInfo {
             size_bytes,
             logical_block_bytes,

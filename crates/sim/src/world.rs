@@ -97,19 +97,12 @@ impl HostVolume {
 
     /// Compares all that the backing device holds with what hosts may see: a read pool's backing device is never behind.
     pub fn check_backing(&self) -> Result<(), String> {
-        let content = self.disk.content();
-        let mut model = self.model.borrow_mut();
-        let mut at = 0;
-        while at < self.size_bytes() {
-            let range = ByteRange { start: at, end: (at + (64 << 10)).min(self.size_bytes()) };
-            model.may_hold(range, &content.bytes(range)).map_err(|what| format!("backing device: {what}"))?;
-            at = range.end;
-        }
-        Ok(())
+        let outcome = self.model.borrow_mut().may_hold_all(&self.disk.content());
+        outcome.map_err(|what| format!("backing device: {what}"))
     }
 }
 
-/// Watches that nothing is written to a backing device but what hosts wrote, and tells the model of failed flushes.
+/// Watches that nothing is written to a backing device but what hosts wrote, whatever crashes.
 struct BackingWatcher {
     simulation: Rc<Simulation>,
     model: Rc<RefCell<VolumeModel>>,
@@ -123,10 +116,6 @@ impl Watcher for BackingWatcher {
             let now = self.simulation.now().0;
             self.simulation.trace.violate(now, format!("written to the backing device though no host did: {what}"));
         }
-    }
-
-    fn flush_failed(&self) {
-        self.model.borrow_mut().device_flush_failed();
     }
 }
 
@@ -190,6 +179,7 @@ impl World {
 
     /// The daemon is dead and gone, and every disk that `cut` says lost its power with it.
     pub fn end_life(&self, power_fails: bool, cut: impl Fn() -> bool) {
+        self.cache_trouble.set(false);
         self.simulation.drop_tasks();
         let state = Rc::clone(&self.state.borrow());
         for disk in self.ssds.iter().map(|ssd| &ssd.disk).chain([&state]) {
@@ -211,7 +201,6 @@ impl World {
 
     /// Before a daemon starts: nothing is broken any more but what stays broken.
     pub fn begin_life(&self) {
-        self.cache_trouble.set(false);
         for volume in &self.volumes {
             volume.disk.come_back();
             volume.disk.set_faults(crate::disk::Faults::default());

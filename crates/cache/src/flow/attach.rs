@@ -127,7 +127,7 @@ impl<E: Env> PoolInner<E> {
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
     /// until then it stays, whatever else crashes.
     async fn forget_final_mark(self: &Rc<Self>, known: &CataloguedVolume) -> Result<(), Error> {
-        if !known.backing.mark_is_final {
+        if !known.backing.mark_is_final || planted(Planted::CleanMarkKept) {
             return Ok(());
         }
         self.change_catalogue(&|catalogue| {

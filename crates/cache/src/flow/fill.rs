@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use hotset_block::{Buf, Env};
@@ -21,6 +22,7 @@ use crate::state::{BlockKey, SlotIndex};
 use crate::volume::VolumeInner;
 
 use super::drop_pages::Why;
+use super::within;
 
 /// Unpublished slots that make the publisher start before its time.
 const PUBLISH_AT: usize = 512;
@@ -164,6 +166,14 @@ impl<E: Env> PoolInner<E> {
             let offset = ssd.layout.slot_offset(slot);
             let written = if planted(Planted::PublishBeforeHeader) {
                 ssd.write(offset + ssd.layout.header_bytes(), data).await
+            } else if planted(Planted::ReleaseOnTimeout) {
+                let write = ssd.write(offset, header.join(data));
+                let Some(written) = within(&self.env, Duration::from_secs(1), write).await else {
+                    ssd.grace.free(slot);
+                    self.collect_ready(&ssd);
+                    return;
+                };
+                written
             } else {
                 ssd.write(offset, header.join(data)).await
             };

@@ -17,7 +17,6 @@ use crate::error::Error;
 use crate::format::catalogue::Catalogue;
 use crate::format::members::{Member, Members};
 use crate::format::superblock::Superblock;
-use crate::planted::{Planted, planted};
 use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES};
 use crate::ssd::Ssd;
 use crate::state::fills::Fills;
@@ -151,9 +150,8 @@ impl<E: Env> Parts<E> {
             })
             .collect();
         let incarnations: Vec<u64> = pool.ssds.iter().map(|_| pool.env.random()).collect();
-        let keep_mark = planted(Planted::CleanMarkKept);
         pool.change_members(&|members| {
-            members.clean &= keep_mark;
+            members.clean = false;
             members.epoch += u64::from(changed);
             members.ssds.retain(|member| plan.missing.iter().all(|missing| missing.ssd_uuid != member.ssd_uuid));
             members.ssds.extend(joining.iter().cloned());

@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use hotset_block::{Buf, ByteRange, DeviceError, Env, PAGE_BYTES};
 
 use crate::config::{PAGE, limits};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
 use crate::planted::{Planted, planted};
@@ -65,6 +65,9 @@ impl<E: Env> VolumeInner<E> {
                 if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
+                }
+                if planted(Planted::SsdErrorAnswered) {
+                    return Err(Error::new(ErrorKind::Media, "the SSD failed"));
                 }
                 self.read_backing(range).await
             }
@@ -396,8 +399,8 @@ impl<E: Env> PoolInner<E> {
             header.generation == self.map.borrow().generation(slot) && header.incarnation == ssd.incarnation.get();
         let pages = usize::try_from(self.pages_per_block).expect("small");
         let checksums = !self.settings.get().checksums || header.checksums.len() == pages;
-        (address || planted(Planted::AddressNotChecked))
-            && (generation || planted(Planted::GenerationNotChecked))
+        (address || planted(Planted::HeaderNotChecked))
+            && (generation || planted(Planted::HeaderNotChecked) || planted(Planted::GenerationNotChecked))
             && checksums
     }
 
