@@ -300,6 +300,7 @@ pub struct VolumeSpec {
 mod tests {
     use super::*;
 
+    // proves: P6
     #[test]
     fn pool_names_follow_the_rule_and_the_message_states_it() {
         assert!("Pool-1_<a>".parse::<PoolName>().is_ok());
@@ -309,6 +310,7 @@ mod tests {
         }
     }
 
+    // proves: P7
     #[test]
     fn presets_match_the_requirements_and_pass_their_own_check() {
         for (kind, _) in PoolKind::ALL {
@@ -322,6 +324,7 @@ mod tests {
         assert_eq!((files.block_bytes.get(), files.populate_on_read, files.populate_on_write), (2 << 20, 2, 1));
     }
 
+    // proves: P8
     #[test]
     fn thresholds_outside_their_range_are_refused() {
         let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);

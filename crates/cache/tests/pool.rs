@@ -79,6 +79,7 @@ fn run(test: impl AsyncFnOnce(HostEnv)) {
     Executor::new(ExecutorOptions::default()).unwrap().run(test);
 }
 
+// proves: D2, D3, D4
 #[test]
 fn the_second_read_of_a_block_fills_it_and_the_third_is_a_hit() {
     run(async |env| {
@@ -102,6 +103,7 @@ fn the_second_read_of_a_block_fills_it_and_the_third_is_a_hit() {
     });
 }
 
+// proves: D14
 #[test]
 fn the_cache_is_warm_after_a_clean_restart_and_after_a_kill() {
     run(async |env| {
@@ -130,6 +132,7 @@ fn the_cache_is_warm_after_a_clean_restart_and_after_a_kill() {
     });
 }
 
+// proves: D12
 #[test]
 fn a_pool_smaller_than_the_working_set_evicts_and_stays_right() {
     run(async |env| {
@@ -151,6 +154,7 @@ fn a_pool_smaller_than_the_working_set_evicts_and_stays_right() {
     });
 }
 
+// proves: D13
 #[test]
 fn trim_and_zeroes_reach_cached_pages_of_any_part() {
     run(async |env| {
@@ -176,6 +180,7 @@ fn trim_and_zeroes_reach_cached_pages_of_any_part() {
     });
 }
 
+// proves: P12
 #[test]
 fn detach_and_attach_leave_the_backing_device_alone_and_forget_what_was_cached() {
     run(async |env| {

@@ -16,6 +16,7 @@ use hotset_cache::state::{BlockIndex, BlockKey, Map, Policy, SlotIndex, VolumeIn
 /// How much worse than the reference the policy may be: 1 %.
 const TOLERANCE: f64 = 1.01;
 
+// proves: P15
 #[test]
 fn the_default_policy_misses_no_more_than_the_reference_on_every_trace() {
     let Some(directory) = traces() else {

@@ -27,6 +27,7 @@ pub struct Outcome {
     pub steps: u64,
 }
 
+// proves: D3, D5, D11, D12, D14, D15, F1, F4, F7, F8
 /// Runs a seed, with a bug planted in the engine or without.
 pub fn run(seed: u64, bug: Option<Planted>, lines: usize) -> Outcome {
     plant(bug);

@@ -200,6 +200,7 @@ mod tests {
         BlockKey { volume: VolumeIndex(3), block: BlockIndex(block) }
     }
 
+    // proves: D4
     #[test]
     fn reads_and_writes_are_counted_apart_up_to_four_until_forgotten() {
         for pages_per_block in [16, 256] {
@@ -233,6 +234,7 @@ mod tests {
         assert_eq!(remembered(&mut counters, 0..1000), 0);
     }
 
+    // proves: D4
     #[test]
     fn counts_age_while_other_blocks_are_counted() {
         let mut counters = Counters::new(1024, 16);

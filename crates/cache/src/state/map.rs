@@ -437,6 +437,7 @@ mod tests {
         }
     }
 
+    // proves: P14
     #[test]
     fn the_memory_counted_is_the_memory_stated() {
         let mut map = Map::new(16, true);

@@ -394,6 +394,7 @@ mod tests {
         assert!((1..=ROUNDS_MAX + 1).contains(&visited), "{visited}");
     }
 
+    // proves: P15
     #[test]
     fn a_scan_does_not_push_out_what_is_used() {
         let mut pool = Pool::new(PolicyKind::S3Fifo, 1000);

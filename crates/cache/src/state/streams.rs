@@ -211,6 +211,7 @@ mod tests {
         }
     }
 
+    // proves: D10
     #[test]
     fn a_sequential_stream_is_as_long_as_what_it_requested() {
         let mut streams = Streams::new();
@@ -263,6 +264,7 @@ mod tests {
         assert_eq!(shortest, 100 * 128 * KIB);
     }
 
+    // proves: D10
     #[test]
     fn a_stream_is_recognized_among_random_requests() {
         let mut streams = Streams::new();

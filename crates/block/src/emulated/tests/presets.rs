@@ -33,6 +33,7 @@ fn assert_within(part: f64, measured: f64, expected: f64) {
     assert!((1.0 - part..=1.0 + part).contains(&ratio), "{measured:.0} is {ratio:.2} of {expected:.0}");
 }
 
+// proves: B1, B2
 #[test]
 fn b1_reads_and_writes_as_the_vendors_array_at_depth_128() {
     let array = Preset::B1.parameters(8 << 30);
@@ -40,6 +41,7 @@ fn b1_reads_and_writes_as_the_vendors_array_at_depth_128() {
     assert_within(0.15, random_writes(&array, 128).per_second, 1660.0);
 }
 
+// proves: B6
 #[test]
 fn b6_reads_and_writes_as_the_vendors_array_at_depth_32() {
     let array = Preset::B6.parameters(20 << 30);
@@ -47,6 +49,7 @@ fn b6_reads_and_writes_as_the_vendors_array_at_depth_32() {
     assert_within(0.15, random_writes(&array, 32).per_second, 562.0);
 }
 
+// proves: B9
 #[test]
 fn b9_reads_writes_and_streams_as_the_vendors_array() {
     let array = Preset::B9.parameters(8 << 30);
