@@ -29,6 +29,8 @@ pub(crate) struct Backing<E: Env> {
     fill_cost: Cell<u64>,
     fill_ended: Event,
     latched: RefCell<Option<String>>,
+    /// A flush for the publisher runs, whether or not the publisher still waits for it.
+    pub(crate) flushing_to_publish: Cell<bool>,
 }
 
 fn cost_of(bytes: usize) -> u64 {
@@ -66,6 +68,7 @@ impl<E: Env> Backing<E> {
             fill_cost: Cell::new(0),
             fill_ended: Event::new(),
             latched: RefCell::new(None),
+            flushing_to_publish: Cell::new(false),
         }
     }
 

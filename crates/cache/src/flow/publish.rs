@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use hotset_block::Env;
+use hotset_block::sync::Promise;
 
 use crate::config::limits;
 use crate::format::index::Entry;
@@ -13,6 +14,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::map::Map;
 use crate::state::{SlotIndex, VolumeIndex};
+use crate::volume::VolumeInner;
 
 use super::drop_pages::Drops;
 use super::within;
@@ -64,11 +66,24 @@ impl<E: Env> PoolInner<E> {
             if !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush) {
                 return Some(index);
             }
-            // A device that hangs holds up its own slots only.
-            let flushed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.backing.flush()).await;
-            flushed.is_some_and(|result| result.is_ok()).then_some(index)
+            self.flushed_in_time(volume).await.then_some(index)
         });
         join_all(flushes).await.into_iter().flatten().collect()
+    }
+
+    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who gives up the
+    /// wait does not give up the flush, for only the flush itself learns that it failed.
+    async fn flushed_in_time(&self, volume: Rc<VolumeInner<E>>) -> bool {
+        if volume.backing.flushing_to_publish.replace(true) {
+            return false;
+        }
+        let (promise, flushed) = Promise::new();
+        self.env.spawn(async move {
+            let result = volume.backing.flush().await;
+            volume.backing.flushing_to_publish.set(false);
+            promise.set(result.is_ok());
+        });
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, flushed).await.flatten() == Some(true)
     }
 
     /// Flushes the SSDs of these slots; those that cannot leave the pool.

@@ -113,6 +113,7 @@ impl Fills {
         }
         self.queue.borrow_mut().retain(|key| key.volume != volume);
         self.queued.borrow_mut().retain(|key| key.volume != volume);
+        self.ended.wake_all();
     }
 
     pub(crate) fn forget_queue(&self) {

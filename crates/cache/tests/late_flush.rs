@@ -1,0 +1,148 @@
+//! A backing device whose flush fails after everybody gave up waiting for it.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Event;
+use hotset_block::{
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
+    ExecutorOptions, Extent, HostEnv, Instant, MemoryDevice, Operation, ZeroMode,
+};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::{Durability, ErrorKind, Health, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+
+/// A device with a volatile cache, of which one flush can be held back, to fail in the end.
+#[derive(Clone)]
+struct Slow {
+    memory: MemoryDevice,
+    held: Rc<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// The next flush is to be held back.
+    armed: Cell<bool>,
+    /// It has begun.
+    begun: Cell<bool>,
+    released: Cell<bool>,
+    changed: Event,
+}
+
+impl Slow {
+    fn new(bytes: u64) -> Self {
+        Self { memory: MemoryDevice::new(bytes, 512), held: Rc::default() }
+    }
+}
+
+impl Device for Slow {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { volatile_cache: true, ..self.memory.info() }
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        self.memory.identity()
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.memory.read(offset, buf).await
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.memory.write(offset, buf).await
+    }
+
+    /// Like the kernel, it tells of a failure once.
+    async fn flush(&self) -> Result<(), DeviceError> {
+        if !self.held.armed.replace(false) {
+            return Ok(());
+        }
+        self.held.begun.set(true);
+        self.held.changed.wake_all();
+        while !self.held.released.get() {
+            self.held.changed.wait().await;
+        }
+        Err(DeviceError::new(DeviceErrorKind::Media, Operation::Flush, ByteRange::at(0, 0)))
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        self.memory.discard(range).await
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        self.memory.write_zeroes(range, mode).await
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.memory.allocation(range, extents_max)
+    }
+}
+
+/// The real world, a thousand times as fast.
+#[derive(Clone)]
+struct Fast(HostEnv);
+
+impl Env for Fast {
+    type Device = Slow;
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.0.unix_seconds()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.0.sleep(duration / 1000)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.0.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.0.buffers()
+    }
+}
+
+async fn pool(env: &Fast) -> Pool<Fast> {
+    let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+    settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+    let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings };
+    let ssd = Named { path: "ssd".to_owned(), device: Slow::new(16 << 20) };
+    Pool::create(env.clone(), spec, vec![ssd], Slow::new(STATE_BYTES)).await.unwrap()
+}
+
+#[test]
+fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env).await;
+        let backing = Slow::new(16 << 20);
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "slow".into(), settings: VolumeSettings::default() };
+        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
+        pool.attach(&volume).await.unwrap();
+        volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        backing.held.armed.set(true);
+        volume.populate(ByteRange::at(0, 4096)).await.unwrap();
+        while !backing.held.begun.get() {
+            backing.held.changed.wait().await;
+        }
+        // Several times as long as the publisher waits for a flush.
+        env.sleep(Duration::from_secs(40)).await;
+        backing.held.released.set(true);
+        backing.held.changed.wake_all();
+        let error = volume.flush().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Media, "{error}");
+        assert_eq!(volume.status().health, Health::Failed);
+        assert!(volume.write(0, Buf::zeroed(4096), Durability::Volatile).await.is_err(), "it is latched");
+    });
+}
