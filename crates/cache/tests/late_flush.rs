@@ -120,6 +120,7 @@ async fn pool(env: &Fast) -> Pool<Fast> {
     Pool::create(env.clone(), spec, vec![ssd], Slow::new(STATE_BYTES)).await.unwrap()
 }
 
+// proves: D11, F6
 #[test]
 fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
     Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
