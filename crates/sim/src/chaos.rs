@@ -57,8 +57,8 @@ pub fn ssd_errors(world: &World, ssd: &Ssd) {
 pub fn ssd_hangs(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
     let faults = world.simulation.draw(|random| Faults {
-        late: random.pick(&[0, 10, 200]),
-        hang: random.pick(&[0, 0, 10, 500]),
+        late: random.pick(&[0, 10, 50, 200]),
+        hang: random.pick(&[0, 0, 0, 10, 500]),
         ..Faults::default()
     });
     world.simulation.note(|| format!("{}: {faults:?}", ssd.disk.name));

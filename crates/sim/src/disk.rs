@@ -22,7 +22,7 @@ pub struct Faults {
     pub read_errors: u64,
     pub write_errors: u64,
     pub flush_errors: u64,
-    /// Operations that take longer than any timeout.
+    /// Operations that take seconds, some of them longer than any timeout.
     pub late: u64,
     /// Operations that are never answered.
     pub hang: u64,
@@ -192,7 +192,8 @@ impl Disk {
                 return None;
             }
             if random.below(1000) < faults.late {
-                return Some(Duration::from_millis(random.between(5_000, 40_000)));
+                let longest_ms = random.pick(&[8_000, 8_000, 40_000]);
+                return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
             // A flush takes as long as several writes: the moments in which it matters whether it was waited for.
             let slowness = if random.one_in(50) { 20 } else { 1 } * if is_flush { random.between(1, 10) } else { 1 };
@@ -327,6 +328,17 @@ impl Disk {
 
     pub fn set_faults(&self, faults: Faults) {
         self.state.borrow_mut().faults = faults;
+    }
+
+    /// What is in flight, for people.
+    pub fn in_flight(&self) -> String {
+        let state = self.state.borrow();
+        let words = state.flying.values().map(|flight| match &flight.work {
+            Work::Read { offset, .. } => format!("read at {offset}"),
+            Work::Write { rest } => format!("write, {} pieces of it not landed", rest.len()),
+            Work::Flush { .. } => "flush".to_owned(),
+        });
+        format!("{}: {}", self.name, words.collect::<Vec<_>>().join(", "))
     }
 
     /// Operations that failed, since the disk was made.

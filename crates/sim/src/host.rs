@@ -189,12 +189,16 @@ impl Host {
             return simulation.draw(|random| self.next_of_stream(at, random));
         }
         let range = simulation.draw(|random| self.choose_range(random));
+        let durable_percent = self.daemon.world.shape.durable_percent;
         simulation.draw(|random| {
-            let durability = if random.one_in(5) { Durability::Durable } else { Durability::Volatile };
+            let flushes = random.percent(durable_percent);
+            if flushes && random.one_in(2) {
+                return Request::Flush;
+            }
+            let durability = if flushes { Durability::Durable } else { Durability::Volatile };
             match random.below(100) {
                 0..52 => Request::Read(range),
-                52..78 => Request::Write(range, durability),
-                78..86 => Request::Flush,
+                52..86 => Request::Write(range, durability),
                 86..90 => Request::Trim(range, durability),
                 90..95 => Request::Zeroes(range, durability),
                 95..98 => Request::Populate(range),

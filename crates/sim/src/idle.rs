@@ -21,7 +21,7 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         move_ssd(world, ssd);
         damage(world, ssd);
     }
-    if world.simulation.draw(|random| random.one_in(12)) {
+    if world.simulation.draw(|random| random.one_in(8)) {
         lose_state(world);
     }
     for volume in &world.volumes {
@@ -50,7 +50,10 @@ fn lose_state(world: &World) {
     world.lose_state();
     if world.ssds_suffered.get() && world.pool.get() == PoolKnown::Yes {
         world.pool.set(PoolKnown::Unsure);
-        world.volumes.iter().for_each(|volume| volume.attachment.set(Attachment::Unsure));
+        for volume in &world.volumes {
+            volume.attachment.set(Attachment::Unsure);
+            volume.shaken.set(true);
+        }
     }
 }
 

@@ -44,9 +44,6 @@ fn main() -> Result<ExitCode> {
         return Ok(show(seed, bug, arguments.lines));
     }
     let found = hunt(&arguments, bug);
-    for (seed, what) in &found {
-        println!("seed {seed}: {what}");
-    }
     if let (Some((seed, _)), false) = (found.first(), arguments.all) {
         show(*seed, bug, arguments.lines.min(60));
     }
@@ -93,6 +90,7 @@ fn hunt(arguments: &Arguments, bug: Option<Planted>) -> Vec<(u64, String)> {
                     let outcome = run_caught(seed, bug);
                     steps.fetch_add(outcome.steps, Ordering::Relaxed);
                     if let Some(what) = outcome.violation {
+                        println!("seed {seed}: {what}");
                         found.lock().expect("no thread panics while it holds this").push((seed, what));
                         stop.fetch_or(!arguments.all, Ordering::Relaxed);
                     }

@@ -113,8 +113,11 @@ impl Media {
 
     /// The power fails: of every write that is not durable, each sector is kept or lost.
     pub(crate) fn cut_power(&mut self, random: &mut Random) {
-        let kept_percent = random.pick(&[0, 0, 10, 50, 90, 100]);
+        // Sector by sector, or write by write.
+        let percent = random.pick(&[0, 0, 10, 50, 90, 100]);
+        let whole_writes = random.one_in(2);
         for part in std::mem::take(&mut self.parts) {
+            let kept_percent = if whole_writes { random.pick(&[0, 100, percent]) } else { percent };
             for (offset, bytes) in part.sectors(self.sector_bytes) {
                 if random.percent(kept_percent) {
                     self.durable.write(offset, bytes);

@@ -82,7 +82,7 @@ impl Death {
         world.simulation.draw(|random| match random.below(10) {
             0..2 => Self::AfterSteps(random.between(1, 400)),
             2..4 => Self::AfterSteps(random.between(400, 20_000)),
-            4..8 => Self::NearFlush { flushes: random.between(1, 200), steps: random.between(0, 60) },
+            4..8 => Self::NearFlush { flushes: random.between(1, 200), steps: random.pick(&[1, 5, 20, 60]) },
             8 => Self::WhileClosing(random.between(1, 200)),
             _ => Self::Never,
         })
@@ -144,6 +144,9 @@ fn report_stuck(world: &World, daemon: &Daemon) {
     let excused = world.volumes.iter().any(|host| host.may_hang.get());
     if !excused {
         let hosts = daemon.hosts_running.get();
+        let disks = world.ssds.iter().map(|ssd| &ssd.disk).chain(world.volumes.iter().map(|volume| &volume.disk));
+        disks.for_each(|disk| world.simulation.note(|| disk.in_flight()));
+        world.simulation.note(|| format!("{:?}", daemon.pool().map(|pool| pool.status())));
         world.violate(format!("nothing happens any more: {phase}, {hosts} hosts wait"));
     }
 }

@@ -16,6 +16,8 @@ pub struct Shape {
     pub hosts: u64,
     /// Daemons, one after the other, before the faults end.
     pub lives: u64,
+    /// Requests of a hundred that are to make something durable.
+    pub durable_percent: u64,
     /// The longest pause of a host between two requests.
     pub think_ms: u64,
 }
@@ -61,6 +63,7 @@ impl Shape {
             troubles: Troubles { rot: troubles.rot && settings.checksums, ..troubles },
             hosts: random.between(1, 4),
             lives: random.between(2, 5),
+            durable_percent: random.pick(&[0, 1, 10]),
             think_ms: random.pick(&[1, 5, 30, 300]),
         }
     }
@@ -72,9 +75,9 @@ impl Troubles {
             crashes: !random.one_in(8),
             ssd_errors: random.one_in(4),
             ssd_hangs: random.one_in(6),
-            ssds_vanish: random.one_in(3),
+            ssds_vanish: random.percent(45),
             rot: random.one_in(4),
-            misplaced_slots: random.one_in(3),
+            misplaced_slots: random.one_in(2),
             backing_errors: random.one_in(5),
             changes_behind_our_back: random.one_in(3),
             administrators: random.one_in(2),
