@@ -74,6 +74,10 @@ impl<E: Env> Survey<E> {
             Error::new(ErrorKind::Corrupt, message)
         })?;
         let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
+        if members.kind == PoolKind::ReadWrite {
+            let message = format!("pool {} is a read-write pool, which this version cannot open", members.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
         let newest = latest(state_catalogue.as_ref(), ssd_catalogue);

@@ -6,6 +6,7 @@ mod api_socket;
 mod config;
 mod http;
 mod manager;
+mod predecessor;
 mod probe;
 mod scan;
 mod state;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     let config = Config::load(arguments, api)?;
     start_log(&config.log)?;
     let state = StateDirectory::open(&config.state)?;
+    state.wait_for_predecessor();
     let server =
         ServerSettings { request_timeout: Duration::from_secs(config.request_timeout_s), ..Default::default() };
     let (plane, _thread) = Handle::start(server).map_err(|error| format!("data plane: {error}"))?;

@@ -13,6 +13,8 @@ use hotset_cache::config::{PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::predecessor::{lock_patiently, wait_for_files};
+
 /// The version of the records; a newer one is not read.
 const VERSION: u32 = 1;
 
@@ -107,6 +109,16 @@ impl StateDirectory {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
+    /// Waits a moment for the files that a daemon which was just killed may still hold.
+    pub(crate) fn wait_for_predecessor(&self) {
+        let pools: Vec<PoolRecord> = self.pools().unwrap_or_default().into_iter().flatten().collect();
+        let ssds = pools.iter().flat_map(|pool| &pool.ssds).map(|ssd| PathBuf::from(&ssd.path));
+        let cached = pools.iter().flat_map(|pool| &pool.volumes).map(|volume| PathBuf::from(&volume.backing));
+        let members = pools.iter().map(|pool| self.path.join("pools").join(format!("{}.member", pool.name)));
+        let uncached = self.volumes().unwrap_or_default().into_iter().map(|volume| PathBuf::from(volume.backing));
+        wait_for_files(ssds.chain(cached).chain(members).chain(uncached));
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -168,7 +180,7 @@ fn lock(directory: &Path) -> Result<File, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let mut file = options.open(&path).map_err(context)?;
-    match file.try_lock() {
+    match lock_patiently(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(in_use(directory, &mut file)),
         Err(TryLockError::Error(error)) => return Err(context(error)),
