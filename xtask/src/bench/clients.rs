@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -117,6 +118,9 @@ pub(crate) fn batching(release: &Path, export: &Export, load: Load) -> Result<Me
     })
 }
 
+/// Every load reads in another order than those before: what they brought into the cache explains no hits.
+static SEED: AtomicU64 = AtomicU64::new(1);
+
 pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> Command {
     let pattern = match load.pattern {
         Pattern::Random => "pattern=random",
@@ -127,6 +131,7 @@ pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> C
     client.arg(format!("unix:{}", export.socket.display())).arg(&export.name).arg(pattern);
     client.arg(format!("depth={}", load.depth)).arg(format!("size={}", load.request_bytes));
     client.arg(format!("seconds={}", load.seconds)).arg(format!("span={}", load.span_bytes));
+    client.arg(format!("seed={}", SEED.fetch_add(1, Ordering::Relaxed)));
     client
 }
 
