@@ -12,9 +12,9 @@ use super::daemon::{Counters, Daemon};
 use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
 
-const VOLUME: &str = "64G";
-const VOLUME_BYTES: u64 = 64 << 30;
-const SSD_BYTES: u64 = 1 << 30;
+const VOLUME: &str = "8G";
+const VOLUME_BYTES: u64 = 8 << 30;
+const SSD_BYTES: u64 = 256 << 20;
 const DEPTH: u64 = 128;
 /// Under load before it is measured, so that fills are under way.
 const SETTLE_SECONDS: u64 = 2;
@@ -34,7 +34,7 @@ struct Seen {
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let daemon = Daemon::start(bench, "filling")?;
     let ssd = daemon.create_pool(bench, "filling", SSD_BYTES, &["--populate-on-read", "1"])?;
-    let store = bench.scratch.file("array");
+    let store = bench.scratch.store_in_memory("array", VOLUME_BYTES)?;
     let backing = format!("emulated:preset=b1,size={VOLUME},file={}", store.display());
     let volume = daemon.create_volume("array", &backing)?;
     let seconds = 2 * bench.seconds;

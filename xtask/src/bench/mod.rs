@@ -86,16 +86,27 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let bench = Bench { seconds: options.seconds, rounds: options.rounds, scratch, release: target.join("release") };
     report::print_machine();
     let mut figures = Vec::new();
+    let mut failed = Vec::new();
     for section in Section::value_variants() {
         if options.only.is_none_or(|only| only == *section) {
             report::print_section(*section);
-            let measured = measure(&bench, *section)?;
-            measured.iter().for_each(report::print_figure);
-            figures.extend(measured);
+            match measure(&bench, *section) {
+                Ok(measured) => {
+                    measured.iter().for_each(report::print_figure);
+                    figures.extend(measured);
+                }
+                Err(error) => {
+                    println!("    FAILED: {error:#}");
+                    failed.push(format!("{section:?}"));
+                }
+            }
         }
     }
     let path = report::write(&figures)?;
     report::print_sum(&figures, &path);
+    if !failed.is_empty() {
+        bail!("could not measure: {}", failed.join(", "));
+    }
     Ok(())
 }
 

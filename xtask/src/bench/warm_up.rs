@@ -12,10 +12,11 @@ use super::figure::{Figure, Judged, Target};
 use super::statistics::median;
 use crate::command::output_of;
 
-const VOLUME: &str = "6G";
-const VOLUME_BYTES: u64 = 6 << 30;
+const VOLUME: &str = "4G";
+const VOLUME_BYTES: u64 = 4 << 30;
 const SSD_BYTES: u64 = VOLUME_BYTES + VOLUME_BYTES / 4;
 const DEPTH: u64 = 128;
+const STREAM_DEPTH: u64 = 32;
 /// IOPS are counted over intervals of this length.
 const INTERVAL_MS: u64 = 250;
 /// Of these last intervals, the final IOPS are the median.
@@ -37,7 +38,7 @@ struct WarmUp {
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let daemon = Daemon::start(bench, "warm-up")?;
     let ssd = daemon.create_pool(bench, "warm-up", SSD_BYTES, &[])?;
-    let store = bench.scratch.file("array");
+    let store = bench.scratch.store_in_memory("array", VOLUME_BYTES)?;
     let backing = format!("emulated:preset=b1,size={VOLUME},file={}", store.display());
     let volume = daemon.create_volume("array", &backing)?;
     daemon.set_fetch_rate("warm-up", "high")?;
@@ -66,7 +67,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
 }
 
 fn warm_up(bench: &Bench, daemon: &Daemon, volume: &Export) -> Result<WarmUp> {
-    let stream = batching(&bench.release, volume, Load::sequential_1m(bench.seconds, VOLUME_BYTES))?;
+    // Deep enough for all disks to stream.
+    let stream = Load { depth: STREAM_DEPTH, ..Load::sequential_1m(bench.seconds, VOLUME_BYTES) };
+    let stream = batching(&bench.release, volume, stream)?;
     let streaming_seconds = f64::from(u32::try_from(VOLUME_BYTES >> 20)?) * 1.048_576 / stream.mb_per_second;
     daemon.enable_cache(&volume.name, "warm-up")?;
     let samples = load(bench, volume, limit_seconds(streaming_seconds))?;
