@@ -119,7 +119,7 @@ impl<E: Env> Backing<E> {
         match rate {
             FetchRate::Low => hosts / 12,
             FetchRate::Medium => hosts / 3 + 8,
-            FetchRate::High => hosts + hosts / 2 + 256,
+            FetchRate::High => 2 * hosts + 384,
         }
     }
 

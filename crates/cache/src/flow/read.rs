@@ -98,7 +98,9 @@ impl<E: Env> VolumeInner<E> {
             }
             return self.read_backing(range).await;
         };
-        let begun = if pool.may_start_fill() { pool.begin_fill(key) } else { None };
+        // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
+        let now = pool.fills.queued() == 0 && pool.may_start_fill();
+        let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.wish_fill(key);
             return self.read_backing(range).await;

@@ -1,7 +1,7 @@
 //! The blocks that are being filled, and those that wait for their turn.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -9,6 +9,7 @@ use hotset_block::Buf;
 use hotset_block::sync::Event;
 
 use super::page_set::PageSet;
+use super::sweep::Sweep;
 use super::{BlockKey, SlotIndex, VolumeIndex};
 use crate::config::limits;
 
@@ -45,8 +46,7 @@ pub(crate) enum Wish {
 #[derive(Default)]
 pub(crate) struct Fills {
     running: RefCell<BTreeMap<BlockKey, Rc<Fill>>>,
-    queue: RefCell<VecDeque<BlockKey>>,
-    queued: RefCell<BTreeSet<BlockKey>>,
+    queue: RefCell<Sweep>,
     pub(crate) ended: Event,
 }
 
@@ -64,7 +64,7 @@ impl Fills {
     }
 
     pub(crate) fn is_known(&self, key: BlockKey) -> bool {
-        self.is_running(key) || self.queued.borrow().contains(&key)
+        self.is_running(key) || self.queue.borrow().contains(key)
     }
 
     pub(crate) fn queued(&self) -> usize {
@@ -78,15 +78,12 @@ impl Fills {
         if self.queued() >= limits::FILL_QUEUE_MAX {
             return Wish::Refused;
         }
-        self.queued.borrow_mut().insert(key);
-        self.queue.borrow_mut().push_back(key);
+        self.queue.borrow_mut().insert(key);
         Wish::Queued
     }
 
     pub(crate) fn next_queued(&self) -> Option<BlockKey> {
-        let key = self.queue.borrow_mut().pop_front()?;
-        self.queued.borrow_mut().remove(&key);
-        Some(key)
+        self.queue.borrow_mut().take_next()
     }
 
     pub(crate) fn begin(&self, fill: Rc<Fill>) {
@@ -111,13 +108,11 @@ impl Fills {
         for fill in self.running.borrow().values().filter(|fill| fill.key.volume == volume) {
             fill.pages.set(PageSet::default());
         }
-        self.queue.borrow_mut().retain(|key| key.volume != volume);
-        self.queued.borrow_mut().retain(|key| key.volume != volume);
+        self.queue.borrow_mut().forget(volume);
         self.ended.wake_all();
     }
 
     pub(crate) fn forget_queue(&self) {
         self.queue.borrow_mut().clear();
-        self.queued.borrow_mut().clear();
     }
 }

@@ -18,6 +18,7 @@ mod pages;
 pub mod policy;
 mod sets;
 pub mod streams;
+pub(crate) mod sweep;
 mod table;
 pub(crate) mod watch;
 
