@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::config::limits;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::members::Members;
 use crate::pool::PoolInner;
@@ -25,7 +25,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let result = self.stop().await;
-        self.stopped.set(true);
+        self.end();
         result
     }
 
@@ -44,6 +44,17 @@ impl<E: Env> PoolInner<E> {
         self.write_clean_mark().await?;
         self.detach_handles(&volumes);
         Ok(())
+    }
+
+    /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
+    fn end(&self) {
+        self.stopped.set(true);
+        let reason = "the pool has stopped";
+        self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
+        for ssd in &self.ssds {
+            ssd.go_offline(reason);
+            ssd.left_event.wake_all();
+        }
     }
 
     fn stop_volumes(&self) -> Vec<Attachment<E>> {
@@ -132,14 +143,20 @@ impl<E: Env> PoolInner<E> {
 
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
     pub(crate) async fn delete(self: &Rc<Self>) -> Result<(), Error> {
-        let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
-        for name in names {
-            self.detach(&name).await?;
-        }
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let _one_at_a_time = loop {
+            let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+            for name in names {
+                self.detach(&name).await?;
+            }
+            let lock = self.admin_lock.acquire(1).await;
+            // A volume may have been attached while this waited.
+            if self.catalogue.borrow().volumes.is_empty() {
+                break lock;
+            }
+        };
         self.stop_fills().await;
         let result = self.erase_superblocks().await;
-        self.stopped.set(true);
+        self.end();
         result
     }
 

@@ -164,6 +164,10 @@ impl<E: Env> Parts<E> {
             }
         })
         .await?;
+        if changed {
+            // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
+            pool.change_catalogue(&|_| {}).await?;
+        }
         pool.take_incarnations();
         Ok(pool)
     }
