@@ -75,7 +75,7 @@ impl Daemon {
         if self.world.pool.get() != PoolKnown::No {
             match self.find_pool().await {
                 Ok(pool) => return self.found(pool),
-                Err(error) if self.world.pool.get() == PoolKnown::Yes => {
+                Err(error) if self.world.pool.get() == PoolKnown::Yes && !self.world.blind.get() => {
                     return self.world.violate(format!("the pool does not open: {error}"));
                 }
                 Err(error) => self.world.simulation.note(|| format!("there is no pool: {error}")),
@@ -89,6 +89,7 @@ impl Daemon {
             ssd.missed.set(true);
         }
         self.world.pool.set(PoolKnown::Yes);
+        self.world.state_is_blank.set(false);
         self.world.settings.set(pool.status().settings);
         self.world.simulation.note(|| format!("pool open: {:?}", pool.status()));
         *self.pool.borrow_mut() = Some(pool);
@@ -104,6 +105,7 @@ impl Daemon {
             Ok(pool) => Ok(pool),
             Err(error) => {
                 self.world.simulation.note(|| format!("refused: {error}"));
+                self.world.ssds_suffered.set(true);
                 Pool::open(self.env.clone(), named(), state(), Missing::Leave).await
             }
         }
@@ -144,6 +146,7 @@ impl Daemon {
         match Pool::create(self.env.clone(), spec, named, state).await {
             Ok(pool) => {
                 self.world.pool.set(PoolKnown::Yes);
+                self.world.state_is_blank.set(false);
                 *self.pool.borrow_mut() = Some(pool);
             }
             Err(error) => self.expect_cache_trouble("creating the pool", &error),
@@ -174,6 +177,9 @@ impl Daemon {
     }
 
     fn check_catalogue(&self, host: &HostVolume, pool_is_open: bool, known: bool) {
+        if self.world.blind.get() {
+            return;
+        }
         match (host.attachment.get(), known) {
             (Attachment::Attached, false) if pool_is_open => {
                 self.world.violate(format!("{} was attached, and the pool does not know it", host.spec.name));

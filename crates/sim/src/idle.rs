@@ -7,7 +7,7 @@ use hotset_block::{ByteRange, PAGE_BYTES};
 
 use crate::chaos::{rot, ssd_errors, ssd_hangs};
 use crate::image::{Image, index};
-use crate::world::{Attachment, HostVolume, PoolKnown, Ssd, World};
+use crate::world::{Attachment, HostVolume, Ssd, World};
 
 /// How a slot's header begins (docs/FORMAT.md).
 const SLOT_MAGIC: &[u8] = b"HOTSETsl";
@@ -43,17 +43,11 @@ pub fn before_life(world: &World) {
     }
 }
 
-/// Where SSDs have failed as well, the newest state of the pool may be lost with it: then nobody can know which volumes
-/// it cached, or that it was there at all. What SSDs hold must not be believed in any case.
 fn lose_state(world: &World) {
     world.cache_trouble.set(true);
     world.lose_state();
-    if world.ssds_suffered.get() && world.pool.get() == PoolKnown::Yes {
-        world.pool.set(PoolKnown::Unsure);
-        for volume in &world.volumes {
-            volume.attachment.set(Attachment::Unsure);
-            volume.shaken.set(true);
-        }
+    if world.ssds_suffered.get() {
+        world.forget_what_is_known();
     }
 }
 

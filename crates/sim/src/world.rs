@@ -30,6 +30,10 @@ pub struct World {
     pub cache_trouble: Cell<bool>,
     /// Something was wrong with an SSD at any time.
     pub ssds_suffered: Cell<bool>,
+    /// The state directory was lost, and no daemon has written it anew.
+    pub state_is_blank: Cell<bool>,
+    /// The newest state of the pool was lost at some time: what turns up later may be older or newer than expected.
+    pub blind: Cell<bool>,
     /// Nobody does anything by chance any more.
     pub calm: Cell<bool>,
     /// What the daemon is doing, for the report of one that is stuck.
@@ -140,6 +144,8 @@ impl World {
             boot: Cell::new(1),
             cache_trouble: Cell::new(false),
             ssds_suffered: Cell::new(false),
+            state_is_blank: Cell::new(false),
+            blind: Cell::new(false),
             calm: Cell::new(false),
             phase: RefCell::default(),
         })
@@ -165,6 +171,19 @@ impl World {
     pub fn trouble_ssds(&self) {
         self.cache_trouble.set(true);
         self.ssds_suffered.set(true);
+        if self.state_is_blank.get() {
+            self.forget_what_is_known();
+        }
+    }
+
+    /// Where SSDs have failed and the state directory is lost, the newest state of the pool may be lost: then nobody can
+    /// know which volumes it cached, or that it was there at all. What SSDs hold must not be believed in any case.
+    pub fn forget_what_is_known(&self) {
+        self.blind.set(true);
+        for volume in &self.volumes {
+            volume.attachment.set(Attachment::Unsure);
+            volume.shaken.set(true);
+        }
     }
 
     pub fn present_ssds(&self) -> impl Iterator<Item = &Ssd> {
@@ -175,6 +194,7 @@ impl World {
     pub fn lose_state(&self) {
         self.simulation.note(|| "the state directory is lost".to_owned());
         *self.state.borrow_mut() = state_disk(&self.simulation);
+        self.state_is_blank.set(true);
     }
 
     /// The daemon is dead and gone, and every disk that `cut` says lost its power with it.
