@@ -14,8 +14,9 @@ use super::rounds::{Contender, Rounds, iops, mb_per_second};
 
 const VOLUME_BYTES: u64 = 1 << 30;
 const SSD_BYTES: u64 = 8 << 20;
-/// What may enter the cache in one measurement, of some 10,000 reads or more: chance lets a few blocks cross.
-const POPULATED_BYTES_MAX: f64 = 1e6;
+/// What may enter the cache in one measurement, of gigabytes or of 10,000 reads and more: chance lets a few blocks
+/// cross, and a stream that goes round again is taken for random reads until its length tells.
+const POPULATED_BYTES_MAX: f64 = 16e6;
 const POOL: &[&str] = &["--block-size", "64K", "--populate-on-read", "4"];
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {

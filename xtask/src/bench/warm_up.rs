@@ -93,7 +93,7 @@ fn warm_up(bench: &Bench, daemon: &Daemon, volume: &Export) -> Result<WarmUp> {
 /// Long enough to warm up three times slower than promised, and to see the end.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some seconds")]
 fn limit_seconds(streaming_seconds: f64) -> u64 {
-    (streaming_seconds * TARGET * 3.0).clamp(10.0, 60.0) as u64
+    (streaming_seconds * TARGET * 3.0).clamp(15.0, 60.0) as u64
 }
 
 struct Sample {
