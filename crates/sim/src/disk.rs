@@ -33,6 +33,8 @@ pub struct Faults {
 pub struct Speed {
     pub least_us: u64,
     pub most_us: u64,
+    /// How many times longer a flush may take.
+    pub flush_slowness: u64,
 }
 
 /// Who wants to know what is written to a disk.
@@ -196,7 +198,8 @@ impl Disk {
                 return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
             // A flush takes as long as several writes: the moments in which it matters whether it was waited for.
-            let slowness = if random.one_in(50) { 20 } else { 1 } * if is_flush { random.between(1, 10) } else { 1 };
+            let slowness = if random.one_in(50) { 20 } else { 1 }
+                * if is_flush { random.between(1, self.speed.flush_slowness) } else { 1 };
             Some(Duration::from_micros(random.between(self.speed.least_us, self.speed.most_us) * slowness))
         })
     }

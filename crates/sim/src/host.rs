@@ -221,7 +221,8 @@ impl Host {
         let size = self.volume.size_bytes();
         let unit = u64::from(host.shape.settings.logical_block_bytes);
         let block = self.daemon.world.shape.settings.block_bytes.get();
-        let block_start = choose_block(&host, size.div_ceil(block), random) * block;
+        let block_start =
+            choose_block(&host, size.div_ceil(block), self.daemon.world.shape.wander_percent, random) * block;
         // The first pages of a block are where requests meet.
         let page = if random.one_in(2) { random.below(3) } else { random.below(block / 4096) };
         let inside = if random.one_in(4) { random.below(4096 / unit) * unit } else { 0 };
@@ -238,7 +239,7 @@ impl Host {
 }
 
 /// Mostly one of the hot blocks; which blocks are hot changes now and then.
-fn choose_block(host: &HostVolume, blocks: u64, random: &mut Random) -> u64 {
+fn choose_block(host: &HostVolume, blocks: u64, wander_percent: u64, random: &mut Random) -> u64 {
     let mut hot = host.hot.borrow_mut();
     let wanted = index(host.shape.hot_blocks);
     if hot.len() < wanted {
@@ -247,5 +248,5 @@ fn choose_block(host: &HostVolume, blocks: u64, random: &mut Random) -> u64 {
         let at = random.index(hot.len());
         hot[at] = random.below(blocks);
     }
-    if random.one_in(6) { random.below(blocks) } else { random.pick(&hot) }
+    if random.percent(wander_percent) { random.below(blocks) } else { random.pick(&hot) }
 }

@@ -16,6 +16,8 @@ pub struct Shape {
     pub hosts: u64,
     /// Daemons, one after the other, before the faults end.
     pub lives: u64,
+    /// Requests of a hundred that go anywhere, not to the hot blocks.
+    pub wander_percent: u64,
     /// Requests of a hundred that are to make something durable.
     pub durable_percent: u64,
     /// The longest pause of a host between two requests.
@@ -63,6 +65,7 @@ impl Shape {
             troubles: Troubles { rot: troubles.rot && settings.checksums, ..troubles },
             hosts: random.between(1, 4),
             lives: random.between(2, 5),
+            wander_percent: random.pick(&[5, 20, 60]),
             durable_percent: random.pick(&[0, 1, 10]),
             think_ms: random.pick(&[1, 5, 30, 300]),
         }
@@ -122,7 +125,10 @@ impl VolumeShape {
     fn draw(random: &mut Random) -> Self {
         let logical_block_bytes = random.pick(&[512, 512, 4096]);
         let unit = u64::from(random.pick(&[logical_block_bytes, logical_block_bytes, 4096]));
-        let size_bytes = random.between(1 << 20, 8 << 20) / unit * unit;
+        let size_bytes = {
+            let most = random.pick(&[4 << 20, 8 << 20, 14 << 20]);
+            random.between(1 << 20, most) / unit * unit
+        };
         let backing = DeviceInfo {
             size_bytes,
             logical_block_bytes,

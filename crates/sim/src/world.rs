@@ -252,7 +252,9 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 
 impl Ssd {
     fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo) -> Self {
-        let disk = Disk::new(simulation, &format!("ssd{number}"), info, Speed { least_us: 20, most_us: 400 });
+        let flush_slowness = simulation.draw(|random| random.pick(&[3, 20, 100]));
+        let speed = Speed { least_us: 20, most_us: 400, flush_slowness };
+        let disk = Disk::new(simulation, &format!("ssd{number}"), info, speed);
         Self { disk, present: Cell::new(true), missed: Cell::new(false), snapshot: RefCell::default() }
     }
 }
@@ -267,12 +269,16 @@ fn state_disk(simulation: &Rc<Simulation>) -> Rc<Disk> {
         read_only: false,
         emulated: false,
     };
-    Disk::new(simulation, "state", info, Speed { least_us: 50, most_us: 1000 })
+    Disk::new(simulation, "state", info, Speed { least_us: 50, most_us: 1000, flush_slowness: 10 })
 }
 
 fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -> HostVolume {
-    let disk =
-        Disk::new(simulation, &format!("backing{number}"), shape.backing, Speed { least_us: 200, most_us: 6000 });
+    let disk = Disk::new(
+        simulation,
+        &format!("backing{number}"),
+        shape.backing,
+        Speed { least_us: 200, most_us: 6000, flush_slowness: 10 },
+    );
     disk.reports_changes(shape.reports_changes);
     let id = u64::try_from(number).expect("there are two at most");
     let initial = initial_content(simulation, id, &shape);

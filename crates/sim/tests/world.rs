@@ -134,7 +134,7 @@ fn run(seed: u64, manner: Manner) -> (u64, Option<String>) {
         read_only: false,
         emulated: false,
     };
-    let disk = Disk::new(&simulation, "backing", info, Speed { least_us: 50, most_us: 2000 });
+    let disk = Disk::new(&simulation, "backing", info, Speed { least_us: 50, most_us: 2000, flush_slowness: 10 });
     let model = Rc::new(RefCell::new(VolumeModel::new(0, SIZE, 512, disk.content())));
     for _ in 0..6 {
         let volume = Volume {

@@ -24,6 +24,10 @@ impl<E: Env> PoolInner<E> {
     /// published, identities recorded; the clean mark last.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
+        if self.stopped.get() {
+            // It was deleted, or closed, while this waited.
+            return Ok(());
+        }
         let result = self.stop().await;
         self.end();
         result
