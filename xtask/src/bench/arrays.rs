@@ -24,8 +24,7 @@ fn figure(line: &str) -> Option<Figure> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name @ .., vendor, emulated, ratio] = &words[..] else { return None };
     let emulated = emulated.parse().ok()?;
-    let vendor = vendor.parse().ok();
-    let ratio = ratio.parse().ok();
+    let (vendor, ratio) = (published(vendor)?, published(ratio)?);
     let what = name.join(" ");
     Some(Figure {
         unit: if what.ends_with("MB/s") { "MB/s" } else { "IOPS" },
@@ -36,6 +35,11 @@ fn figure(line: &str) -> Option<Figure> {
         target: if ratio.is_some() { TARGET } else { Target::None },
         note: String::new(),
     })
+}
+
+/// A number, or that there is none; the outer `None` for any other word.
+fn published(word: &str) -> Option<Option<f64>> {
+    if word == "-" { Some(None) } else { word.parse().ok().map(Some) }
 }
 
 #[cfg(test)]
@@ -49,6 +53,7 @@ mod tests {
         assert_eq!((read.measured, read.reference, read.outcome()), (Some(4480.0), Some(4512.0), Outcome::Met));
         let stream = figure("b6: streaming reads, MB/s       -      1070      -").expect("a figure");
         assert_eq!((stream.unit, stream.reference, stream.outcome()), ("MB/s", None, Outcome::Informs));
+        assert!(figure("emulated arrays, measured in real time for 1 s each; volumes of 1024 MiB").is_none());
         assert!(figure("figure     vendor  emulated  ratio").is_none());
     }
 }
