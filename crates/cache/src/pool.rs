@@ -253,6 +253,12 @@ impl<E: Env> Pool<E> {
         Ok(())
     }
 
+    /// The simulator's daemon has died: nothing of it uses the pool any more, and its memory is free.
+    #[cfg(feature = "planted")]
+    pub fn abandon(&self) {
+        self.inner.abandon();
+    }
+
     pub fn status(&self) -> PoolStatus {
         self.inner.status()
     }

@@ -330,6 +330,14 @@ impl Daemon {
         self.finished.set(true);
     }
 
+    /// The process is gone, and its memory with it.
+    pub fn vanish(self) {
+        self.world.simulation.drop_tasks();
+        if let Some(pool) = self.pool() {
+            pool.abandon();
+        }
+    }
+
     /// Whether a host may get this error now.
     pub fn may_answer(&self, host: &HostVolume, error: &Error) -> bool {
         host.may_fail() || (error.kind == ErrorKind::Stopping && self.closing.get())

@@ -39,7 +39,7 @@ pub fn check(world: &Rc<World>, steps: &mut u64) {
         world.simulation.spawn(healthy(daemon.clone(), end, expected, Rc::clone(&used)));
         run_until_done(world, &daemon, steps);
         expected = (used.get(), kept_percent);
-        drop(daemon);
+        daemon.vanish();
         world.end_life(false, || false);
         world.simulation.skip(Duration::from_secs(1));
     }

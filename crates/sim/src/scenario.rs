@@ -95,7 +95,7 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     world.simulation.spawn(serve(daemon.clone()));
     let finished = run_until(world, &daemon, Death::draw(world), steps);
     let clean = finished && daemon.clean.get();
-    drop(daemon);
+    daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
     let percent = if finished { 25 } else { 60 };

@@ -145,6 +145,15 @@ impl<E: Env> PoolInner<E> {
         self.volumes.borrow_mut().clear();
     }
 
+    /// What the end of a process does to a pool and its volumes, which hold each other: they are gone.
+    #[cfg(feature = "planted")]
+    pub(crate) fn abandon(&self) {
+        let volumes = self.volumes.take();
+        for volume in volumes.iter().flatten().filter_map(|entry| entry.volume.as_ref()) {
+            *volume.attached.borrow_mut() = None;
+        }
+    }
+
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
     pub(crate) async fn delete(self: &Rc<Self>) -> Result<(), Error> {
         let _one_at_a_time = loop {
