@@ -164,6 +164,7 @@ fn lose_journal_sector(world: &World, ssd: &Ssd) {
     sectors.sort_unstable();
     if let Some((number, _, start)) = sectors.last() {
         world.trouble_ssds();
+        world.journal_damaged.set(true);
         ssd.disk.overwrite(*start, &vec![0; index(sector)]);
         world.simulation.note(|| format!("{}: sector {number} of its journal is lost", ssd.disk.name));
     }

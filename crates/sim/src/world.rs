@@ -34,6 +34,8 @@ pub struct World {
     pub state_is_blank: Cell<bool>,
     /// The newest state of the pool was lost at some time: what turns up later may be older or newer than expected.
     pub blind: Cell<bool>,
+    /// A journal has lost a sector: it is noticed when the ring comes round to it, perhaps much later.
+    pub journal_damaged: Cell<bool>,
     /// Nobody does anything by chance any more.
     pub calm: Cell<bool>,
     /// What the daemon is doing, for the report of one that is stuck.
@@ -146,6 +148,7 @@ impl World {
             ssds_suffered: Cell::new(false),
             state_is_blank: Cell::new(false),
             blind: Cell::new(false),
+            journal_damaged: Cell::new(false),
             calm: Cell::new(false),
             phase: RefCell::default(),
         })
