@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use hotset_block::sync::Event;
 use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, ZeroMode};
 
-use crate::config::{FetchRate, limits};
+use crate::config::FetchRate;
 use crate::error::{Error, ErrorKind};
 use crate::flow::flush::cover;
 use crate::planted::{Planted, planted};
@@ -170,15 +170,5 @@ impl<E: Env> Backing<E> {
             *self.latched.borrow_mut() = Some(reason);
         }
         text
-    }
-
-    /// Whether zeroing a range is faster than writing zeroes to it.
-    pub(crate) fn unsupported(error: &Error) -> bool {
-        error.kind == ErrorKind::Unsupported
-    }
-
-    /// The largest transfer that is made in one piece where zeroes have to be written.
-    pub(crate) fn zero_chunk() -> u64 {
-        limits::ZERO_CHUNK_BYTES
     }
 }

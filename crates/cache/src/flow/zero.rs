@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 
-use crate::backing::Backing;
+use crate::config::limits;
 use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -28,7 +28,7 @@ impl<E: Env> VolumeInner<E> {
         let _held = self.hold(range).await;
         self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
         match self.backing.discard(range).await {
-            Err(error) if !Backing::<E>::unsupported(&error) => return Err(error),
+            Err(error) if error.kind != ErrorKind::Unsupported => return Err(error),
             Ok(()) | Err(_) => {}
         }
         self.settle(durability).await
@@ -63,7 +63,7 @@ impl<E: Env> VolumeInner<E> {
     /// Zeroes whole backing blocks: by the device if it can, else by writing.
     async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
         match self.backing.write_zeroes(range, mode).await {
-            Err(error) if Backing::<E>::unsupported(&error) => {}
+            Err(error) if error.kind == ErrorKind::Unsupported => {}
             result => return result,
         }
         if effort == ZeroEffort::FastOnly {
@@ -72,7 +72,7 @@ impl<E: Env> VolumeInner<E> {
         }
         let mut start = range.start;
         while start < range.end {
-            let end = range.end.min(start + Backing::<E>::zero_chunk());
+            let end = range.end.min(start + limits::ZERO_CHUNK_BYTES);
             let length = usize::try_from(end - start).expect("a chunk fits in memory");
             self.backing.write(start, self.env.buffers().take_zeroed(length)).await?;
             start = end;

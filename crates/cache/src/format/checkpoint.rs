@@ -1,7 +1,7 @@
 //! The first sector of a checkpoint: which journal records it stands for. It is written last, so that a checkpoint
 //! with a valid header is whole.
 
-use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::codec::{Corrupt, Writer, seal_into, unseal};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETcp";
 
@@ -26,22 +26,11 @@ impl CheckpointHeader {
         let mut body = Writer::new();
         body.u64(self.incarnation).u64(self.number).u64(self.session).u64(self.journal_start);
         body.u64(self.generation_ceiling).u64(self.sectors);
-        let body = body.into_bytes();
-        bytes.fill(0);
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[16..16 + body.len()].copy_from_slice(&body);
-        let checksum = crc32c(&bytes[16..]);
-        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        seal_into(bytes, MAGIC, &body.into_bytes());
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let mut reader = Reader::new(bytes, "checkpoint");
-        let magic = reader.bytes(8)?;
-        reader.require(magic == MAGIC, "its magic is missing")?;
-        let (checksum, reserved) = (reader.u32()?, reader.u32()?);
-        reader.require(reserved == 0, "a reserved field is not zero")?;
-        let covered = bytes.get(16..).unwrap_or_default();
-        reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
+        let mut reader = unseal(bytes, MAGIC, "checkpoint")?;
         let header = Self {
             incarnation: reader.u64()?,
             number: reader.counter()?,

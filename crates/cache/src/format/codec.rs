@@ -28,6 +28,30 @@ pub(crate) fn crc64(bytes: &[u8]) -> u64 {
 /// The highest value of a number that counts (records, sectors, epochs, sessions, ids).
 pub(crate) const COUNTER_MAX: u64 = 1 << 62;
 
+/// Bytes of the seal before the body of a header: magic, CRC-32C of everything behind the seal, reserved.
+const SEAL_BYTES: usize = 16;
+
+/// Writes a sealed header into `bytes`: the seal, the body, zeroes up to the end.
+pub(crate) fn seal_into(bytes: &mut [u8], magic: [u8; 8], body: &[u8]) {
+    bytes.fill(0);
+    bytes[..8].copy_from_slice(&magic);
+    bytes[SEAL_BYTES..SEAL_BYTES + body.len()].copy_from_slice(body);
+    let checksum = crc32c(&bytes[SEAL_BYTES..]);
+    bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// Checks the seal of a header; answers a reader of what is behind it.
+pub(crate) fn unseal<'a>(bytes: &'a [u8], magic: [u8; 8], what: &'static str) -> Result<Reader<'a>, Corrupt> {
+    let mut reader = Reader::new(bytes, what);
+    let found = reader.bytes(8)?;
+    reader.require(found == magic, "its magic is missing")?;
+    let (checksum, reserved) = (reader.u32()?, reader.u32()?);
+    reader.require(reserved == 0, "a reserved field is not zero")?;
+    let covered = bytes.get(SEAL_BYTES..).unwrap_or_default();
+    reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
+    Ok(reader)
+}
+
 /// Appends little-endian values to a vector.
 #[derive(Default)]
 pub(crate) struct Writer {

@@ -3,7 +3,7 @@
 
 use crate::config::{BlockBytes, PAGE};
 
-use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::codec::{Corrupt, Writer, seal_into, unseal};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsl";
 /// Bytes before the checksums.
@@ -36,21 +36,11 @@ impl SlotHeader {
         for checksum in &self.checksums {
             body.u32(*checksum);
         }
-        let body = body.into_bytes();
-        bytes.fill(0);
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[16..16 + body.len()].copy_from_slice(&body);
-        let checksum = crc32c(&bytes[16..]);
-        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        seal_into(bytes, MAGIC, &body.into_bytes());
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
-        let mut reader = Reader::new(bytes, "slot header");
-        let magic = reader.bytes(8)?;
-        reader.require(magic == MAGIC, "its magic is missing")?;
-        let (checksum, reserved) = (reader.u32()?, reader.u32()?);
-        let covered = bytes.get(16..).unwrap_or_default();
-        reader.require(reserved == 0 && crc32c(covered) == checksum, "its checksum does not match")?;
+        let mut reader = unseal(bytes, MAGIC, "slot header")?;
         let (incarnation, attachment, block) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let (slot, generation, pages) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let reserved = (reader.u32()?, reader.u64()?);
