@@ -189,6 +189,27 @@ words! {
     High = "high",
 }
 
+words! {
+    /// How much of the backing device's time cleaning may take beside hosts.
+    FlushRate, "flush rate",
+    Low = "low",
+    Medium = "medium",
+    High = "high",
+}
+
+words! {
+    /// Where a volume's writes go (REQUIREMENTS D7). In a read pool every mode is `WriteAround`.
+    WriteMode, "write mode",
+    /// To the SSDs, except detected streams and, with a populate-on-write threshold above 1, a block's first writes.
+    WriteBack = "write-back",
+    /// To the SSDs, streams too, until the dirty watermark is reached.
+    InstantWriteBack = "instant-write-back",
+    /// To the backing device, then into the cache.
+    WriteThrough = "write-through",
+    /// To the backing device; what is cached of it is dropped.
+    WriteAround = "write-around",
+}
+
 /// The size of a cache block: a power of two from 64 KiB to 4 MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockBytes(u32);
@@ -224,6 +245,37 @@ pub struct PoolSettings {
     pub fetch_rate: FetchRate,
     /// Page checksums of slots.
     pub checksums: bool,
+    /// When and how fast dirty data is cleaned. Without meaning in a read pool.
+    pub cleaning: Cleaning,
+}
+
+/// How dirty data leaves the write log for the backing devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleaning {
+    pub flush_rate: FlushRate,
+    /// Cleaning goes on beside hosts from this share of the dirty capacity on: 1 to 90 percent.
+    pub dirty_watermark_percent: u8,
+    /// Dirty data older than this is cleaned whatever hosts do: 1 s to 30 days.
+    pub dirty_age_max_seconds: u32,
+}
+
+impl Default for Cleaning {
+    fn default() -> Self {
+        Self { flush_rate: FlushRate::Medium, dirty_watermark_percent: 50, dirty_age_max_seconds: 600 }
+    }
+}
+
+impl Cleaning {
+    fn check(self) -> Result<(), Error> {
+        if !(1..=90).contains(&self.dirty_watermark_percent) {
+            return Err(invalid(format!("dirty-watermark {}: it is 1 to 90 percent", self.dirty_watermark_percent)));
+        }
+        if !(1..=30 * 24 * 3600).contains(&self.dirty_age_max_seconds) {
+            let message = format!("dirty-age {} s: it is 1 s to 30 days", self.dirty_age_max_seconds);
+            return Err(invalid(message));
+        }
+        Ok(())
+    }
 }
 
 impl PoolSettings {
@@ -246,6 +298,7 @@ impl PoolSettings {
             policy: PolicyKind::S3Fifo,
             fetch_rate: FetchRate::Medium,
             checksums: true,
+            cleaning: Cleaning::default(),
         }
     }
 
@@ -261,7 +314,7 @@ impl PoolSettings {
         if !(least..=4).contains(&self.populate_on_write) {
             return Err(invalid(format!("populate-on-write {}: it is {rule}", self.populate_on_write)));
         }
-        Ok(())
+        self.cleaning.check()
     }
 }
 
@@ -275,6 +328,9 @@ pub struct VolumeSettings {
     pub read_cutoff_bytes: Option<u64>,
     /// A write stream longer than this bypasses the cache; `None`: never.
     pub write_cutoff_bytes: Option<u64>,
+    pub write_mode: WriteMode,
+    /// Whether reads populate the cache and are answered from clean cached data.
+    pub read_cache: bool,
 }
 
 impl Default for VolumeSettings {
@@ -284,6 +340,8 @@ impl Default for VolumeSettings {
             read_only: false,
             read_cutoff_bytes: Some(4 << 20),
             write_cutoff_bytes: Some(4 << 20),
+            write_mode: WriteMode::WriteBack,
+            read_cache: true,
         }
     }
 }

@@ -17,6 +17,8 @@ mod status;
 mod volume;
 
 pub use error::{Error, ErrorKind};
-pub use pool::{LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect};
-pub use status::{Health, PoolPlan, PoolStatus, SsdStatus, VolumeStats, VolumeStatus};
+pub use pool::{
+    DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
+};
+pub use status::{Health, PoolPlan, PoolStatus, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus};
 pub use volume::{Durability, Volume, ZeroEffort};

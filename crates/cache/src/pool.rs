@@ -188,6 +188,8 @@ impl<E: Env> Pool<E> {
             memory_bytes: memory_for(slots, &spec.settings),
             policy: spec.settings.policy,
             ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
+            dirty_capacity_bytes: 0,
+            dirty_memory_bytes: 0,
         })
     }
 
@@ -230,8 +232,21 @@ impl<E: Env> Pool<E> {
     }
 
     /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unsettled_volumes`.
-    pub async fn detach(&self, name: &VolumeName) -> Result<(), Error> {
-        self.inner.detach(name).await
+    /// Dirty data is cleaned first, or refused to be lost, as `dirty` says; see [`Pool::drain`] for progress.
+    pub async fn detach(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        self.inner.detach(name, dirty).await
+    }
+
+    /// Cleans all dirty data of a volume, while new writes go past the cache; may take long. `VolumeStatus::dirty_bytes`
+    /// shows how much is left. The volume stays as it is then, with new writes going past the cache, until
+    /// [`Pool::cancel_drain`] or `detach`.
+    pub async fn drain(&self, name: &VolumeName) -> Result<Drained, Error> {
+        self.inner.drain(name).await
+    }
+
+    /// Ends a drain: the volume caches writes again.
+    pub fn cancel_drain(&self, name: &VolumeName) {
+        self.inner.cancel_drain(name);
     }
 
     /// Changes the settings that can change online; refuses the others.
@@ -263,9 +278,9 @@ impl<E: Env> Pool<E> {
         self.inner.status()
     }
 
-    /// Detaches all volumes and makes the SSDs forget the pool.
-    pub async fn delete(&self) -> Result<(), Error> {
-        self.inner.delete().await
+    /// Detaches all volumes and makes the SSDs forget the pool. Dirty data: as in [`Pool::detach`].
+    pub async fn delete(&self, dirty: DirtyData) -> Result<(), Error> {
+        self.inner.delete(dirty).await
     }
 
     /// Stops cleanly: flushes, publishes what is visible, the clean mark last. Volumes serve no more.
@@ -281,6 +296,28 @@ pub enum Reattached {
     Warm { bytes: u64 },
     /// The cached pages were dropped, and why.
     Dropped { reason: String },
+    /// There is dirty data, and the backing device is not the one that it belongs to: the volume serves nothing, and
+    /// nothing is lost. The reason says what to do. The volume is attached; every request fails until it is reattached
+    /// (with the right backing device), or detached with [`DirtyData::Discard`].
+    Fenced { reason: String, dirty_bytes: u64 },
+}
+
+/// What becomes of dirty data that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirtyData {
+    /// It is cleaned; what cannot be cleaned is an error that names the bytes, and nothing is changed.
+    Clean,
+    /// It is lost.
+    Discard,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Nothing is dirty.
+    Clean,
+    /// `cancel_drain` was called.
+    Cancelled,
 }
 
 /// Bytes of memory for the tables of a pool whose slots are all in use (REQUIREMENTS P14).
@@ -389,6 +426,7 @@ impl<E: Env> PoolInner<E> {
                 + self.counters.borrow().memory_bytes()
                 + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>(),
             recovery: self.recovery.borrow().clone(),
+            write_log: None,
             ssds,
             volumes: names,
         }

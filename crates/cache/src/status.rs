@@ -30,8 +30,29 @@ pub struct PoolStatus {
     pub memory_bytes: u64,
     /// What recovery found, for the administrator.
     pub recovery: String,
+    /// Dirty data and the write log; `None` in a read pool.
+    pub write_log: Option<WriteLogStatus>,
     pub ssds: Vec<SsdStatus>,
     pub volumes: Vec<VolumeName>,
+}
+
+/// The write log of a read-write pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteLogStatus {
+    /// Bytes that hosts may have dirty at once.
+    pub dirty_capacity_bytes: u64,
+    /// Bytes acknowledged to hosts and not yet on the backing devices.
+    pub dirty_bytes: u64,
+    /// Bytes of newest pages in the log, dirty or clean.
+    pub live_bytes: u64,
+    /// Bytes of SSDs that log segments take, both copies.
+    pub log_bytes: u64,
+    pub rows: u64,
+    /// New writes go past the cache, because two copies cannot be kept.
+    pub write_caching_off: bool,
+    /// What the last start read of the log, in bytes and milliseconds.
+    pub recovered_bytes: u64,
+    pub recovery_milliseconds: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +81,14 @@ pub struct VolumeStatus {
     pub reason: String,
     /// Bytes of valid pages of this volume in the cache.
     pub cache_used_bytes: u64,
+    /// Bytes of this volume's newest pages in the write log, dirty or clean.
+    pub write_cache_used_bytes: u64,
+    /// Bytes acknowledged to the host and not yet on the backing device: what is at risk.
+    pub dirty_bytes: u64,
+    /// How long the oldest of them has been dirty, in seconds; `None` if nothing is dirty.
+    pub oldest_dirty_seconds: Option<u64>,
+    /// The cache is being flushed, so that it can be taken away.
+    pub draining: bool,
     pub backing_emulated: bool,
     pub stats: VolumeStats,
 }
@@ -86,6 +115,12 @@ pub struct VolumeStats {
     pub read_errors_hidden: u64,
     /// Requests answered with an error.
     pub errors: u64,
+    /// Writes acknowledged from the SSDs alone.
+    pub write_hits: u64,
+    /// Bytes of dirty data written to the backing device.
+    pub cleaned_bytes: u64,
+    /// Bytes copied from the oldest row of the write log to its head.
+    pub moved_bytes: u64,
     /// Why the cache of this volume was dropped since the start, if it was: how often.
     pub cache_drops: u64,
 }
@@ -113,4 +148,8 @@ pub struct PoolPlan {
     pub policy: PolicyKind,
     /// Per SSD, in order: bytes of cached pages it will hold.
     pub ssd_capacity_bytes: Vec<u64>,
+    /// Bytes that hosts may have dirty at once; 0 in a read pool.
+    pub dirty_capacity_bytes: u64,
+    /// Memory for the tables of the write log when that much is dirty, random 4 KiB; part of `memory_bytes`.
+    pub dirty_memory_bytes: u64,
 }

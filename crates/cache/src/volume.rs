@@ -77,6 +77,9 @@ pub(crate) struct Stats {
     pub(crate) evicted_blocks: Cell<u64>,
     pub(crate) read_errors_hidden: Cell<u64>,
     pub(crate) errors: Cell<u64>,
+    pub(crate) write_hits: Cell<u64>,
+    pub(crate) cleaned_bytes: Cell<u64>,
+    pub(crate) moved_bytes: Cell<u64>,
     pub(crate) cache_drops: Cell<u64>,
 }
 
@@ -101,6 +104,9 @@ impl Stats {
             evicted_blocks: self.evicted_blocks.get(),
             read_errors_hidden: self.read_errors_hidden.get(),
             errors: self.errors.get(),
+            write_hits: self.write_hits.get(),
+            cleaned_bytes: self.cleaned_bytes.get(),
+            moved_bytes: self.moved_bytes.get(),
             cache_drops: self.cache_drops.get(),
         }
     }
@@ -284,12 +290,17 @@ impl<E: Env> Volume<E> {
             health,
             reason,
             cache_used_bytes: attached.map_or(0, |attached| attached.pool.used_bytes_of(attached.index)),
+            write_cache_used_bytes: 0,
+            dirty_bytes: 0,
+            oldest_dirty_seconds: None,
+            draining: false,
             backing_emulated: volume.backing.info.emulated,
             stats: volume.stats.snapshot(),
         }
     }
 
-    /// Changes the settings that can change while hosts use the volume (the cut-offs); refuses the others.
+    /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching); refuses the
+    /// others.
     pub async fn set(&self, settings: VolumeSettings) -> Result<(), Error> {
         let volume = &self.inner;
         let now = self.settings();

@@ -296,7 +296,7 @@ async fn generate_clean(env: &KeptEnv, ssd: &Kept, state: &Kept, backing: &Kept,
     for page in (0..2400).step_by(7) {
         write(&disk, page, written).await;
     }
-    pool.detach(&gone.name()).await.unwrap();
+    pool.detach(&gone.name(), hotset_cache::DirtyData::Clean).await.unwrap();
     pool.close().await.unwrap();
     Image::of(ssd, state).await
 }

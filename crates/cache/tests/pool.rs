@@ -190,7 +190,7 @@ fn detach_and_attach_leave_the_backing_device_alone_and_forget_what_was_cached()
         pool.attach(&volume).await.unwrap();
         volume.write(0, page(1), Durability::Volatile).await.unwrap();
         volume.populate(ByteRange::at(0, 4096)).await.unwrap();
-        pool.detach(&volume.name()).await.unwrap();
+        pool.detach(&volume.name(), hotset_cache::DirtyData::Clean).await.unwrap();
         assert_eq!(volume.status().pool, None);
         volume.write(0, page(2), Durability::Volatile).await.unwrap();
         pool.attach(&volume).await.unwrap();

@@ -206,6 +206,10 @@ impl Daemon {
                 }
                 self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.spec.name));
             }
+            Ok(Reattached::Fenced { reason, .. }) => {
+                self.world.simulation.note(|| format!("{} is fenced: {reason}", host.spec.name));
+                return false;
+            }
             Ok(Reattached::Dropped { reason }) => {
                 self.world.simulation.note(|| format!("{} is cold: {reason}", host.spec.name));
                 self.check_drop(host, &reason);
@@ -236,7 +240,7 @@ impl Daemon {
     pub async fn detach(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
         self.world.simulation.note(|| format!("detach {}", host.spec.name));
         host.attachment.set(Attachment::Unsure);
-        match pool.detach(&host.spec.name).await {
+        match pool.detach(&host.spec.name, hotset_cache::DirtyData::Clean).await {
             Ok(()) => {
                 host.attachment.set(Attachment::Detached);
                 host.changed.set(false);
@@ -269,7 +273,7 @@ impl Daemon {
         self.world.simulation.note(|| "delete the pool".to_owned());
         self.world.pool.set(PoolKnown::Unsure);
         self.world.volumes.iter().for_each(|host| host.attachment.set(Attachment::Unsure));
-        match pool.delete().await {
+        match pool.delete(hotset_cache::DirtyData::Clean).await {
             Ok(()) => {
                 self.pool.borrow_mut().take();
                 self.world.pool.set(PoolKnown::No);

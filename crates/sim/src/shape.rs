@@ -1,7 +1,7 @@
 //! What a seed chooses once: the devices, the pool and its volumes, and what may go wrong with them.
 
 use hotset_block::{DeviceInfo, Discard};
-use hotset_cache::config::{BlockBytes, FetchRate, IoType, PolicyKind, PoolSettings, VolumeSettings};
+use hotset_cache::config::{BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolSettings, VolumeSettings};
 
 use crate::random::Random;
 
@@ -98,6 +98,7 @@ fn settings(random: &mut Random) -> PoolSettings {
         policy: policy(random),
         fetch_rate: fetch_rate(random),
         checksums: !random.one_in(4),
+        cleaning: Cleaning::default(),
     }
 }
 
@@ -145,6 +146,7 @@ impl VolumeShape {
             read_only: false,
             read_cutoff_bytes: cutoff(random),
             write_cutoff_bytes: cutoff(random),
+            ..VolumeSettings::default()
         };
         Self { backing, settings, reports_changes: !random.one_in(4), hot_blocks: random.between(1, 12) }
     }

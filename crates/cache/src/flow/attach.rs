@@ -12,7 +12,7 @@ use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, Catalogue, CataloguedVolume};
 use crate::planted::{Planted, planted};
-use crate::pool::{PoolInner, PoolVolume, Reattached};
+use crate::pool::{DirtyData, Drained, PoolInner, PoolVolume, Reattached};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::volume::{Attached, VolumeInner, add};
@@ -161,7 +161,13 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
-    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName) -> Result<(), Error> {
+    pub(crate) async fn drain(self: &Rc<Self>, _name: &VolumeName) -> Result<Drained, Error> {
+        Ok(Drained::Clean)
+    }
+
+    pub(crate) fn cancel_drain(&self, _name: &VolumeName) {}
+
+    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, _dirty: DirtyData) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let catalogue = self.catalogue.borrow().clone();
         let known =

@@ -9,7 +9,7 @@ use crate::config::limits;
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::members::Members;
-use crate::pool::PoolInner;
+use crate::pool::{DirtyData, PoolInner};
 use crate::ssd::Fault;
 use crate::state::VolumeIndex;
 use crate::volume::VolumeInner;
@@ -155,11 +155,11 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
-    pub(crate) async fn delete(self: &Rc<Self>) -> Result<(), Error> {
+    pub(crate) async fn delete(self: &Rc<Self>, dirty: DirtyData) -> Result<(), Error> {
         let _one_at_a_time = loop {
             let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
             for name in names {
-                self.detach(&name).await?;
+                self.detach(&name, dirty).await?;
             }
             let lock = self.admin_lock.acquire(1).await;
             // A volume may have been attached while this waited.

@@ -3,7 +3,7 @@
 
 use hotset_block::DeviceIdentity;
 
-use crate::config::{VolumeSettings, VolumeSpec, limits};
+use crate::config::{VolumeSettings, VolumeSpec, WriteMode, limits};
 
 use super::codec::{Corrupt, Reader, Writer};
 
@@ -53,7 +53,20 @@ impl Catalogue {
             encode_settings(&mut writer, &volume.spec.settings);
             encode_backing(&mut writer, &volume.backing);
         }
+        self.encode_caching(&mut writer);
         writer.into_bytes()
+    }
+
+    /// Write modes and read caching of all volumes, behind them all; left out where every volume has the defaults.
+    fn encode_caching(&self, writer: &mut Writer) {
+        let plain = VolumeSettings::default();
+        let settings = || self.volumes.iter().map(|volume| &volume.spec.settings);
+        if settings().all(|volume| (volume.write_mode, volume.read_cache) == (plain.write_mode, plain.read_cache)) {
+            return;
+        }
+        for volume in settings() {
+            writer.text(volume.write_mode.word()).flag(volume.read_cache);
+        }
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
@@ -69,6 +82,12 @@ impl Catalogue {
             reader.require(!volumes.iter().any(known), "a volume or an attachment id is in it twice")?;
             reader.require(volume.attachment < next_attachment, "an attachment id is higher than the next one")?;
             volumes.push(volume);
+        }
+        if !reader.is_at_end() {
+            for volume in &mut volumes {
+                volume.spec.settings.write_mode = reader.parse(32)?;
+                volume.spec.settings.read_cache = reader.flag()?;
+            }
         }
         reader.end()?;
         Ok(Self { next_attachment, volumes })
@@ -97,6 +116,8 @@ fn decode_settings(reader: &mut Reader<'_>) -> Result<VolumeSettings, Corrupt> {
         read_only: reader.flag()?,
         read_cutoff_bytes: reader.option_u64()?,
         write_cutoff_bytes: reader.option_u64()?,
+        write_mode: WriteMode::WriteBack,
+        read_cache: true,
     })
 }
 
@@ -149,6 +170,17 @@ mod tests {
     fn the_catalogue_survives_the_round_trip() {
         let catalogue = Catalogue { next_attachment: 9, volumes: vec![volume(3, "a"), volume(8, "b")] };
         assert_eq!(Catalogue::decode(&catalogue.encode()), Ok(catalogue));
+    }
+
+    #[test]
+    fn write_modes_and_read_caching_survive_the_round_trip() {
+        let mut catalogue = Catalogue { next_attachment: 9, volumes: vec![volume(3, "a"), volume(8, "b")] };
+        let defaults = catalogue.encode();
+        catalogue.volumes[1].spec.settings.write_mode = WriteMode::WriteThrough;
+        catalogue.volumes[0].spec.settings.read_cache = false;
+        let bytes = catalogue.encode();
+        assert!(bytes.starts_with(&defaults), "what was there before stays where it was");
+        assert_eq!(Catalogue::decode(&bytes), Ok(catalogue));
     }
 
     #[test]

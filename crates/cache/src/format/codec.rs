@@ -200,6 +200,10 @@ impl<'a> Reader<'a> {
         text.parse().map_err(|error| self.corrupt(&format!("{error}")))
     }
 
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     /// Nothing may follow.
     pub(crate) fn end(&self) -> Result<(), Corrupt> {
         self.require(self.bytes.is_empty(), "bytes follow its end")

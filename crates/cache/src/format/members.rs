@@ -1,6 +1,6 @@
 //! The members record: which SSDs make up the pool, in which epoch and session, and whether it was stopped cleanly.
 
-use crate::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
+use crate::config::{BlockBytes, Cleaning, PoolKind, PoolName, PoolSettings, limits};
 
 use super::codec::{Corrupt, Reader, Writer};
 
@@ -56,14 +56,16 @@ impl Members {
             writer.u128(ssd.ssd_uuid).u64(ssd.size_bytes).text(path).u64(ssd.incarnation).u64(ssd.session);
             writer.option_u64(ssd.journal_end);
         }
+        if self.kind == PoolKind::ReadWrite {
+            encode_cleaning(&mut writer, self.settings.cleaning);
+        }
         writer.into_bytes()
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
         let mut reader = Reader::new(payload, "members record");
         let (name, kind) = (reader.parse(16)?, reader.parse(16)?);
-        let settings = decode_settings(&mut reader)?;
-        settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
+        let mut settings = decode_settings(&mut reader)?;
         let (epoch, session, clean) = (reader.counter()?, reader.counter()?, reader.flag()?);
         let count = usize::from(reader.u16()?);
         reader.require(count <= limits::SSDS_MAX, "it has more SSDs than allowed")?;
@@ -74,7 +76,11 @@ impl Members {
             reader.require(!known, "an SSD is in it twice")?;
             ssds.push(member);
         }
+        if kind == PoolKind::ReadWrite {
+            settings.cleaning = decode_cleaning(&mut reader)?;
+        }
         reader.end()?;
+        settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
         Ok(Self { name, kind, settings, epoch, session, clean, ssds })
     }
 }
@@ -107,6 +113,19 @@ fn decode_settings(reader: &mut Reader<'_>) -> Result<PoolSettings, Corrupt> {
         policy: reader.parse(16)?,
         fetch_rate: reader.parse(16)?,
         checksums: reader.flag()?,
+        cleaning: Cleaning::default(),
+    })
+}
+
+fn encode_cleaning(writer: &mut Writer, cleaning: Cleaning) {
+    writer.text(cleaning.flush_rate.word()).u8(cleaning.dirty_watermark_percent).u32(cleaning.dirty_age_max_seconds);
+}
+
+fn decode_cleaning(reader: &mut Reader<'_>) -> Result<Cleaning, Corrupt> {
+    Ok(Cleaning {
+        flush_rate: reader.parse(16)?,
+        dirty_watermark_percent: reader.u8()?,
+        dirty_age_max_seconds: reader.u32()?,
     })
 }
 
@@ -138,6 +157,15 @@ mod tests {
     #[test]
     fn the_members_record_survives_the_round_trip() {
         assert_eq!(Members::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn a_read_write_pool_records_how_it_cleans() {
+        let mut members = sample();
+        members.kind = PoolKind::ReadWrite;
+        members.settings.populate_on_write = 1;
+        members.settings.cleaning.dirty_watermark_percent = 33;
+        assert_eq!(Members::decode(&members.encode()), Ok(members));
     }
 
     #[test]

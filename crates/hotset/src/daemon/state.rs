@@ -48,6 +48,7 @@ impl VolumeRecord {
             read_only: self.read_only,
             read_cutoff_bytes: self.read_cutoff_bytes,
             write_cutoff_bytes: self.write_cutoff_bytes,
+            ..VolumeSettings::default()
         };
         Ok(VolumeSpec { name: self.name.parse::<VolumeName>()?, backing: self.backing.clone(), settings })
     }

@@ -74,7 +74,7 @@ impl Plane {
 
     /// Takes the cache from all volumes of the pool, then makes the SSDs forget it.
     pub(crate) async fn delete_pool(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
-        self.pool(&name)?.delete().await?;
+        self.pool(&name)?.delete(hotset_cache::DirtyData::Clean).await?;
         self.pools.borrow_mut().remove(&name);
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Plane {
     }
 
     pub(crate) async fn detach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
-        self.pool(&pool)?.detach(&volume).await
+        self.pool(&pool)?.detach(&volume, hotset_cache::DirtyData::Clean).await
     }
 }
 

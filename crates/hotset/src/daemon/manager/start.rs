@@ -225,6 +225,9 @@ impl Manager {
         let (to, name) = (pool.clone(), volume.clone());
         match self.plane.call(move |plane| plane.reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
+            Ok(Reattached::Fenced { reason, dirty_bytes }) => {
+                tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
+            }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
             }

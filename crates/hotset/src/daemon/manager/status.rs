@@ -284,6 +284,7 @@ fn recorded_volume(record: &VolumeRecord) -> Volume {
         read_only: record.read_only,
         read_cutoff_bytes: record.read_cutoff_bytes,
         write_cutoff_bytes: record.write_cutoff_bytes,
+        ..VolumeSettings::default()
     };
     Volume {
         backing_emulated: record.backing.starts_with("emulated:"),
