@@ -13,6 +13,8 @@ pub enum ApiErrorKind {
     NotFound,
     /// It exists already, is in use, or something has to be done first; the message says what.
     Refused,
+    /// It was cancelled on request, before it was done.
+    Cancelled,
     /// This version or this device cannot do it.
     Unsupported,
     /// A device failed.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::words::{FetchRate, Health, IoType, PolicyKind, PoolKind, PoolState};
+use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState};
 
 /// `POST /v1/pools` and `POST /v1/pools/plan`: the pool to make. What is left out comes from the preset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -27,6 +27,9 @@ pub struct PoolCreate {
     /// Use the SSDs although they carry a foreign signature, whose content is lost.
     #[serde(default)]
     pub force: bool,
+    /// Make a read-write pool of block devices that share a physical disk: both copies may be lost with it.
+    #[serde(default)]
+    pub allow_same_disk: bool,
 }
 
 /// `POST /v1/pools/import`: a pool whose SSDs are at these paths.
@@ -51,12 +54,22 @@ pub struct PoolSet {
     pub populate_on_write: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch_rate: Option<FetchRate>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_rate: Option<FlushRate>,
+    /// Cleaning goes on beside hosts from this share of the dirty capacity on: 1 to 90.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty_watermark_percent: Option<u8>,
+    /// Dirty data older than this is cleaned whatever hosts do: 1 s to 30 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty_age_max_seconds: Option<u32>,
 }
 
 /// What a pool would be like (`pool create --dry-run`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolPlan {
     pub name: String,
+    #[serde(rename = "type")]
+    pub kind: PoolKind,
     pub io_type: IoType,
     pub block_size_bytes: u64,
     pub populate_on_read: u8,
@@ -66,8 +79,12 @@ pub struct PoolPlan {
     pub capacity_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,
-    /// Memory for its tables when every slot is in use.
+    /// Memory for its tables when every slot is in use and all that may be dirty is.
     pub memory_bytes: u64,
+    /// Bytes that hosts may have dirty at once; 0 in a read pool.
+    pub dirty_capacity_bytes: u64,
+    /// The part of `memory_bytes` that is for dirty data, in the worst case: random writes of 4 KiB.
+    pub dirty_memory_bytes: u64,
     /// What the tables of all pools may take together.
     pub memory_limit_bytes: u64,
     /// What the tables of the other pools take.
@@ -97,6 +114,9 @@ pub struct Pool {
     pub populate_on_write: u8,
     pub policy: PolicyKind,
     pub fetch_rate: FetchRate,
+    pub flush_rate: FlushRate,
+    pub dirty_watermark_percent: u8,
+    pub dirty_age_max_seconds: u32,
     pub checksums: bool,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
@@ -107,8 +127,31 @@ pub struct Pool {
     pub epoch: u64,
     /// What the last start found.
     pub recovery: String,
+    /// Dirty data and its log; null in a read pool, and while the pool is not open.
+    pub write_log: Option<WriteLog>,
+    /// What is not as safe as it could be, although the pool is good.
+    pub warnings: Vec<String>,
     pub ssds: Vec<Ssd>,
     pub volumes: Vec<String>,
+}
+
+/// The write log of a read-write pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WriteLog {
+    /// Bytes that hosts may have dirty at once.
+    pub dirty_capacity_bytes: u64,
+    /// Data at risk: bytes acknowledged to hosts and not yet on the backing devices.
+    pub dirty_bytes: u64,
+    /// Bytes of newest pages in the log, dirty or clean.
+    pub live_bytes: u64,
+    /// Bytes of the SSDs that the log takes, both copies.
+    pub log_bytes: u64,
+    pub rows: u64,
+    /// New writes go past the cache, because two copies cannot be kept.
+    pub write_caching_off: bool,
+    /// What the last start read of the log.
+    pub recovered_bytes: u64,
+    pub recovery_ms: u64,
 }
 
 /// An SSD of a pool.

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::volume::VolumeStats;
 use crate::words::Health;
-use crate::{Pool, Volume};
+use crate::{Flush, Pool, Volume};
 
 /// `GET /v1/status`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -23,10 +23,16 @@ pub struct Status {
     /// What the tables of the pools take.
     pub memory_in_use_bytes: u64,
     pub memory_limit_bytes: u64,
+    /// Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.
+    pub dirty_bytes: u64,
+    /// How long the oldest of them has been dirty; null if nothing is dirty.
+    pub oldest_dirty_seconds: Option<u64>,
     pub pools: Vec<Pool>,
     pub volumes: Vec<Volume>,
     /// What takes long and is being done now.
     pub work: Vec<Work>,
+    /// Caches that are being flushed so that they can be taken away.
+    pub flushes: Vec<Flush>,
 }
 
 /// Something that takes long.
@@ -52,6 +58,8 @@ pub struct VolumeCounters {
     pub pool: Option<String>,
     pub size_bytes: u64,
     pub cache_used_bytes: u64,
+    pub write_cache_used_bytes: u64,
+    pub dirty_bytes: u64,
     /// Bytes of cached pages that its pool can hold; 0 without a pool.
     pub pool_capacity_bytes: u64,
     pub stats: VolumeStats,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::words::{Health, VolumeState};
+use crate::words::{Health, VolumeState, WriteMode};
 
 /// `POST /v1/volumes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -20,6 +20,12 @@ pub struct VolumeCreate {
     pub logical_block_bytes: Option<u32>,
     #[serde(default)]
     pub read_only: bool,
+    /// Left out: `write-back`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_mode: Option<WriteMode>,
+    /// Left out: true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<bool>,
 }
 
 /// `PATCH /v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache.
@@ -30,6 +36,11 @@ pub struct VolumeSet {
     pub read_cutoff_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_cutoff_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_mode: Option<WriteMode>,
+    /// Whether reads populate the cache and are answered from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<bool>,
 }
 
 /// `PUT /v1/volumes/{name}/cache`
@@ -58,10 +69,19 @@ pub struct Volume {
     pub read_cutoff_bytes: Option<u64>,
     /// A write stream longer than this bypasses the cache; null: never.
     pub write_cutoff_bytes: Option<u64>,
+    pub write_mode: WriteMode,
+    /// Whether reads populate the cache and are answered from it.
+    pub read_cache: bool,
     /// The pool that caches it; null: none.
     pub pool: Option<String>,
     /// Bytes of its pages in the cache.
     pub cache_used_bytes: u64,
+    /// Bytes of its newest pages in the write log, dirty or clean.
+    pub write_cache_used_bytes: u64,
+    /// Data at risk: bytes acknowledged to hosts and not yet on the backing device.
+    pub dirty_bytes: u64,
+    /// How long the oldest of them has been dirty; null if nothing is dirty.
+    pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,
     pub stats: VolumeStats,
@@ -91,6 +111,12 @@ pub struct VolumeStats {
     pub read_errors_hidden: u64,
     /// Requests answered with an error.
     pub errors: u64,
+    /// Writes acknowledged from the SSDs alone.
+    pub write_hits: u64,
+    /// Bytes of dirty data written to the backing device.
+    pub cleaned_bytes: u64,
+    /// Bytes copied within the write log, to make room in it.
+    pub moved_bytes: u64,
     /// How often the whole cache of this volume was dropped.
     pub cache_drops: u64,
 }

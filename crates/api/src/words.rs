@@ -42,6 +42,29 @@ pub enum FetchRate {
     High,
 }
 
+/// How much of the backing device's time cleaning may take beside hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushRate {
+    Low,
+    Medium,
+    High,
+}
+
+/// Where a volume's writes go. In a read pool, and without a pool, every mode is `write-around`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteMode {
+    /// To two SSDs, and to the backing device later; detected streams go past the cache.
+    WriteBack,
+    /// To two SSDs, streams too, until the dirty watermark.
+    InstantWriteBack,
+    /// To the backing device, then into the cache.
+    WriteThrough,
+    /// To the backing device only.
+    WriteAround,
+}
+
 /// Best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -66,6 +89,8 @@ impl Health {
 #[serde(rename_all = "kebab-case")]
 pub enum PoolState {
     Online,
+    /// Its dirty data is written to the backing devices, so that it can be deleted.
+    Flushing,
     /// Waiting for its SSDs, or not usable; the reason says which.
     Offline,
 }
@@ -76,6 +101,8 @@ pub enum PoolState {
 pub enum VolumeState {
     /// Hosts can use it.
     Online,
+    /// Hosts can use it, while its dirty data is written to the backing device, so that its cache can be taken away.
+    Flushing,
     /// It is not served; the reason says why.
     Offline,
 }

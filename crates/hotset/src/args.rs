@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName};
+use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName, WriteMode};
 
 use crate::endpoint::Endpoint;
 use crate::settings::{self, PoolSetting, VolumeSetting};
@@ -50,6 +50,8 @@ pub(crate) enum Verb {
     Status(StatusArguments),
     /// Show counters and rates of volumes
     Stats(StatsArguments),
+    /// Print udev rules that keep the system off block devices whose newest data may be on SSDs
+    UdevRules,
     /// Make image files that can serve as SSDs
     #[command(subcommand)]
     Image(ImageVerb),
@@ -110,15 +112,24 @@ pub(crate) enum PoolVerb {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
-    /// Change settings: policy, populate-on-read, populate-on-write, fetch-rate
+    /// Change settings: policy, populate-on-read, populate-on-write, fetch-rate, flush-rate (low, medium, high),
+    /// dirty-watermark (percent), dirty-age (as 10m)
     Set {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = PoolSetting::from_str)]
         settings: Vec<PoolSetting>,
     },
-    /// Delete a pool; its volumes are served uncached from then on
+    /// Flush a pool's dirty data, then delete it; its volumes are served uncached from then on
+    #[command(after_help = INTERRUPTING)]
     Delete {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        #[command(flatten)]
+        removal: RemovalArguments,
+    },
+    /// End the flush of a `pool delete`: the pool stays, and caches writes again
+    CancelFlush {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
@@ -164,6 +175,22 @@ pub(crate) struct PoolCreateArguments {
     /// Use SSDs that carry a foreign signature; what they hold is lost
     #[arg(long)]
     pub(crate) force: bool,
+    /// Make a read-write pool of block devices that share a physical disk; both copies may be lost with it
+    #[arg(long)]
+    pub(crate) allow_same_disk: bool,
+}
+
+const INTERRUPTING: &str = "Ctrl-C cancels the flush. If this command is killed, or its connection breaks, the flush goes \
+    on: the same command joins it, and cancel-flush ends it.";
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct RemovalArguments {
+    /// Do not flush: dirty data is lost; says how much, and refuses without --yes-lose-data
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// The dirty data that --force named may be lost
+    #[arg(long, requires = "force")]
+    pub(crate) yes_lose_data: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -184,6 +211,12 @@ pub(crate) enum VolumeVerb {
         /// Refuse writes
         #[arg(long)]
         read_only: bool,
+        /// Where writes go in a read-write pool; by default write-back
+        #[arg(long, value_parser = words(WriteMode::ALL))]
+        mode: Option<WriteMode>,
+        /// Whether reads use the cache: on (the default) or off
+        #[arg(long, value_name = "on|off", value_parser = settings::on_or_off, action = clap::ArgAction::Set)]
+        read_cache: Option<bool>,
     },
     /// List all volumes
     List,
@@ -192,7 +225,8 @@ pub(crate) enum VolumeVerb {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
-    /// Change settings: read-cutoff, write-cutoff (a size, or off)
+    /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache (on, off),
+    /// read-cutoff, write-cutoff (a size, or off)
     Set {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
@@ -206,13 +240,24 @@ pub(crate) enum VolumeVerb {
         #[arg(long, value_parser = PoolName::from_str)]
         pool: PoolName,
     },
-    /// Take the cache away from a volume, while it serves
+    /// Flush a volume's dirty data, then take the cache away from it, while it serves
+    #[command(after_help = INTERRUPTING)]
     DisableCache {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
+        #[command(flatten)]
+        removal: RemovalArguments,
     },
-    /// Stop serving a volume; its backing device keeps all data
+    /// Flush a volume's dirty data, then stop serving it; its backing device keeps all data
+    #[command(after_help = INTERRUPTING)]
     Delete {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        #[command(flatten)]
+        removal: RemovalArguments,
+    },
+    /// End the flush of a `volume delete` or `volume disable-cache`: the volume caches writes again
+    CancelFlush {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
@@ -298,6 +343,15 @@ mod tests {
             "hotset pool show p",
             "hotset pool set p policy=lru fetch-rate=high",
             "hotset pool delete p",
+            "hotset pool create p --type read-write --io-type database --ssd a b --allow-same-disk",
+            "hotset pool set p flush-rate=high dirty-watermark=40 dirty-age=10m",
+            "hotset pool delete p --force --yes-lose-data",
+            "hotset pool cancel-flush p",
+            "hotset volume create v --backing a --pool p --mode write-through --read-cache off",
+            "hotset volume set v mode=write-around read-cache=on",
+            "hotset volume delete v --force",
+            "hotset volume disable-cache v --force --yes-lose-data",
+            "hotset volume cancel-flush v",
             "hotset pool import --ssd a b --accept-missing",
             "hotset volume create v --backing emulated:disks=16,level=raid5,size=8G,file=x --pool p --block 4096 --read-only",
             "hotset volume list -o json",
@@ -308,6 +362,7 @@ mod tests {
             "hotset volume delete v",
             "hotset status --check --api unix:/a",
             "hotset stats v --watch",
+            "hotset udev-rules",
             "hotset image create f 1G",
             "hotset demo --seconds 30 --dir /d --serve",
             "hotset completions bash",
@@ -339,6 +394,9 @@ mod tests {
             ("hotset volume create .v --backing a", "does not start with a dot"),
             ("hotset volume create v", "--backing"),
             ("hotset volume create v --backing a --block 1024", "512, 4096"),
+            ("hotset volume create v --backing a --mode fast", "instant-write-back"),
+            ("hotset volume create v --backing a --read-cache yes", "on or off"),
+            ("hotset volume delete v --yes-lose-data", "--force"),
             ("hotset volume set v read-cutoff=lots", "not a size"),
             ("hotset volume enable-cache v", "--pool"),
             ("hotset status --api somewhere", "unix:PATH or tcp:ADDRESS:PORT"),

@@ -11,6 +11,7 @@ mod paths;
 mod plane;
 mod settings;
 mod size;
+mod udev;
 mod words;
 
 use std::process::ExitCode;
@@ -65,6 +66,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::Volume(verb) => client::run_volume(&client(api)?, output, verb)?,
         Verb::Status(status) => return client::run_status(&client(api)?, output, &status).map(ExitCode::from),
         Verb::Stats(stats) => client::run_stats(&client(api)?, output, &stats)?,
+        Verb::UdevRules => client::run_udev_rules(&client(api)?, output)?,
         Verb::Image(ImageVerb::Create { path, size }) => client::create_image(output, &path, size)?,
         Verb::Demo(demo) => return demo::run(&demo, output),
         Verb::Completions { shell } => client::write_out(&manual::completions(shell))?,

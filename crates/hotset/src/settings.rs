@@ -3,13 +3,14 @@
 use std::str::FromStr;
 
 use hotset_api::{PoolSet, VolumeSet};
-use hotset_cache::config::{FetchRate, PolicyKind};
+use hotset_cache::config::{FetchRate, FlushRate, PolicyKind, WriteMode};
 
 use crate::size::Size;
 use crate::words;
 
-const POOL_KEYS: &str = "policy, populate-on-read, populate-on-write, fetch-rate";
-const VOLUME_KEYS: &str = "read-cutoff, write-cutoff";
+const POOL_KEYS: &str =
+    "policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age";
+const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff";
 
 /// One setting of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ impl FromStr for PoolSetting {
             "fetch-rate" => set.fetch_rate = Some(words::fetch_rate(word::<FetchRate>(value)?)),
             "populate-on-read" => set.populate_on_read = Some(populate_on_read(value)?),
             "populate-on-write" => set.populate_on_write = Some(populate_on_write(value)?),
+            "flush-rate" => set.flush_rate = Some(words::flush_rate(word::<FlushRate>(value)?)),
+            "dirty-watermark" => set.dirty_watermark_percent = Some(dirty_watermark(value)?),
+            "dirty-age" => set.dirty_age_max_seconds = Some(dirty_age(value)?),
             _ => return Err(format!("a pool has no setting {key:?}; the keys are {POOL_KEYS}")),
         }
         Ok(Self(set))
@@ -47,6 +51,8 @@ impl FromStr for VolumeSetting {
         let (key, value) = split(text, VOLUME_KEYS)?;
         let mut set = VolumeSet::default();
         match key {
+            "mode" => set.write_mode = Some(words::write_mode(word::<WriteMode>(value)?)),
+            "read-cache" => set.read_cache = Some(on_or_off(value)?),
             "read-cutoff" => set.read_cutoff_bytes = Some(cutoff(value)?),
             "write-cutoff" => set.write_cutoff_bytes = Some(cutoff(value)?),
             _ => return Err(format!("a volume has no setting {key:?}; the keys are {VOLUME_KEYS}")),
@@ -62,6 +68,9 @@ pub(crate) fn pool_set(settings: &[PoolSetting]) -> PoolSet {
         populate_on_read: one.populate_on_read.or(all.populate_on_read),
         populate_on_write: one.populate_on_write.or(all.populate_on_write),
         fetch_rate: one.fetch_rate.or(all.fetch_rate),
+        flush_rate: one.flush_rate.or(all.flush_rate),
+        dirty_watermark_percent: one.dirty_watermark_percent.or(all.dirty_watermark_percent),
+        dirty_age_max_seconds: one.dirty_age_max_seconds.or(all.dirty_age_max_seconds),
     })
 }
 
@@ -70,6 +79,8 @@ pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
     settings.iter().fold(VolumeSet::default(), |all, VolumeSetting(one)| VolumeSet {
         read_cutoff_bytes: one.read_cutoff_bytes.or(all.read_cutoff_bytes),
         write_cutoff_bytes: one.write_cutoff_bytes.or(all.write_cutoff_bytes),
+        write_mode: one.write_mode.or(all.write_mode),
+        read_cache: one.read_cache.or(all.read_cache),
     })
 }
 
@@ -90,6 +101,36 @@ pub(crate) fn populate_on_write(text: &str) -> Result<u8, String> {
     count.ok_or_else(|| {
         format!("populate-on-write {text:?}: it is 0 (off) to 4 in a read pool, 1 to 4 in a read-write pool")
     })
+}
+
+/// A share of the dirty capacity in percent.
+fn dirty_watermark(text: &str) -> Result<u8, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=90).contains(percent));
+    percent.ok_or_else(|| format!("dirty-watermark {text:?}: it is 1 to 90 percent of the dirty capacity"))
+}
+
+/// A time in seconds, with an optional suffix s, m, h or d.
+fn dirty_age(text: &str) -> Result<u32, String> {
+    let wrong = || format!("dirty-age {text:?}: it is a time from 1s to 30d, as 90s, 10m, 2h or 1d");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(digits);
+    let unit_seconds = match suffix {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.parse::<u32>().ok().and_then(|number| number.checked_mul(unit_seconds));
+    seconds.filter(|seconds| (1..=30 * 24 * 3600).contains(seconds)).ok_or_else(wrong)
+}
+
+pub(crate) fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("{text:?}: it is on or off")),
+    }
 }
 
 /// A cut-off in bytes; 0 for `off`.
@@ -129,8 +170,38 @@ mod tests {
             ("populate-on-read=0", "1 to 4"),
             ("populate-on-write=5", "0 (off) to 4"),
             ("fetch-rate=fast", "low, medium, high"),
+            ("flush-rate=fast", "low, medium, high"),
+            ("dirty-watermark=91", "1 to 90 percent"),
+            ("dirty-age=31d", "from 1s to 30d"),
+            ("dirty-age=0", "from 1s to 30d"),
+            ("dirty-age=5w", "from 1s to 30d"),
+            ("dirty-age=99999999999d", "from 1s to 30d"),
         ] {
             let message = text.parse::<PoolSetting>().expect_err(text);
+            assert!(message.contains(part), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn cleaning_is_set_in_percent_and_in_any_unit_of_time() {
+        let parsed: Vec<PoolSetting> = ["flush-rate=high", "dirty-watermark=40%", "dirty-age=2h"]
+            .map(|text| text.parse().expect("valid"))
+            .to_vec();
+        let set = pool_set(&parsed);
+        assert_eq!(set.flush_rate, Some(hotset_api::FlushRate::High));
+        assert_eq!((set.dirty_watermark_percent, set.dirty_age_max_seconds), (Some(40), Some(7200)));
+    }
+
+    #[test]
+    fn write_modes_and_read_caching_are_set_by_their_words() {
+        let mode = "mode=instant-write-back".parse::<VolumeSetting>().expect("valid");
+        let set = volume_set(&[mode, "read-cache=off".parse().expect("valid")]);
+        assert_eq!(set.write_mode, Some(hotset_api::WriteMode::InstantWriteBack));
+        assert_eq!(set.read_cache, Some(false));
+        for (text, part) in
+            [("mode=fast", "write-back, instant-write-back, write-through"), ("read-cache=1", "on or off")]
+        {
+            let message = text.parse::<VolumeSetting>().expect_err(text);
             assert!(message.contains(part), "{text}: {message}");
         }
     }

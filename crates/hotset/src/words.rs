@@ -68,6 +68,40 @@ pub(crate) fn engine_fetch_rate(rate: api::FetchRate) -> config::FetchRate {
     }
 }
 
+pub(crate) fn flush_rate(rate: config::FlushRate) -> api::FlushRate {
+    match rate {
+        config::FlushRate::Low => api::FlushRate::Low,
+        config::FlushRate::Medium => api::FlushRate::Medium,
+        config::FlushRate::High => api::FlushRate::High,
+    }
+}
+
+pub(crate) fn engine_flush_rate(rate: api::FlushRate) -> config::FlushRate {
+    match rate {
+        api::FlushRate::Low => config::FlushRate::Low,
+        api::FlushRate::Medium => config::FlushRate::Medium,
+        api::FlushRate::High => config::FlushRate::High,
+    }
+}
+
+pub(crate) fn write_mode(mode: config::WriteMode) -> api::WriteMode {
+    match mode {
+        config::WriteMode::WriteBack => api::WriteMode::WriteBack,
+        config::WriteMode::InstantWriteBack => api::WriteMode::InstantWriteBack,
+        config::WriteMode::WriteThrough => api::WriteMode::WriteThrough,
+        config::WriteMode::WriteAround => api::WriteMode::WriteAround,
+    }
+}
+
+pub(crate) fn engine_write_mode(mode: api::WriteMode) -> config::WriteMode {
+    match mode {
+        api::WriteMode::WriteBack => config::WriteMode::WriteBack,
+        api::WriteMode::InstantWriteBack => config::WriteMode::InstantWriteBack,
+        api::WriteMode::WriteThrough => config::WriteMode::WriteThrough,
+        api::WriteMode::WriteAround => config::WriteMode::WriteAround,
+    }
+}
+
 pub(crate) fn health(health: cache::Health) -> api::Health {
     match health {
         cache::Health::Good => api::Health::Good,

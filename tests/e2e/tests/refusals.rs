@@ -179,7 +179,12 @@ fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
         (format!("{pool} --ssd {spare} {spare}"), 1, "spare"),
         (format!("{pool} --ssd {spare2} {ssd0}"), 1, "ssd0"),
         (format!("{pool} --ssd /dev/null"), 1, "/dev/null"),
-        (format!("pool create q --type read-write --io-type custom --ssd {spare} {spare2}"), 1, "read-write"),
+        (format!("pool create q --type read-write --io-type custom --ssd {spare}"), 1, "at least two SSDs"),
+        (
+            format!("pool create q --type read-write --io-type custom --populate-on-write 0 --ssd {spare} {spare2}"),
+            1,
+            "1 to 4 in a read-write pool",
+        ),
         ("pool show nobody".into(), 1, "nobody"),
         ("pool delete nobody".into(), 1, "nobody"),
         ("pool set nobody policy=lru".into(), 1, "nobody"),

@@ -47,12 +47,17 @@ impl Client {
         self.runtime.block_on(request(&self.endpoint, method, path, body))
     }
 
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
+    }
+
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 }
 
-async fn request<T: DeserializeOwned>(
+/// One request on a connection of its own.
+pub(super) async fn request<T: DeserializeOwned>(
     endpoint: &Endpoint,
     method: Method,
     path: &str,

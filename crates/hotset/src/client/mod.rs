@@ -3,6 +3,8 @@
 mod http;
 mod image;
 mod pool;
+mod removal;
+mod rules;
 mod stats;
 mod status;
 mod table;
@@ -16,6 +18,7 @@ use serde::Serialize;
 pub(crate) use http::Client;
 pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use pool::run as run_pool;
+pub(crate) use rules::run as run_udev_rules;
 pub(crate) use stats::run as run_stats;
 pub(crate) use status::run as run_status;
 pub(crate) use table::Table;

@@ -1,10 +1,12 @@
 //! The `pool` verbs.
 
-use hotset_api::{ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolList, PoolPlan, PoolState};
+use hotset_api::{
+    ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolState, WriteLog,
+};
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, fill_bar, print};
+use super::{Client, absolute, fill_bar, print, removal};
 use crate::args::{Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -22,10 +24,12 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
                 false => format!("Pool {name} is already so\n{}", settings_of(&change.pool)),
             })
         }
-        PoolVerb::Delete { name } => {
-            let deleted: Deleted = client.delete(&format!("/pools/{name}"))?;
+        PoolVerb::Delete { name, removal } => {
+            let (path, flush) = (format!("/pools/{name}"), format!("/pools/{name}/flush"));
+            let deleted: Deleted = removal::remove(client, output, &path, &flush, removal)?;
             print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
         }
+        PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
         PoolVerb::Import { ssd, accept_missing } => {
             let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
             let change: PoolChange =
@@ -49,6 +53,7 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
         policy: arguments.policy.map(words::policy),
         ssds: arguments.ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
         force: arguments.force,
+        allow_same_disk: arguments.allow_same_disk,
     };
     let plan: PoolPlan = client.send(Method::POST, "/pools/plan", &request)?;
     if arguments.dry_run {
@@ -85,7 +90,9 @@ fn watch_work(client: &Client, bar: &indicatif::ProgressBar, total_bytes: u64) {
 fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
     let mut text = facts(&[
         ("Pool", format!("{} (not made: dry run)", plan.name)),
+        ("Type", words::engine_pool_kind(plan.kind).to_string()),
         ("Capacity", format!("{} of cached data", human(plan.capacity_bytes))),
+        ("Dirty capacity", dirty_capacity(plan)),
         ("Slots", format!("{} of {}", grouped(plan.slots), human(plan.block_size_bytes))),
         ("Segments", human(plan.segment_bytes)),
         ("Thresholds", format!("populate on read {}, on write {}", plan.populate_on_read, plan.populate_on_write)),
@@ -114,13 +121,24 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
     text
 }
 
+fn dirty_capacity(plan: &PoolPlan) -> String {
+    match plan.kind {
+        PoolKind::Read => String::new(),
+        PoolKind::ReadWrite => format!(
+            "{} of dirty data at once, on two SSDs each; at most {} of the memory is for that",
+            human(plan.dirty_capacity_bytes),
+            human(plan.dirty_memory_bytes)
+        ),
+    }
+}
+
 /// The table of `pool list` and of `status`.
 pub(super) fn table(pools: &[Pool]) -> String {
     if pools.is_empty() {
         return "No pools\n".to_owned();
     }
     let mut table =
-        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">SSDS", ">VOLUMES", "REASON"]);
+        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">DIRTY", ">SSDS", ">VOLUMES", "REASON"]);
     for pool in pools {
         table.row(vec![
             pool.name.clone(),
@@ -129,6 +147,7 @@ pub(super) fn table(pools: &[Pool]) -> String {
             pool.health.word().to_owned(),
             human(pool.capacity_bytes),
             human(pool.used_bytes),
+            pool.write_log.map_or_else(|| "-".to_owned(), |log| human(log.dirty_bytes)),
             pool.ssds.len().to_string(),
             pool.volumes.len().to_string(),
             pool.reason.clone(),
@@ -140,6 +159,7 @@ pub(super) fn table(pools: &[Pool]) -> String {
 fn state(pool: &Pool) -> &'static str {
     match pool.state {
         PoolState::Online => "online",
+        PoolState::Flushing => "flushing",
         PoolState::Offline => "offline",
     }
 }
@@ -150,7 +170,18 @@ fn settings_of(pool: &Pool) -> String {
         ("Populate on read", pool.populate_on_read.to_string()),
         ("Populate on write", or_never(pool.populate_on_write)),
         ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
+        ("Flush rate", of_read_write(pool, words::engine_flush_rate(pool.flush_rate).to_string())),
+        ("Dirty watermark", of_read_write(pool, format!("{} %", pool.dirty_watermark_percent))),
+        ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
     ])
+}
+
+/// Shown only where it has a meaning.
+fn of_read_write(pool: &Pool, value: String) -> String {
+    match pool.kind {
+        PoolKind::Read => String::new(),
+        PoolKind::ReadWrite => value,
+    }
 }
 
 fn or_never(count: u8) -> String {
@@ -171,14 +202,22 @@ fn show(pool: &Pool) -> String {
         ("Populate on read", pool.populate_on_read.to_string()),
         ("Populate on write", or_never(pool.populate_on_write)),
         ("Fetch rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
+        ("Flush rate", of_read_write(pool, words::engine_flush_rate(pool.flush_rate).to_string())),
+        ("Dirty watermark", of_read_write(pool, format!("{} %", pool.dirty_watermark_percent))),
+        ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
         ("Checksums", if pool.checksums { "on".to_owned() } else { "off".to_owned() }),
         ("Capacity", human(pool.capacity_bytes)),
         ("Used", human(pool.used_bytes)),
         ("Slots", format!("{} of {} in use", grouped(pool.slots_used), grouped(pool.slots))),
         ("Memory", human(pool.memory_bytes)),
+        ("Data at risk", pool.write_log.map_or_else(String::new, data_at_risk)),
+        ("Write log", pool.write_log.map_or_else(String::new, write_log)),
         ("Recovery", pool.recovery.clone()),
         ("Volumes", pool.volumes.join(", ")),
     ]);
+    for warning in &pool.warnings {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
     text.push('\n');
     let mut table = Table::new(&["SSD", ">SIZE", "STATE", ">SLOTS USED", ">READ ERRORS", ">WRITTEN", "REASON"]);
     for ssd in &pool.ssds {
@@ -194,4 +233,24 @@ fn show(pool: &Pool) -> String {
     }
     text.push_str(&table.render());
     text
+}
+
+fn data_at_risk(log: WriteLog) -> String {
+    let off = if log.write_caching_off { "; new writes go past the cache: two copies cannot be kept" } else { "" };
+    format!(
+        "{} of at most {} are not on the backing devices{off}",
+        human(log.dirty_bytes),
+        human(log.dirty_capacity_bytes)
+    )
+}
+
+fn write_log(log: WriteLog) -> String {
+    format!(
+        "{} of SSDs in {} rows, {} of newest data; the last start read {} of it in {} ms",
+        human(log.log_bytes),
+        grouped(log.rows),
+        human(log.live_bytes),
+        human(log.recovered_bytes),
+        grouped(log.recovery_ms)
+    )
 }

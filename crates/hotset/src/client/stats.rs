@@ -22,6 +22,10 @@ struct Rates {
     write_bytes_per_s: f64,
     hit_ratio: f64,
     populated_bytes_per_s: f64,
+    write_hits_per_s: f64,
+    cleaned_bytes_per_s: f64,
+    moved_bytes_per_s: f64,
+    dirty_bytes: u64,
     cache_used_bytes: u64,
     pool_capacity_bytes: u64,
 }
@@ -48,8 +52,20 @@ fn counters(volumes: &[VolumeCounters]) -> String {
     if volumes.is_empty() {
         return "No volumes\n".to_owned();
     }
-    let headings =
-        ["VOLUME", ">READS", ">HITS", ">HIT RATIO", ">WRITES", ">BYPASSED", ">POPULATED", ">EVICTED", ">CACHED"];
+    let headings = [
+        "VOLUME",
+        ">READS",
+        ">HITS",
+        ">HIT RATIO",
+        ">WRITES",
+        ">WRITE HITS",
+        ">BYPASSED",
+        ">POPULATED",
+        ">EVICTED",
+        ">CLEANED",
+        ">CACHED",
+        ">DIRTY",
+    ];
     let mut table = Table::new(&headings);
     for volume in volumes {
         let stats = &volume.stats;
@@ -59,10 +75,13 @@ fn counters(volumes: &[VolumeCounters]) -> String {
             grouped(stats.read_hits),
             percent(stats.hit_ratio),
             grouped(stats.writes),
+            grouped(stats.write_hits),
             grouped(stats.bypassed_reads + stats.bypassed_writes),
             human(stats.populated_bytes),
             grouped(stats.evicted_blocks),
+            human(stats.cleaned_bytes),
             human(volume.cache_used_bytes),
+            human(volume.dirty_bytes),
         ]);
     }
     table.render()
@@ -145,6 +164,10 @@ fn rates_of(old: &VolumeCounters, new: &VolumeCounters, seconds: f64) -> Rates {
         write_bytes_per_s: since(a.write_bytes, b.write_bytes) / seconds,
         hit_ratio: if reads == 0.0 { 0.0 } else { hits / reads },
         populated_bytes_per_s: since(a.populated_bytes, b.populated_bytes) / seconds,
+        write_hits_per_s: since(a.write_hits, b.write_hits) / seconds,
+        cleaned_bytes_per_s: since(a.cleaned_bytes, b.cleaned_bytes) / seconds,
+        moved_bytes_per_s: since(a.moved_bytes, b.moved_bytes) / seconds,
+        dirty_bytes: new.dirty_bytes,
         cache_used_bytes: new.cache_used_bytes,
         pool_capacity_bytes: new.pool_capacity_bytes,
     }
@@ -158,7 +181,10 @@ fn table(rates: &[Rates]) -> String {
         ">READ MB/s",
         ">WRITE MB/s",
         ">HIT RATIO",
+        ">WRITE HITS/s",
         ">FILLING MB/s",
+        ">CLEANING MB/s",
+        ">DIRTY",
         ">CACHED",
         ">OF",
     ];
@@ -171,7 +197,10 @@ fn table(rates: &[Rates]) -> String {
             format!("{:.1}", volume.read_bytes_per_s / 1e6),
             format!("{:.1}", volume.write_bytes_per_s / 1e6),
             percent(volume.hit_ratio),
+            format!("{:.0}", volume.write_hits_per_s),
             format!("{:.1}", volume.populated_bytes_per_s / 1e6),
+            format!("{:.1}", volume.cleaned_bytes_per_s / 1e6),
+            human(volume.dirty_bytes),
             human(volume.cache_used_bytes),
             human(volume.pool_capacity_bytes),
         ]);
@@ -195,6 +224,8 @@ mod tests {
             pool: None,
             size_bytes: 0,
             cache_used_bytes: 0,
+            write_cache_used_bytes: 0,
+            dirty_bytes: 0,
             pool_capacity_bytes: 0,
             stats,
         };

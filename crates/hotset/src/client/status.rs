@@ -1,11 +1,11 @@
 //! The `status` verb.
 
-use hotset_api::{ApiError, Health, Status};
+use hotset_api::{ApiError, Health, Pool, PoolKind, Status};
 
 use super::table::facts;
-use super::{Client, pool, print, volume};
+use super::{Client, pool, print, removal, volume};
 use crate::args::{Output, StatusArguments};
-use crate::size::human;
+use crate::size::{grouped, human};
 
 /// The exit code: 0, or with `--check` also 1 for degraded and 2 for failed (a daemon that does not answer is failed).
 pub(crate) fn run(client: &Client, output: Output, arguments: &StatusArguments) -> Result<u8, ApiError> {
@@ -29,6 +29,7 @@ fn show(status: &Status, arguments: &StatusArguments) -> String {
         ("State directory", status.state_directory.clone()),
         ("Hosts connect to", status.nbd.join("  ")),
         ("Memory of pools", format!("{} of {}", human(status.memory_in_use_bytes), human(status.memory_limit_bytes))),
+        ("Data at risk", data_at_risk(status)),
     ]);
     for reason in &status.reasons {
         text.push_str(&format!("  {reason}\n"));
@@ -36,10 +37,37 @@ fn show(status: &Status, arguments: &StatusArguments) -> String {
     for work in &status.work {
         text.push_str(&format!("  {}: {} of {}\n", work.what, human(work.done_bytes), human(work.total_bytes)));
     }
+    for flush in &status.flushes {
+        text.push_str(&format!("  {}\n", removal::line(flush)));
+    }
+    for line in status.pools.iter().filter_map(recovery) {
+        text.push_str(&format!("  {line}\n"));
+    }
     if !arguments.check {
         text.push_str(&format!("\n{}\n{}", pool::table(&status.pools), volume::table(&status.volumes)));
     }
     text
+}
+
+/// Of read-write pools; without one, nothing can be at risk.
+fn data_at_risk(status: &Status) -> String {
+    if !status.pools.iter().any(|pool| pool.kind == PoolKind::ReadWrite) {
+        return String::new();
+    }
+    let age = status.oldest_dirty_seconds.map_or_else(String::new, |age| format!(", the oldest for {}", duration(age)));
+    format!("{} acknowledged and not yet on the backing devices{age}", human(status.dirty_bytes))
+}
+
+/// What the last start found in a write log.
+fn recovery(pool: &Pool) -> Option<String> {
+    let log = pool.write_log?;
+    let found = if pool.recovery.is_empty() { String::new() } else { format!(": {}", pool.recovery) };
+    Some(format!(
+        "pool {}: recovery read {} in {} ms{found}",
+        pool.name,
+        human(log.recovered_bytes),
+        grouped(log.recovery_ms)
+    ))
 }
 
 fn duration(seconds: u64) -> String {

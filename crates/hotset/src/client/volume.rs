@@ -6,15 +6,16 @@ use hotset_api::{
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, print};
+use super::{Client, print, removal};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
 use crate::size::{grouped, human};
+use crate::words;
 
 pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(), ApiError> {
     match verb {
-        VolumeVerb::Create { name, backing, pool, block, read_only } => {
+        VolumeVerb::Create { name, backing, pool, block, read_only, mode, read_cache } => {
             let backing = absolute_backing(&backing)
                 .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("backing device {backing}: {error}")))?;
             let request = VolumeCreate {
@@ -23,6 +24,8 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
                 pool: pool.map(|pool| pool.to_string()),
                 logical_block_bytes: block,
                 read_only,
+                write_mode: mode.map(words::write_mode),
+                read_cache,
             };
             let volume: Volume = client.send(Method::POST, "/volumes", &request)?;
             print(output, &volume, |volume| format!("Created volume {}\n{}", volume.name, show(volume)))
@@ -38,13 +41,18 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             let change = client.send(Method::PUT, &format!("/volumes/{name}/cache"), &body)?;
             print_change(output, &change, "Enabled the cache of")
         }
-        VolumeVerb::DisableCache { name } => {
-            let change = client.delete(&format!("/volumes/{name}/cache"))?;
+        VolumeVerb::DisableCache { name, removal } => {
+            let (path, flush) = (format!("/volumes/{name}/cache"), format!("/volumes/{name}/flush"));
+            let change = removal::remove(client, output, &path, &flush, removal)?;
             print_change(output, &change, "Disabled the cache of")
         }
-        VolumeVerb::Delete { name } => {
-            let deleted: Deleted = client.delete(&format!("/volumes/{name}"))?;
+        VolumeVerb::Delete { name, removal } => {
+            let (path, flush) = (format!("/volumes/{name}"), format!("/volumes/{name}/flush"));
+            let deleted: Deleted = removal::remove(client, output, &path, &flush, removal)?;
             print(output, &deleted, |deleted| format!("Deleted volume {}\n", deleted.deleted))
+        }
+        VolumeVerb::CancelFlush { name } => {
+            removal::cancel(client, output, "volume", &format!("/volumes/{name}/flush"))
         }
     }
 }
@@ -61,8 +69,18 @@ pub(super) fn table(volumes: &[Volume]) -> String {
     if volumes.is_empty() {
         return "No volumes\n".to_owned();
     }
-    let mut table =
-        Table::new(&["VOLUME", ">SIZE", "STATE", "HEALTH", "POOL", ">CACHED", ">HIT RATIO", "BACKING", "REASON"]);
+    let mut table = Table::new(&[
+        "VOLUME",
+        ">SIZE",
+        "STATE",
+        "HEALTH",
+        "POOL",
+        ">CACHED",
+        ">DIRTY",
+        ">HIT RATIO",
+        "BACKING",
+        "REASON",
+    ]);
     for volume in volumes {
         table.row(vec![
             volume.name.clone(),
@@ -71,6 +89,7 @@ pub(super) fn table(volumes: &[Volume]) -> String {
             volume.health.word().to_owned(),
             volume.pool.clone().unwrap_or_else(|| "-".to_owned()),
             human(volume.cache_used_bytes),
+            human(volume.dirty_bytes),
             percent(volume.stats.hit_ratio),
             backing(volume),
             volume.reason.clone(),
@@ -82,6 +101,7 @@ pub(super) fn table(volumes: &[Volume]) -> String {
 fn state(volume: &Volume) -> &'static str {
     match volume.state {
         VolumeState::Online => "online",
+        VolumeState::Flushing => "flushing",
         VolumeState::Offline => "offline",
     }
 }
@@ -101,6 +121,11 @@ fn cutoff(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "off".to_owned(), human)
 }
 
+fn data_at_risk(volume: &Volume) -> String {
+    let age = volume.oldest_dirty_seconds.map_or_else(String::new, |seconds| format!(", the oldest for {seconds} s"));
+    format!("{} ({} bytes){age}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
+}
+
 fn show(volume: &Volume) -> String {
     let stats = &volume.stats;
     facts(&[
@@ -112,14 +137,20 @@ fn show(volume: &Volume) -> String {
         ("Size", format!("{} ({} bytes)", human(volume.size_bytes), grouped(volume.size_bytes))),
         ("Logical block", human(volume.logical_block_bytes.into())),
         ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),
+        ("Write mode", words::engine_write_mode(volume.write_mode).to_string()),
+        ("Read caching", if volume.read_cache { "on".to_owned() } else { "off".to_owned() }),
         ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
         ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
         ("Pool", volume.pool.clone().unwrap_or_else(|| "none: served uncached".to_owned())),
         ("Cached", human(volume.cache_used_bytes)),
+        ("Write cache", format!("{} used", human(volume.write_cache_used_bytes))),
+        ("Data at risk", data_at_risk(volume)),
         ("Reach it at", volume.nbd.join("  ")),
         ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
         ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),
         ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),
+        ("Write hits", grouped(stats.write_hits)),
+        ("Cleaned, moved", format!("{}, {}", human(stats.cleaned_bytes), human(stats.moved_bytes))),
         ("Flushes", grouped(stats.flushes)),
         ("Trims, zeroes", format!("{}, {}", grouped(stats.trims), grouped(stats.zeroes))),
         ("Bypassed", format!("{} reads, {} writes", grouped(stats.bypassed_reads), grouped(stats.bypassed_writes))),

@@ -30,6 +30,7 @@ struct File {
     memory_limit: Option<String>,
     log: Option<String>,
     ssd_scan: Option<Vec<String>>,
+    udev_rules: Option<PathBuf>,
     tls: Option<TlsFiles>,
 }
 
@@ -57,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) log: String,
     /// Paths whose last part may have `*` and `?`: where SSDs are looked for.
     pub(crate) ssd_scan: Vec<String>,
+    /// Where the rules go that keep the system off block devices with dirty data; none: nowhere.
+    pub(crate) udev_rules: Option<PathBuf>,
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -78,6 +81,7 @@ impl Config {
             memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref())?,
             log: arguments.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             ssd_scan: file.ssd_scan.unwrap_or_default(),
+            udev_rules: udev_rules(file.udev_rules),
             tls: tls(arguments, file.tls)?,
             state,
         };
@@ -137,6 +141,16 @@ fn chosen(
     listed.iter().map(|text| text.parse().map_err(|error| format!("configuration, {key}: {error}"))).collect()
 }
 
+/// By default udev's own folder, for a daemon that may write there; an empty path means no file.
+fn udev_rules(file: Option<PathBuf>) -> Option<PathBuf> {
+    let default = || {
+        let path = PathBuf::from(crate::udev::RULES_FILE);
+        let there = path.parent().is_some_and(Path::exists) && paths::own_user().is_ok_and(|user| user == 0);
+        there.then_some(path)
+    };
+    file.map_or_else(default, |path| Some(path).filter(|path| !path.as_os_str().is_empty()))
+}
+
 fn memory_limit(flag: Option<Size>, file: Option<&str>) -> Result<u64, String> {
     if let Some(Size(bytes)) = flag {
         return Ok(bytes);
@@ -193,6 +207,7 @@ mod tests {
             memory_limit = "2G"
             log = "debug"
             ssd_scan = ["/dev/disk/by-id/nvme-*"]
+            udev_rules = "/run/hotset.rules"
             [tls]
             certificate = "/etc/hotset/cert.pem"
             key = "/etc/hotset/key.pem"
@@ -202,6 +217,8 @@ mod tests {
         .unwrap();
         assert_eq!((config.api.len(), config.nbd.len(), config.missing_wait_s), (2, 1, 5));
         assert_eq!((config.memory_limit_bytes, config.log.as_str()), (2 << 30, "debug"));
+        assert_eq!(config.udev_rules, Some(PathBuf::from("/run/hotset.rules")));
+        assert_eq!(load("udev_rules = \"\"").unwrap().udev_rules, None);
         assert_eq!(config.tls.unwrap().client_ca, PathBuf::from("/etc/hotset/clients.pem"));
     }
 

@@ -11,9 +11,10 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use hotset_api as api;
 use hotset_api::{ApiError, ApiErrorKind};
+use hyper::body::Body as _;
 use utoipa::OpenApi;
 
-use super::manager::Manager;
+use super::manager::{Manager, Subject};
 
 type Manages = State<Arc<Manager>>;
 type Answer<T> = Result<Json<T>, Failure>;
@@ -37,6 +38,10 @@ type Answer<T> = Result<Json<T>, Failure>;
         delete_volume,
         enable_cache,
         disable_cache,
+        volume_flush,
+        cancel_volume_flush,
+        pool_flush,
+        cancel_pool_flush,
         status,
         stats
     )
@@ -49,9 +54,11 @@ pub(crate) fn router(manager: Arc<Manager>) -> Router {
         .route("/v1/pools/plan", post(plan_pool))
         .route("/v1/pools/import", post(import_pool))
         .route("/v1/pools/{name}", get(show_pool).patch(set_pool).delete(delete_pool))
+        .route("/v1/pools/{name}/flush", get(pool_flush).delete(cancel_pool_flush))
         .route("/v1/volumes", get(list_volumes).post(create_volume))
         .route("/v1/volumes/{name}", get(show_volume).patch(set_volume).delete(delete_volume))
         .route("/v1/volumes/{name}/cache", put(enable_cache).delete(disable_cache))
+        .route("/v1/volumes/{name}/flush", get(volume_flush).delete(cancel_volume_flush))
         .route("/v1/status", get(status))
         .route("/v1/stats", get(stats))
         .route("/v1/openapi.json", get(async || Json(Document::openapi())))
@@ -75,7 +82,7 @@ impl IntoResponse for Failure {
         let status = match self.0.kind {
             ApiErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ApiErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ApiErrorKind::Refused => StatusCode::CONFLICT,
+            ApiErrorKind::Refused | ApiErrorKind::Cancelled => StatusCode::CONFLICT,
             ApiErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
             ApiErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
             ApiErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -100,6 +107,25 @@ where
             Ok(Json(body)) => Ok(Self(body)),
             Err(rejection) => Err(Failure(ApiError::new(ApiErrorKind::Invalid, rejection.body_text()))),
         }
+    }
+}
+
+/// A JSON body that may be left out.
+struct OptionalBody<T>(T);
+
+impl<T, S> FromRequest<S> for OptionalBody<T>
+where
+    T: Default,
+    Json<T>: FromRequest<S, Rejection = JsonRejection>,
+    S: Send + Sync,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        if request.body().is_end_stream() {
+            return Ok(Self(T::default()));
+        }
+        Body::from_request(request, state).await.map(|Body(body)| Self(body))
     }
 }
 
@@ -167,10 +193,26 @@ async fn set_pool(
     lasting(async move { manager.set_pool(&name, set).await }).await
 }
 
-#[utoipa::path(delete, path = "/v1/pools/{name}", params(("name" = String, Path)),
+#[utoipa::path(delete, path = "/v1/pools/{name}", params(("name" = String, Path)), request_body = api::Removal,
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
-async fn delete_pool(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Deleted> {
-    lasting(async move { manager.delete_pool(&name).await }).await
+async fn delete_pool(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    OptionalBody(removal): OptionalBody<api::Removal>,
+) -> Answer<api::Deleted> {
+    lasting(async move { manager.delete_pool(&name, removal).await }).await
+}
+
+#[utoipa::path(get, path = "/v1/pools/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::Flush), (status = "default", body = ApiError)))]
+async fn pool_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Flush> {
+    Ok(Json(manager.flush(&Subject::pool(&name)?).await?))
+}
+
+#[utoipa::path(delete, path = "/v1/pools/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
+async fn cancel_pool_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::FlushCancelled> {
+    Ok(Json(manager.cancel_flush(&Subject::pool(&name)?).await?))
 }
 
 #[utoipa::path(get, path = "/v1/volumes", responses((status = 200, body = api::VolumeList)))]
@@ -200,10 +242,26 @@ async fn set_volume(
     lasting(async move { manager.set_volume(&name, set).await }).await
 }
 
-#[utoipa::path(delete, path = "/v1/volumes/{name}", params(("name" = String, Path)),
+#[utoipa::path(delete, path = "/v1/volumes/{name}", params(("name" = String, Path)), request_body = api::Removal,
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
-async fn delete_volume(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Deleted> {
-    lasting(async move { manager.delete_volume(&name).await }).await
+async fn delete_volume(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    OptionalBody(removal): OptionalBody<api::Removal>,
+) -> Answer<api::Deleted> {
+    lasting(async move { manager.delete_volume(&name, removal).await }).await
+}
+
+#[utoipa::path(get, path = "/v1/volumes/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::Flush), (status = "default", body = ApiError)))]
+async fn volume_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Flush> {
+    Ok(Json(manager.flush(&Subject::volume(&name)?).await?))
+}
+
+#[utoipa::path(delete, path = "/v1/volumes/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
+async fn cancel_volume_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::FlushCancelled> {
+    Ok(Json(manager.cancel_flush(&Subject::volume(&name)?).await?))
 }
 
 #[utoipa::path(put, path = "/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
@@ -216,10 +274,14 @@ async fn enable_cache(
     lasting(async move { manager.enable_cache(&name, &request.pool).await }).await
 }
 
-#[utoipa::path(delete, path = "/v1/volumes/{name}/cache", params(("name" = String, Path)),
+#[utoipa::path(delete, path = "/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::Removal,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
-async fn disable_cache(State(manager): Manages, Path(name): Path<String>) -> Answer<api::VolumeChange> {
-    lasting(async move { manager.disable_cache(&name).await }).await
+async fn disable_cache(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    OptionalBody(removal): OptionalBody<api::Removal>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.disable_cache(&name, removal).await }).await
 }
 
 #[utoipa::path(get, path = "/v1/status", responses((status = 200, body = api::Status)))]
@@ -258,6 +320,6 @@ mod tests {
     #[test]
     fn the_document_describes_every_path() {
         let document = Document::openapi();
-        assert_eq!(document.paths.paths.len(), 9);
+        assert_eq!(document.paths.paths.len(), 11);
     }
 }

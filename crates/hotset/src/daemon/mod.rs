@@ -91,7 +91,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
             () = plane.died() => return Err("the data plane died; the log says why, the next start recovers".to_owned()),
         }
     }
-    Ok(stop(&plane, signals).await)
+    Ok(stop(&manager, &plane, signals).await)
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {
@@ -115,9 +115,10 @@ fn notify(state: &[NotifyState<'_>]) {
 }
 
 /// Stops cleanly; at the second signal at once.
-async fn stop(plane: &Handle, mut signals: Signals) -> ExitCode {
+async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCode {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
+    let before = plane.snapshot().await.ok();
     let stopping = tokio::time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
     let report = tokio::select! {
         report = stopping => report,
@@ -127,9 +128,12 @@ async fn stop(plane: &Handle, mut signals: Signals) -> ExitCode {
         }
     };
     match report {
-        Ok(Ok(StopReport { problems })) => {
+        Ok(Ok(StopReport { problems, clean_pools })) => {
             for problem in &problems {
                 tracing::error!("{problem}");
+            }
+            if let Some(before) = before {
+                manager.lift_guards(&before, &clean_pools).await;
             }
             tracing::info!("stopped");
             ExitCode::SUCCESS

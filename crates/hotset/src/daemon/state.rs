@@ -8,15 +8,20 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use hotset_api::WriteMode;
 use hotset_cache::STATE_BYTES;
-use hotset_cache::config::{PoolName, VolumeName, VolumeSettings, VolumeSpec};
+use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::predecessor::{lock_patiently, wait_for_files};
+use crate::words;
 
-/// The version of the records; a newer one is not read.
-const VERSION: u32 = 1;
+/// The newest version of the records; a newer one is not read.
+const VERSION: u32 = 2;
+
+/// What a record needs its reader to know: 1, or 2 for a read-write pool, whose volumes must never be served without it.
+const VERSION_OF_READ_POOLS: u32 = 1;
 
 /// A volume as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +32,18 @@ pub(crate) struct VolumeRecord {
     pub(crate) read_only: bool,
     pub(crate) read_cutoff_bytes: Option<u64>,
     pub(crate) write_cutoff_bytes: Option<u64>,
+    #[serde(default = "default_write_mode")]
+    pub(crate) write_mode: WriteMode,
+    #[serde(default = "default_read_cache")]
+    pub(crate) read_cache: bool,
+}
+
+fn default_write_mode() -> WriteMode {
+    words::write_mode(VolumeSettings::default().write_mode)
+}
+
+fn default_read_cache() -> bool {
+    VolumeSettings::default().read_cache
 }
 
 impl VolumeRecord {
@@ -38,19 +55,26 @@ impl VolumeRecord {
             read_only: spec.settings.read_only,
             read_cutoff_bytes: spec.settings.read_cutoff_bytes,
             write_cutoff_bytes: spec.settings.write_cutoff_bytes,
+            write_mode: words::write_mode(spec.settings.write_mode),
+            read_cache: spec.settings.read_cache,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> VolumeSettings {
+        VolumeSettings {
+            logical_block_bytes: self.logical_block_bytes,
+            read_only: self.read_only,
+            read_cutoff_bytes: self.read_cutoff_bytes,
+            write_cutoff_bytes: self.write_cutoff_bytes,
+            write_mode: words::engine_write_mode(self.write_mode),
+            read_cache: self.read_cache,
         }
     }
 
     /// Fails if somebody edited the record into something that no volume can be.
     pub(crate) fn spec(&self) -> Result<VolumeSpec, hotset_cache::Error> {
-        let settings = VolumeSettings {
-            logical_block_bytes: self.logical_block_bytes,
-            read_only: self.read_only,
-            read_cutoff_bytes: self.read_cutoff_bytes,
-            write_cutoff_bytes: self.write_cutoff_bytes,
-            ..VolumeSettings::default()
-        };
-        Ok(VolumeSpec { name: self.name.parse::<VolumeName>()?, backing: self.backing.clone(), settings })
+        let name = self.name.parse::<VolumeName>()?;
+        Ok(VolumeSpec { name, backing: self.backing.clone(), settings: self.settings() })
     }
 }
 
@@ -67,6 +91,9 @@ pub(crate) struct PoolRecord {
     pub(crate) name: String,
     /// 32 hexadecimal digits.
     pub(crate) uuid: String,
+    /// A read-write pool may hold what its volumes' backing devices lack.
+    #[serde(default, rename = "type")]
+    pub(crate) kind: RecordedKind,
     pub(crate) ssds: Vec<SsdRecord>,
     /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
     pub(crate) volumes: Vec<VolumeRecord>,
@@ -76,6 +103,38 @@ pub(crate) struct PoolRecord {
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
     #[serde(default)]
     pub(crate) detached: Vec<String>,
+}
+
+/// A pool's type as it is recorded. Records that do not say are older than read-write pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RecordedKind {
+    #[default]
+    Read,
+    ReadWrite,
+}
+
+impl RecordedKind {
+    pub(crate) fn of(kind: PoolKind) -> Self {
+        match kind {
+            PoolKind::Read => Self::Read,
+            PoolKind::ReadWrite => Self::ReadWrite,
+        }
+    }
+
+    pub(crate) fn engine(self) -> PoolKind {
+        match self {
+            Self::Read => PoolKind::Read,
+            Self::ReadWrite => PoolKind::ReadWrite,
+        }
+    }
+
+    fn version(self) -> u32 {
+        match self {
+            Self::Read => VERSION_OF_READ_POOLS,
+            Self::ReadWrite => VERSION,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -138,7 +197,7 @@ impl StateDirectory {
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
-        write_record(&self.path.join("pools"), &format!("{}.json", record.name), record)
+        write_record(&self.path.join("pools"), &format!("{}.json", record.name), record.kind.version(), record)
     }
 
     /// Forgets a pool: its record first, then its member file, which means nothing without it.
@@ -159,7 +218,7 @@ impl StateDirectory {
     }
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
-        write_record(&self.path, "volumes.json", &Volumes { volumes: volumes.to_vec() })
+        write_record(&self.path, "volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.
@@ -214,8 +273,8 @@ fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     Ok(record.content)
 }
 
-fn write_record<T: Serialize>(directory: &Path, name: &str, content: &T) -> io::Result<()> {
-    let text = serde_json::to_vec_pretty(&Versioned { version: VERSION, content })?;
+fn write_record<T: Serialize>(directory: &Path, name: &str, version: u32, content: &T) -> io::Result<()> {
+    let text = serde_json::to_vec_pretty(&Versioned { version, content })?;
     let beside = directory.join(format!("{name}.new"));
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
@@ -260,6 +319,34 @@ mod tests {
     }
 
     #[test]
+    fn a_read_write_pool_is_hidden_from_versions_that_would_serve_its_volumes_without_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let record = PoolRecord { kind: RecordedKind::ReadWrite, ..pool("p") };
+        state.write_pool(&record).unwrap();
+        assert_eq!(state.pools().unwrap(), [Ok(record)]);
+        let version = |name: &str| {
+            let text = fs::read_to_string(directory.path().join(name)).unwrap();
+            serde_json::from_str::<serde_json::Value>(&text).unwrap()["version"].as_u64()
+        };
+        assert_eq!(version("pools/p.json"), Some(2));
+        state.write_pool(&pool("q")).unwrap();
+        assert_eq!(version("pools/q.json"), Some(1));
+    }
+
+    #[test]
+    fn a_record_from_before_write_modes_means_the_defaults() {
+        let text = r#"{"name": "v", "backing": "/dev/x", "logical_block_bytes": 512, "read_only": false,
+            "read_cutoff_bytes": null, "write_cutoff_bytes": 5}"#;
+        let record: VolumeRecord = serde_json::from_str(text).unwrap();
+        let defaults = VolumeSettings::default();
+        assert_eq!(record.settings().write_mode, defaults.write_mode);
+        assert_eq!(record.settings().read_cache, defaults.read_cache);
+        let old = r#"{"name": "p", "uuid": "ff", "ssds": [], "volumes": []}"#;
+        assert_eq!(serde_json::from_str::<PoolRecord>(old).unwrap().kind, RecordedKind::Read);
+    }
+
+    #[test]
     fn a_write_that_was_cut_leaves_the_old_record() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::open(directory.path()).unwrap();
@@ -279,7 +366,7 @@ mod tests {
         let state = StateDirectory::open(directory.path()).unwrap();
         state.write_pool(&pool("good")).unwrap();
         fs::write(directory.path().join("pools/bad.json"), "{").unwrap();
-        fs::write(directory.path().join("pools/new.json"), r#"{"version": 2, "name": "new"}"#).unwrap();
+        fs::write(directory.path().join("pools/new.json"), r#"{"version": 3, "name": "new"}"#).unwrap();
         let pools = state.pools().unwrap();
         assert!(pools[0].as_ref().unwrap_err().contains("bad.json"));
         assert_eq!(pools[1], Ok(pool("good")));

@@ -15,6 +15,12 @@ pub(super) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, E
     Ok(Named { path: path.to_owned(), device: HostDevice::File(device) })
 }
 
+/// A block device or image file that is only looked at.
+pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
+    let device = FileDevice::open(env, Path::new(path), FileOptions { read_only: true });
+    device.map(HostDevice::File).map_err(|error| of_open("SSD", &error))
+}
+
 /// The state directory's copy of a pool.
 pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
     let device = FileDevice::open(env, path, FOR_US_ALONE).map_err(|error| of_open("state of the pool", &error))?;

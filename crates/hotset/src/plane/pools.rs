@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use hotset_block::{HostDevice, HostEnv};
+use hotset_block::{Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
-use hotset_cache::{Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached};
+use hotset_cache::{DirtyData, Drained, Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached};
 
 use super::{Plane, device};
 
@@ -14,6 +14,8 @@ use super::{Plane, device};
 pub(crate) struct Opened {
     pub(crate) status: PoolStatus,
     pub(crate) volumes: Vec<VolumeSpec>,
+    /// Each SSD's path, and the disk that it fails with.
+    pub(crate) disks: Vec<(String, String)>,
 }
 
 impl Plane {
@@ -42,9 +44,10 @@ impl Plane {
         missing: Missing,
     ) -> Result<Opened, Error> {
         let ssds = self.open_ssds(&ssds)?;
+        let disks = ssds.iter().map(|ssd| (ssd.path.clone(), disk_of(&ssd.device))).collect();
         let state = device::open_member(&self.env, &state)?;
         let pool = Pool::open(self.env.clone(), ssds, Some(state), missing).await?;
-        let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes() };
+        let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes(), disks };
         let name = opened.status.name.clone();
         let taken = self.check_pool_name(&name);
         if let Err(error) = taken {
@@ -66,6 +69,15 @@ impl Plane {
         paths.iter().map(|path| device::open_ssd(&self.env, path)).collect()
     }
 
+    /// Each SSD's path, and the disk that it fails with; of SSDs that no pool uses.
+    pub(crate) async fn disks_of(self: Rc<Self>, ssds: Vec<String>) -> Result<Vec<(String, String)>, Error> {
+        let looked_at = ssds.into_iter().map(|path| {
+            let device = device::open_to_look(&self.env, &path)?;
+            Ok((path, disk_of(&device)))
+        });
+        looked_at.collect()
+    }
+
     pub(crate) async fn set_pool(self: Rc<Self>, name: PoolName, settings: PoolSettings) -> Result<PoolStatus, Error> {
         let pool = self.pool(&name)?;
         pool.set(settings).await?;
@@ -73,8 +85,8 @@ impl Plane {
     }
 
     /// Takes the cache from all volumes of the pool, then makes the SSDs forget it.
-    pub(crate) async fn delete_pool(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
-        self.pool(&name)?.delete(hotset_cache::DirtyData::Clean).await?;
+    pub(crate) async fn delete_pool(self: Rc<Self>, name: PoolName, dirty: DirtyData) -> Result<(), Error> {
+        self.pool(&name)?.delete(dirty).await?;
         self.pools.borrow_mut().remove(&name);
         Ok(())
     }
@@ -87,9 +99,29 @@ impl Plane {
         self.pool(&pool)?.reattach(&self.volume(&volume)?).await
     }
 
-    pub(crate) async fn detach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
-        self.pool(&pool)?.detach(&volume, hotset_cache::DirtyData::Clean).await
+    pub(crate) async fn detach(
+        self: Rc<Self>,
+        pool: PoolName,
+        volume: VolumeName,
+        dirty: DirtyData,
+    ) -> Result<(), Error> {
+        self.pool(&pool)?.detach(&volume, dirty).await
     }
+
+    /// Writes a volume's dirty data to its backing device, for as long as that takes.
+    pub(crate) async fn drain(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<Drained, Error> {
+        self.pool(&pool)?.drain(&volume).await
+    }
+
+    pub(crate) async fn cancel_drain(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
+        self.pool(&pool)?.cancel_drain(&volume);
+        Ok(())
+    }
+}
+
+/// The physical device under a device; empty if it does not say.
+fn disk_of(device: &HostDevice) -> String {
+    device.identity().map(|identity| identity.parent).unwrap_or_default()
 }
 
 /// What a pool over SSDs of these sizes would be like.

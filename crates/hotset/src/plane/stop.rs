@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::Env;
-use hotset_cache::Error;
+use hotset_block::{Env, HostEnv};
+use hotset_cache::config::PoolName;
+use hotset_cache::{Error, Pool};
 use tokio::sync::oneshot;
 
 use super::Plane;
@@ -20,6 +21,8 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(8);
 #[derive(Debug, Default)]
 pub(crate) struct StopReport {
     pub(crate) problems: Vec<String>,
+    /// Pools that stopped cleanly and hold nothing that the backing devices lack.
+    pub(crate) clean_pools: Vec<PoolName>,
 }
 
 impl Plane {
@@ -33,13 +36,16 @@ impl Plane {
             endings.push(self.limited(what, async move { volume.flush().await }));
         }
         let pools: Vec<_> = self.pools.borrow().values().cloned().collect();
-        for pool in pools {
-            let what = format!("pool {}: its clean stop", pool.status().name);
+        for pool in &pools {
+            let (what, pool) = (format!("pool {}: its clean stop", pool.status().name), pool.clone());
             endings.push(self.limited(what, async move { pool.close().await }));
         }
         let mut report = StopReport::default();
         for ending in endings {
             report.problems.extend(ending.await.ok().flatten());
+        }
+        if report.problems.is_empty() {
+            report.clean_pools = pools.iter().filter_map(clean_pool).collect();
         }
         Ok(report)
     }
@@ -62,4 +68,11 @@ impl Plane {
         });
         outcome
     }
+}
+
+/// The name of a pool without dirty data.
+fn clean_pool(pool: &Pool<HostEnv>) -> Option<PoolName> {
+    let status = pool.status();
+    let dirty_bytes = status.write_log.map_or(0, |log| log.dirty_bytes);
+    (dirty_bytes == 0).then_some(status.name)
 }

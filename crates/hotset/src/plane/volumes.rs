@@ -43,6 +43,12 @@ impl Plane {
         self.server.add_export(self.volume(&name)?)
     }
 
+    /// Hides a volume from hosts; it stays open.
+    pub(crate) async fn hide(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.server.remove_export(name.as_str(), HOSTS_LIMIT).await;
+        Ok(())
+    }
+
     /// Takes a volume from hosts, makes what they wrote durable, and closes it.
     pub(crate) async fn remove_volume(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
         let volume = self.volume(&name)?;

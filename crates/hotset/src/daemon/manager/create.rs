@@ -6,6 +6,7 @@ use hotset_api::{ApiError, ApiErrorKind, Pool, PoolCreate, PoolPlan, Work};
 use hotset_cache::PoolSpec;
 use hotset_cache::config::{BlockBytes, PoolKind, PoolSettings, limits};
 
+use super::disks::{self, SsdOnDisk};
 use super::{Manager, blocking, pool_name};
 use crate::daemon::probe::{self, Candidate};
 use crate::plane::{self, Snapshot};
@@ -30,10 +31,12 @@ impl Manager {
         let checked = self.check_create(request).await?;
         self.fill_sparse(&checked.candidates).await?;
         let name = checked.spec.name.clone();
+        let warnings = checked.plan.warnings.clone();
         self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
         let ssds = checked.candidates.into_iter().map(|candidate| candidate.path).collect();
         let (spec, member) = (checked.spec, self.state.member(&name));
         self.plane.call(move |plane| plane.create_pool(spec, ssds, member)).await?;
+        self.offline().warnings.insert(name.to_string(), warnings);
         self.save_pool(&name).await?;
         tracing::info!(pool = %name, "created");
         self.pool(name.as_str()).await
@@ -57,9 +60,32 @@ impl Manager {
         if !request.force {
             check_unsigned(&candidates)?;
         }
-        let plan = self.plan_of(&spec, &candidates, &snapshot)?;
+        let mut plan = self.plan_of(&spec, &candidates, &snapshot)?;
         check_memory(&plan)?;
+        plan.warnings = self.check_disks(&spec, &candidates, request.allow_same_disk).await?;
         Ok(Checked { spec, candidates, plan })
+    }
+
+    /// The two copies of dirty data belong on two disks.
+    async fn check_disks(
+        &self,
+        spec: &PoolSpec,
+        candidates: &[Candidate],
+        allow_same_disk: bool,
+    ) -> Result<Vec<String>, ApiError> {
+        match spec.kind {
+            PoolKind::Read => return Ok(Vec::new()),
+            PoolKind::ReadWrite => {}
+        }
+        let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
+        let on_disks = self.plane.call(move |plane| plane.disks_of(paths)).await?;
+        let on_disks: Vec<_> = on_disks.into_iter().map(|(path, disk)| SsdOnDisk { path, disk }).collect();
+        let kind = spec.kind;
+        blocking(move || {
+            disks::check(kind, &on_disks, allow_same_disk)?;
+            Ok(disks::warnings(kind, &on_disks))
+        })
+        .await?
     }
 
     fn check_name_is_free(&self, spec: &PoolSpec, snapshot: &Snapshot) -> Result<(), ApiError> {
@@ -80,6 +106,7 @@ impl Manager {
         let sparse = candidates.iter().filter(|candidate| candidate.sparse);
         Ok(PoolPlan {
             name: spec.name.to_string(),
+            kind: words::pool_kind(spec.kind),
             io_type: words::io_type(spec.settings.io_type),
             block_size_bytes: spec.settings.block_bytes.get(),
             populate_on_read: spec.settings.populate_on_read,
@@ -89,6 +116,8 @@ impl Manager {
             slots: plan.slots,
             segment_bytes: plan.segment_bytes,
             memory_bytes: plan.memory_bytes,
+            dirty_capacity_bytes: plan.dirty_capacity_bytes,
+            dirty_memory_bytes: plan.dirty_memory_bytes,
             memory_limit_bytes: limit,
             memory_in_use_bytes: in_use,
             ssd_capacity_bytes: plan.ssd_capacity_bytes,
@@ -154,15 +183,15 @@ fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
     settings.populate_on_write = request.populate_on_write.unwrap_or(settings.populate_on_write);
     settings.policy = request.policy.map_or(settings.policy, words::engine_policy);
     settings.check(kind).map_err(|error| words::error(&error))?;
-    match kind {
-        PoolKind::Read => {}
-        PoolKind::ReadWrite => {
-            let message = format!("pool {name}: read-write pools are not available in this version; use --type read");
-            return Err(ApiError::new(ApiErrorKind::Unsupported, message));
+    match (kind, request.ssds.len()) {
+        (PoolKind::Read | PoolKind::ReadWrite, 0) => {
+            return Err(invalid(format!("pool {name}: it needs at least one SSD")));
         }
-    }
-    if request.ssds.is_empty() {
-        return Err(invalid(format!("pool {name}: it needs at least one SSD")));
+        (PoolKind::ReadWrite, 1) => {
+            let message = format!("pool {name}: a read-write pool keeps dirty data twice: it needs at least two SSDs");
+            return Err(invalid(message));
+        }
+        (PoolKind::Read | PoolKind::ReadWrite, _) => {}
     }
     Ok(PoolSpec { name, kind, settings })
 }

@@ -4,7 +4,11 @@
 //! what is *not* open, and why.
 
 mod create;
+mod disks;
+mod flush;
+mod guard;
 mod pools;
+mod removal;
 mod start;
 mod status;
 mod volumes;
@@ -17,11 +21,14 @@ use hotset_api::{ApiError, ApiErrorKind, Work};
 use hotset_cache::VolumeStatus;
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 
+use self::flush::Flushes;
 use super::config::Config;
 use super::probe::{self, DeviceKey};
-use super::state::{PoolRecord, SsdRecord, StateDirectory, VolumeRecord};
+use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
+
+pub(crate) use flush::Subject;
 
 pub(crate) struct Manager {
     plane: Handle,
@@ -31,6 +38,7 @@ pub(crate) struct Manager {
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
     work: Mutex<Option<Work>>,
+    flushes: Flushes,
     /// Where hosts connect; empty until they may.
     nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
@@ -47,6 +55,19 @@ struct Offline {
     left: BTreeMap<String, Vec<SsdRecord>>,
     /// By pool: SSDs that left it at this start, or came back after they had.
     notes: BTreeMap<String, Vec<String>>,
+    /// By pool: what is not as safe as it could be.
+    warnings: BTreeMap<String, Vec<String>>,
+    /// Volumes whose dirty data belongs to another backing device than the one that is there: open, and hidden from hosts.
+    fenced: BTreeMap<String, Fenced>,
+    /// Why the udev rules could not be written, if so.
+    unguarded: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Fenced {
+    /// What is wrong and what to do.
+    reason: String,
+    dirty_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +100,7 @@ impl Manager {
             change: tokio::sync::Mutex::new(()),
             offline: Mutex::default(),
             work: Mutex::default(),
+            flushes: Flushes::default(),
             nbd: OnceLock::new(),
             started: Instant::now(),
         }
@@ -109,6 +131,11 @@ impl Manager {
 
     /// Writes the record of an open pool as it is now.
     async fn save_pool(&self, name: &PoolName) -> Result<(), ApiError> {
+        self.save_pool_with(name, None).await
+    }
+
+    /// … and with a volume that joins it in a moment: from its first write on, it must not be served without the pool.
+    async fn save_pool_with(&self, name: &PoolName, joining: Option<VolumeRecord>) -> Result<(), ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == *name) else { return Ok(()) };
         let here = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
@@ -116,11 +143,13 @@ impl Manager {
         let offline = self.offline().volumes.clone();
         let away = offline.values().filter(|volume| volume.pool.as_deref() == Some(name.as_str()));
         volumes.extend(away.map(|volume| volume.record.clone()));
+        volumes.extend(joining);
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
         let left = self.offline().left.get(name.as_str()).cloned().unwrap_or_default();
         let record = PoolRecord {
             name: name.to_string(),
             uuid: uuid(pool.uuid),
+            kind: RecordedKind::of(pool.kind),
             ssds: online.map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
             volumes,
             left,
@@ -161,6 +190,18 @@ impl Offline {
     fn pool_of(&self, volume: &str) -> Option<&OfflinePool> {
         self.pools.values().find(|pool| pool.record.volumes.iter().any(|record| record.name == volume))
     }
+
+    /// The record of a volume that an offline pool should cache.
+    fn waiting_volume(&self, name: &str) -> Option<VolumeRecord> {
+        self.pool_of(name)?.record.volumes.iter().find(|record| record.name == name).cloned()
+    }
+
+    /// A volume that was taken from its pool, and is not open, comes back without one.
+    fn release_volume(&mut self, name: &str) {
+        if let Some(volume) = self.volumes.get_mut(name) {
+            volume.pool = None;
+        }
+    }
 }
 
 fn user_of(key: DeviceKey, snapshot: &Snapshot, offline: &Offline) -> Option<String> {
@@ -177,6 +218,10 @@ fn user_of(key: DeviceKey, snapshot: &Snapshot, offline: &Offline) -> Option<Str
         if pool.record.ssds.iter().any(|ssd| is_it(&ssd.path)) {
             return Some(format!("an SSD of pool {}, which is offline", pool.record.name));
         }
+    }
+    let waiting = offline.pools.values().flat_map(|pool| &pool.record.volumes);
+    if let Some(record) = waiting.into_iter().find(|record| is_it(&record.backing)) {
+        return Some(format!("the backing device of volume {}, whose pool is offline", record.name));
     }
     let volume = offline.volumes.values().find(|volume| is_it(&volume.record.backing))?;
     Some(format!("the backing device of volume {}, which is offline", volume.record.name))

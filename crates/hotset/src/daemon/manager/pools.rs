@@ -1,8 +1,8 @@
-//! Changing, deleting and importing pools.
+//! Changing and importing pools.
 
-use hotset_api::{ApiError, ApiErrorKind, Deleted, PoolChange, PoolImport, PoolSet};
+use hotset_api::{ApiError, ApiErrorKind, PoolChange, PoolImport, PoolSet};
 use hotset_cache::Missing;
-use hotset_cache::config::{PoolName, PoolSettings};
+use hotset_cache::config::{Cleaning, PoolName, PoolSettings};
 
 use super::{Manager, blocking, no_such_pool, pool_name, uuid};
 use crate::daemon::probe;
@@ -32,51 +32,6 @@ impl Manager {
         match self.offline().pools.get(name) {
             None => no_such_pool(name),
             Some(pool) => ApiError::new(ApiErrorKind::Refused, format!("pool {name} is offline: {}", pool.reason)),
-        }
-    }
-
-    /// Its volumes serve on, uncached.
-    pub(crate) async fn delete_pool(&self, name: &str) -> Result<Deleted, ApiError> {
-        let _one_at_a_time = self.change.lock().await;
-        let pool = pool_name(name)?;
-        let snapshot = self.plane.snapshot().await?;
-        if !snapshot.pools.iter().any(|open| open.name == pool) {
-            return self.forget_offline_pool(name, &pool).await;
-        }
-        // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
-        // then the pool's wins.
-        self.release_offline_volumes(name);
-        let delete = pool.clone();
-        self.plane.call(move |plane| plane.delete_pool(delete)).await?;
-        self.save_volumes().await?;
-        self.state.remove_pool(&pool).map_err(|error| self.state_failed(&error))?;
-        self.forget_ssds(name);
-        tracing::info!(pool = name, "deleted");
-        Ok(Deleted { deleted: name.to_owned() })
-    }
-
-    /// Forgets a pool that could not be opened. Its SSDs keep their superblocks: using them again needs `--force`.
-    async fn forget_offline_pool(&self, name: &str, pool: &PoolName) -> Result<Deleted, ApiError> {
-        self.release_offline_volumes(name);
-        if self.offline().pools.remove(name).is_none() {
-            return Err(no_such_pool(name));
-        }
-        self.save_volumes().await?;
-        self.state.remove_pool(pool).map_err(|error| self.state_failed(&error))?;
-        tracing::info!(pool = name, "forgot a pool that was offline");
-        Ok(Deleted { deleted: name.to_owned() })
-    }
-
-    fn forget_ssds(&self, pool: &str) {
-        let mut offline = self.offline();
-        offline.left.remove(pool);
-        offline.notes.remove(pool);
-    }
-
-    /// Offline volumes of a pool that goes become uncached ones.
-    fn release_offline_volumes(&self, pool: &str) {
-        for volume in self.offline().volumes.values_mut().filter(|volume| volume.pool.as_deref() == Some(pool)) {
-            volume.pool = None;
         }
     }
 
@@ -161,6 +116,11 @@ fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
         populate_on_read: set.populate_on_read.unwrap_or(now.populate_on_read),
         populate_on_write: set.populate_on_write.unwrap_or(now.populate_on_write),
         fetch_rate: set.fetch_rate.map_or(now.fetch_rate, words::engine_fetch_rate),
+        cleaning: Cleaning {
+            flush_rate: set.flush_rate.map_or(now.cleaning.flush_rate, words::engine_flush_rate),
+            dirty_watermark_percent: set.dirty_watermark_percent.unwrap_or(now.cleaning.dirty_watermark_percent),
+            dirty_age_max_seconds: set.dirty_age_max_seconds.unwrap_or(now.cleaning.dirty_age_max_seconds),
+        },
         ..now
     }
 }

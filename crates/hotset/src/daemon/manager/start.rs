@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_cache::config::{PoolName, VolumeSpec};
-use hotset_cache::{Missing, PoolStatus, Reattached};
+use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
+use hotset_cache::{DirtyData, Missing, PoolStatus, Reattached};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Manager, OfflinePool, OfflineVolume, Waiting, blocking, pool_name, uuid};
+use super::disks::{self, SsdOnDisk};
+use super::{Fenced, Manager, OfflinePool, OfflineVolume, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{self, Found};
-use crate::daemon::state::{PoolRecord, SsdRecord, VolumeRecord};
+use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
 
 /// How often missing SSDs are looked for.
@@ -50,6 +51,7 @@ impl Manager {
         self.open_uncached_volumes().await;
         first_pass.notify_one();
         while waiting.join_next().await.is_some() {}
+        self.update_udev_rules().await;
     }
 
     fn read_records(&self) -> Vec<PoolRecord> {
@@ -85,7 +87,7 @@ impl Manager {
         Some(record)
     }
 
-    async fn wait_for_ssds(&self, record: PoolRecord) {
+    async fn wait_for_ssds(self: &Arc<Self>, record: PoolRecord) {
         tracing::warn!(pool = record.name, seconds = self.config.missing_wait_s, "waiting for missing SSDs");
         let deadline = Instant::now() + Duration::from_secs(self.config.missing_wait_s);
         while Instant::now() < deadline {
@@ -101,6 +103,24 @@ impl Manager {
         }
         let search = self.search(&record).await;
         self.try_open(&record, search.paths, Missing::Leave).await;
+        match record.kind {
+            RecordedKind::Read => {}
+            RecordedKind::ReadWrite => {
+                let manager = Arc::clone(self);
+                tokio::spawn(async move { manager.wait_on(record).await });
+            }
+        }
+    }
+
+    /// Only its SSDs can bring back what a read-write pool holds: they are waited for until an administrator decides.
+    async fn wait_on(&self, record: PoolRecord) {
+        while self.offline().pools.contains_key(&record.name) {
+            let search = self.search(&record).await;
+            if search.complete {
+                self.try_open(&record, search.paths, Missing::Refuse).await;
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
+        }
     }
 
     async fn search(&self, record: &PoolRecord) -> Search {
@@ -132,13 +152,20 @@ impl Manager {
             return Attempt::Wait;
         }
         tracing::error!(pool = record.name, "cannot be opened: {error}");
+        let meanwhile = match record.kind {
+            RecordedKind::Read => "its volumes are served uncached",
+            RecordedKind::ReadWrite => "its volumes are not served, because it may hold newer data than their devices",
+        };
         let reason = format!(
-            "{error}; its volumes are served uncached; repair that and restart the daemon, or use `hotset pool import` \
-             or `hotset pool delete {}`",
+            "{error}; {meanwhile}; repair that and restart the daemon, or use `hotset pool import` or `hotset pool \
+             delete {}`",
             record.name
         );
         self.set_offline(record, &reason, Waiting::ForTheAdministrator);
-        self.serve_without_pool(record).await;
+        match record.kind {
+            RecordedKind::Read => self.serve_without_pool(record).await,
+            RecordedKind::ReadWrite => self.hold_back_volumes(record),
+        }
         Attempt::Settled
     }
 
@@ -158,7 +185,8 @@ impl Manager {
             opened.volumes.retain(|volume| volume.name.as_str() != detached);
             if let Ok(volume) = detached.parse() {
                 let pool = name.clone();
-                self.plane.call(move |plane| plane.detach(pool, volume)).await?;
+                // Whoever took it away then knew that what the pool held of it would be lost.
+                self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;
             }
         }
         self.note_absent(record, &opened.status);
@@ -202,6 +230,8 @@ impl Manager {
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now.
     pub(super) async fn settle(&self, name: &PoolName, opened: Opened) -> Result<(), ApiError> {
+        self.note_disks(name, &opened).await?;
+        let catalogued: Vec<VolumeName> = opened.volumes.iter().map(|volume| volume.name.clone()).collect();
         for spec in opened.volumes {
             let volume = spec.name.clone();
             if let Err(error) = self.settle_volume(name, spec.clone()).await {
@@ -209,9 +239,30 @@ impl Manager {
                 self.set_volume_offline(&spec, Some(name), &error);
             }
         }
-        self.offline().pools.remove(name.as_str());
+        let record = self.offline().pools.remove(name.as_str()).map(|pool| pool.record);
+        for volume in record.iter().flat_map(|record| &record.volumes) {
+            self.serve_left_over(volume, &catalogued).await?;
+        }
         tracing::info!(pool = %name, recovery = opened.status.recovery, "opened");
         self.save_pool(name).await
+    }
+
+    /// A crash came between a volume's leaving its pool, or before its joining it, and the record of that.
+    async fn serve_left_over(&self, volume: &VolumeRecord, catalogued: &[VolumeName]) -> Result<(), ApiError> {
+        let is_catalogued = catalogued.iter().any(|name| name.as_str() == volume.name);
+        if is_catalogued || self.belongs_to_a_pool(&volume.name).await {
+            return Ok(());
+        }
+        self.serve_or_set_offline(volume).await
+    }
+
+    async fn note_disks(&self, name: &PoolName, opened: &Opened) -> Result<(), ApiError> {
+        let on_disk = |(path, disk): &(String, String)| SsdOnDisk { path: path.clone(), disk: disk.clone() };
+        let ssds: Vec<SsdOnDisk> = opened.disks.iter().map(on_disk).collect();
+        let kind = opened.status.kind;
+        let warnings = blocking(move || disks::warnings(kind, &ssds)).await?;
+        self.offline().warnings.insert(name.to_string(), warnings);
+        Ok(())
     }
 
     async fn settle_volume(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
@@ -223,10 +274,12 @@ impl Manager {
             self.plane.call(move |plane| plane.open_volume(spec)).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
+        let mut fenced = None;
         match self.plane.call(move |plane| plane.reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
             Ok(Reattached::Fenced { reason, dirty_bytes }) => {
                 tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
+                fenced = Some(Fenced { reason, dirty_bytes });
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
@@ -239,10 +292,34 @@ impl Manager {
             }
         }
         self.offline().volumes.remove(volume.as_str());
-        if serves { Ok(()) } else { self.plane.call(move |plane| plane.export(volume)).await }
+        match fenced {
+            Some(fenced) => self.fence(volume, fenced).await,
+            None if serves => Ok(()),
+            None => self.plane.call(move |plane| plane.export(volume)).await,
+        }
     }
 
-    fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
+    /// Hosts would only get errors from it, and make things worse: it is hidden from them.
+    async fn fence(&self, volume: VolumeName, fenced: Fenced) -> Result<(), ApiError> {
+        self.offline().fenced.insert(volume.to_string(), fenced);
+        self.plane.call(move |plane| plane.hide(volume)).await
+    }
+
+    /// What a read-write pool holds of them may be newer than their backing devices.
+    fn hold_back_volumes(&self, record: &PoolRecord) {
+        let reason = format!(
+            "pool {} cannot be opened, and may hold data of this volume that its backing device lacks",
+            record.name
+        );
+        let mut offline = self.offline();
+        for volume in &record.volumes {
+            let held_back =
+                OfflineVolume { record: volume.clone(), pool: Some(record.name.clone()), reason: reason.clone() };
+            offline.volumes.insert(volume.name.clone(), held_back);
+        }
+    }
+
+    pub(super) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
         let seconds = RETRY_INTERVAL.as_secs();
         let reason =
             format!("{error}; it is tried every {seconds} s; `hotset volume delete {}` gives it up", spec.name);
@@ -268,7 +345,7 @@ impl Manager {
         }
     }
 
-    async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+    pub(super) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
         let name = spec.name.clone();
         self.plane.call(move |plane| plane.open_volume(spec)).await?;
         self.plane.call(move |plane| plane.export(name)).await
@@ -286,8 +363,9 @@ impl Manager {
             found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();
         for pool in strange {
             let own: Vec<_> = found.iter().filter(|ssd| ssd.label.pool_uuid == pool).collect();
-            let Some(name) = own.first().map(|ssd| ssd.label.pool_name.clone()) else { continue };
-            let record = PoolRecord { name: name.to_string(), uuid: uuid(pool), ..PoolRecord::default() };
+            let Some(label) = own.first().map(|ssd| ssd.label.clone()) else { continue };
+            let (name, kind) = (label.pool_name, RecordedKind::of(label.kind));
+            let record = PoolRecord { name: name.to_string(), uuid: uuid(pool), kind, ..PoolRecord::default() };
             if self.offline().pools.contains_key(name.as_str()) {
                 tracing::error!(pool = %name, "another pool of this name was found by the scan; it stays closed");
                 continue;
@@ -362,7 +440,7 @@ impl Manager {
         self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
     }
 
-    async fn belongs_to_a_pool(&self, volume: &str) -> bool {
+    pub(super) async fn belongs_to_a_pool(&self, volume: &str) -> bool {
         let of_offline = {
             let offline = self.offline();
             offline.pool_of(volume).is_some() || offline.volumes.contains_key(volume)
@@ -384,6 +462,7 @@ fn may_pass(kind: ApiErrorKind) -> bool {
     match kind {
         ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Device => true,
         ApiErrorKind::Invalid
+        | ApiErrorKind::Cancelled
         | ApiErrorKind::Unsupported
         | ApiErrorKind::Corrupt
         | ApiErrorKind::Full

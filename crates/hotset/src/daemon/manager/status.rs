@@ -2,13 +2,13 @@
 
 use hotset_api::{
     ApiError, Health, Pool, PoolList, PoolState, Ssd, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState,
-    VolumeStats,
+    VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
-use hotset_cache::{PoolStatus, VolumeStatus};
+use hotset_cache::{PoolStatus, VolumeStatus, WriteLogStatus};
 
 use super::create::memory_in_use;
-use super::{Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
+use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
 use crate::plane::Snapshot;
@@ -17,7 +17,22 @@ use crate::words;
 impl Manager {
     pub(crate) async fn pools(&self) -> Result<PoolList, ApiError> {
         let snapshot = self.plane.snapshot().await?;
-        Ok(PoolList { pools: pools_of(&snapshot, &self.offline()) })
+        Ok(PoolList { pools: self.pools_of(&snapshot) })
+    }
+
+    fn pools_of(&self, snapshot: &Snapshot) -> Vec<Pool> {
+        let offline = self.offline();
+        let open = snapshot.pools.iter().map(|status| {
+            let mut pool = pool(status, &offline);
+            if self.flushes.deletes_pool(&status.name) {
+                pool.state = PoolState::Flushing;
+            }
+            pool
+        });
+        let away = offline.pools.values().map(offline_pool);
+        let mut pools: Vec<_> = open.chain(away).collect();
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        pools
     }
 
     pub(crate) async fn pool(&self, name: &str) -> Result<Pool, ApiError> {
@@ -53,6 +68,12 @@ impl Manager {
 
     fn open_volume(&self, status: &VolumeStatus, offline: &Offline) -> Volume {
         let mut volume = volume(status);
+        if let Some(fenced) = offline.fenced.get(&volume.name) {
+            return fenced_volume(volume, fenced);
+        }
+        if self.flushes.flushes_volume(&status.name) {
+            volume.state = VolumeState::Flushing;
+        }
         volume.nbd = self.uris(&volume.name);
         if let Some(pool) = offline.pool_of(&volume.name) {
             volume.health = volume.health.max(Health::Degraded);
@@ -67,14 +88,15 @@ impl Manager {
 
     pub(crate) async fn status(&self) -> Result<Status, ApiError> {
         let snapshot = self.plane.snapshot().await?;
-        let pools = pools_of(&snapshot, &self.offline());
+        let pools = self.pools_of(&snapshot);
         let volumes = self.volumes_of(&snapshot);
         let broken = self.offline().broken.clone();
+        let unguarded = self.offline().unguarded.clone();
         let of_broken = if broken.is_empty() { Health::Good } else { Health::Failed };
         let worst = pools.iter().map(|pool| pool.health).chain(volumes.iter().map(|volume| volume.health)).max();
         Ok(Status {
             health: worst.unwrap_or(Health::Good).max(of_broken),
-            reasons: reasons(&pools, &volumes, broken),
+            reasons: reasons(&pools, &volumes, broken.into_iter().chain(unguarded).collect()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -82,9 +104,12 @@ impl Manager {
             nbd: self.uris(""),
             memory_in_use_bytes: memory_in_use(&snapshot),
             memory_limit_bytes: self.config.memory_limit_bytes,
+            dirty_bytes: pools.iter().filter_map(|pool| pool.write_log).map(|log| log.dirty_bytes).sum(),
+            oldest_dirty_seconds: volumes.iter().filter_map(|volume| volume.oldest_dirty_seconds).max(),
             pools,
             volumes,
             work: self.work().iter().cloned().collect(),
+            flushes: self.flushes.progress(&snapshot),
         })
     }
 
@@ -95,6 +120,8 @@ impl Manager {
             pool: volume.pool.as_ref().map(ToString::to_string),
             size_bytes: volume.size_bytes,
             cache_used_bytes: volume.cache_used_bytes,
+            write_cache_used_bytes: volume.write_cache_used_bytes,
+            dirty_bytes: volume.dirty_bytes,
             pool_capacity_bytes: snapshot
                 .pools
                 .iter()
@@ -111,6 +138,9 @@ fn reasons(pools: &[Pool], volumes: &[Volume], broken: Vec<String>) -> Vec<Strin
     for pool in pools.iter().filter(|pool| !pool.reason.is_empty()) {
         reasons.push(format!("pool {}: {}", pool.name, pool.reason));
     }
+    for pool in pools {
+        reasons.extend(pool.warnings.iter().map(|warning| format!("pool {}: {warning}", pool.name)));
+    }
     for volume in volumes.iter().filter(|volume| !volume.reason.is_empty()) {
         reasons.push(format!("volume {}: {}", volume.name, volume.reason));
     }
@@ -124,14 +154,6 @@ pub(super) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
         Endpoint::Tcp(address) if tls => format!("nbds://{address}/{name}"),
         Endpoint::Tcp(address) => format!("nbd://{address}/{name}"),
     }
-}
-
-fn pools_of(snapshot: &Snapshot, offline: &Offline) -> Vec<Pool> {
-    let open = snapshot.pools.iter().map(|status| pool(status, offline));
-    let away = offline.pools.values().map(offline_pool);
-    let mut pools: Vec<_> = open.chain(away).collect();
-    pools.sort_by(|a, b| a.name.cmp(&b.name));
-    pools
 }
 
 fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
@@ -169,9 +191,24 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         memory_bytes: status.memory_bytes,
         epoch: status.epoch,
         recovery: status.recovery.clone(),
+        write_log: status.write_log.as_ref().map(write_log),
+        warnings: offline.warnings.get(status.name.as_str()).cloned().unwrap_or_default(),
         ssds: ssds.collect(),
         volumes,
         ..with_settings(status.kind, status.settings)
+    }
+}
+
+fn write_log(status: &WriteLogStatus) -> WriteLog {
+    WriteLog {
+        dirty_capacity_bytes: status.dirty_capacity_bytes,
+        dirty_bytes: status.dirty_bytes,
+        live_bytes: status.live_bytes,
+        log_bytes: status.log_bytes,
+        rows: status.rows,
+        write_caching_off: status.write_caching_off,
+        recovered_bytes: status.recovered_bytes,
+        recovery_ms: status.recovery_milliseconds,
     }
 }
 
@@ -190,6 +227,9 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         populate_on_write: settings.populate_on_write,
         policy: words::policy(settings.policy),
         fetch_rate: words::fetch_rate(settings.fetch_rate),
+        flush_rate: words::flush_rate(settings.cleaning.flush_rate),
+        dirty_watermark_percent: settings.cleaning.dirty_watermark_percent,
+        dirty_age_max_seconds: settings.cleaning.dirty_age_max_seconds,
         checksums: settings.checksums,
         capacity_bytes: 0,
         used_bytes: 0,
@@ -198,12 +238,15 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         memory_bytes: 0,
         epoch: 0,
         recovery: String::new(),
+        write_log: None,
+        warnings: Vec::new(),
         ssds: Vec::new(),
         volumes: Vec::new(),
     }
 }
 
 fn offline_pool(offline: &OfflinePool) -> Pool {
+    let kind = offline.record.kind.engine();
     let ssds = offline.record.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
         uuid: ssd.uuid.clone(),
@@ -226,7 +269,7 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         ssds: ssds.collect(),
         volumes: offline.record.volumes.iter().map(|volume| volume.name.clone()).collect(),
         // The settings are on the SSDs; until those are read, the defaults stand for them.
-        ..with_settings(PoolKind::Read, PoolSettings::preset(PoolKind::Read, IoType::Custom))
+        ..with_settings(kind, PoolSettings::preset(kind, IoType::Custom))
     }
 }
 
@@ -239,6 +282,9 @@ fn volume(status: &VolumeStatus) -> Volume {
         size_bytes: status.size_bytes,
         pool: status.pool.as_ref().map(ToString::to_string),
         cache_used_bytes: status.cache_used_bytes,
+        write_cache_used_bytes: status.write_cache_used_bytes,
+        dirty_bytes: status.dirty_bytes,
+        oldest_dirty_seconds: status.oldest_dirty_seconds,
         stats: stats(&status.stats),
         ..bare_volume(status.name.to_string(), status.backing.clone(), status.settings)
     }
@@ -257,10 +303,26 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         read_only: settings.read_only,
         read_cutoff_bytes: settings.read_cutoff_bytes,
         write_cutoff_bytes: settings.write_cutoff_bytes,
+        write_mode: words::write_mode(settings.write_mode),
+        read_cache: settings.read_cache,
         pool: None,
         cache_used_bytes: 0,
+        write_cache_used_bytes: 0,
+        dirty_bytes: 0,
+        oldest_dirty_seconds: None,
         nbd: Vec::new(),
         stats: VolumeStats::default(),
+    }
+}
+
+/// A volume that is open for the administrator only.
+fn fenced_volume(volume: Volume, fenced: &Fenced) -> Volume {
+    Volume {
+        state: VolumeState::Offline,
+        health: Health::Failed,
+        reason: format!("fenced, nothing is lost: {}", fenced.reason),
+        dirty_bytes: volume.dirty_bytes.max(fenced.dirty_bytes),
+        ..volume
     }
 }
 
@@ -279,16 +341,9 @@ fn offline_volume(offline: &OfflineVolume) -> Volume {
 }
 
 fn recorded_volume(record: &VolumeRecord) -> Volume {
-    let settings = VolumeSettings {
-        logical_block_bytes: record.logical_block_bytes,
-        read_only: record.read_only,
-        read_cutoff_bytes: record.read_cutoff_bytes,
-        write_cutoff_bytes: record.write_cutoff_bytes,
-        ..VolumeSettings::default()
-    };
     Volume {
         backing_emulated: record.backing.starts_with("emulated:"),
-        ..bare_volume(record.name.clone(), record.backing.clone(), settings)
+        ..bare_volume(record.name.clone(), record.backing.clone(), record.settings())
     }
 }
 
@@ -309,6 +364,9 @@ fn stats(stats: &hotset_cache::VolumeStats) -> VolumeStats {
         evicted_blocks: stats.evicted_blocks,
         read_errors_hidden: stats.read_errors_hidden,
         errors: stats.errors,
+        write_hits: stats.write_hits,
+        cleaned_bytes: stats.cleaned_bytes,
+        moved_bytes: stats.moved_bytes,
         cache_drops: stats.cache_drops,
     }
 }

@@ -1,12 +1,14 @@
 //! Making, changing and deleting volumes, and putting caches in front of them.
 
-use hotset_api::{ApiError, ApiErrorKind, Deleted, Volume, VolumeChange, VolumeCreate, VolumeSet};
-use hotset_cache::VolumeStatus;
-use hotset_cache::config::{PoolName, VolumeName, VolumeSettings, VolumeSpec};
+use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeCreate, VolumeSet};
+use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
+use hotset_cache::{DirtyData, VolumeStatus};
 
-use super::{Manager, blocking, no_such_volume, pool_name, volume_name};
+use super::{Manager, blocking, no_such_pool, no_such_volume, pool_name, volume_name};
 use crate::daemon::probe;
+use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
+use crate::words;
 
 impl Manager {
     pub(crate) async fn create_volume(&self, request: &VolumeCreate) -> Result<Volume, ApiError> {
@@ -30,7 +32,8 @@ impl Manager {
         let snapshot = self.plane.snapshot().await?;
         let name = spec.name.as_str();
         let open = snapshot.volumes.iter().any(|volume| volume.name == spec.name);
-        if open || self.offline().volumes.contains_key(name) {
+        let known = self.offline().volumes.contains_key(name) || self.offline().pool_of(name).is_some();
+        if open || known {
             let message = format!("volume {name}: a volume of this name exists already");
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }
@@ -46,6 +49,10 @@ impl Manager {
     }
 
     fn check_pool_is_open(&self, pool: &PoolName, snapshot: &Snapshot) -> Result<(), ApiError> {
+        if self.flushes.deletes_pool(pool) {
+            let message = format!("pool {pool}: it is being flushed so that it can be deleted; nothing can join it");
+            return Err(ApiError::new(ApiErrorKind::Refused, message));
+        }
         if snapshot.pools.iter().any(|open| open.name == *pool) {
             return Ok(());
         }
@@ -53,7 +60,7 @@ impl Manager {
             Some(offline) => {
                 ApiError::new(ApiErrorKind::Refused, format!("pool {pool} is offline: {}", offline.reason))
             }
-            None => super::no_such_pool(pool.as_str()),
+            None => no_such_pool(pool.as_str()),
         })
     }
 
@@ -61,8 +68,7 @@ impl Manager {
     async fn install_volume(&self, name: &VolumeName, pool: Option<&PoolName>) -> Result<(), ApiError> {
         match pool {
             Some(pool) => {
-                let (pool_name, volume) = (pool.clone(), name.clone());
-                self.plane.call(move |plane| plane.attach(pool_name, volume)).await?;
+                self.attach(pool, name).await?;
                 self.save_pool(pool).await?;
             }
             None => self.save_volumes().await?,
@@ -71,12 +77,31 @@ impl Manager {
         self.plane.call(move |plane| plane.export(export)).await
     }
 
+    /// A volume of a read-write pool is recorded and guarded before its first write goes to the SSDs alone.
+    async fn attach(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let joins = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
+        let volume = snapshot.volumes.iter().find(|open| open.name == *name);
+        if let (Some(PoolKind::ReadWrite), Some(volume)) = (joins, volume) {
+            self.save_pool_with(pool, Some(VolumeRecord::of(&super::spec_of(volume)))).await?;
+            self.guard(name.as_str(), &volume.backing).await;
+        }
+        let (to, attached) = (pool.clone(), name.clone());
+        let done = self.plane.call(move |plane| plane.attach(to, attached)).await;
+        if done.is_err() {
+            self.update_udev_rules().await;
+            self.save_pool(pool).await?;
+        }
+        done
+    }
+
     /// Best effort: the error that is reported is the one that came first.
     async fn undo_volume(&self, name: &VolumeName, pool: Option<&PoolName>) {
         if let Some(pool) = pool {
             let (from, volume) = (pool.clone(), name.clone());
-            let _ = self.plane.call(move |plane| plane.detach(from, volume)).await;
+            let _ = self.plane.call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await;
             let _ = self.save_pool(pool).await;
+            self.update_udev_rules().await;
         }
         let remove = name.clone();
         let _ = self.plane.call(move |plane| plane.remove_volume(remove)).await;
@@ -104,7 +129,7 @@ impl Manager {
         }
     }
 
-    async fn open_volume_status(&self, name: &str) -> Result<VolumeStatus, ApiError> {
+    pub(super) async fn open_volume_status(&self, name: &str) -> Result<VolumeStatus, ApiError> {
         let volume = volume_name(name)?;
         let snapshot = self.plane.snapshot().await?;
         if let Some(status) = snapshot.volumes.into_iter().find(|open| open.name == volume) {
@@ -134,98 +159,23 @@ impl Manager {
             }
             None => {}
         }
-        let (attach_to, volume) = (pool.clone(), status.name.clone());
-        self.plane.call(move |plane| plane.attach(attach_to, volume)).await?;
+        self.attach(&pool, &status.name).await?;
         // The pool's record first: what is in both counts as the pool's.
         self.save_pool(&pool).await?;
         self.save_volumes().await?;
         tracing::info!(volume = name, %pool, "enabled the cache");
         Ok(VolumeChange { changed: true, volume: self.volume(name).await? })
     }
-
-    pub(crate) async fn disable_cache(&self, name: &str) -> Result<VolumeChange, ApiError> {
-        let _one_at_a_time = self.change.lock().await;
-        let status = self.open_volume_status(name).await?;
-        let changed = match &status.pool {
-            Some(pool) => {
-                let (from, volume) = (pool.clone(), status.name.clone());
-                self.plane.call(move |plane| plane.detach(from, volume)).await?;
-                self.save_volumes().await?;
-                self.save_pool(pool).await?;
-                true
-            }
-            None => self.take_from_offline_pool(name).await?,
-        };
-        if changed {
-            tracing::info!(volume = name, "disabled the cache");
-        }
-        Ok(VolumeChange { changed, volume: self.volume(name).await? })
-    }
-
-    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not.
-    async fn take_from_offline_pool(&self, name: &str) -> Result<bool, ApiError> {
-        let taken = {
-            let mut offline = self.offline();
-            let pool =
-                offline.pools.values_mut().find(|pool| pool.record.volumes.iter().any(|volume| volume.name == name));
-            pool.map(|pool| {
-                pool.record.volumes.retain(|volume| volume.name != name);
-                pool.record.detached.push(name.to_owned());
-                pool.record.clone()
-            })
-        };
-        let Some(record) = taken else { return Ok(false) };
-        self.save_volumes().await?;
-        self.state.write_pool(&record).map_err(|error| self.state_failed(&error))?;
-        Ok(true)
-    }
-
-    /// Its backing device keeps everything.
-    pub(crate) async fn delete_volume(&self, name: &str) -> Result<Deleted, ApiError> {
-        let _one_at_a_time = self.change.lock().await;
-        let volume = volume_name(name)?;
-        let snapshot = self.plane.snapshot().await?;
-        match snapshot.volumes.iter().find(|open| open.name == volume) {
-            Some(status) => self.delete_open_volume(status).await?,
-            None => self.delete_offline_volume(&volume).await?,
-        }
-        tracing::info!(volume = name, "deleted");
-        Ok(Deleted { deleted: name.to_owned() })
-    }
-
-    async fn delete_open_volume(&self, status: &VolumeStatus) -> Result<(), ApiError> {
-        if let Some(pool) = &status.pool {
-            let (from, volume) = (pool.clone(), status.name.clone());
-            self.plane.call(move |plane| plane.detach(from, volume)).await?;
-            self.save_pool(pool).await?;
-        }
-        let volume = status.name.clone();
-        let flushed = self.plane.call(move |plane| plane.remove_volume(volume)).await;
-        self.take_from_offline_pool(status.name.as_str()).await?;
-        self.save_volumes().await?;
-        flushed
-    }
-
-    async fn delete_offline_volume(&self, name: &VolumeName) -> Result<(), ApiError> {
-        let found = self.offline().volumes.get(name.as_str()).map(|volume| volume.pool.clone());
-        let Some(pool) = found else { return Err(no_such_volume(name.as_str())) };
-        let pool = pool.as_deref().map(pool_name).transpose()?;
-        let open = self.plane.snapshot().await?.pools.iter().any(|open| Some(&open.name) == pool.as_ref());
-        if let Some(pool) = pool.clone().filter(|_| open) {
-            let volume = name.clone();
-            self.plane.call(move |plane| plane.detach(pool, volume)).await?;
-        }
-        self.offline().volumes.remove(name.as_str());
-        self.take_from_offline_pool(name.as_str()).await?;
-        if let Some(pool) = pool.filter(|_| open) {
-            self.save_pool(&pool).await?;
-        }
-        self.save_volumes().await
-    }
 }
 
 fn spec_of(request: &VolumeCreate) -> Result<VolumeSpec, ApiError> {
-    let settings = VolumeSettings { read_only: request.read_only, ..VolumeSettings::default() };
+    let defaults = VolumeSettings::default();
+    let settings = VolumeSettings {
+        read_only: request.read_only,
+        write_mode: request.write_mode.map_or(defaults.write_mode, words::engine_write_mode),
+        read_cache: request.read_cache.unwrap_or(defaults.read_cache),
+        ..defaults
+    };
     if let Some(wrong) = request.logical_block_bytes.filter(|bytes| ![512, 4096].contains(bytes)) {
         let message = format!("logical block of {wrong} bytes: it is 512 or 4096");
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
@@ -243,6 +193,8 @@ fn merged(now: VolumeSettings, set: VolumeSet) -> VolumeSettings {
     VolumeSettings {
         read_cutoff_bytes: cutoff(set.read_cutoff_bytes, now.read_cutoff_bytes),
         write_cutoff_bytes: cutoff(set.write_cutoff_bytes, now.write_cutoff_bytes),
+        write_mode: set.write_mode.map_or(now.write_mode, words::engine_write_mode),
+        read_cache: set.read_cache.unwrap_or(now.read_cache),
         ..now
     }
 }

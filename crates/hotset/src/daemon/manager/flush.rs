@@ -1,0 +1,333 @@
+//! Flushes: a cache that is to be taken away is drained first, in the background, for as long as that takes.
+//!
+//! A flush holds no lock while it drains, so that every other verb goes on meanwhile. It ends with the removal it was
+//! made for, with an error, or cancelled; in the last two cases the volumes cache writes again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use hotset_api::{ApiError, ApiErrorKind, Flush, FlushCancelled, FlushPurpose};
+use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::{DirtyData, Drained};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Manager, pool_name, volume_name};
+use crate::plane::Snapshot;
+
+/// Whose cache is taken away.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    Volume(VolumeName),
+    Pool(PoolName),
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Volume(name) => write!(f, "volume {name}"),
+            Self::Pool(name) => write!(f, "pool {name}"),
+        }
+    }
+}
+
+impl Subject {
+    pub(crate) fn volume(name: &str) -> Result<Self, ApiError> {
+        volume_name(name).map(Self::Volume)
+    }
+
+    pub(crate) fn pool(name: &str) -> Result<Self, ApiError> {
+        pool_name(name).map(Self::Pool)
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Volume(name) => name.as_str(),
+            Self::Pool(name) => name.as_str(),
+        }
+    }
+
+    /// How an administrator ends its flush.
+    fn cancel_verb(&self) -> String {
+        match self {
+            Self::Volume(name) => format!("hotset volume cancel-flush {name}"),
+            Self::Pool(name) => format!("hotset pool cancel-flush {name}"),
+        }
+    }
+}
+
+/// What is drained.
+#[derive(Clone, Debug)]
+pub(super) struct Extent {
+    pub(super) pool: PoolName,
+    pub(super) volumes: Vec<VolumeName>,
+    /// When the flush begins.
+    pub(super) dirty_bytes: u64,
+}
+
+/// Whether the removal changed anything.
+type Outcome = Result<bool, ApiError>;
+
+/// A flush that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    subject: Subject,
+    purpose: FlushPurpose,
+    extent: Extent,
+    began: Instant,
+    cancel: Arc<watch::Sender<bool>>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl Running {
+    /// Waits for its end.
+    pub(super) async fn ended(mut self) -> Outcome {
+        let ended = self.outcome.wait_for(Option::is_some).await;
+        let outcome = ended.ok().and_then(|outcome| outcome.clone());
+        outcome.unwrap_or_else(|| Err(ApiError::new(ApiErrorKind::Internal, "the flush was cut off; the log says why")))
+    }
+
+    /// Cancels it, and waits until nothing of it runs.
+    pub(super) async fn stop(self) {
+        self.cancel.send_replace(true);
+        // It says that it was cancelled, or that it was done just before.
+        let _ = self.ended().await;
+    }
+
+    /// A second request of the same kind joins the first; any other one has to wait.
+    pub(super) fn joined_by(self, subject: &Subject, purpose: FlushPurpose) -> Result<Self, ApiError> {
+        if (&self.subject, self.purpose) == (subject, purpose) {
+            return Ok(self);
+        }
+        let message = format!(
+            "{subject}: {} is being flushed for {}; wait for its end, or end it with `{}`",
+            self.subject,
+            self.purpose.word(),
+            self.subject.cancel_verb()
+        );
+        Err(ApiError::new(ApiErrorKind::Refused, message))
+    }
+
+    fn progress(&self, snapshot: &Snapshot) -> Flush {
+        let dirty_bytes = dirty_bytes(&self.subject, snapshot);
+        let drained_bytes = self.extent.dirty_bytes.saturating_sub(dirty_bytes);
+        let elapsed = self.began.elapsed();
+        Flush {
+            purpose: self.purpose,
+            name: self.subject.name().to_owned(),
+            dirty_bytes,
+            drained_bytes,
+            elapsed_seconds: elapsed.as_secs(),
+            eta_seconds: eta_seconds(dirty_bytes, drained_bytes, elapsed),
+        }
+    }
+}
+
+/// Bytes of a volume, or of all volumes of a pool, that are not on the backing device.
+pub(super) fn dirty_bytes(subject: &Subject, snapshot: &Snapshot) -> u64 {
+    match subject {
+        Subject::Volume(name) => {
+            let volume = snapshot.volumes.iter().find(|volume| volume.name == *name);
+            volume.map_or(0, |volume| volume.dirty_bytes)
+        }
+        Subject::Pool(name) => {
+            let pool = snapshot.pools.iter().find(|pool| pool.name == *name);
+            pool.and_then(|pool| pool.write_log).map_or(0, |log| log.dirty_bytes)
+        }
+    }
+}
+
+/// At the pace so far, rounded up; `None` until there is one.
+fn eta_seconds(left_bytes: u64, done_bytes: u64, elapsed: std::time::Duration) -> Option<u64> {
+    let spent = elapsed.as_millis() * u128::from(left_bytes);
+    let left_ms = spent.checked_div(u128::from(done_bytes))?;
+    u64::try_from(left_ms.div_ceil(1000)).ok()
+}
+
+/// All flushes that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Flushes(Mutex<BTreeMap<Subject, Running>>);
+
+impl Flushes {
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn running(&self) -> MutexGuard<'_, BTreeMap<Subject, Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one that drains the subject, alone or among others.
+    pub(super) fn concerning(&self, subject: &Subject) -> Option<Running> {
+        let running = self.running();
+        let concerns = |flush: &&Running| match subject {
+            Subject::Volume(name) => flush.extent.volumes.contains(name),
+            Subject::Pool(name) => flush.extent.pool == *name,
+        };
+        running.values().find(concerns).cloned()
+    }
+
+    /// Whether a pool is on its way out: nothing new may come to it.
+    pub(super) fn deletes_pool(&self, name: &PoolName) -> bool {
+        self.running().contains_key(&Subject::Pool(name.clone()))
+    }
+
+    pub(super) fn flushes_volume(&self, name: &VolumeName) -> bool {
+        self.concerning(&Subject::Volume(name.clone())).is_some()
+    }
+
+    pub(super) fn progress(&self, snapshot: &Snapshot) -> Vec<Flush> {
+        self.running().values().map(|flush| flush.progress(snapshot)).collect()
+    }
+}
+
+impl Manager {
+    /// Starts a flush, at whose end the removal follows. The caller holds the change lock, and found no other flush of
+    /// any of these volumes.
+    pub(super) fn begin_flush(self: &Arc<Self>, subject: &Subject, purpose: FlushPurpose, extent: Extent) -> Running {
+        let (told, outcome) = watch::channel(None);
+        let (cancel, cancelled) = watch::channel(false);
+        let (subject, cancel) = (subject.clone(), Arc::new(cancel));
+        let running = Running { subject, purpose, extent, began: Instant::now(), cancel, outcome };
+        self.flushes.running().insert(running.subject.clone(), running.clone());
+        let (manager, flush) = (Arc::clone(self), running.clone());
+        tokio::spawn(async move {
+            let outcome = manager.flush_and_remove(&flush, cancelled).await;
+            if let Err(error) = &outcome {
+                manager.cancel_drains(&flush.extent).await;
+                tracing::warn!("{}: its flush for {} ended: {error}", flush.subject, flush.purpose.word());
+            }
+            manager.flushes.running().remove(&flush.subject);
+            told.send_replace(Some(outcome));
+        });
+        running
+    }
+
+    async fn flush_and_remove(
+        self: &Arc<Self>,
+        flush: &Running,
+        mut cancelled: watch::Receiver<bool>,
+    ) -> Result<bool, ApiError> {
+        let (subject, bytes) = (&flush.subject, flush.extent.dirty_bytes);
+        tracing::info!("{subject}: flushing {bytes} dirty bytes for {}", flush.purpose.word());
+        let _one_at_a_time = tokio::select! {
+            lock = self.drain_and_lock(&flush.extent) => lock?,
+            _ = cancelled.wait_for(|cancelled| *cancelled) => return Err(cancellation(subject)),
+        };
+        if *cancelled.borrow() {
+            return Err(cancellation(subject));
+        }
+        self.carry_out(subject, flush.purpose, DirtyData::Clean).await
+    }
+
+    /// Drains all volumes side by side, each at its own backing device's pace, then waits for its turn to change things.
+    async fn drain_and_lock(&self, extent: &Extent) -> Result<tokio::sync::MutexGuard<'_, ()>, ApiError> {
+        let mut drains = JoinSet::new();
+        for volume in extent.volumes.clone() {
+            let (plane, pool) = (self.plane.clone(), extent.pool.clone());
+            drains.spawn(async move {
+                let name = volume.clone();
+                let drained = plane.call(move |plane| plane.drain(pool, name)).await?;
+                Ok::<_, ApiError>((volume, drained))
+            });
+        }
+        while let Some(drained) = drains.join_next().await {
+            let drained = drained.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;
+            match drained? {
+                (_, Drained::Clean) => {}
+                (volume, Drained::Cancelled) => return Err(cancellation(&Subject::Volume(volume))),
+            }
+        }
+        Ok(self.change.lock().await)
+    }
+
+    /// The volumes that are still in the pool cache writes again.
+    async fn cancel_drains(&self, extent: &Extent) {
+        for volume in extent.volumes.clone() {
+            let pool = extent.pool.clone();
+            // The pool may be gone by now, and its drains with it.
+            let _ = self.plane.call(move |plane| plane.cancel_drain(pool, volume)).await;
+        }
+    }
+
+    /// How far the flush of a volume or a pool is.
+    pub(crate) async fn flush(&self, subject: &Subject) -> Result<Flush, ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        let running = self.flushes.running();
+        running.get(subject).map(|flush| flush.progress(&snapshot)).ok_or_else(|| none_under_way(subject))
+    }
+
+    /// Ends the flush of a volume or a pool; answers when writes are cached again.
+    pub(crate) async fn cancel_flush(&self, subject: &Subject) -> Result<FlushCancelled, ApiError> {
+        let running = self.flushes.running().get(subject).cloned();
+        let Some(running) = running else {
+            self.check_exists(subject).await?;
+            return Ok(FlushCancelled { changed: false, name: subject.name().to_owned() });
+        };
+        running.stop().await;
+        Ok(FlushCancelled { changed: true, name: subject.name().to_owned() })
+    }
+
+    async fn check_exists(&self, subject: &Subject) -> Result<(), ApiError> {
+        match subject {
+            Subject::Volume(name) => self.volume(name.as_str()).await.map(|_| ()),
+            Subject::Pool(name) => self.pool(name.as_str()).await.map(|_| ()),
+        }
+    }
+}
+
+fn cancellation(subject: &Subject) -> ApiError {
+    ApiError::new(ApiErrorKind::Cancelled, format!("{subject}: the flush was cancelled; writes are cached again"))
+}
+
+fn none_under_way(subject: &Subject) -> ApiError {
+    ApiError::new(ApiErrorKind::NotFound, format!("{subject}: no flush is under way"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_pace_so_far() {
+        assert_eq!(eta_seconds(100, 0, Duration::from_secs(5)), None, "there is no pace yet");
+        assert_eq!(eta_seconds(300, 100, Duration::from_secs(5)), Some(15));
+        assert_eq!(eta_seconds(1, 3, Duration::from_secs(1)), Some(1), "less than a second is not none");
+        assert_eq!(eta_seconds(0, 100, Duration::from_secs(5)), Some(0));
+    }
+
+    fn running(purpose: FlushPurpose) -> Running {
+        let extent = Extent { pool: "p".parse().unwrap(), volumes: vec!["v".parse().unwrap()], dirty_bytes: 1 };
+        let subject = match purpose {
+            FlushPurpose::DeletePool => Subject::Pool("p".parse().unwrap()),
+            FlushPurpose::DeleteVolume | FlushPurpose::DisableCache => Subject::Volume("v".parse().unwrap()),
+        };
+        let (cancel, outcome) = (Arc::new(watch::channel(false).0), watch::channel(None).1);
+        Running { subject, purpose, extent, began: Instant::now(), cancel, outcome }
+    }
+
+    #[test]
+    fn a_second_request_joins_its_own_kind_and_any_other_is_told_how_to_end_it() {
+        let volume = Subject::Volume("v".parse().unwrap());
+        let flushes = Flushes::default();
+        let flush = running(FlushPurpose::DeleteVolume);
+        flushes.running().insert(volume.clone(), flush);
+        let found = flushes.concerning(&volume).unwrap();
+        assert!(found.clone().joined_by(&volume, FlushPurpose::DeleteVolume).is_ok());
+        let error = found.joined_by(&volume, FlushPurpose::DisableCache).unwrap_err();
+        assert!(error.message.contains("`hotset volume cancel-flush v`"), "{error}");
+        let pool = Subject::Pool("p".parse().unwrap());
+        let error = flushes.concerning(&pool).unwrap().joined_by(&pool, FlushPurpose::DeletePool).unwrap_err();
+        assert!(error.message.contains("volume v is being flushed for delete-volume"), "{error}");
+        assert!(flushes.concerning(&Subject::Volume("w".parse().unwrap())).is_none());
+    }
+
+    #[test]
+    fn a_pool_on_its_way_out_takes_its_volumes_with_it() {
+        let flushes = Flushes::default();
+        let flush = running(FlushPurpose::DeletePool);
+        flushes.running().insert(flush.subject.clone(), flush);
+        assert!(flushes.deletes_pool(&"p".parse().unwrap()) && !flushes.deletes_pool(&"q".parse().unwrap()));
+        assert!(flushes.flushes_volume(&"v".parse().unwrap()));
+    }
+}

@@ -1,0 +1,87 @@
+//! Keeps the system off backing devices whose volumes may be newer than they are: the udev rules' file.
+//!
+//! A volume is guarded from before it joins a read-write pool until it has left it, and over restarts; a clean stop of a
+//! pool without dirty data lifts the guard until the next start.
+
+use std::collections::BTreeSet;
+
+use hotset_cache::config::{PoolKind, PoolName};
+
+use super::{Manager, Offline, blocking};
+use crate::daemon::state::RecordedKind;
+use crate::plane::Snapshot;
+use crate::udev::{self, Guarded};
+
+impl Manager {
+    /// Makes the rules say what is so now. Best effort: what failed is logged, and shown by the status.
+    pub(super) async fn update_udev_rules(&self) {
+        self.write_udev_rules(None, &[]).await;
+    }
+
+    /// … and what will be so in a moment: a volume that joins a read-write pool.
+    pub(super) async fn guard(&self, volume: &str, backing: &str) {
+        let joining = Guarded { volume: volume.to_owned(), backing: backing.to_owned() };
+        self.write_udev_rules(Some(joining), &[]).await;
+    }
+
+    /// After a clean stop: what these pools hold is on the backing devices too.
+    pub(crate) async fn lift_guards(&self, before: &Snapshot, clean: &[PoolName]) {
+        let guarded = guarded(before, &self.offline(), clean);
+        self.write_rules_for(guarded).await;
+    }
+
+    async fn write_udev_rules(&self, joining: Option<Guarded>, clean: &[PoolName]) {
+        let Ok(snapshot) = self.plane.snapshot().await else { return };
+        let mut guarded = guarded(&snapshot, &self.offline(), clean);
+        guarded.extend(joining);
+        self.write_rules_for(guarded).await;
+    }
+
+    async fn write_rules_for(&self, guarded: BTreeSet<Guarded>) {
+        let Some(path) = self.config.udev_rules.clone() else { return };
+        let shown = path.display().to_string();
+        let guarded: Vec<Guarded> = guarded.into_iter().collect();
+        let written = blocking(move || {
+            let before = std::fs::read_to_string(&path).unwrap_or_default();
+            udev::write(&path, &udev::rules(&guarded, &before))
+        });
+        let failed = match written.await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        let failed = failed.map(|error| {
+            format!("udev rules {shown}: {error}; block devices with dirty data are not guarded over a restart")
+        });
+        if let Some(message) = &failed {
+            tracing::error!("{message}");
+        }
+        self.offline().unguarded = failed;
+    }
+}
+
+/// Volumes of read-write pools, open or not, except of `clean` ones.
+fn guarded(snapshot: &Snapshot, offline: &Offline, clean: &[PoolName]) -> BTreeSet<Guarded> {
+    let pools = snapshot.pools.iter().filter(|pool| match pool.kind {
+        PoolKind::Read => false,
+        PoolKind::ReadWrite => !clean.contains(&pool.name),
+    });
+    let open: BTreeSet<&str> = pools.map(|pool| pool.name.as_str()).collect();
+    let away = offline.pools.values().filter(|pool| match pool.record.kind {
+        RecordedKind::Read => false,
+        RecordedKind::ReadWrite => true,
+    });
+    let mut all = BTreeSet::new();
+    for volume in &snapshot.volumes {
+        if volume.pool.as_ref().is_some_and(|pool| open.contains(pool.as_str())) {
+            all.insert(Guarded { volume: volume.name.to_string(), backing: volume.backing.clone() });
+        }
+    }
+    let waiting = away.flat_map(|pool| &pool.record.volumes);
+    let missing =
+        offline.volumes.values().filter(|volume| volume.pool.as_deref().is_some_and(|pool| open.contains(pool)));
+    for record in waiting.chain(missing.map(|volume| &volume.record)) {
+        all.insert(Guarded { volume: record.name.clone(), backing: record.backing.clone() });
+    }
+    all
+}

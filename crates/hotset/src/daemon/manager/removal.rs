@@ -1,0 +1,392 @@
+//! Deleting volumes and pools, and disabling caches: what is dirty and in the way, and the steps when nothing is.
+
+use std::sync::Arc;
+
+use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, Removal, VolumeChange};
+use hotset_cache::config::{PoolKind, PoolName, VolumeName};
+use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
+
+use super::flush::{Extent, Running, Subject, dirty_bytes};
+use super::{Manager, no_such_pool, no_such_volume, pool_name};
+use crate::daemon::state::{RecordedKind, VolumeRecord};
+use crate::plane::Snapshot;
+use crate::size::{grouped, human};
+
+/// What has to be done about dirty data before a cache is taken away.
+enum Plan {
+    /// Nothing: the removal may follow at once.
+    Remove(DirtyData),
+    Flush(Extent),
+    /// That is being done already.
+    Join(Running),
+}
+
+/// Dirty data in the way of a removal.
+enum InTheWay {
+    /// No read-write pool is concerned.
+    Nothing,
+    /// It can be flushed.
+    Dirty(Extent),
+    /// It cannot be flushed now; why, and what to do.
+    Stuck { dirty_bytes: u64, why: String },
+    /// Nobody knows how much there is: the pool is not open.
+    Unknown { pool: String },
+    /// The volume's backing device is not there: the engine knows, and names the bytes.
+    AskTheEngine,
+}
+
+impl Manager {
+    /// Its backing device keeps everything.
+    pub(crate) async fn delete_volume(self: &Arc<Self>, name: &str, removal: Removal) -> Result<Deleted, ApiError> {
+        let subject = Subject::volume(name)?;
+        self.remove(&subject, FlushPurpose::DeleteVolume, removal).await?;
+        Ok(Deleted { deleted: name.to_owned() })
+    }
+
+    pub(crate) async fn disable_cache(
+        self: &Arc<Self>,
+        name: &str,
+        removal: Removal,
+    ) -> Result<VolumeChange, ApiError> {
+        let subject = Subject::volume(name)?;
+        let changed = self.remove(&subject, FlushPurpose::DisableCache, removal).await?;
+        Ok(VolumeChange { changed, volume: self.volume(name).await? })
+    }
+
+    /// Its volumes serve on, uncached.
+    pub(crate) async fn delete_pool(self: &Arc<Self>, name: &str, removal: Removal) -> Result<Deleted, ApiError> {
+        let subject = Subject::pool(name)?;
+        self.remove(&subject, FlushPurpose::DeletePool, removal).await?;
+        Ok(Deleted { deleted: name.to_owned() })
+    }
+
+    /// The lock is held for the checks and for the removal itself, never for a flush.
+    async fn remove(
+        self: &Arc<Self>,
+        subject: &Subject,
+        purpose: FlushPurpose,
+        removal: Removal,
+    ) -> Result<bool, ApiError> {
+        let flush = {
+            let _one_at_a_time = self.change.lock().await;
+            match self.plan_removal(subject, purpose, removal).await? {
+                Plan::Remove(dirty) => return self.carry_out(subject, purpose, dirty).await,
+                Plan::Flush(extent) => self.begin_flush(subject, purpose, extent),
+                Plan::Join(flush) => flush,
+            }
+        };
+        flush.ended().await
+    }
+
+    async fn plan_removal(&self, subject: &Subject, purpose: FlushPurpose, removal: Removal) -> Result<Plan, ApiError> {
+        let flush = self.flushes.concerning(subject);
+        let snapshot = self.plane.snapshot().await?;
+        if let Some(flush) = flush {
+            if !removal.force {
+                return flush.joined_by(subject, purpose).map(Plan::Join);
+            }
+            self.plan_for(subject, removal, &snapshot)?;
+            // Whoever waits for it hears that it was cancelled.
+            flush.stop().await;
+        }
+        self.plan_for(subject, removal, &snapshot)
+    }
+
+    fn plan_for(&self, subject: &Subject, removal: Removal, snapshot: &Snapshot) -> Result<Plan, ApiError> {
+        if removal.force && removal.lose_data {
+            return Ok(Plan::Remove(DirtyData::Discard));
+        }
+        match self.in_the_way(subject, snapshot) {
+            InTheWay::Nothing | InTheWay::AskTheEngine => Ok(Plan::Remove(DirtyData::Clean)),
+            InTheWay::Dirty(extent) if !removal.force => Ok(Plan::Flush(extent)),
+            InTheWay::Dirty(Extent { dirty_bytes: 0, .. }) => Ok(Plan::Remove(DirtyData::Clean)),
+            InTheWay::Dirty(extent) => Err(would_lose(subject, extent.dirty_bytes, "without --force they are flushed")),
+            InTheWay::Stuck { dirty_bytes, why } => Err(would_lose(subject, dirty_bytes, &why)),
+            InTheWay::Unknown { pool } => Err(may_lose(subject, &pool)),
+        }
+    }
+
+    fn in_the_way(&self, subject: &Subject, snapshot: &Snapshot) -> InTheWay {
+        match subject {
+            Subject::Volume(name) => self.in_the_way_of_volume(subject, name, snapshot),
+            Subject::Pool(name) => self.in_the_way_of_pool(subject, name, snapshot),
+        }
+    }
+
+    fn in_the_way_of_volume(&self, subject: &Subject, name: &VolumeName, snapshot: &Snapshot) -> InTheWay {
+        let offline = self.offline();
+        if let Some(fenced) = offline.fenced.get(name.as_str()) {
+            return InTheWay::Stuck { dirty_bytes: fenced.dirty_bytes, why: fenced.reason.clone() };
+        }
+        if let Some(pool) = offline.pool_of(name.as_str()) {
+            return match pool.record.kind {
+                RecordedKind::Read => InTheWay::Nothing,
+                RecordedKind::ReadWrite => InTheWay::Unknown { pool: pool.record.name.clone() },
+            };
+        }
+        let open = snapshot.volumes.iter().find(|volume| volume.name == *name);
+        let away = || offline.volumes.get(name.as_str())?.pool.clone();
+        match (open.and_then(|open| open.pool.clone()), away()) {
+            (Some(pool), _) if is_read_write(&pool, snapshot) => {
+                let dirty_bytes = dirty_bytes(subject, snapshot);
+                InTheWay::Dirty(Extent { pool, volumes: vec![name.clone()], dirty_bytes })
+            }
+            (None, Some(pool)) if pool.parse().is_ok_and(|pool| is_read_write(&pool, snapshot)) => {
+                InTheWay::AskTheEngine
+            }
+            (Some(_) | None, _) => InTheWay::Nothing,
+        }
+    }
+
+    fn in_the_way_of_pool(&self, subject: &Subject, name: &PoolName, snapshot: &Snapshot) -> InTheWay {
+        let offline = self.offline();
+        if let Some(pool) = offline.pools.get(name.as_str()) {
+            return match pool.record.kind {
+                RecordedKind::Read => InTheWay::Nothing,
+                RecordedKind::ReadWrite => InTheWay::Unknown { pool: name.to_string() },
+            };
+        }
+        let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == *name && is_kind_read_write(pool)) else {
+            return InTheWay::Nothing;
+        };
+        let dirty_bytes = dirty_bytes(subject, snapshot);
+        let fenced = pool.volumes.iter().find_map(|volume| Some((volume, offline.fenced.get(volume.as_str())?)));
+        if let Some((volume, fenced)) = fenced {
+            return InTheWay::Stuck {
+                dirty_bytes,
+                why: format!("volume {volume} cannot be flushed: {}", fenced.reason),
+            };
+        }
+        InTheWay::Dirty(Extent { pool: name.clone(), volumes: pool.volumes.clone(), dirty_bytes })
+    }
+
+    /// Takes the cache away; answers whether that changed anything. The caller holds the change lock.
+    pub(super) async fn carry_out(
+        &self,
+        subject: &Subject,
+        purpose: FlushPurpose,
+        dirty: DirtyData,
+    ) -> Result<bool, ApiError> {
+        match (subject, purpose) {
+            (Subject::Volume(name), FlushPurpose::DisableCache) => self.disable_cache_now(name, dirty).await,
+            (Subject::Volume(name), FlushPurpose::DeleteVolume | FlushPurpose::DeletePool) => {
+                self.delete_volume_now(name, dirty).await.map(|()| true)
+            }
+            (
+                Subject::Pool(name),
+                FlushPurpose::DisableCache | FlushPurpose::DeleteVolume | FlushPurpose::DeletePool,
+            ) => self.delete_pool_now(name, dirty).await.map(|()| true),
+        }
+    }
+
+    async fn disable_cache_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<bool, ApiError> {
+        let status = match self.open_volume_status(name.as_str()).await {
+            Ok(status) => status,
+            Err(error) => return self.release_waiting_volume(name, error).await,
+        };
+        let changed = match &status.pool {
+            Some(pool) => {
+                self.detach(pool, name, dirty).await?;
+                self.save_volumes().await?;
+                self.save_pool(pool).await?;
+                true
+            }
+            None => self.take_from_offline_pool(name.as_str()).await?,
+        };
+        if changed {
+            tracing::info!(volume = %name, ?dirty, "disabled the cache");
+        }
+        Ok(changed)
+    }
+
+    /// A volume that is not served because its pool is not open; any other one that is not open is an error.
+    async fn release_waiting_volume(&self, name: &VolumeName, error: ApiError) -> Result<bool, ApiError> {
+        let Some(record) = self.offline().waiting_volume(name.as_str()) else { return Err(error) };
+        self.take_from_offline_pool(name.as_str()).await?;
+        self.serve_or_set_offline(&record).await?;
+        self.update_udev_rules().await;
+        tracing::info!(volume = %name, "took it from a pool that is offline");
+        Ok(true)
+    }
+
+    /// A fenced volume was hidden from hosts: with its dirty data gone, it is an ordinary one.
+    async fn detach(&self, pool: &PoolName, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
+        let (from, volume) = (pool.clone(), name.clone());
+        self.plane.call(move |plane| plane.detach(from, volume, dirty)).await?;
+        self.update_udev_rules().await;
+        if self.offline().fenced.remove(name.as_str()).is_some() {
+            let volume = name.clone();
+            self.plane.call(move |plane| plane.export(volume)).await?;
+        }
+        Ok(())
+    }
+
+    /// The catalogue of a pool that is offline still names the volume: its record remembers that it must not.
+    async fn take_from_offline_pool(&self, name: &str) -> Result<bool, ApiError> {
+        let taken = {
+            let mut offline = self.offline();
+            let pool =
+                offline.pools.values_mut().find(|pool| pool.record.volumes.iter().any(|volume| volume.name == name));
+            pool.map(|pool| {
+                pool.record.volumes.retain(|volume| volume.name != name);
+                pool.record.detached.push(name.to_owned());
+                pool.record.clone()
+            })
+        };
+        let Some(record) = taken else { return Ok(false) };
+        self.offline().release_volume(name);
+        self.save_volumes().await?;
+        self.state.write_pool(&record).map_err(|error| self.state_failed(&error))?;
+        Ok(true)
+    }
+
+    async fn delete_volume_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        match snapshot.volumes.iter().find(|open| open.name == *name) {
+            Some(status) => self.delete_open_volume(status, dirty).await?,
+            None => self.delete_offline_volume(name, dirty).await?,
+        }
+        tracing::info!(volume = %name, ?dirty, "deleted");
+        Ok(())
+    }
+
+    async fn delete_open_volume(&self, status: &VolumeStatus, dirty: DirtyData) -> Result<(), ApiError> {
+        if let Some(pool) = &status.pool {
+            let (from, volume) = (pool.clone(), status.name.clone());
+            self.plane.call(move |plane| plane.detach(from, volume, dirty)).await?;
+            self.offline().fenced.remove(status.name.as_str());
+            self.update_udev_rules().await;
+            self.save_pool(pool).await?;
+        }
+        let volume = status.name.clone();
+        let flushed = self.plane.call(move |plane| plane.remove_volume(volume)).await;
+        self.take_from_offline_pool(status.name.as_str()).await?;
+        self.save_volumes().await?;
+        flushed
+    }
+
+    async fn delete_offline_volume(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
+        let found = self.offline().volumes.get(name.as_str()).map(|volume| volume.pool.clone());
+        let Some(pool) = found else {
+            // It may wait for its pool.
+            let taken = self.take_from_offline_pool(name.as_str()).await?;
+            return if taken { Ok(()) } else { Err(no_such_volume(name.as_str())) };
+        };
+        let pool = pool.as_deref().map(pool_name).transpose()?;
+        let open = self.plane.snapshot().await?.pools.iter().any(|open| Some(&open.name) == pool.as_ref());
+        if let Some(pool) = pool.clone().filter(|_| open) {
+            let volume = name.clone();
+            self.plane.call(move |plane| plane.detach(pool, volume, dirty)).await?;
+            self.update_udev_rules().await;
+        }
+        self.offline().volumes.remove(name.as_str());
+        self.take_from_offline_pool(name.as_str()).await?;
+        if let Some(pool) = pool.filter(|_| open) {
+            self.save_pool(&pool).await?;
+        }
+        self.save_volumes().await
+    }
+
+    async fn delete_pool_now(&self, name: &PoolName, dirty: DirtyData) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        if !snapshot.pools.iter().any(|open| open.name == *name) {
+            return self.forget_offline_pool(name).await;
+        }
+        // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
+        // then the pool's wins.
+        let delete = name.clone();
+        self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await?;
+        self.release_offline_volumes(name.as_str());
+        self.save_volumes().await?;
+        self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
+        self.forget_ssds(name.as_str());
+        self.export_fenced(&snapshot, name).await?;
+        self.update_udev_rules().await;
+        tracing::info!(pool = %name, ?dirty, "deleted");
+        Ok(())
+    }
+
+    /// Fenced volumes of a pool that is gone are ordinary ones.
+    async fn export_fenced(&self, before: &Snapshot, pool: &PoolName) -> Result<(), ApiError> {
+        for volume in before.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(pool)) {
+            if self.offline().fenced.remove(volume.name.as_str()).is_some() {
+                let volume = volume.name.clone();
+                self.plane.call(move |plane| plane.export(volume)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a pool that could not be opened. Its SSDs keep their superblocks: using them again needs `--force`.
+    async fn forget_offline_pool(&self, name: &PoolName) -> Result<(), ApiError> {
+        self.release_offline_volumes(name.as_str());
+        let Some(pool) = self.offline().pools.remove(name.as_str()) else { return Err(no_such_pool(name.as_str())) };
+        for record in &pool.record.volumes {
+            if !self.belongs_to_a_pool(&record.name).await {
+                self.serve_or_set_offline(record).await?;
+            }
+        }
+        self.save_volumes().await?;
+        self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
+        self.forget_ssds(name.as_str());
+        self.update_udev_rules().await;
+        tracing::info!(pool = %name, "forgot a pool that was offline");
+        Ok(())
+    }
+
+    /// A volume that has no pool any more; one that cannot be opened is tried again.
+    pub(super) async fn serve_or_set_offline(&self, record: &VolumeRecord) -> Result<(), ApiError> {
+        let spec = record.spec().map_err(|error| crate::words::error(&error))?;
+        match self.serve_uncached(spec.clone()).await {
+            Ok(()) => {
+                self.offline().volumes.remove(spec.name.as_str());
+            }
+            Err(error) => self.set_volume_offline(&spec, None, &error),
+        }
+        self.save_volumes().await
+    }
+
+    fn forget_ssds(&self, pool: &str) {
+        let mut offline = self.offline();
+        offline.left.remove(pool);
+        offline.notes.remove(pool);
+        offline.warnings.remove(pool);
+    }
+
+    /// Offline volumes of a pool that goes become uncached ones.
+    fn release_offline_volumes(&self, pool: &str) {
+        for volume in self.offline().volumes.values_mut().filter(|volume| volume.pool.as_deref() == Some(pool)) {
+            volume.pool = None;
+        }
+    }
+}
+
+fn is_read_write(name: &PoolName, snapshot: &Snapshot) -> bool {
+    snapshot.pools.iter().any(|pool| pool.name == *name && is_kind_read_write(pool))
+}
+
+fn is_kind_read_write(pool: &PoolStatus) -> bool {
+    match pool.kind {
+        PoolKind::Read => false,
+        PoolKind::ReadWrite => true,
+    }
+}
+
+fn would_lose(subject: &Subject, dirty_bytes: u64, otherwise: &str) -> ApiError {
+    let message = format!(
+        "{subject}: {} bytes ({}) that were acknowledged to hosts are not on the backing device and would be lost; \
+         {otherwise}; to lose them, use --force and --yes-lose-data",
+        grouped(dirty_bytes),
+        human(dirty_bytes)
+    );
+    ApiError::new(ApiErrorKind::Refused, message)
+}
+
+fn may_lose(subject: &Subject, pool: &str) -> ApiError {
+    let message = format!(
+        "{subject}: pool {pool} is offline, and its SSDs may hold any amount of data that was acknowledged to hosts and \
+         is not on the backing devices; bring its SSDs back, or `hotset pool import` it; to lose that data, use --force \
+         and --yes-lose-data"
+    );
+    ApiError::new(ApiErrorKind::Refused, message)
+}

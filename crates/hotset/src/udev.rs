@@ -1,0 +1,184 @@
+//! udev rules for block devices that may hold less than their volumes: while acknowledged data waits on the SSDs, the
+//! system must neither mount nor activate the backing device by itself.
+//!
+//! A rule names its device by what it is (DM or MD UUID, world-wide name, serial number), never by where it is. Rules lie
+//! in a file whose name sorts after those that find out identities and before those that activate what they find.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Where rules are written by default: udev reads this folder (udev(7)). The name sorts after `63-md-raid-arrays.rules`,
+/// which sets `MD_UUID`, and before the rules that assemble arrays (64) and activate volume groups (69).
+pub(crate) const RULES_FILE: &str = "/etc/udev/rules.d/63-z-hotset.rules";
+
+/// Properties that tell a device from another, the best first. The last one tells its place only.
+const IDENTITIES: [&str; 5] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", "ID_PATH"];
+
+const HEADING: &str = "# Written by hotset. These block devices back volumes whose newest data may be on SSDs: hotset \
+serves them,\n# nobody else may mount or activate them meanwhile. `hotset udev-rules` prints this file anew.\n";
+
+/// A volume whose backing device must be left alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Guarded {
+    pub(crate) volume: String,
+    /// As the administrator spells it.
+    pub(crate) backing: String,
+}
+
+/// The rules for these volumes. A device that is not there now keeps the rule that `before` has for it.
+/// Blocking.
+pub(crate) fn rules(guarded: &[Guarded], before: &str) -> String {
+    let mut text = String::new();
+    for one in guarded {
+        match rule_now(one) {
+            Rule::Needed(rule) => text.push_str(&format!("{}{rule}\n", comment(one))),
+            Rule::NotNeeded => {}
+            Rule::Unknown => text.push_str(&rule_before(one, before)),
+        }
+    }
+    if text.is_empty() { text } else { format!("{HEADING}{text}") }
+}
+
+/// Makes the file say this; without rules there is no file. Durable when it returns. Blocking.
+pub(crate) fn write(path: &Path, rules: &str) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if rules.is_empty() {
+        return match fs::remove_file(path) {
+            Ok(()) => fs::File::open(directory)?.sync_all(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+    }
+    if fs::read_to_string(path).is_ok_and(|now| now == rules) {
+        return Ok(());
+    }
+    // udev reads only names that end in .rules.
+    let beside = path.with_extension("new");
+    let mut file = fs::File::create(&beside)?;
+    file.write_all(rules.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    fs::File::open(directory)?.sync_all()
+}
+
+enum Rule {
+    Needed(String),
+    /// It is a file: nothing mounts it by itself.
+    NotNeeded,
+    /// The device is not there, or udev knows no identity of it.
+    Unknown,
+}
+
+fn rule_now(guarded: &Guarded) -> Rule {
+    if guarded.backing.starts_with("emulated:") {
+        return Rule::NotNeeded;
+    }
+    match fs::metadata(&guarded.backing) {
+        Ok(metadata) if metadata.file_type().is_block_device() => {
+            rule(&properties(metadata.rdev())).map_or(Rule::Unknown, Rule::Needed)
+        }
+        Ok(_) => Rule::NotNeeded,
+        Err(_) => Rule::Unknown,
+    }
+}
+
+fn comment(guarded: &Guarded) -> String {
+    format!("# volume {}: {}\n", guarded.volume, guarded.backing)
+}
+
+fn rule_before(guarded: &Guarded, before: &str) -> String {
+    let comment = comment(guarded);
+    let found = before.split_once(&comment).and_then(|(_, rest)| rest.lines().next());
+    found.map_or(String::new(), |rule| format!("{comment}{rule}\n"))
+}
+
+/// The rule for a device of these properties; none if nothing tells it from others.
+fn rule(properties: &BTreeMap<String, String>) -> Option<String> {
+    let found = IDENTITIES.iter().find_map(|name| Some((name, properties.get(*name).filter(|id| !id.is_empty())?)));
+    let (name, id) = found?;
+    // Partitions have the world-wide name of their disk.
+    let partition = properties.get("PARTN").map_or(String::new(), |number| format!(", ENV{{PARTN}}==\"{number}\""));
+    Some(format!(
+        "ACTION!=\"remove\", SUBSYSTEM==\"block\", ENV{{{name}}}==\"{}\"{partition}, ENV{{UDISKS_IGNORE}}=\"1\", \
+         ENV{{SYSTEMD_READY}}=\"0\", OPTIONS+=\"link_priority=-100\"",
+        pattern(id)
+    ))
+}
+
+/// A pattern that fits `id`: what would have a meaning in a rule is matched as any one character.
+fn pattern(id: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:+/=@ ".contains(c);
+    id.chars().map(|c| if plain(c) { c } else { '?' }).collect()
+}
+
+/// What the kernel and udev say of a block device: its uevent, and its record in udev's database.
+fn properties(device: u64) -> BTreeMap<String, String> {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let kernel = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
+    let udev = fs::read_to_string(format!("/run/udev/data/b{major}:{minor}")).unwrap_or_default();
+    let known = udev.lines().filter_map(|line| line.strip_prefix("E:"));
+    known.chain(kernel.lines()).filter_map(|line| line.split_once('=')).map(owned).collect()
+}
+
+fn owned((name, value): (&str, &str)) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().copied().map(owned).collect()
+    }
+
+    // proves: F8
+    #[test]
+    fn a_rule_names_the_best_identity_and_the_partition() {
+        let disk = of(&[("ID_SERIAL", "WDC_1"), ("ID_WWN", "0x50014ee2"), ("ID_PATH", "pci-0"), ("DEVTYPE", "disk")]);
+        let text = rule(&disk).unwrap();
+        assert!(
+            text.contains("ENV{ID_WWN}==\"0x50014ee2\", ENV{UDISKS_IGNORE}=\"1\", ENV{SYSTEMD_READY}=\"0\""),
+            "{text}"
+        );
+        let partition = rule(&of(&[("ID_WWN", "0x5"), ("PARTN", "3")])).unwrap();
+        assert!(partition.contains("ENV{ID_WWN}==\"0x5\", ENV{PARTN}==\"3\""), "{partition}");
+        let volume = rule(&of(&[("DM_UUID", "LVM-abc"), ("ID_SERIAL", "x")])).unwrap();
+        assert!(volume.contains("ENV{DM_UUID}==\"LVM-abc\""), "{volume}");
+        assert_eq!(rule(&of(&[("DEVNAME", "sda"), ("ID_WWN", "")])), None);
+    }
+
+    #[test]
+    fn an_identity_cannot_end_its_rule() {
+        assert_eq!(pattern("a\"b*c|d"), "a?b?c?d");
+    }
+
+    // proves: F8
+    #[test]
+    fn a_device_that_is_away_keeps_its_rule_and_a_file_needs_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("disk.img");
+        fs::write(&file, b"x").unwrap();
+        let away = Guarded { volume: "a".into(), backing: "/nowhere/disk".into() };
+        let image = Guarded { volume: "b".into(), backing: file.display().to_string() };
+        let before = format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n# volume c: /dev/x\nANOTHER\n");
+        let text = rules(&[away.clone(), image.clone()], &before);
+        assert_eq!(text, format!("{HEADING}# volume a: /nowhere/disk\nTHE RULE\n"));
+        assert_eq!(rules(&[away, image], ""), "");
+    }
+
+    #[test]
+    fn a_file_without_rules_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("63.rules");
+        write(&path, "").unwrap();
+        write(&path, "one\n").unwrap();
+        write(&path, "one\n").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+        write(&path, "").unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}
