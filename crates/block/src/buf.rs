@@ -86,16 +86,21 @@ impl Buf {
         (self, tail)
     }
 
+    /// Whether `next` is the part that follows this one in the same memory, so that they can be joined.
+    pub fn is_followed_by(&self, next: &Self) -> bool {
+        let same_memory = match (&self.memory, &next.memory) {
+            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
+            (None, _) | (_, None) => false,
+        };
+        same_memory && offset(self.data, self.len) == next.data
+    }
+
     /// Undoes `split_at`.
     ///
     /// # Panics
     /// If `next` is not the part that follows this one in the same memory.
     pub fn join(mut self, next: Self) -> Self {
-        let same_memory = match (&self.memory, &next.memory) {
-            (Some(own), Some(other)) => Rc::ptr_eq(own, other),
-            (None, _) | (_, None) => false,
-        };
-        assert!(same_memory && offset(self.data, self.len) == next.data, "joined buffers must be neighbours");
+        assert!(self.is_followed_by(&next), "joined buffers must be neighbours");
         self.len += next.len;
         self
     }

@@ -32,6 +32,11 @@ impl MemoryDevice {
         Self { bytes: Rc::new(RefCell::new(vec![0; length(size_bytes)])), info }
     }
 
+    /// From now on the device is gone, and what it held with it.
+    pub fn vanish(&self) {
+        self.bytes.borrow_mut().clear();
+    }
+
     /// Runs `access` on the bytes of `range`, if the device has them.
     fn access<T>(
         &self,
@@ -41,6 +46,9 @@ impl MemoryDevice {
     ) -> Result<T, DeviceError> {
         if range.end > self.info.size_bytes || !range.is_aligned_to(u64::from(self.info.logical_block_bytes)) {
             return Err(DeviceError::new(DeviceErrorKind::OutOfRange, operation, range));
+        }
+        if self.bytes.borrow().is_empty() {
+            return Err(DeviceError::new(DeviceErrorKind::Gone, operation, range));
         }
         Ok(access(&mut self.bytes.borrow_mut()[length(range.start)..length(range.end)]))
     }

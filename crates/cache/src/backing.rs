@@ -8,11 +8,12 @@ use std::cell::{Cell, RefCell};
 use hotset_block::sync::Event;
 use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, ZeroMode};
 
-use crate::config::FetchRate;
+use crate::config::{FetchRate, FlushRate};
 use crate::error::{Error, ErrorKind};
+use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
 use crate::planted::{Planted, planted};
-use crate::state::flusher::Flusher;
+use crate::state::flusher::{Flusher, Mark};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
 const COST_BYTES: u64 = 64 << 10;
@@ -28,6 +29,11 @@ pub(crate) struct Backing<E: Env> {
     /// Cost of the fills' reads in flight.
     fill_cost: Cell<u64>,
     fill_ended: Event,
+    /// Cost of the cleaner's writes in flight.
+    clean_cost: Cell<u64>,
+    clean_ended: Event,
+    /// The writes up to the last one that a host was told of as written here.
+    around: Cell<Mark>,
     latched: RefCell<Option<String>>,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
@@ -59,11 +65,15 @@ impl Drop for Counted<'_> {
 impl<E: Env> Backing<E> {
     pub(crate) fn new(name: String, device: E::Device) -> Self {
         let info = device.info();
+        let flusher = Flusher::new();
         Self {
             name,
             device,
             info,
-            flusher: Flusher::new(),
+            around: Cell::new(flusher.mark()),
+            clean_cost: Cell::new(0),
+            clean_ended: Event::new(),
+            flusher,
             host_cost: Cell::new(0),
             fill_cost: Cell::new(0),
             fill_ended: Event::new(),
@@ -128,13 +138,46 @@ impl<E: Env> Backing<E> {
         let _counted = Counted::new(&self.host_cost, cost_of(buf.len()));
         let (_buf, result) = self.device.write(offset, buf).await;
         self.flusher.wrote();
+        self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
+    }
+
+    /// Writes for the cleaner, when the effort lets it: as [`Backing::read_for_fill`].
+    pub(crate) async fn write_for_cleaning(&self, offset: u64, buf: Buf, effort: Effort) -> Result<(), Error> {
+        self.check_latch()?;
+        let cost = cost_of(buf.len());
+        while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
+            self.clean_ended.wait().await;
+        }
+        let counted = Counted::new(&self.clean_cost, cost);
+        let (_buf, result) = self.device.write(offset, buf).await;
+        self.flusher.wrote();
+        drop(counted);
+        self.clean_ended.wake_all();
+        result.map_err(|error| self.error(&error))
+    }
+
+    fn clean_allowance(&self, effort: Effort) -> u64 {
+        let hosts = self.host_cost.get();
+        match effort {
+            Effort::Full => u64::MAX,
+            Effort::Beside(_) if hosts == 0 => u64::MAX,
+            Effort::Beside(FlushRate::Low) => hosts / 12,
+            Effort::Beside(FlushRate::Medium) => hosts / 3 + 8,
+            Effort::Beside(FlushRate::High) => 2 * hosts + 384,
+        }
+    }
+
+    /// Makes durable what hosts were told of as written here, and nothing else if that is durable already.
+    pub(crate) async fn flush_around(&self) -> Result<(), Error> {
+        if self.flusher.covers(self.around.get()) { self.check_latch() } else { self.flush().await }
     }
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
         self.check_latch()?;
         let result = self.device.discard(range).await;
         self.flusher.wrote();
+        self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
     }
 
@@ -143,6 +186,7 @@ impl<E: Env> Backing<E> {
         self.check_latch()?;
         let result = self.device.write_zeroes(range, mode).await;
         self.flusher.wrote();
+        self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
     }
 

@@ -329,7 +329,7 @@ pub struct VolumeSettings {
     /// A write stream longer than this bypasses the cache; `None`: never.
     pub write_cutoff_bytes: Option<u64>,
     pub write_mode: WriteMode,
-    /// Whether reads populate the cache and are answered from clean cached data.
+    /// Whether reads populate the cache.
     pub read_cache: bool,
 }
 

@@ -92,6 +92,50 @@ bugs! {
     HeaderNotChecked: "checked-or-not-served",
     /// A backing device that was changed behind our back keeps its cached pages.
     ChangedBackingIgnored: "backing-identity",
+    /// A page with a live copy is written to the backing device only.
+    LivePageWrittenAround: "one-dirty-rule",
+    /// Cleaning writes to the backing device before the log is flushed.
+    CleanWithoutLogFlush: "write-ahead",
+    /// A page is clean although the backing device was not flushed after it was written.
+    CleanWithoutBackingFlush: "clean-one-at-a-time",
+    /// A page is marked clean although it was overwritten meanwhile.
+    CleanNotRechecked: "clean-one-at-a-time",
+    /// A row is freed without a record of it.
+    FreeWithoutRecord: "free-oldest-first",
+    /// A row is freed before what supersedes its pages is flushed.
+    FreeBeforeNewerFlushed: "free-oldest-first",
+    /// A row is freed before the slot indexes know which of their pages it superseded.
+    FreeBeforeDropsFlushed: "free-oldest-first",
+    /// A page is moved to the head although a newer version took its place before.
+    MoveNotRechecked: "free-oldest-first",
+    /// A fill takes pages that have a live copy.
+    FillTakesLivePages: "fill-clean-only",
+    /// A write is answered when one copy of its batch is written.
+    AckOfFirstCopy: "two-copies",
+    /// Only one copy of a batch is written.
+    OneCopyOnly: "two-copies",
+    /// A batch whose copy failed is answered before the SSD has left durably.
+    AckBeforeEpoch: "membership",
+    /// FLUSH forgets the write log.
+    FlushWithoutLog: "flush-covers-all",
+    /// FLUSH forgets what was written around the cache.
+    FlushWithoutAround: "flush-covers-all",
+    /// A row is sealed although its batches are not flushed.
+    SealWithoutFlush: "recovery",
+    /// A row takes batches before its record is durable.
+    RowWithoutRecord: "recovery",
+    /// Recovery takes the later of two entries of a page instead of the one with the higher version.
+    RecoverByPosition: "recovery",
+    /// Recovery believes batches behind a missing one.
+    RecoverBehindCut: "recovery",
+    /// Recovery does not bring the copies of a row into line.
+    RecoverWithoutRepair: "recovery",
+    /// Dirty data of another backing device is cleaned to the one that is there.
+    FenceIgnored: "backing-identity",
+    /// A trim or zeroing leaves the live copies of its pages.
+    ZeroesKeepLiveCopy: "zeroes",
+    /// A host's write takes a place that is reserved for moves.
+    ReserveIgnored: "reserves",
     /// An SSD's read error is the host's answer.
     SsdErrorAnswered: "errors-hidden",
 }

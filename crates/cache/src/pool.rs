@@ -10,6 +10,7 @@ use hotset_block::sync::{Event, Semaphore};
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::drop_pages::{Drops, Freed};
+use crate::flow::rows::{ROWS_MIN, capacity};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::layout::{records_bytes, segment_bytes_for};
@@ -17,9 +18,11 @@ use crate::format::members::Members;
 use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
 use crate::state::fills::Fills;
+use crate::state::log::Log;
 use crate::state::map::Map;
+use crate::state::overlay::{Counts, memory_for_pages};
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
-use crate::status::{Health, PoolPlan, PoolStatus, SsdStatus};
+use crate::status::{Health, PoolPlan, PoolStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
 /// A device and the name by which people know it (its path).
@@ -138,6 +141,14 @@ pub(crate) struct PoolInner<E: Env> {
     /// An SSD left and that could not be recorded: nothing that it may hold is written any more.
     pub(crate) fenced: RefCell<Option<Error>>,
     pub(crate) recovery: RefCell<String>,
+
+    /// The write log of a read-write pool.
+    pub(crate) log: Option<Rc<Log>>,
+    pub(crate) rows_number: Cell<u64>,
+    /// The log's tasks are to end.
+    pub(crate) stopping_log: Cell<bool>,
+    /// Which copy is read first next time.
+    pub(crate) log_turn: Cell<bool>,
 }
 
 /// A volume as the pool holds it.
@@ -157,9 +168,10 @@ impl<E: Env> Pool<E> {
     /// What a pool of this kind over SSDs of these sizes would be; fails if they do not fit.
     pub fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan, Error> {
         spec.settings.check(spec.kind)?;
-        if spec.kind == PoolKind::ReadWrite {
-            let message = "this version makes read pools only: use --type read";
-            return Err(Error::new(ErrorKind::Unsupported, message));
+        if spec.kind == PoolKind::ReadWrite && ssd_sizes_bytes.len() < 2 {
+            let message =
+                format!("pool {}: a read-write pool needs at least two SSDs, for two copies of dirty data", spec.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
         }
         let smallest = ssd_sizes_bytes.iter().min().ok_or_else(|| {
             Error::new(ErrorKind::Invalid, format!("pool {}: a pool needs at least one SSD", spec.name))
@@ -181,15 +193,20 @@ impl<E: Env> Pool<E> {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        let dirty_pages = match spec.kind {
+            PoolKind::Read => 0,
+            PoolKind::ReadWrite => dirty_pages_for(&spec.name, &layouts)?,
+        };
+        let dirty_memory_bytes = memory_for_pages(dirty_pages);
         Ok(PoolPlan {
             capacity_bytes: layouts.iter().map(capacity).sum(),
             slots,
             segment_bytes,
-            memory_bytes: memory_for(slots, &spec.settings),
+            memory_bytes: memory_for(slots, &spec.settings) + dirty_memory_bytes,
             policy: spec.settings.policy,
             ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
-            dirty_capacity_bytes: 0,
-            dirty_memory_bytes: 0,
+            dirty_capacity_bytes: dirty_pages * crate::config::PAGE,
+            dirty_memory_bytes,
         })
     }
 
@@ -320,6 +337,19 @@ pub enum Drained {
     Cancelled,
 }
 
+/// Pages that hosts may have dirty at once in a pool of SSDs with these layouts.
+fn dirty_pages_for(name: &PoolName, layouts: &[Layout]) -> Result<u64, Error> {
+    let segment_pages = layouts.first().map_or(1, |layout| layout.segment_bytes / crate::config::PAGE);
+    let segment_pages = u32::try_from(segment_pages).expect("a segment is small");
+    let segments = layouts.iter().map(|layout| layout.segments().log_max()).collect();
+    let (rows, pages) = capacity(segments, segment_pages);
+    if rows < ROWS_MIN {
+        let message = format!("pool {name}: its SSDs are too small, or too different in size, for a write log");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(pages / 2)
+}
+
 /// Bytes of memory for the tables of a pool whose slots are all in use (REQUIREMENTS P14).
 #[allow(clippy::as_conversions, reason = "an estimate for people: the rounding between u64 and f64 does not matter")]
 pub(crate) fn memory_for(slots: u64, settings: &PoolSettings) -> u64 {
@@ -384,6 +414,28 @@ impl<E: Env> PoolInner<E> {
         .await
     }
 
+    /// Pages of a volume in the write log.
+    pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
+        self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
+    }
+
+    fn log_status(&self, log: &Log) -> WriteLogStatus {
+        let total = log.overlay.borrow().total();
+        let rows = log.rows_live();
+        let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
+        let segment_bytes = u64::from(self.segment_pages()) * crate::config::PAGE;
+        WriteLogStatus {
+            dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
+            dirty_bytes: total.dirty * crate::config::PAGE,
+            live_bytes: total.live * crate::config::PAGE,
+            log_bytes: u64::try_from(segments).expect("few") * segment_bytes,
+            rows: u64::try_from(rows.len()).expect("few"),
+            write_caching_off: !self.may_cache_writes(),
+            recovered_bytes: log.recovered_bytes.get(),
+            recovery_milliseconds: log.recovery_milliseconds.get(),
+        }
+    }
+
     pub(crate) fn health(&self) -> (Health, String) {
         if let Some(error) = &*self.fenced.borrow() {
             return (Health::Failed, error.to_string());
@@ -399,7 +451,15 @@ impl<E: Env> PoolInner<E> {
                     .to_owned();
             return (Health::Failed, reason);
         }
-        let reason = format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them");
+        let reason = match self.kind {
+            PoolKind::Read => {
+                format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
+            }
+            PoolKind::ReadWrite => format!(
+                "{gone} SSD(s) out of use: dirty data is being flushed, new writes go to the backing devices, cached reads \
+                 are served; see the SSDs' reasons and replace them"
+            ),
+        };
         (Health::Degraded, reason)
     }
 
@@ -424,9 +484,10 @@ impl<E: Env> PoolInner<E> {
             memory_bytes: map.memory_bytes()
                 + self.policy.borrow().memory_bytes()
                 + self.counters.borrow().memory_bytes()
-                + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>(),
+                + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
+                + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
-            write_log: None,
+            write_log: self.log.as_ref().map(|log| self.log_status(log)),
             ssds,
             volumes: names,
         }

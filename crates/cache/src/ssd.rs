@@ -16,9 +16,10 @@ use crate::flow::flush::cover;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::pool::Named;
-use crate::state::flusher::Flusher;
+use crate::state::flusher::{Flusher, Mark};
 use crate::state::grace::Grace;
 use crate::state::journal::Journal;
+use crate::state::segments::Segments;
 use crate::state::watch::Watch;
 use crate::state::{SlotIndex, SsdIndex};
 
@@ -57,6 +58,10 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) fill_ceiling: Cell<u64>,
     pub(crate) journal: Journal,
     pub(crate) flusher: Flusher,
+    /// The writes up to the last one of the write log that completed.
+    pub(crate) appended: Cell<Mark>,
+    pub(crate) segments: RefCell<Segments>,
+    pub(crate) segments_changed: Event,
     pub(crate) slots_used: Cell<u32>,
     pub(crate) read_errors: Cell<u64>,
     pub(crate) bytes_written: Cell<u64>,
@@ -90,6 +95,9 @@ impl<E: Env> Ssd<E> {
             fill_ceiling: Cell::new(0),
             journal: Journal::default(),
             flusher: Flusher::new(),
+            appended: Cell::new(Mark::default()),
+            segments: RefCell::new(superblock.layout.segments()),
+            segments_changed: Event::new(),
             slots_used: Cell::new(0),
             read_errors: Cell::new(0),
             bytes_written: Cell::new(0),
@@ -152,6 +160,14 @@ impl<E: Env> Ssd<E> {
         Some(local)
     }
 
+    /// Takes the slots of this range that are ready.
+    pub(crate) fn take_ready_of(&self, slots: &std::ops::Range<u32>) -> Vec<u32> {
+        let mut ready = self.ready.borrow_mut();
+        let taken = ready.iter().copied().filter(|local| slots.contains(local)).collect();
+        ready.retain(|local| !slots.contains(local));
+        taken
+    }
+
     /// The memory that grows with the number of slots that are ready.
     pub(crate) fn memory_bytes(&self) -> u64 {
         crate::state::vec_bytes(&self.ready.borrow())
@@ -166,6 +182,7 @@ impl<E: Env> Ssd<E> {
         self.ready.borrow_mut().clear();
         self.watch.wake_all();
         self.journal.wake_all();
+        self.segments_changed.wake_all();
         true
     }
 

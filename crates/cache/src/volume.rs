@@ -5,13 +5,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, ZeroMode};
 
 use crate::backing::Backing;
-use crate::config::{VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::pool::PoolInner;
 use crate::state::locks::RangeLocks;
+use crate::state::overlay::{Content, Counts};
 use crate::state::{BlockKey, Streams, VolumeIndex};
 use crate::status::{Health, VolumeStats, VolumeStatus};
 
@@ -50,6 +51,20 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) write_streams: RefCell<Streams>,
     pub(crate) stats: Stats,
     pub(crate) stopped: Cell<bool>,
+    /// Its cache is being flushed, so that it can be taken away: new writes go past it.
+    pub(crate) draining: Cell<bool>,
+    /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
+    pub(crate) fenced: RefCell<Option<String>>,
+    pub(crate) last_flush: Cell<Option<Instant>>,
+    /// The requests so far, and since when there were no more of them.
+    pub(crate) idle_since: Cell<(u64, Instant)>,
+    /// A task cleans it.
+    pub(crate) cleaning: Cell<bool>,
+    /// Pages on their way to the backing device from the log.
+    pub(crate) clean_locks: RangeLocks,
+    /// Where the next pass of the cleaner begins.
+    pub(crate) sweep: Cell<u64>,
+    pub(crate) clean_error: RefCell<Option<String>>,
 }
 
 /// A volume's place in a pool.
@@ -152,6 +167,14 @@ impl<E: Env> Volume<E> {
             write_streams: RefCell::new(Streams::new()),
             stats: Stats::default(),
             stopped: Cell::new(false),
+            draining: Cell::new(false),
+            fenced: RefCell::default(),
+            last_flush: Cell::new(None),
+            idle_since: Cell::default(),
+            cleaning: Cell::new(false),
+            clean_locks: RangeLocks::default(),
+            sweep: Cell::new(0),
+            clean_error: RefCell::default(),
         };
         Ok(Self { inner: Rc::new(inner) })
     }
@@ -217,7 +240,8 @@ impl<E: Env> Volume<E> {
         if self.is_read_only() {
             return Ok(());
         }
-        volume.counted(volume.backing.flush().await)
+        volume.last_flush.set(Some(volume.env.now()));
+        volume.counted(volume.flush_all().await)
     }
 
     /// Gives a range back to the backing device, where its discard reads back zero; else changes nothing.
@@ -265,13 +289,14 @@ impl<E: Env> Volume<E> {
     }
 
     /// Which parts of `range` are allocated, at most `extents_max`; may end before the range does, never empty for a
-    /// range that is not. In a read pool the backing device always holds the newest version, so its answer stands.
+    /// range that is not. What has its newest
+    /// version in the write log is data, whatever the backing device says.
     pub fn block_status(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, Error> {
         let volume = &self.inner;
         volume.check(range, u64::MAX)?;
         let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
         match volume.backing.device.allocation(range, extents_max) {
-            Ok(extents) if !extents.is_empty() => Ok(extents),
+            Ok(extents) if !extents.is_empty() => Ok(volume.with_live_pages(range, extents, extents_max)),
             Ok(_) | Err(_) => Ok(data),
         }
     }
@@ -281,6 +306,8 @@ impl<E: Env> Volume<E> {
         let spec = volume.spec.borrow();
         let attached = volume.attached();
         let (health, reason) = volume.health(attached.as_deref());
+        let counts =
+            attached.as_ref().map_or_else(Counts::default, |attached| attached.pool.log_counts(attached.index));
         VolumeStatus {
             name: spec.name.clone(),
             backing: spec.backing.clone(),
@@ -289,11 +316,12 @@ impl<E: Env> Volume<E> {
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
             reason,
-            cache_used_bytes: attached.map_or(0, |attached| attached.pool.used_bytes_of(attached.index)),
-            write_cache_used_bytes: 0,
-            dirty_bytes: 0,
-            oldest_dirty_seconds: None,
-            draining: false,
+            cache_used_bytes: attached.as_ref().map_or(0, |attached| attached.pool.used_bytes_of(attached.index))
+                + counts.live * PAGE,
+            write_cache_used_bytes: counts.live * PAGE,
+            dirty_bytes: counts.dirty * PAGE,
+            oldest_dirty_seconds: volume.oldest_dirty_seconds(attached.as_deref()),
+            draining: volume.draining.get(),
             backing_emulated: volume.backing.info.emulated,
             stats: volume.stats.snapshot(),
         }
@@ -340,6 +368,9 @@ impl<E: Env> VolumeInner<E> {
                 format!("volume {} is being stopped", self.spec.borrow().name),
             ));
         }
+        if let Some(reason) = &*self.fenced.borrow() {
+            return Err(Error::new(ErrorKind::Gone, reason.clone()));
+        }
         if range.end > self.size_bytes {
             return Err(self.outside(range.start, range.length()));
         }
@@ -371,10 +402,64 @@ impl<E: Env> VolumeInner<E> {
         cutoff.is_some_and(|cutoff| streams.borrow_mut().record(range) > cutoff)
     }
 
+    /// The backing device's answer, with everything that the write log has marked as data.
+    fn with_live_pages(&self, range: ByteRange, extents: Vec<Extent>, extents_max: usize) -> Vec<Extent> {
+        let Some(attached) = self.attached() else { return extents };
+        let Some(log) = &attached.pool.log else { return extents };
+        let overlay = log.overlay.borrow();
+        let mut merged: Vec<Extent> = Vec::new();
+        let mut start = range.start;
+        for extent in extents {
+            let end = start + extent.length;
+            let mut at = start;
+            if extent.kind != ExtentKind::Data {
+                for live in overlay.range(attached.index, start / PAGE..end.div_ceil(PAGE)) {
+                    if live.content == Content::Zeroes {
+                        continue;
+                    }
+                    let (first, last) = ((live.page * PAGE).max(at), ((live.page + 1) * PAGE).min(end));
+                    push_extent(&mut merged, first - at, extent.kind);
+                    push_extent(&mut merged, last - first, ExtentKind::Data);
+                    at = last;
+                    if merged.len() >= extents_max {
+                        merged.truncate(extents_max);
+                        return merged;
+                    }
+                }
+            }
+            push_extent(&mut merged, end - at, extent.kind);
+            start = end;
+        }
+        merged.truncate(extents_max);
+        merged
+    }
+
+    fn oldest_dirty_seconds(&self, attached: Option<&Attached<E>>) -> Option<u64> {
+        let attached = attached?;
+        let since = attached.pool.log.as_ref()?.dirty_since(attached.index)?;
+        Some(self.env.now().since(since).as_secs())
+    }
+
     fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {
         if let Some(reason) = self.backing.latched() {
             return (Health::Failed, reason);
         }
+        if let Some(reason) = &*self.fenced.borrow() {
+            return (Health::Failed, reason.clone());
+        }
+        if let Some(reason) = &*self.clean_error.borrow() {
+            let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
+            return (Health::Degraded, reason);
+        }
         attached.map_or((Health::Good, String::new()), |attached| attached.pool.health())
+    }
+}
+
+/// Appends an extent, or lengthens the last one.
+fn push_extent(extents: &mut Vec<Extent>, length: u64, kind: ExtentKind) {
+    match extents.last_mut() {
+        _ if length == 0 => {}
+        Some(last) if last.kind == kind => last.length += length,
+        _ => extents.push(Extent { length, kind }),
     }
 }

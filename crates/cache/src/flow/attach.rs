@@ -17,8 +17,12 @@ use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::volume::{Attached, VolumeInner, add};
 
+use super::clean::Effort;
 use super::drop_pages::Why;
 use super::identity::settled_pages;
+
+/// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
+const DEAD: u64 = 0;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -99,6 +103,8 @@ impl<E: Env> PoolInner<E> {
         let settled = RefCell::new(settled_pages(backing));
         let attached = Attached { pool: Rc::clone(self), index, settled_pages: settled };
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
+        volume.draining.set(false);
+        *volume.fenced.borrow_mut() = None;
     }
 
     pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
@@ -107,12 +113,17 @@ impl<E: Env> PoolInner<E> {
         let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == name).cloned();
         let known = known
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))?;
-        let index = self.index_of(known.attachment).filter(|_| volume.attached().is_none());
+        let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
+        let index = self.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume)?;
         let held = volume.hold_all().await;
         if let Some(reason) = volume.difference(&known.backing).await {
+            let dirty_bytes = self.log_counts(index).dirty * PAGE;
+            if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
+                return Ok(self.fence_volume(index, &known, volume, &reason, dirty_bytes));
+            }
             self.start_anew(&known, index, volume).await?;
             drop(held);
             add(&volume.stats.cache_drops, 1);
@@ -122,6 +133,25 @@ impl<E: Env> PoolInner<E> {
         self.put_volume(index, known.attachment, volume, &known.backing);
         drop(held);
         Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
+    }
+
+    /// The volume serves nothing, and nothing of its dirty data is touched.
+    fn fence_volume(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        known: &CataloguedVolume,
+        volume: &Rc<VolumeInner<E>>,
+        difference: &str,
+        dirty_bytes: u64,
+    ) -> Reattached {
+        self.put_volume(index, known.attachment, volume, &known.backing);
+        let reason = format!(
+            "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
+             the volume serves nothing and nothing is lost. Put the right device back and restart, or give the dirty data \
+             up with disable-cache --force --yes-lose-data"
+        );
+        *volume.fenced.borrow_mut() = Some(reason.clone());
+        Reattached::Fenced { reason, dirty_bytes }
     }
 
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
@@ -156,43 +186,77 @@ impl<E: Env> PoolInner<E> {
             }
         })
         .await?;
+        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
+            entry.attachment = DEAD;
+        }
+        self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
         self.put_volume(index, attachment, volume, &backing);
         Ok(())
     }
 
-    pub(crate) async fn drain(self: &Rc<Self>, _name: &VolumeName) -> Result<Drained, Error> {
-        Ok(Drained::Clean)
-    }
-
-    pub(crate) fn cancel_drain(&self, _name: &VolumeName) {}
-
-    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, _dirty: DirtyData) -> Result<(), Error> {
+    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        if dirty == DirtyData::Clean && self.drain(name).await? == Drained::Cancelled {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: flushing its cache was cancelled")));
+        }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let catalogue = self.catalogue.borrow().clone();
-        let known =
-            catalogue.volumes.iter().find(|volume| volume.spec.name == *name).ok_or_else(|| {
-                Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name))
-            })?;
-        let index = self.index_of(known.attachment).expect("every volume of the catalogue has an index");
+        let index = self.index_named(name)?;
         let volume = self.attached_volume(index).map(|(volume, _)| volume);
         let held = match &volume {
             Some(volume) => Some(volume.hold_all().await),
             None => None,
         };
-        let attachment = known.attachment;
+        if dirty == DirtyData::Clean {
+            self.clean_rest(index, volume.as_ref(), name).await?;
+        }
+        let attachment = self.attachment_of(index).expect("it has an index");
         let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
         self.change_catalogue(&without).await?;
         if let Some(volume) = &volume {
             *volume.attached.borrow_mut() = None;
+            volume.draining.set(false);
+            *volume.fenced.borrow_mut() = None;
         }
         drop(held);
         if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
             entry.volume = None;
+            entry.attachment = DEAD;
         }
+        if let Some(volume) = &volume {
+            // What is on its way to the backing device from the log ends before anything else is written there.
+            drop(volume.clean_locks.exclusive(0..1 << 46).await);
+        }
+        self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
         self.volumes.borrow_mut()[usize::from(index.0)] = None;
         Ok(())
+    }
+
+    /// Cleans what became dirty since the drain, while hosts are held off.
+    async fn clean_rest(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        volume: Option<&Rc<VolumeInner<E>>>,
+        name: &VolumeName,
+    ) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let Some(volume) = volume else { return self.refuse_dirty(log, index, name) };
+        while log.counts(index).dirty > 0 {
+            if !self.clean_pass(log, index, volume, Effort::Full).await? {
+                return self.refuse_dirty(log, index, name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what the log has of an attachment whose id is dead.
+    async fn forget_live_pages_of(self: &Rc<Self>, index: VolumeIndex) {
+        let Some(log) = &self.log else { return };
+        while log.forget_some_of(index) {
+            self.env.sleep(std::time::Duration::ZERO).await;
+        }
+        log.room.wake_all();
+        log.mover_wanted.wake_all();
     }
 
     /// Frees the slots of an attachment whose id is dead: nothing believes them, so no drop is recorded.

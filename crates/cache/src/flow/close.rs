@@ -12,6 +12,7 @@ use crate::format::members::Members;
 use crate::pool::{DirtyData, PoolInner};
 use crate::ssd::Fault;
 use crate::state::VolumeIndex;
+use crate::state::log::RowState;
 use crate::volume::VolumeInner;
 
 use super::within;
@@ -37,6 +38,7 @@ impl<E: Env> PoolInner<E> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
         let settled = self.settle_volumes(&volumes).await;
+        self.stop_log().await?;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
         for ssd in self.online_ssds() {
@@ -51,13 +53,20 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
-    fn end(&self) {
+    fn end(self: &Rc<Self>) {
         self.stopped.set(true);
+        self.stopping_log.set(true);
         let reason = "the pool has stopped";
         self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
         for ssd in &self.ssds {
             ssd.go_offline(reason);
             ssd.left_event.wake_all();
+        }
+        if let Some(log) = &self.log {
+            self.refuse_appends(log);
+            for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted] {
+                event.wake_all();
+            }
         }
     }
 
@@ -87,9 +96,47 @@ impl<E: Env> PoolInner<E> {
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, ended).await;
     }
 
+    /// Ends cleaning and moving, makes everything in the log durable and seals its last row. Dirty data stays.
+    async fn stop_log(self: &Rc<Self>) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        self.stopping_log.set(true);
+        log.mover_wanted.wake_all();
+        log.cleaner_wanted.wake_all();
+        let quiet = async {
+            let cleans = || self.attached_volumes().iter().any(|(_, volume)| volume.cleaning.get());
+            while !log.mover_ended.get() || cleans() {
+                log.room.wait().await;
+            }
+        };
+        // A backing device that hangs holds nothing up: what it was sent stays dirty.
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, quiet).await;
+        log.hints_wanted.set(!log.hints.borrow().is_empty());
+        log.wanted.wake_all();
+        while !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
+            if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+                break;
+            }
+            log.room.wait().await;
+        }
+        self.flush_log(log).await?;
+        self.retire_current(log);
+        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+            row.changed.wait().await;
+        }
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            log.remove_newest(&row);
+        }
+        self.record_rows(log).await
+    }
+
     /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end.
     async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> Vec<Attachment<E>> {
         let settle = volumes.iter().map(async |(index, volume)| {
+            if volume.fenced.borrow().is_some() {
+                // It is not the volume's own backing device: nothing of it is recorded.
+                return None;
+            }
             let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await;
             settled.is_some_and(|result| result.is_ok()).then(|| (*index, Rc::clone(volume)))
         });
@@ -168,6 +215,7 @@ impl<E: Env> PoolInner<E> {
             }
         };
         self.stop_fills().await;
+        self.stop_log().await?;
         let result = self.erase_superblocks().await;
         self.end();
         result
@@ -193,8 +241,8 @@ impl<E: Env> PoolInner<E> {
 
 impl<E: Env> VolumeInner<E> {
     /// Waits for the writes in flight, then flushes the backing device.
-    async fn settle_writes(&self) -> Result<(), Error> {
+    async fn settle_writes(self: &Rc<Self>) -> Result<(), Error> {
         drop(self.hold_all().await);
-        if self.backing.info.read_only { Ok(()) } else { self.backing.flush().await }
+        if self.backing.info.read_only { Ok(()) } else { self.flush_all().await }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) async fn create<E: Env>(
         members_number: 0,
         catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
         catalogue_number: 0,
+        rows_number: 0,
         env,
     };
     for named in ssds {

@@ -164,7 +164,9 @@ impl<E: Env> PoolInner<E> {
     /// The slot is ready when the reads that may have found it have ended.
     fn retire(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, local: u32) {
         if planted(Planted::ReuseUnderRead) {
-            ssd.ready.borrow_mut().push(local);
+            if !ssd.segments.borrow_mut().give_up(local) {
+                ssd.ready.borrow_mut().push(local);
+            }
         } else {
             ssd.grace.free(local);
         }
@@ -174,6 +176,13 @@ impl<E: Env> PoolInner<E> {
     /// Takes over the slots that no read can see any more.
     pub(crate) fn collect_ready(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let mut ready = ssd.grace.take_ready();
+        if self.log.is_some() {
+            let before = ready.len();
+            ready.retain(|local| !ssd.segments.borrow_mut().give_up(*local));
+            if ready.len() < before {
+                ssd.segments_changed.wake_all();
+            }
+        }
         if ssd.online.get() && !ready.is_empty() {
             ssd.ready.borrow_mut().append(&mut ready);
             self.fill_pump_wanted.wake_all();

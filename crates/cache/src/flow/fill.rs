@@ -120,6 +120,14 @@ impl<E: Env> PoolInner<E> {
             let small = |page: u64| u32::try_from(page).expect("a block has at most 1024 pages");
             pages.remove(&(small(start)..small(end)));
         }
+        if let Some(log) = &self.log
+            && !planted(Planted::FillTakesLivePages)
+        {
+            for live in log.overlay.borrow().range(key.volume, first..first + u64::from(count)) {
+                let page = u32::try_from(live.page - first).expect("a block has at most 1024 pages");
+                pages.remove(&(page..page + 1));
+            }
+        }
         pages
     }
 
@@ -193,7 +201,11 @@ impl<E: Env> PoolInner<E> {
         if !ssd.online.get() {
             return;
         }
-        if pages.is_empty() || !current || self.stopping.get() {
+        let for_slots = {
+            let segments = ssd.segments.borrow();
+            segments.is_for_slots(segments.of(ssd.local(fill.slot)))
+        };
+        if pages.is_empty() || !current || self.stopping.get() || !for_slots {
             ssd.grace.free(ssd.local(fill.slot));
             self.collect_ready(&ssd);
             return;

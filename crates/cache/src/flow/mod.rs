@@ -5,6 +5,12 @@
 //! | `read.rs` | a host's read | `checked-or-not-served` |
 //! | `write.rs` | a host's write, around the cache | `write-ahead`, `sub-page` |
 //! | `zero.rs` | trim, write-zeroes | `zeroes` |
+//! | `append.rs` | a host's write enters the write log | `one-dirty-rule`, `flush-covers-all` |
+//! | `read_log.rs` | pages are read from the log | `checked-or-not-served` |
+//! | `rows.rs` | rows are opened, sealed, freed | `free-oldest-first`, `reserves` |
+//! | `move_row.rs` | the oldest row is emptied | `free-oldest-first` |
+//! | `clean.rs` | dirty data goes to the backing device | `clean-one-at-a-time`, `write-ahead` |
+//! | `recover_log.rs` | what the log holds after a start | `recovery` |
 //! | `drop_pages.rs` | pages leave the cache | `believed-until-dropped` |
 //! | `fill.rs` | a block enters the cache | `fill-clean-only` |
 //! | `publish.rs` | filled slots become believed | `publish-late` |
@@ -22,7 +28,9 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use hotset_block::Env;
 
+pub(crate) mod append;
 pub(crate) mod attach;
+pub(crate) mod clean;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod drop_pages;
@@ -30,11 +38,15 @@ pub(crate) mod fill;
 pub(crate) mod flush;
 pub(crate) mod identity;
 pub(crate) mod journal;
+pub(crate) mod move_row;
 pub(crate) mod open;
 pub(crate) mod publish;
 pub(crate) mod read;
+pub(crate) mod read_log;
 pub(crate) mod records;
 pub(crate) mod recover;
+pub(crate) mod recover_log;
+pub(crate) mod rows;
 pub(crate) mod survey;
 pub(crate) mod write;
 pub(crate) mod zero;

@@ -12,14 +12,16 @@ use std::rc::{Rc, Weak};
 use hotset_block::sync::{Event, Semaphore};
 use hotset_block::{Device, Env};
 
-use crate::config::limits;
+use crate::config::{PoolKind, limits};
 use crate::error::Error;
 use crate::format::catalogue::Catalogue;
 use crate::format::members::{Member, Members};
+use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES};
 use crate::ssd::Ssd;
 use crate::state::fills::Fills;
+use crate::state::log::Log;
 use crate::state::map::Map;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
@@ -38,6 +40,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) members_number: u64,
     pub(crate) catalogue: Catalogue,
     pub(crate) catalogue_number: u64,
+    pub(crate) rows_number: u64,
 }
 
 /// See [`Pool::open`].
@@ -47,25 +50,27 @@ pub(crate) async fn open<E: Env>(
     state: Option<E::Device>,
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
-    let survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
+    let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
+    let strangers = survey.protect_dirty_data(state.is_some())?;
     let plan = survey.membership(state.is_some());
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));
     }
-    let before = survey.members.clone();
+    let (before, rows) = (survey.members.clone(), survey.rows.clone());
     let parts = Parts {
         uuid: survey.pool_uuid,
-        absent: plan.missing.iter().map(|member| survey.absent_status(member)).collect(),
+        absent: plan.missing.iter().map(|member| survey.absent_status(member)).chain(strangers).collect(),
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
         state: state.filter(|state| state.info().size_bytes >= STATE_BYTES),
         members: survey.members,
         members_number: survey.members_number,
         catalogue: survey.catalogue,
         catalogue_number: survey.catalogue_number,
+        rows_number: survey.rows_number,
         env,
     };
     let pool = parts.start(&plan).await?;
-    pool.recover(&before, &plan).await?;
+    pool.recover(&before, &plan, &rows).await?;
     pool.serve();
     Ok(Pool { inner: pool })
 }
@@ -97,6 +102,7 @@ impl<E: Env> Parts<E> {
             ssds.push((Rc::new(ssd), superblock));
         }
         let slots = map.slot_count();
+        let kind = self.members.kind;
         let volumes = self.catalogue.volumes.iter();
         let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
         Rc::new(PoolInner {
@@ -131,6 +137,10 @@ impl<E: Env> Parts<E> {
             stopped: Cell::new(false),
             fenced: RefCell::new(None),
             recovery: RefCell::default(),
+            log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
+            rows_number: Cell::new(self.rows_number),
+            stopping_log: Cell::new(false),
+            log_turn: Cell::new(false),
         })
     }
 
@@ -185,9 +195,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
-    async fn recover(self: &Rc<Self>, before: &Members, plan: &Membership) -> Result<(), Error> {
+    async fn recover(self: &Rc<Self>, before: &Members, plan: &Membership, rows: &Rows) -> Result<(), Error> {
         let started = self.env.now();
         let mut notes = Vec::new();
+        if let Some(log) = &self.log {
+            // First, so that no slot is found where the log lies.
+            notes.push(self.recover_log(log, rows).await?);
+        }
         let mut cold = Vec::new();
         let mut slots = 0;
         for ssd in &self.ssds {
@@ -210,6 +224,9 @@ impl<E: Env> PoolInner<E> {
         self.record_cold(&cold, plan).await?;
         self.start_cold(&cold).await;
         self.begin_session().await?;
+        if let Some(log) = &self.log {
+            self.hide_all_superseded(log).await;
+        }
         let milliseconds = self.env.now().since(started).as_millis();
         notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
         *self.recovery.borrow_mut() = notes.join("; ");
@@ -269,6 +286,12 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn serve(self: &Rc<Self>) {
         self.env.spawn(Rc::clone(self).run_fill_pump());
         self.env.spawn(Rc::clone(self).run_publisher());
+        if let Some(log) = &self.log {
+            self.measure_log(log);
+            self.env.spawn(Rc::clone(self).run_log_writer(Rc::clone(log)));
+            self.env.spawn(Rc::clone(self).run_cleaner(Rc::clone(log)));
+            self.env.spawn(Rc::clone(self).run_mover(Rc::clone(log)));
+        }
     }
 
     fn expel_silent_ssds(self: &Rc<Self>) {

@@ -22,12 +22,30 @@ use crate::state::grace::Epoch;
 use crate::state::{BlockIndex, BlockKey, SlotIndex, VolumeIndex};
 use crate::volume::{Attached, VolumeInner, add};
 
+use super::clean::joined;
+use super::read_log::LogRun;
+
 /// Where consecutive pages of a request are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// The slot, and the block that it holds.
+    Slot(SlotIndex, BlockKey),
+    Log(LogRun),
+    Backing,
+}
+
 struct Run {
-    /// The slot, and the block that it holds. `None`: the backing device.
-    slot: Option<(SlotIndex, BlockKey)>,
+    source: Source,
     pages: Range<u64>,
+}
+
+impl Run {
+    fn is_cached(&self) -> bool {
+        !matches!(self.source, Source::Backing)
+    }
+
+    fn is_of_log(&self) -> bool {
+        matches!(self.source, Source::Log(_))
+    }
 }
 
 /// Where the pages of a request are.
@@ -59,7 +77,9 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange) -> Result<Buf, Error> {
         let Some(attached) = self.attached() else { return self.read_backing(range).await };
         let pages = PoolInner::<E>::pages_of(range);
-        let streaming = self.streams_past(range, &self.read_streams, self.spec.borrow().settings.read_cutoff_bytes);
+        let settings = self.spec.borrow().settings;
+        let streaming =
+            self.streams_past(range, &self.read_streams, settings.read_cutoff_bytes) || !settings.read_cache;
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
                 if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats).await {
@@ -71,8 +91,9 @@ impl<E: Env> VolumeInner<E> {
                 }
                 self.read_backing(range).await
             }
-            Plan::Mixed(runs) if !streaming || runs.iter().all(|run| run.slot.is_some()) => {
-                self.read_runs(&attached, runs, &pages, range).await
+            Plan::Mixed(runs) if !streaming || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) => {
+                let counted = if streaming { Counted::No } else { Counted::Yes };
+                self.read_runs(&attached, runs, &pages, range, counted).await
             }
             Plan::Miss if !streaming => self.read_miss(&attached, &pages, range).await,
             Plan::Miss | Plan::Mixed(_) => {
@@ -105,7 +126,7 @@ impl<E: Env> VolumeInner<E> {
             pool.wish_fill(key);
             return self.read_backing(range).await;
         };
-        let read = self.read_whole_pages(pages).await;
+        let read = self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await;
         if let Ok(buf) = &read {
             let first = u64::from(key.block.0) * u64::from(pool.pages_per_block);
             let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.pages_per_block));
@@ -119,18 +140,19 @@ impl<E: Env> VolumeInner<E> {
         Ok(within_pages(read?, pages, range))
     }
 
-    /// Reads run by run. If anything in the cache fails, the backing device answers the whole request.
+    /// Reads run by run, all at once.
     async fn read_runs(
         self: &Rc<Self>,
         attached: &Attached<E>,
         runs: Vec<Run>,
         pages: &Range<u64>,
         range: ByteRange,
+        counted: Counted,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
-        let all_cached = runs.iter().all(|run| run.slot.is_some());
-        if !all_cached {
-            let missing = runs.iter().filter(|run| run.slot.is_none()).map(|run| &run.pages);
+        let all_cached = runs.iter().all(Run::is_cached);
+        if !all_cached && counted == Counted::Yes {
+            let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
             for key in pool.count_read(attached.index, missing) {
                 pool.wish_fill(key);
             }
@@ -144,35 +166,56 @@ impl<E: Env> VolumeInner<E> {
         }
         let mut whole: Option<Buf> = None;
         for part in join_all(reads).await {
-            let Some(part) = part? else { return self.read_backing(range).await };
+            let part = part?;
             whole = Some(match whole {
                 None => part,
-                Some(before) => before.join(part),
+                Some(before) => joined(&self.env, before, part),
             });
         }
-        add(&self.stats.read_hits, u64::from(all_cached));
+        add(&self.stats.read_hits, u64::from(all_cached && counted == Counted::Yes));
         Ok(within_pages(whole.expect("a request has pages"), pages, range))
     }
 
-    /// `Ok(None)`: the slot did not bring it.
-    async fn read_run(self: &Rc<Self>, attached: &Attached<E>, run: Run, part: Buf) -> Result<Option<Buf>, Error> {
-        match run.slot {
-            Some((slot, key)) => {
+    /// The pages of one run. What a clean copy does not bring, the backing device does.
+    async fn read_run(self: &Rc<Self>, attached: &Attached<E>, run: Run, part: Buf) -> Result<Buf, Error> {
+        let length = part.len();
+        match run.source {
+            Source::Slot(slot, key) => {
                 let key_pages = attached.pool.in_block(&run.pages);
-                Ok(attached.pool.read_slot_into(slot, key, key_pages, part, &self.stats).await)
+                if let Some(part) = attached.pool.read_slot_into(slot, key, key_pages, part, &self.stats).await {
+                    return Ok(part);
+                }
             }
-            None => {
-                let offset = run.pages.start * PAGE;
-                let read = async |offset, part| self.backing.read(offset, part).await;
-                let (part, result) = self.read_pages(offset, part, read).await;
-                result.map(|()| Some(part))
+            Source::Log(log_run) => {
+                if let Some(part) = attached.pool.read_run_of_log(&log_run, part).await {
+                    return Ok(part);
+                }
+                if !log_run.clean {
+                    let name = &self.spec.borrow().name;
+                    let message = format!("volume {name}: both copies of dirty pages {:?} are lost", log_run.pages);
+                    return Err(Error::new(ErrorKind::Media, message));
+                }
             }
+            Source::Backing => return self.read_whole_pages(&run.pages, part).await,
+        }
+        self.read_whole_pages(&run.pages, self.env.buffers().take(length)).await
+    }
+
+    /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.
+    pub(crate) async fn read_newest(self: &Rc<Self>, attached: &Attached<E>, pages: &Range<u64>) -> Result<Buf, Error> {
+        let whole = ByteRange { start: pages.start * PAGE, end: pages.end * PAGE };
+        match attached.pool.plan(attached.index, pages) {
+            Plan::Hit(slot, key) => {
+                let run = Run { source: Source::Slot(slot, key), pages: pages.clone() };
+                self.read_runs(attached, vec![run], pages, whole, Counted::No).await
+            }
+            Plan::Mixed(runs) => self.read_runs(attached, runs, pages, whole, Counted::No).await,
+            Plan::Miss => self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
         }
     }
 
     /// Whole pages from the backing device.
-    async fn read_whole_pages(&self, pages: &Range<u64>) -> Result<Buf, Error> {
-        let buf = self.env.buffers().take(bytes_of(pages));
+    async fn read_whole_pages(&self, pages: &Range<u64>, buf: Buf) -> Result<Buf, Error> {
         let read = async |offset, part| self.backing.read(offset, part).await;
         let (buf, result) = self.read_pages(pages.start * PAGE, buf, read).await;
         result.map(|()| buf)
@@ -221,7 +264,8 @@ impl<E: Env> PoolInner<E> {
     /// Finds where pages are now, and tells the policy what is hit.
     fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
         let per_block = u64::from(self.pages_per_block);
-        if pages.start / per_block == (pages.end - 1) / per_block {
+        let live = self.log.as_ref().is_some_and(|log| log.overlay.borrow().first_in(volume, pages).is_some());
+        if pages.start / per_block == (pages.end - 1) / per_block && !live {
             let block = BlockIndex(u32::try_from(pages.start / per_block).expect("volumes are checked at attach"));
             let within = self.in_block(pages);
             let mut map = self.map.borrow_mut();
@@ -236,10 +280,27 @@ impl<E: Env> PoolInner<E> {
         self.plan_runs(volume, pages)
     }
 
+    /// Log over slot over backing device.
     fn plan_runs(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
         let mut runs: Vec<Run> = Vec::new();
+        let mut start = pages.start;
+        for live in self.log.iter().flat_map(|log| log.runs(volume, pages.clone(), |_| true)) {
+            if start < live.pages.start {
+                self.plan_clean_runs(&mut runs, volume, start..live.pages.start);
+            }
+            start = live.pages.end;
+            runs.push(Run { pages: live.pages.clone(), source: Source::Log(live) });
+        }
+        if start < pages.end {
+            self.plan_clean_runs(&mut runs, volume, start..pages.end);
+        }
+        if runs.iter().any(Run::is_cached) { Plan::Mixed(runs) } else { Plan::Miss }
+    }
+
+    /// Of pages that have no live copy in the log.
+    fn plan_clean_runs(&self, runs: &mut Vec<Run>, volume: VolumeIndex, pages: Range<u64>) {
         let mut map = self.map.borrow_mut();
-        for (block, within) in self.blocks_of(pages.clone()) {
+        for (block, within) in self.blocks_of(pages) {
             let first = u64::from(block.0) * u64::from(self.pages_per_block);
             let key = BlockKey { volume, block };
             let slot = map.find(key).filter(|slot| self.is_readable(*slot));
@@ -248,14 +309,17 @@ impl<E: Env> PoolInner<E> {
                 let (valid, length) =
                     slot.map_or((false, within.end - page), |slot| map.valid_run(slot, page, within.end - page));
                 let pages = first + u64::from(page)..first + u64::from(page + length);
-                push_run(&mut runs, Run { slot: slot.filter(|_| valid).map(|slot| (slot, key)), pages });
+                let source = match slot {
+                    Some(slot) if valid => Source::Slot(slot, key),
+                    Some(_) | None => Source::Backing,
+                };
+                push_run(runs, Run { source, pages });
                 page += length;
             }
             if let Some(slot) = slot {
                 self.policy.borrow_mut().touched(&mut map, slot);
             }
         }
-        if runs.iter().all(|run| run.slot.is_none()) { Plan::Miss } else { Plan::Mixed(runs) }
     }
 
     fn is_readable(&self, slot: SlotIndex) -> bool {
@@ -332,7 +396,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
-    fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+    pub(crate) fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         add(&ssd.read_errors, 1);
         match error {
             Some(error) if ssd.is_gone(error) => self.expel(ssd, &format!("{error}")),
@@ -419,8 +483,25 @@ impl<E: Env> PoolInner<E> {
 
 /// Appends a run, or lengthens the last one.
 fn push_run(runs: &mut Vec<Run>, run: Run) {
-    match runs.last_mut() {
-        Some(last) if last.slot == run.slot && last.pages.end == run.pages.start => last.pages.end = run.pages.end,
-        _ => runs.push(run),
+    let Some(last) = runs.last_mut().filter(|last| last.pages.end == run.pages.start) else {
+        runs.push(run);
+        return;
+    };
+    let same = match (&last.source, &run.source) {
+        (Source::Backing, Source::Backing) => true,
+        (Source::Slot(slot, key), Source::Slot(other, other_key)) => (slot, key) == (other, other_key),
+        (Source::Slot(..) | Source::Log(_) | Source::Backing, _) => false,
+    };
+    if same {
+        last.pages.end = run.pages.end;
+    } else {
+        runs.push(run);
     }
+}
+
+/// Whether a read counts as a host's, for hits and for populating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Counted {
+    Yes,
+    No,
 }

@@ -75,7 +75,8 @@ impl<E: Env> PoolInner<E> {
     fn next_record_number(&self, kind: RecordKind) -> u64 {
         let counter = match kind {
             RecordKind::Members => &self.members_number,
-            RecordKind::Rows | RecordKind::Catalogue => &self.catalogue_number,
+            RecordKind::Rows => &self.rows_number,
+            RecordKind::Catalogue => &self.catalogue_number,
         };
         counter.set(counter.get() + 1);
         counter.get()
@@ -143,8 +144,16 @@ impl<E: Env> PoolInner<E> {
             Ok(()) => ssd.left.set(true),
             Err(error) => *self.fenced.borrow_mut() = Some(error),
         }
+        if let Some(log) = &self.log {
+            self.rows_without(log, ssd);
+        }
         ssd.left_event.wake_all();
         ssd.journal.wake_all();
+        if self.fenced.borrow().is_some()
+            && let Some(log) = &self.log
+        {
+            self.refuse_appends(log);
+        }
         self.forget_slots_of(ssd).await;
     }
 

@@ -76,10 +76,14 @@ impl<E: Env> PoolInner<E> {
     fn take_over(self: &Rc<Self>, ssd: &Ssd<E>, slots: Vec<Option<Believed>>) -> u64 {
         let mut count = 0;
         for (local, believed) in (0..ssd.layout.slot_count()).zip(slots) {
-            let taken = believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed));
+            let for_slots = {
+                let segments = ssd.segments.borrow();
+                segments.is_for_slots(segments.of(local))
+            };
+            let taken = for_slots && believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed));
             if taken {
                 count += 1;
-            } else {
+            } else if for_slots {
                 ssd.ready.borrow_mut().push(local);
             }
         }
@@ -121,7 +125,9 @@ impl<E: Env> PoolInner<E> {
         }
         ssd.flush().await?;
         ssd.journal.next_number.set(0);
-        *ssd.ready.borrow_mut() = (0..ssd.layout.slot_count()).rev().collect();
+        let segments = ssd.segments.borrow();
+        let free = (0..ssd.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
+        *ssd.ready.borrow_mut() = free.collect();
         Ok(())
     }
 }

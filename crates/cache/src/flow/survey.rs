@@ -36,6 +36,8 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) members_number: u64,
     pub(crate) catalogue: Catalogue,
     pub(crate) catalogue_number: u64,
+    pub(crate) rows: Rows,
+    pub(crate) rows_number: u64,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
 }
@@ -60,11 +62,12 @@ impl<E: Env> Survey<E> {
     ) -> Result<Self, Error> {
         let (found, left_out) = look_at_all(env, ssds, missing).await?;
         let uuid = common_pool(&found)?;
-        check_rows(&found)?;
         let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await;
         let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await;
+        let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await;
         let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
         let ssd_catalogue = found.iter().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
+        let ssd_rows = found.iter().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
         let state_agrees = state_members.is_some()
             && is_as_new(state_members.as_ref(), ssd_members)
             && is_as_new(state_catalogue.as_ref(), ssd_catalogue);
@@ -74,10 +77,6 @@ impl<E: Env> Survey<E> {
             Error::new(ErrorKind::Corrupt, message)
         })?;
         let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
-        if members.kind == PoolKind::ReadWrite {
-            let message = format!("pool {} is a read-write pool, which this version cannot open", members.name);
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
         let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
@@ -86,7 +85,25 @@ impl<E: Env> Survey<E> {
             None => Catalogue { next_attachment: 1, volumes: Vec::new() },
         };
         let catalogue_number = newest.map_or(0, |record| record.number);
-        Ok(Self { pool_uuid, found, left_out, members, members_number, catalogue, catalogue_number, state_agrees })
+        let newest = latest(state_rows.as_ref(), ssd_rows);
+        let rows = match newest {
+            Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Rows::default(),
+        };
+        check_rows(&members, &rows)?;
+        let rows_number = newest.map_or(0, |record| record.number);
+        Ok(Self {
+            pool_uuid,
+            found,
+            left_out,
+            members,
+            members_number,
+            catalogue,
+            catalogue_number,
+            rows,
+            rows_number,
+            state_agrees,
+        })
     }
 
     /// Who is in the pool and who is believed; `state`: the state directory is there.
@@ -108,6 +125,39 @@ impl<E: Env> Survey<E> {
             None
         };
         Membership { missing, returned, all_cold }
+    }
+
+    /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
+    /// touched while there is any. Takes those out; answers what the status says of them.
+    pub(crate) fn protect_dirty_data(&mut self, state: bool) -> Result<Vec<SsdStatus>, Error> {
+        if self.members.kind == PoolKind::Read {
+            return Ok(Vec::new());
+        }
+        let members = &self.members;
+        let is_member = |ssd: &Found<E::Device>| members.member(ssd.superblock.ssd_uuid).is_some();
+        let present = self.found.iter().filter(|ssd| is_member(ssd)).count() + usize::from(state);
+        let all = members.ssds.len() + 1;
+        if present * 2 <= all {
+            let missing: Vec<&str> = members
+                .ssds
+                .iter()
+                .filter(|member| !self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid))
+                .map(|member| member.path.as_str())
+                .collect();
+            let message = format!(
+                "pool {}: only {present} of its {all} members are there, which cannot prove its newest state: bring back \
+                 {}, or the state directory",
+                members.name,
+                missing.join(", ")
+            );
+            return Err(Error::new(ErrorKind::Gone, message));
+        }
+        if self.rows.rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (kept, strangers) = std::mem::take(&mut self.found).into_iter().partition(|ssd| is_member(ssd));
+        self.found = kept;
+        Ok(strangers.iter().map(stranger_status).collect())
     }
 
     pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {
@@ -134,26 +184,33 @@ impl<E: Env> Survey<E> {
     }
 }
 
+/// What the status says of an SSD that left the pool and came back while there is dirty data.
+fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
+    SsdStatus {
+        path: ssd.named.path.clone(),
+        uuid: ssd.superblock.ssd_uuid,
+        size_bytes: ssd.superblock.layout.ssd_bytes,
+        online: false,
+        reason: "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data"
+            .to_owned(),
+        slots: 0,
+        slots_used: 0,
+        read_errors: 0,
+        bytes_written: 0,
+    }
+}
+
 fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {
     state.map(|record| record.number) >= ssd.map(|record| record.number)
 }
 
-/// A pool with a write log holds data that this version cannot read: it must not be touched.
-fn check_rows<D>(found: &[Found<D>]) -> Result<(), Error> {
-    for ssd in found {
-        let rows = match &ssd.rows {
-            Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
-            None => Rows::default(),
-        };
-        if !rows.rows.is_empty() || ssd.superblock.kind == PoolKind::ReadWrite {
-            let message = format!(
-                "SSD {} belongs to a read-write pool with a write log, which this version cannot open",
-                ssd.named.path
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
+/// A read pool has no write log.
+fn check_rows(members: &Members, rows: &Rows) -> Result<(), Error> {
+    if members.kind == PoolKind::ReadWrite || rows.rows.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("pool {} is a read pool, but its records name a write log", members.name);
+    Err(Error::new(ErrorKind::Corrupt, message))
 }
 
 /// The superblocks say where slots lie, the members record how large they are: they must be of one mind.

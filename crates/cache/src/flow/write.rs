@@ -1,18 +1,22 @@
-//! A host's write in a read pool: around the cache (rule `write-ahead`).
+//! A host's write: into the write log (`append.rs`), or around the cache (rule `write-ahead`).
 //!
-//! The pages are held exclusively from the decision until the backing write returned; what is cached of them is hidden,
+//! Around: the pages are held exclusively from the decision until the backing write returned; what is cached of them is hidden,
 //! and its drop flushed, before the backing device is touched; then the answer.
 
 use std::rc::Rc;
 
+use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Env};
 
+use crate::config::PAGE;
 use crate::error::Error;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::BlockKey;
 use crate::state::locks::Held;
 use crate::volume::{Attached, Durability, VolumeInner, add};
+
+use super::append::{CacheWish, Route, Then};
 
 impl<E: Env> VolumeInner<E> {
     /// Stores `buf`, which is not empty, at a valid place.
@@ -25,8 +29,16 @@ impl<E: Env> VolumeInner<E> {
         let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a length fits in 64 bits"));
         add(&self.stats.writes, 1);
         add(&self.stats.write_bytes, range.length());
-        let held = self.hold(range).await;
-        let attached = self.attached();
+        let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
+        let streaming = self.streams_past(range, &self.write_streams, cutoff);
+        let wish = self.cache_wish(range.length(), streaming, durability);
+        let (held, attached, route) = self.hold_for_write(range, wish).await?;
+        if streaming && route == Route::Around {
+            add(&self.stats.bypassed_writes, 1);
+        }
+        if let (Route::Append(then), Some(attached)) = (route, &attached) {
+            return self.write_logged(attached, range, buf, then, durability).await;
+        }
         self.make_way(attached.as_deref(), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, buf).await?;
         if planted(Planted::DropAfterBackingWrite)
@@ -38,12 +50,81 @@ impl<E: Env> VolumeInner<E> {
         if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
             self.backing.flush().await?;
         }
-        let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
-        let streaming = self.streams_past(range, &self.write_streams, cutoff);
-        if let Some(attached) = attached {
+        if let Some(attached) = attached.filter(|attached| attached.pool.log.is_none()) {
             self.count_write(&attached, range, streaming);
         }
         Ok(())
+    }
+
+    /// Holds the pages of a write and decides where it goes. While there is no room for what has to be appended, nothing
+    /// is held (rule `reserves`).
+    async fn hold_for_write(
+        self: &Rc<Self>,
+        range: ByteRange,
+        wish: CacheWish,
+    ) -> Result<(Option<Held>, Option<Rc<Attached<E>>>, Route), Error> {
+        let pages = PoolInner::<E>::pages_of(range);
+        loop {
+            let held = self.hold(range).await;
+            let Some(attached) = self.attached() else { return Ok((held, None, Route::Around)) };
+            let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
+            match attached.pool.route(&log, self, &attached, &pages, wish) {
+                Route::Wait => {}
+                route @ (Route::Append(_) | Route::Around) => return Ok((held, Some(attached), route)),
+            }
+            let changed = log.room.wait();
+            drop(held);
+            attached.pool.check_log_serves(&log, self)?;
+            log.mover_wanted.wake_all();
+            changed.await;
+        }
+    }
+
+    /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
+    /// holds the pages.
+    async fn write_logged(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        range: ByteRange,
+        buf: Buf,
+        then: Then,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let log = attached.pool.log.as_ref().expect("the route goes through the log");
+        let pages = PoolInner::<E>::pages_of(range);
+        let data = if range.is_aligned_to(PAGE) {
+            buf
+        } else {
+            let mut whole = self.read_newest(attached, &pages).await?;
+            let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
+            whole[skip..skip + buf.len()].copy_from_slice(&buf);
+            whole
+        };
+        self.append(attached, log, &pages, data).await?;
+        add(&self.stats.write_hits, u64::from(then == Then::Answer));
+        if then == Then::WriteOut {
+            attached.pool.write_out(log, attached, self, &pages).await?;
+        }
+        if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
+            attached.pool.flush_log(log).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).
+    pub(crate) async fn flush_all(self: &Rc<Self>) -> Result<(), Error> {
+        let attached = self.attached();
+        let Some((attached, log)) =
+            attached.as_ref().and_then(|attached| Some((attached, attached.pool.log.as_ref()?)))
+        else {
+            return self.backing.flush().await;
+        };
+        let in_log =
+            async { if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log(log).await } };
+        let around =
+            async { if planted(Planted::FlushWithoutAround) { Ok(()) } else { self.backing.flush_around().await } };
+        let (in_log, around) = join(in_log, around).await;
+        in_log.and(around)
     }
 
     /// The lock on the pages that `range` touches.
@@ -98,7 +179,6 @@ impl<E: Env> VolumeInner<E> {
 
     fn count_write(&self, attached: &Attached<E>, range: ByteRange, streaming: bool) {
         if streaming {
-            add(&self.stats.bypassed_writes, 1);
             return;
         }
         let pool = &attached.pool;

@@ -7,11 +7,15 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 
-use crate::config::limits;
+use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::volume::{Durability, VolumeInner, ZeroEffort, add};
+use crate::state::log::{Body, Log};
+use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort, add};
+
+/// Pages of one zero entry at most.
+const ZERO_PAGES: u64 = 4096;
 
 impl<E: Env> VolumeInner<E> {
     /// Gives whole backing blocks of a valid range back. Parts of a block at its ends stay.
@@ -26,12 +30,21 @@ impl<E: Env> VolumeInner<E> {
             return Ok(());
         }
         let _held = self.hold(range).await;
-        self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
-        match self.backing.discard(range).await {
-            Err(error) if error.kind != ErrorKind::Unsupported => return Err(error),
-            Ok(()) | Err(_) => {}
+        for part in self.zero_live_pages(range).await? {
+            self.trim_around(part.narrowed_to(unit)).await?;
         }
         self.settle(durability).await
+    }
+
+    async fn trim_around(self: &Rc<Self>, range: ByteRange) -> Result<(), Error> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+        match self.backing.discard(range).await {
+            Err(error) if error.kind != ErrorKind::Unsupported => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Makes a valid range read as zeroes.
@@ -43,9 +56,16 @@ impl<E: Env> VolumeInner<E> {
         durability: Durability,
     ) -> Result<(), Error> {
         add(&self.stats.zeroes, 1);
+        let _held = self.hold(range).await;
+        for part in self.zero_live_pages(range).await? {
+            self.zero_around(part, mode, effort).await?;
+        }
+        self.settle(durability).await
+    }
+
+    async fn zero_around(self: &Rc<Self>, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
         let unit = u64::from(self.backing.info.logical_block_bytes);
         let inner = range.narrowed_to(unit);
-        let _held = self.hold(range).await;
         let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
         if !dropped.is_empty() {
             self.make_way(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?;
@@ -57,11 +77,91 @@ impl<E: Env> VolumeInner<E> {
             let length = usize::try_from(part.length()).expect("less than a block");
             self.write_backing(part, self.env.buffers().take_zeroed(length)).await?;
         }
-        self.settle(durability).await
+        Ok(())
+    }
+
+    /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`); answers the other parts,
+    /// which go around. The caller holds the range.
+    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange) -> Result<Vec<ByteRange>, Error> {
+        let Some(attached) = self.attached() else { return Ok(vec![range]) };
+        let Some(log) = attached.pool.log.clone().filter(|_| !planted(Planted::ZeroesKeepLiveCopy)) else {
+            return Ok(vec![range]);
+        };
+        let mut around = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let pages = PoolInner::<E>::pages_of(ByteRange { start, end: range.end });
+            let live = log.overlay.borrow().first_in(attached.index, &pages);
+            let Some(live) = live else { break };
+            let first = live.page * PAGE;
+            if start < first {
+                around.push(ByteRange { start, end: first });
+            }
+            start = self.zero_live_run(&attached, &log, range, live.page).await?;
+        }
+        if start < range.end {
+            around.push(ByteRange { start, end: range.end });
+        }
+        Ok(around)
+    }
+
+    /// Zeroes the live pages from `page` on, as far as they follow each other and lie in `range`; answers where the run
+    /// ends.
+    async fn zero_live_run(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        range: ByteRange,
+        page: u64,
+    ) -> Result<u64, Error> {
+        attached.pool.check_log_serves(log, self)?;
+        let covered =
+            |page: u64| range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes);
+        if !covered(page) {
+            let pages = page..page + 1;
+            let mut whole = self.read_newest(attached, &pages).await?;
+            let part = ByteRange { start: range.start.max(page * PAGE), end: range.end.min((page + 1) * PAGE) };
+            let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
+            let length = usize::try_from(part.length()).expect("less than a page");
+            whole[skip..skip + length].fill(0);
+            self.append(attached, log, &pages, whole).await?;
+            self.write_out_if_due(attached, log, &pages).await?;
+            return Ok(part.end);
+        }
+        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
+        let end = {
+            let overlay = log.overlay.borrow();
+            let mut end = page;
+            for live in overlay.range(attached.index, page..last) {
+                if live.page != end || !covered(end) {
+                    break;
+                }
+                end += 1;
+            }
+            end
+        };
+        let wait = attached.pool.submit(log, attached, page, Body::Zeroes(end - page));
+        let stopped = || Err(Error::new(ErrorKind::Stopping, "the pool has stopped"));
+        wait.await.unwrap_or_else(stopped)?;
+        self.write_out_if_due(attached, log, &(page..end)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// What is not to stay dirty goes to the backing device before the answer.
+    async fn write_out_if_due(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        pages: &std::ops::Range<u64>,
+    ) -> Result<(), Error> {
+        if attached.pool.keeps_dirty(self) {
+            return Ok(());
+        }
+        attached.pool.write_out(log, attached, self, pages).await
     }
 
     /// Zeroes whole backing blocks: by the device if it can, else by writing.
-    async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
+    pub(crate) async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
         match self.backing.write_zeroes(range, mode).await {
             Err(error) if error.kind == ErrorKind::Unsupported => {}
             result => return result,
@@ -80,9 +180,9 @@ impl<E: Env> VolumeInner<E> {
         Ok(())
     }
 
-    async fn settle(&self, durability: Durability) -> Result<(), Error> {
+    async fn settle(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {
         match durability {
-            Durability::Durable => self.backing.flush().await,
+            Durability::Durable => self.flush_all().await,
             Durability::Volatile => Ok(()),
         }
     }

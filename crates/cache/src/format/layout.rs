@@ -4,6 +4,7 @@ use crate::config::{BlockBytes, PAGE, limits};
 use crate::error::{Error, ErrorKind};
 
 use super::{index, slot_header};
+use crate::state::segments::Segments;
 
 /// Offsets of the two superblock copies.
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -152,6 +153,16 @@ impl Layout {
         let slot = u64::from(slot);
         let segment = self.index_segments() + slot / self.slots_per_segment();
         self.segments_offset() + segment * self.segment_bytes + slot % self.slots_per_segment() * self.stride()
+    }
+
+    /// Where a segment begins; segments are counted with those of the index.
+    pub(crate) fn segment_offset(&self, segment: u32) -> u64 {
+        self.segments_offset() + u64::from(segment) * self.segment_bytes
+    }
+
+    /// All segments, those behind the index for slots.
+    pub(crate) fn segments(&self) -> Segments {
+        Segments::new(self.segment_count(), self.index_segments(), self.slots_per_segment())
     }
 
     pub(crate) fn checkpoint_offset(&self, area: u64) -> u64 {

@@ -9,6 +9,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod codec;
 pub(crate) mod index;
 pub(crate) mod layout;
+pub(crate) mod log;
 pub(crate) mod members;
 pub(crate) mod record;
 pub(crate) mod rows;

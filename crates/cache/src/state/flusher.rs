@@ -14,7 +14,7 @@ pub(crate) struct Flusher {
 }
 
 /// A count of writes: everything up to it is to be durable, or is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark(u64);
 
 impl Flusher {

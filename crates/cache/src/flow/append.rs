@@ -1,0 +1,767 @@
+//! Host writes enter the write log (rules `one-dirty-rule`, `flush-covers-all`): which of them do, how batches are put
+//! together and written to both copies, and when they are answered.
+//!
+//! Everything that waits when the writer comes round goes into one batch. Appends take effect and are answered in the
+//! order of the stream, when both copies of their batch and of all earlier ones completed. A copy that fails counts as
+//! completed when its SSD has left the pool durably (rule `membership`).
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::sync::Promise;
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::config::{PAGE, PoolKind, WriteMode};
+use crate::error::{Error, ErrorKind};
+use crate::format::crc32c;
+use crate::format::log::{
+    BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
+};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::state::log::{Append, Body, Flight, Log, Mirror, ROWS_RESERVED, Row, RowState, StreamMark};
+use crate::state::overlay::{Content, Live, Place};
+use crate::state::{BlockKey, at};
+use crate::volume::{Attached, Durability, VolumeInner, add};
+
+/// Pages of data of one batch at most.
+const BATCH_DATA_PAGES: u32 = 256;
+/// Pages of one append at most; a longer write becomes several.
+const APPEND_PAGES_MAX: u32 = 128;
+/// Bytes of entries of one batch at most.
+const BATCH_PAYLOAD_BYTES: usize = 12 << 10;
+/// Hints that one batch carries at most.
+const BATCH_HINTS: usize = 128;
+/// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
+const LATELY: std::time::Duration = std::time::Duration::from_secs(60);
+const SHORT_WRITE_BYTES: u64 = 64 << 10;
+
+/// The copies of a batch: where each goes, and its bytes.
+type Copies = Vec<(Mirror, u64, Buf)>;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Append(Then),
+    Around,
+    /// It has to be appended, and there is no room now.
+    Wait,
+}
+
+/// What follows an append before the host is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Answer,
+    /// It is flushed and written to the backing device.
+    WriteOut,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Two copies of new writes can be kept.
+    pub(crate) fn may_cache_writes(&self) -> bool {
+        self.online_ssds().count() >= 2
+            && self.ssds.iter().all(|ssd| ssd.online.get())
+            && self.fenced.borrow().is_none()
+    }
+
+    /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
+    pub(crate) fn route(
+        &self,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        wish: CacheWish,
+    ) -> Route {
+        let count = pages.end - pages.start;
+        let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
+        if live && !planted(Planted::LivePageWrittenAround) {
+            if !log.has_room(count) || self.online_ssds().next().is_none() {
+                return Route::Wait;
+            }
+            return Route::Append(if self.keeps_dirty(volume) { Then::Answer } else { Then::WriteOut });
+        }
+        if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
+            return Route::Around;
+        }
+        if !log.has_room(count) || self.is_paced_around(log, count) {
+            log.mover_wanted.wake_all();
+            log.cleaner_wanted.wake_all();
+            return Route::Around;
+        }
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteThrough => Route::Append(Then::WriteOut),
+            WriteMode::WriteBack | WriteMode::InstantWriteBack | WriteMode::WriteAround => Route::Append(Then::Answer),
+        }
+    }
+
+    /// What is appended may stay dirty after the answer.
+    pub(crate) fn keeps_dirty(&self, volume: &VolumeInner<E>) -> bool {
+        let mode = volume.spec.borrow().settings.write_mode;
+        let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
+        cached && self.may_cache_writes() && !volume.draining.get()
+    }
+
+    fn wants_cached(
+        &self,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        wish: CacheWish,
+    ) -> bool {
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteAround => false,
+            WriteMode::InstantWriteBack => !wish.streaming || log.overlay.borrow().total().dirty < self.watermark(log),
+            WriteMode::WriteBack | WriteMode::WriteThrough => {
+                !wish.streaming && (wish.at_once || self.count_to_cache(attached, pages))
+            }
+        }
+    }
+
+    /// Counts a write that may go past the cache; whether its blocks reached the threshold.
+    fn count_to_cache(&self, attached: &Attached<E>, pages: &Range<u64>) -> bool {
+        let threshold = self.settings.get().populate_on_write;
+        if threshold <= 1 {
+            return true;
+        }
+        let mut counters = self.counters.borrow_mut();
+        let mut reached = true;
+        for (block, _) in self.blocks_of(pages.clone()) {
+            reached &= counters.count_write(BlockKey { volume: attached.index, block }) >= threshold;
+        }
+        reached
+    }
+
+    /// Pages from which on cleaning goes on beside hosts.
+    pub(crate) fn watermark(&self, log: &Log) -> u64 {
+        log.dirty_max() * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    }
+
+    /// From three quarters of the dirty capacity on, a growing part of the writes goes to the backing device itself:
+    /// hosts slow down to its pace evenly, without a cliff.
+    fn is_paced_around(&self, log: &Log, pages: u64) -> bool {
+        let most = log.dirty_max();
+        let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get() + pages;
+        let slack = most - most * 3 / 4;
+        let over = dirty.saturating_sub(most - slack);
+        if over == 0 {
+            return false;
+        }
+        if over >= slack {
+            return true;
+        }
+        let pace = log.pace.get() + over;
+        log.pace.set(pace % slack.max(1));
+        pace >= slack
+    }
+}
+
+/// What goes into one batch.
+#[derive(Default)]
+struct Selected {
+    payload: Payload,
+    appends: Vec<Append>,
+    /// Of the data, page by page.
+    checksums: Vec<u32>,
+}
+
+/// What speaks for caching a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheWish {
+    /// It belongs to a long stream.
+    pub(crate) streaming: bool,
+    /// It is FUA, or short and of a volume that flushed lately.
+    pub(crate) at_once: bool,
+}
+
+impl<E: Env> VolumeInner<E> {
+    pub(crate) fn cache_wish(&self, bytes: u64, streaming: bool, durability: Durability) -> CacheWish {
+        let synced = durability == Durability::Durable
+            || (bytes <= SHORT_WRITE_BYTES
+                && self.last_flush.get().is_some_and(|flushed| self.env.now().since(flushed) < LATELY));
+        CacheWish { streaming, at_once: synced }
+    }
+
+    /// Appends whole pages; returns when they are visible. The caller holds them.
+    pub(crate) async fn append(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        log: &Rc<Log>,
+        pages: &Range<u64>,
+        data: Buf,
+    ) -> Result<(), Error> {
+        let chunk = usize::try_from(attached.pool.append_pages_max(log)).expect("small") * PAGE_BYTES;
+        let mut waits = Vec::new();
+        let mut page = pages.start;
+        let mut rest = Some(data);
+        while let Some(data) = rest.take() {
+            let data = if data.len() > chunk {
+                let (head, tail) = data.split_at(chunk);
+                rest = Some(tail);
+                head
+            } else {
+                data
+            };
+            let count = u64::try_from(data.len() / PAGE_BYTES).expect("small");
+            waits.push(attached.pool.submit(log, attached, page, Body::Data(data)));
+            page += count;
+        }
+        for wait in waits {
+            wait.await.unwrap_or_else(|| Err(stopped()))?;
+        }
+        Ok(())
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Stopping, "the pool has stopped")
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Pages of the longest append: it fits into an empty segment.
+    fn append_pages_max(&self, _log: &Log) -> u32 {
+        let segment_pages = self.segment_pages();
+        let room = segment_pages - crate::format::log::summary_pages(segment_pages) - 1;
+        APPEND_PAGES_MAX.min(room.saturating_sub(2)).max(1)
+    }
+
+    pub(crate) fn segment_pages(&self) -> u32 {
+        let bytes = self.ssds.first().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
+        u32::try_from(bytes / PAGE).expect("a segment is small")
+    }
+
+    /// Queues an append; the answer comes when it is visible.
+    pub(crate) fn submit(
+        &self,
+        log: &Log,
+        attached: &Attached<E>,
+        page: u64,
+        body: Body,
+    ) -> hotset_block::sync::Promised<Result<(), Error>> {
+        let attachment = self.attachment_of(attached.index).expect("an attached volume has an id");
+        self.submit_for(log, attached.index, attachment, page, body)
+    }
+
+    pub(crate) fn submit_for(
+        &self,
+        log: &Log,
+        volume: crate::state::VolumeIndex,
+        attachment: u64,
+        page: u64,
+        body: Body,
+    ) -> hotset_block::sync::Promised<Result<(), Error>> {
+        let (done, wait) = Promise::new();
+        let append = Append { volume, attachment, page, body, done };
+        log.queued_pages.set(log.queued_pages.get() + u64::from(append.data_pages()));
+        match append.body {
+            Body::Data(_) => log.hosts.borrow_mut().push_back(append),
+            Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_back(append),
+        }
+        log.wanted.wake_all();
+        wait
+    }
+
+    /// The task that writes batches.
+    pub(crate) async fn run_log_writer(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopped.get() {
+            let wanted = log.wanted.wait();
+            while let Some((flight, copies)) = self.next_batch(&log) {
+                let pool = Rc::clone(&self);
+                let log = Rc::clone(&log);
+                self.env.spawn(async move { pool.fly(&log, &flight, copies).await });
+            }
+            wanted.await;
+        }
+    }
+
+    /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
+    fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<Flight>, Copies)> {
+        loop {
+            let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
+            if !waiting || self.stopped.get() {
+                return None;
+            }
+            let row = self.current_row(log)?;
+            let at_once = row.segments.len().max(2);
+            if log.flights.borrow().len() >= at_once {
+                return None;
+            }
+            let selected = self.select(log, &row);
+            if selected.payload.entries() > 0 {
+                return Some(self.place(log, &row, selected));
+            }
+            let all_done = !log.hints_wanted.get()
+                && log.urgent.borrow().is_empty()
+                && (log.hosts.borrow().is_empty() || !hosts_may_append(log));
+            if all_done {
+                return None;
+            }
+            // Nothing fits any more.
+            self.retire_current(log);
+        }
+    }
+
+    /// The row that takes batches. `None`: one is being made ready.
+    fn current_row(self: &Rc<Self>, log: &Rc<Log>) -> Option<Rc<Row>> {
+        let current = log.current.borrow().clone();
+        if let Some(row) = current {
+            if row.room() >= 2 {
+                return Some(row);
+            }
+            self.retire_current(log);
+        }
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            row.dirty_since.set(self.env.now());
+            *log.current.borrow_mut() = Some(Rc::clone(&row));
+            return Some(row);
+        }
+        self.spawn_prepare(log);
+        None
+    }
+
+    /// The current row takes no more batches.
+    pub(crate) fn retire_current(self: &Rc<Self>, log: &Rc<Log>) {
+        let row = log.current.borrow_mut().take();
+        if let Some(row) = row {
+            row.state.set(RowState::Sealing);
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            self.env.spawn(async move { pool.seal_row(&log, &row).await });
+        }
+    }
+
+    /// Takes what waits, as far as it fits into the next batch of the row.
+    fn select(&self, log: &Log, row: &Row) -> Selected {
+        let Selected { mut payload, mut appends, mut checksums } = Selected::default();
+        let room = row.room();
+        let draft_bytes = |payload_bytes| {
+            let segment = at(row.next_segment());
+            row.drafts.borrow()[segment].bytes_with(payload_bytes)
+        };
+        let summary_bytes = at(crate::format::log::summary_pages(row.segment_pages)) * PAGE_BYTES;
+        let fits = |payload: &Payload, append: &Append| {
+            let bytes = match append.data_pages() {
+                0 => PLAIN_ENTRY_BYTES,
+                pages => pages_entry_bytes(at(pages)),
+            };
+            let after = payload.len() + bytes;
+            let data = payload.data_pages() + append.data_pages();
+            let first = payload.entries() == 0;
+            header_pages(after) + data <= room
+                && draft_bytes(after) <= summary_bytes
+                && (first || (data <= BATCH_DATA_PAGES && after <= BATCH_PAYLOAD_BYTES))
+                && data <= BATCH_PAGES_MAX
+        };
+        let mut take = |queue: &std::cell::RefCell<std::collections::VecDeque<Append>>, share: u32| loop {
+            let next_fits = queue.borrow().front().is_some_and(|append| fits(&payload, append));
+            if !next_fits || payload.data_pages() >= share {
+                return;
+            }
+            let append = queue.borrow_mut().pop_front().expect("it was just there");
+            if !self.still_wanted(log, &append, &appends) {
+                log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+                append.done.set(Ok(()));
+                continue;
+            }
+            push_entry(&mut payload, row, &append, &mut checksums);
+            appends.push(append);
+        };
+        take(&log.urgent, BATCH_DATA_PAGES / 2);
+        if hosts_may_append(log) {
+            take(&log.hosts, BATCH_DATA_PAGES);
+        }
+        take(&log.urgent, BATCH_DATA_PAGES);
+        if payload.entries() > 0 || log.hints_wanted.get() {
+            push_hints(log, &mut payload, |payload: &Payload| {
+                let after = payload.len() + PLAIN_ENTRY_BYTES;
+                header_pages(after) == payload.header_pages() && draft_bytes(after) <= summary_bytes
+            });
+        }
+        Selected { payload, appends, checksums }
+    }
+
+    /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
+    /// have their place already and do not count yet (rule `free-oldest-first`).
+    fn still_wanted(&self, log: &Log, append: &Append, before: &[Append]) -> bool {
+        let (from, spread) = match &append.body {
+            Body::Data(_) | Body::Zeroes(_) => return true,
+            Body::Move { from, .. } => (*from, true),
+            Body::Mark { from, spread, .. } => (*from, *spread),
+        };
+        if planted(Planted::MoveNotRechecked) {
+            return true;
+        }
+        let pages = append.pages();
+        let overlay = log.overlay.borrow();
+        let mut offset = 0;
+        for live in overlay.range(append.volume, pages.clone()) {
+            if live.page != pages.start + u64::from(offset) || live.place != from.at(offset, spread) || !live.dirty {
+                return false;
+            }
+            offset += 1;
+        }
+        let overlaps = |other: &Append| {
+            let theirs = other.pages();
+            other.volume == append.volume && theirs.start < pages.end && pages.start < theirs.end
+        };
+        let flights = log.flights.borrow();
+        let mut placed = flights.iter().map(|flight| flight.appends.borrow());
+        u64::from(offset) == pages.end - pages.start
+            && !before.iter().any(overlaps)
+            && !placed.any(|appends| appends.iter().any(|(other, _)| overlaps(other)))
+    }
+
+    /// Gives the batch its place in the row and makes its bytes, once for each copy.
+    fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<Flight>, Copies) {
+        let Selected { payload, appends, checksums } = selected;
+        let (segment, index) = (row.next_segment(), row.batches.get());
+        let first_page = row.next_page.borrow()[at(segment)];
+        let pages = payload.header_pages() + payload.data_pages();
+        row.next_page.borrow_mut()[at(segment)] += pages;
+        row.batches.set(index + 1);
+        row.in_flight.set(row.in_flight.get() + 1);
+        row.drafts.borrow_mut()[at(segment)].push(index, first_page, &payload);
+        let flushed = log.flushed.get();
+        let previous = log.last_checksum.get();
+        let place = BatchPlace {
+            row: row.number,
+            incarnation: row.incarnation,
+            index,
+            previous,
+            flushed_row: flushed.row,
+            flushed_index: flushed.index,
+        };
+        let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
+        let header_bytes = at(payload.header_pages()) * PAGE_BYTES;
+        let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
+        log.last_checksum.set(checksum);
+        row.last_checksum.set(checksum);
+        let mut position = segment * row.segment_pages + first_page + payload.header_pages();
+        let mut offset = header_bytes;
+        let mut placed = Vec::with_capacity(appends.len());
+        for append in appends {
+            let count = append.data_pages();
+            if let Body::Data(data) | Body::Move { data, .. } = &append.body {
+                bytes[offset..offset + data.len()].copy_from_slice(data);
+                offset += data.len();
+            }
+            let own = if count == 0 { segment * row.segment_pages + first_page } else { position };
+            placed.push((append, own));
+            position += count;
+        }
+        let flight = Rc::new(Flight {
+            row: Rc::clone(row),
+            index,
+            previous,
+            appends: std::cell::RefCell::new(placed),
+            checksums,
+            written: std::cell::Cell::new(None),
+        });
+        log.flights.borrow_mut().push_back(Rc::clone(&flight));
+        let device_offset = |mirror: Mirror| self.log_offset(mirror, first_page);
+        let mut copies: Copies = Vec::new();
+        let mirrors: Vec<Mirror> = row.mirrors(segment).collect();
+        for mirror in mirrors.iter().skip(1) {
+            let copy = super::records::to_buf(self.env.buffers(), &bytes);
+            copies.push((*mirror, device_offset(*mirror), copy));
+        }
+        if let Some(mirror) = mirrors.first() {
+            copies.push((*mirror, device_offset(*mirror), bytes));
+        }
+        if planted(Planted::OneCopyOnly) {
+            copies.truncate(1);
+        }
+        (flight, copies)
+    }
+
+    /// Where a page of a log segment lies on its SSD.
+    pub(crate) fn log_offset(&self, mirror: Mirror, page: u32) -> u64 {
+        let layout = &self.ssds[0].layout;
+        let ssd = mirror.ssd.map_or(layout, |ssd| &self.ssds[usize::from(ssd.0)].layout);
+        ssd.segment_offset(mirror.segment) + u64::from(page) * PAGE
+    }
+
+    /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
+    async fn fly(self: &Rc<Self>, log: &Rc<Log>, flight: &Rc<Flight>, copies: Copies) {
+        let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
+            let Some(index) = mirror.ssd else { return false };
+            let ssd = &self.ssds[usize::from(index.0)];
+            match ssd.write(offset, bytes).await {
+                Ok(_) => {
+                    ssd.appended.set(ssd.flusher.mark());
+                    true
+                }
+                Err(fault) => {
+                    self.ssd_failed(ssd, &fault);
+                    if !planted(Planted::AckBeforeEpoch) {
+                        self.until_left(ssd).await;
+                    }
+                    false
+                }
+            }
+        });
+        let mut written = join_all(writes).await;
+        if planted(Planted::AckOfFirstCopy) {
+            written.truncate(1);
+        }
+        let fenced = self.fenced.borrow().is_some();
+        flight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
+        self.settle_flights(log);
+    }
+
+    /// Waits until an SSD that went offline has left durably, or never can.
+    pub(crate) async fn until_left(&self, ssd: &crate::ssd::Ssd<E>) {
+        while !ssd.left.get() && self.fenced.borrow().is_none() {
+            ssd.left_event.wait().await;
+        }
+    }
+
+    /// Completed batches take effect and are answered, in the order of the stream.
+    fn settle_flights(self: &Rc<Self>, log: &Rc<Log>) {
+        loop {
+            let front = log.flights.borrow().front().cloned();
+            let Some(flight) = front else { break };
+            match flight.written.get() {
+                None => break,
+                Some(true) => {
+                    log.flights.borrow_mut().pop_front();
+                    self.take_effect(log, &flight);
+                }
+                Some(false) => {
+                    self.give_up_flights(log);
+                    break;
+                }
+            }
+        }
+        log.wanted.wake_all();
+        log.room.wake_all();
+    }
+
+    fn take_effect(self: &Rc<Self>, log: &Rc<Log>, flight: &Flight) {
+        let row = &flight.row;
+        let mut checksums = &flight.checksums[..];
+        for (append, position) in flight.appends.take() {
+            let (own, rest) = checksums.split_at(at(append.data_pages()));
+            checksums = rest;
+            log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+            if self.attachment_of(append.volume) == Some(append.attachment) {
+                self.show_append(log, row, &append, position, own);
+            }
+            append.done.set(Ok(()));
+        }
+        log.completed.set(StreamMark { row: row.number, index: flight.index + 1 });
+        row.in_flight.set(row.in_flight.get() - 1);
+        row.changed.wake_all();
+        let quarter = row.batches_end() / 4;
+        let used = row.next_page.borrow()[0];
+        if used >= quarter
+            && log.prepared.borrow().is_none()
+            && log.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
+        {
+            self.spawn_prepare(log);
+        }
+        if self.log_is_long(log) {
+            log.mover_wanted.wake_all();
+        }
+    }
+
+    /// The pages of an append are the newest from here on.
+    fn show_append(self: &Rc<Self>, log: &Log, row: &Row, append: &Append, position: u32, checksums: &[u32]) {
+        let pages = append.pages();
+        match &append.body {
+            Body::Data(_) => {
+                self.hide_superseded(append.volume, pages.clone());
+                for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
+                    let content = Content::Data { checksum: *checksum };
+                    let place = Place::new(row.slot, position + offset);
+                    log.set(&Live { volume: append.volume, page, place, content, dirty: true });
+                }
+            }
+            Body::Zeroes(_) => {
+                self.hide_superseded(append.volume, pages.clone());
+                let place = Place::new(row.slot, position);
+                for page in pages {
+                    let content = Content::Zeroes;
+                    log.set(&Live { volume: append.volume, page, place, content, dirty: true });
+                }
+            }
+            Body::Move { from, .. } => self.show_moved(log, row, append, (*from, true), position, None),
+            Body::Mark { content, from, spread, .. } => {
+                self.show_moved(log, row, append, (*from, *spread), position, Some(*content));
+            }
+        }
+    }
+
+    fn show_moved(
+        &self,
+        log: &Log,
+        row: &Row,
+        append: &Append,
+        (from, spread): (Place, bool),
+        position: u32,
+        mark: Option<Content>,
+    ) {
+        let since = log.row(from.row()).dirty_since.get();
+        row.dirty_since.set(row.dirty_since.get().min(since));
+        let mut moved = 0;
+        for (page, offset) in append.pages().zip(0..) {
+            let before = log.overlay.borrow().get(append.volume, page);
+            let same = before.filter(|live| live.place == from.at(offset, spread) && live.dirty);
+            let Some(before) = same else { continue };
+            let place = Place::new(row.slot, position).at(offset, mark.is_none());
+            log.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
+            moved += PAGE;
+        }
+        if let Some((volume, _)) = self.attached_volume(append.volume) {
+            add(&volume.stats.moved_bytes, moved);
+        }
+    }
+
+    /// Takes pages out of the slots, whose content is superseded now. Their drops are flushed before the row is freed.
+    pub(crate) fn hide_superseded(self: &Rc<Self>, volume: crate::state::VolumeIndex, pages: Range<u64>) {
+        for (block, in_block) in self.blocks_of(pages) {
+            let key = BlockKey { volume, block };
+            if !planted(Planted::FillIgnoresWrite) {
+                self.fills.exclude(key, &in_block);
+            }
+            let slot = self.map.borrow().find(key);
+            if let Some(slot) = slot {
+                self.hide_slot_pages(slot, key, &in_block);
+            }
+        }
+    }
+
+    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row.
+    fn give_up_flights(self: &Rc<Self>, log: &Rc<Log>) {
+        let flights = log.flights.take();
+        if let Some(first) = flights.front() {
+            log.last_checksum.set(first.previous);
+            first.row.whole.set(false);
+        }
+        for flight in flights.iter().rev() {
+            flight.row.in_flight.set(flight.row.in_flight.get() - 1);
+            flight.row.changed.wake_all();
+            for (append, _) in flight.appends.take().into_iter().rev() {
+                match append.body {
+                    Body::Data(_) => log.hosts.borrow_mut().push_front(append),
+                    Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
+                        log.urgent.borrow_mut().push_front(append)
+                    }
+                }
+            }
+        }
+        self.retire_current(log);
+        if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+            self.refuse_appends(log);
+        }
+    }
+
+    /// There is no place for appends any more, and there will be none.
+    pub(crate) fn refuse_appends(&self, log: &Log) {
+        let message = format!("pool {}: no SSD is left that takes writes", self.name);
+        let queues = [log.hosts.take(), log.urgent.take()];
+        for append in queues.into_iter().flatten() {
+            log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+            append.done.set(Err(Error::new(ErrorKind::Gone, message.clone())));
+        }
+        log.room.wake_all();
+    }
+
+    /// `Err`: what has to be appended never can be.
+    pub(crate) fn check_log_serves(&self, log: &Log, volume: &VolumeInner<E>) -> Result<(), Error> {
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        let name = &volume.spec.borrow().name;
+        if self.online_ssds().next().is_none() {
+            let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
+            return Err(Error::new(ErrorKind::Gone, message));
+        }
+        let stuck = log.overlay.borrow().total().dirty >= log.dirty_max();
+        match volume.backing.latched() {
+            Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Makes every append durable that was answered before this call.
+    pub(crate) async fn flush_log(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        debug_assert_eq!(self.kind, PoolKind::ReadWrite);
+        let mark = log.completed.get();
+        let flushes = self.online_ssds().map(async |ssd| {
+            if ssd.flusher.covers(ssd.appended.get()) {
+                return;
+            }
+            if let Err(fault) = ssd.flush().await {
+                self.ssd_failed(ssd, &fault);
+                self.until_left(ssd).await;
+            }
+        });
+        join_all(flushes).await;
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        let without = log.rows_live().into_iter().find(|row| row.dirty() > 0 && has_lost_segment(row));
+        if let Some(row) = without {
+            let message = format!("pool {}: both copies of row {} of its write log are gone", self.name, row.number);
+            return Err(Error::new(ErrorKind::Gone, message));
+        }
+        log.flushed.set(log.flushed.get().max(mark));
+        Ok(())
+    }
+}
+
+/// A segment of the row has no copy left.
+pub(crate) fn has_lost_segment(row: &Row) -> bool {
+    row.segments.iter().any(|pair| pair.iter().all(|mirror| mirror.get().ssd.is_none()))
+}
+
+/// Rows that can still be opened, or wait to be used.
+pub(crate) fn rows_available(log: &Log) -> usize {
+    let prepared = usize::from(log.prepared.borrow().is_some());
+    log.rows_max.get().saturating_sub(log.row_count()) + prepared
+}
+
+/// Hosts leave over what is reserved (rule `reserves`).
+fn hosts_may_append(log: &Log) -> bool {
+    rows_available(log) >= ROWS_RESERVED || planted(Planted::ReserveIgnored)
+}
+
+fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &mut Vec<u32>) {
+    let (attachment, page) = (append.attachment, append.page);
+    match &append.body {
+        Body::Data(data) | Body::Move { data, .. } => {
+            let first = checksums.len();
+            checksums.extend(data.chunks_exact(PAGE_BYTES).map(crc32c));
+            let version = if let Body::Move { version, .. } = &append.body { *version } else { row.next_version() };
+            payload.push_pages(attachment, page, version, &checksums[first..]);
+        }
+        Body::Zeroes(count) => {
+            let count = u32::try_from(*count).expect("zero entries are short");
+            payload.push(&Entry::Zeroes { attachment, page, version: row.next_version(), count });
+        }
+        Body::Mark { content, version, count, .. } => {
+            let (version, count) = (*version, u32::try_from(*count).expect("marks are short"));
+            payload.push(&match content {
+                Content::Lost => Entry::Lost { attachment, page, version, count },
+                Content::Zeroes | Content::Data { .. } => Entry::Zeroes { attachment, page, version, count },
+            });
+        }
+    }
+}
+
+/// Hints go where a batch's header has room for them anyway.
+fn push_hints(log: &Log, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
+    let mut hints = log.hints.borrow_mut();
+    let mut taken = 0;
+    while taken < BATCH_HINTS && fits(payload) {
+        let Some(hint) = hints.pop() else {
+            log.hints_wanted.set(false);
+            return;
+        };
+        payload.push(&Entry::Cleaned { row: hint.row, position: hint.position, count: hint.count });
+        taken += 1;
+    }
+}

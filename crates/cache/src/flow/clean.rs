@@ -1,0 +1,426 @@
+//! Dirty data goes to its backing device (rules `write-ahead`, `clean-one-at-a-time`): in the order of addresses, in
+//! merged runs that keep to the device's optimal transfer; flushed in the log before, flushed on the device after; then
+//! the pages are clean, if they are still the newest.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use hotset_block::{Buf, ByteRange, Env, ZeroMode};
+
+use crate::config::{FlushRate, PAGE, VolumeName, WriteMode};
+use crate::error::{Error, ErrorKind};
+use crate::planted::{Planted, planted};
+use crate::pool::{Drained, PoolInner};
+use crate::state::VolumeIndex;
+use crate::state::locks::Held;
+use crate::state::log::{CleanedHint, Log};
+use crate::state::overlay::Content;
+use crate::volume::{Attached, VolumeInner, ZeroEffort, add};
+
+use super::read_log::LogRun;
+use super::within;
+
+/// Pages that one pass cleans at most, between two flushes of the backing device.
+const PASS_PAGES: u64 = 4096;
+/// One write to the backing device, about.
+const EXTENT_BYTES: u64 = 1 << 20;
+/// How often the task looks by itself, and how long a volume has no requests until it counts as idle.
+const INTERVAL: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_secs(2);
+/// Pause after a pass that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// Hints that make a batch of their own.
+const HINTS_ENOUGH: usize = 512;
+
+/// How hard cleaning works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Beside hosts, at this rate.
+    Beside(FlushRate),
+    /// As fast as it goes.
+    Full,
+}
+
+impl Effort {
+    /// Writes to the backing device at once.
+    fn at_once(self) -> usize {
+        match self {
+            Self::Beside(FlushRate::Low) => 4,
+            Self::Beside(FlushRate::Medium) => 16,
+            Self::Beside(FlushRate::High) | Self::Full => 64,
+        }
+    }
+}
+
+/// A stretch of a volume that is written to the backing device in one piece, and what the log has of it.
+struct Extent {
+    range: Range<u64>,
+    runs: Vec<LogRun>,
+    _held: Rc<Held>,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The task that starts cleaning where it is due. Each volume is cleaned by a task of its own, so that a backing
+    /// device that hangs holds up its own volume only.
+    pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopping_log.get() {
+            let wanted = log.cleaner_wanted.wait();
+            for (index, volume) in self.attached_volumes() {
+                if self.effort(&log, index, &volume).is_some() && !volume.cleaning.replace(true) {
+                    let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
+                    self.env.spawn(async move { pool.clean_volume(&log, index, &volume).await });
+                }
+            }
+            within(&self.env, INTERVAL, wanted).await;
+        }
+    }
+
+    pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+        let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
+        let indexes = (0..count).map(VolumeIndex);
+        indexes.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect()
+    }
+
+    /// Whether the volume is to be cleaned now, and how.
+    fn effort(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Effort> {
+        let idle = volume.is_idle_for(IDLE);
+        if log.counts(index).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some() {
+            return None;
+        }
+        let mode = volume.spec.borrow().settings.write_mode;
+        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
+        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle {
+            return Some(Effort::Full);
+        }
+        let cleaning = self.settings.get().cleaning;
+        let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
+        let old = log.dirty_since(index).is_some_and(|since| self.env.now().since(since) >= age);
+        let many = log.overlay.borrow().total().dirty + log.queued_pages.get() > self.watermark(log);
+        (old || many).then_some(Effort::Beside(cleaning.flush_rate))
+    }
+
+    async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
+        while let Some(effort) = self.effort(log, index, volume) {
+            if self.stopping_log.get() || volume.detached_from(self) {
+                break;
+            }
+            match self.clean_pass(log, index, volume, effort).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    *volume.clean_error.borrow_mut() = Some(error.to_string());
+                    self.env.sleep(RETRY).await;
+                    break;
+                }
+            }
+        }
+        volume.cleaning.set(false);
+        log.room.wake_all();
+    }
+
+    /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
+    pub(crate) async fn clean_pass(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+        effort: Effort,
+    ) -> Result<bool, Error> {
+        let mut ranges = self.dirty_ranges(log, index, volume, volume.sweep.get());
+        if ranges.is_empty() && volume.sweep.get() > 0 {
+            ranges = self.dirty_ranges(log, index, volume, 0);
+        }
+        let Some(last) = ranges.last() else { return Ok(false) };
+        volume.sweep.set(last.end);
+        let mut extents = Vec::new();
+        for range in ranges {
+            let held = volume.clean_locks.exclusive(range.clone()).await;
+            let runs = log.runs(index, range.clone(), |live| live.dirty && live.content != Content::Lost);
+            // What was overwritten or cleaned while this waited is not written.
+            extents.extend(split_at_gaps(range, runs, held));
+        }
+        let written = self.write_extents(log, volume, extents, effort).await?;
+        if !planted(Planted::CleanWithoutBackingFlush) {
+            volume.backing.flush().await?;
+        }
+        self.mark_clean(log, index, volume, &written);
+        Ok(true)
+    }
+
+    /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
+    fn dirty_ranges(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, from: u64) -> Vec<Range<u64>> {
+        let unit = extent_pages(volume.backing.info.optimal_io_bytes);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut pages = 0;
+        let overlay = log.overlay.borrow();
+        for live in overlay.range(index, from..1 << 46) {
+            if !live.dirty || live.content == Content::Lost {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(range) if range.end == live.page && live.page % unit != 0 => range.end += 1,
+                _ => {
+                    // A pass ends between two extents, so that no stripe is cut for it.
+                    if pages >= PASS_PAGES {
+                        break;
+                    }
+                    ranges.push(live.page..live.page + 1);
+                }
+            }
+            pages += 1;
+        }
+        ranges
+    }
+
+    /// Writes the extents to the backing device; answers those that it took.
+    async fn write_extents(
+        self: &Rc<Self>,
+        log: &Log,
+        volume: &Rc<VolumeInner<E>>,
+        extents: Vec<Extent>,
+        effort: Effort,
+    ) -> Result<Vec<Extent>, Error> {
+        if !planted(Planted::CleanWithoutLogFlush) {
+            self.flush_log(log).await?;
+        }
+        let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
+        for extent in &extents {
+            self.unsettle(&attached, volume.bytes_of_pages(&extent.range)).await?;
+        }
+        let writes = extents.into_iter().map(async |extent| {
+            let result = self.write_extent(volume, &extent, effort).await;
+            (extent, result)
+        });
+        let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
+        let mut written = Vec::new();
+        let mut failed = None;
+        for (extent, result) in results {
+            match result {
+                Ok(()) => written.push(extent),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if written.is_empty() => Err(error),
+            Some(_) | None => Ok(written),
+        }
+    }
+
+    async fn write_extent(
+        self: &Rc<Self>,
+        volume: &VolumeInner<E>,
+        extent: &Extent,
+        effort: Effort,
+    ) -> Result<(), Error> {
+        let range = volume.bytes_of_pages(&extent.range);
+        if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
+            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await;
+        }
+        let mut rest = Some(self.env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
+        let mut whole: Option<Buf> = None;
+        for run in &extent.runs {
+            let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
+            rest = Some(next);
+            let part = self.read_run_of_log(run, part).await.ok_or_else(|| {
+                let message = format!("{} bytes of dirty data cannot be read from the SSDs", run.bytes());
+                Error::new(ErrorKind::Media, message)
+            })?;
+            // A read may bring another buffer than the one that it was given.
+            whole = Some(match whole {
+                None => part,
+                Some(before) => joined(&self.env, before, part),
+            });
+        }
+        let data = whole.expect("an extent has runs");
+        let length = usize::try_from(range.length()).expect("a few MiB");
+        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await
+    }
+
+    /// These pages are on the backing device, durably: they are clean if they are still the newest.
+    fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[Extent]) {
+        let mut cleaned = 0;
+        for run in written.iter().flat_map(|extent| &extent.runs) {
+            let data = matches!(run.first.content, Content::Data { .. });
+            for (page, offset) in run.pages.clone().zip(0..) {
+                let mut place = run.first.place.at(offset, data);
+                if planted(Planted::CleanNotRechecked)
+                    && let Some(live) = log.overlay.borrow().get(index, page)
+                {
+                    place = live.place;
+                }
+                cleaned += u64::from(log.set_clean_at(index, page, place));
+            }
+            if data {
+                let row = log.row(run.first.place.row()).number;
+                let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
+                log.hints.borrow_mut().push(CleanedHint { row, position: run.first.place.position(), count });
+            }
+        }
+        add(&volume.stats.cleaned_bytes, cleaned * PAGE);
+        *volume.clean_error.borrow_mut() = None;
+        if log.hints.borrow().len() >= HINTS_ENOUGH {
+            log.hints_wanted.set(true);
+            log.wanted.wake_all();
+        }
+        log.room.wake_all();
+        log.mover_wanted.wake_all();
+    }
+
+    /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
+    pub(crate) async fn write_out(
+        self: &Rc<Self>,
+        log: &Log,
+        attached: &Attached<E>,
+        volume: &Rc<VolumeInner<E>>,
+        pages: &Range<u64>,
+    ) -> Result<(), Error> {
+        let held = volume.clean_locks.exclusive(pages.clone()).await;
+        let runs = log.runs(attached.index, pages.clone(), |live| live.dirty && live.content != Content::Lost);
+        let extents = split_at_gaps(pages.clone(), runs, held);
+        self.write_extents(log, volume, extents, Effort::Full).await?;
+        Ok(())
+    }
+
+    /// See [`crate::Pool::drain`].
+    pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
+        let Some(log) = &self.log else { return Ok(Drained::Clean) };
+        let index = self.index_named(name)?;
+        let Some((volume, _)) = self.attached_volume(index) else {
+            return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
+        };
+        volume.draining.set(true);
+        loop {
+            let changed = log.room.wait();
+            if !volume.draining.get() {
+                return Ok(Drained::Cancelled);
+            }
+            if log.counts(index).dirty == 0 || volume.detached_from(self) {
+                return Ok(Drained::Clean);
+            }
+            if let Some(error) = self.cannot_clean(log, index, &volume) {
+                volume.draining.set(false);
+                return Err(error);
+            }
+            log.cleaner_wanted.wake_all();
+            within(&self.env, INTERVAL, changed).await;
+        }
+    }
+
+    /// Why what is dirty cannot be cleaned.
+    fn cannot_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Error> {
+        let dirty = log.counts(index).dirty * PAGE;
+        let name = &volume.spec.borrow().name;
+        let why = if let Some(reason) = &*volume.fenced.borrow() {
+            reason.clone()
+        } else if let Some(reason) = volume.backing.latched() {
+            reason
+        } else if let Some(error) = &*self.fenced.borrow() {
+            error.to_string()
+        } else if volume.backing.info.read_only {
+            "its backing device is read-only".to_owned()
+        } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
+            "both copies of it are lost".to_owned()
+        } else {
+            return None;
+        };
+        let message =
+            format!("volume {name}: {dirty} bytes of dirty data cannot be written to its backing device: {why}");
+        Some(Error::new(ErrorKind::Refused, message))
+    }
+
+    /// Refuses, with the bytes, if a volume that is not attached has dirty data.
+    pub(crate) fn refuse_dirty(&self, log: &Log, index: VolumeIndex, name: &VolumeName) -> Result<(), Error> {
+        let dirty = log.counts(index).dirty * PAGE;
+        if dirty == 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "volume {name}: {dirty} bytes of dirty data are not on its backing device, which is not there: bring it back, \
+             or give the data up by force"
+        );
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    pub(crate) fn cancel_drain(&self, name: &VolumeName) {
+        let found = self.index_named(name).ok().and_then(|index| self.attached_volume(index));
+        if let (Some((volume, _)), Some(log)) = (found, &self.log) {
+            volume.draining.set(false);
+            log.room.wake_all();
+        }
+    }
+
+    pub(crate) fn index_named(&self, name: &VolumeName) -> Result<VolumeIndex, Error> {
+        let catalogue = self.catalogue.borrow();
+        let known = catalogue.volumes.iter().find(|volume| volume.spec.name == *name);
+        known
+            .and_then(|volume| self.index_of(volume.attachment))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name)))
+    }
+}
+
+/// Joins two buffers, without a copy if they are neighbours.
+pub(crate) fn joined<E: Env>(env: &E, before: Buf, part: Buf) -> Buf {
+    if before.is_followed_by(&part) {
+        return before.join(part);
+    }
+    let mut whole = env.buffers().take(before.len() + part.len());
+    whole[..before.len()].copy_from_slice(&before);
+    whole[before.len()..].copy_from_slice(&part);
+    whole
+}
+
+/// Pages of an extent: whole optimal transfers, about a mebibyte.
+fn extent_pages(optimal_io_bytes: u32) -> u64 {
+    let optimal = u64::from(optimal_io_bytes);
+    if optimal == 0 || optimal % PAGE != 0 {
+        return EXTENT_BYTES / PAGE;
+    }
+    (EXTENT_BYTES / optimal).max(1) * optimal / PAGE
+}
+
+fn pages_bytes(pages: &Range<u64>) -> u64 {
+    (pages.end - pages.start) * PAGE
+}
+
+/// The parts of `range` that the runs cover without a gap; they share the hold.
+fn split_at_gaps(range: Range<u64>, runs: Vec<LogRun>, held: Held) -> Vec<Extent> {
+    let held = Rc::new(held);
+    let mut extents: Vec<Extent> = Vec::new();
+    for run in runs {
+        debug_assert!(range.start <= run.pages.start && run.pages.end <= range.end);
+        match extents.last_mut() {
+            Some(extent) if extent.range.end == run.pages.start => {
+                extent.range.end = run.pages.end;
+                extent.runs.push(run);
+            }
+            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], _held: Rc::clone(&held) }),
+        }
+    }
+    extents
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// The bytes of these pages that lie inside the volume.
+    pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
+        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes) }
+    }
+
+    pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {
+        self.attached().is_none_or(|attached| !Rc::ptr_eq(&attached.pool, pool))
+    }
+
+    /// No request came for so long.
+    fn is_idle_for(&self, time: Duration) -> bool {
+        let stats = &self.stats;
+        let requests = stats.reads.get() + stats.writes.get() + stats.trims.get() + stats.zeroes.get();
+        let now = self.env.now();
+        let (before, since) = self.idle_since.get();
+        if before != requests || since.0 == 0 {
+            self.idle_since.set((requests, now));
+            return false;
+        }
+        now.since(since) >= time
+    }
+}

@@ -1,0 +1,234 @@
+//! The oldest row is emptied and freed (rule `free-oldest-first`): its dirty pages go to the head of the log, with the
+//! versions that they have; clean ones are dropped.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::error::Error;
+use crate::format::log::{self, Summary};
+use crate::pool::PoolInner;
+use crate::state::VolumeIndex;
+use crate::state::log::{Body, Log, Mirror, Row, RowState};
+use crate::state::overlay::{Content, Live, Place};
+
+use super::read_log::LogRun;
+use super::within;
+
+/// Pages that are moved in one piece, and pages on their way at once.
+const MOVE_PAGES: u64 = 16;
+const MOVES_IN_FLIGHT: usize = 64;
+/// How often the task looks by itself.
+const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Pages that a row's batches brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) volume: VolumeIndex,
+    pub(crate) page: u64,
+    pub(crate) count: u32,
+    pub(crate) position: u32,
+    pub(crate) version: u64,
+    /// Each page has a position of its own.
+    pub(crate) data: bool,
+}
+
+impl Entry {
+    pub(crate) fn place_of(&self, row: &Row, offset: u32) -> Place {
+        Place::new(row.slot, self.position).at(offset, self.data)
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The task that frees rows while there are more than needed.
+    pub(crate) async fn run_mover(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopping_log.get() {
+            let wanted = log.mover_wanted.wait();
+            while self.log_is_long(&log) && !self.stopping_log.get() {
+                match self.move_oldest(&log).await {
+                    Ok(true) => {}
+                    Ok(false) | Err(_) => break,
+                }
+            }
+            within(&self.env, INTERVAL, wanted).await;
+        }
+        log.mover_ended.set(true);
+        log.room.wake_all();
+    }
+
+    /// Empties and frees the oldest row; false if that has to wait.
+    async fn move_oldest(self: &Rc<Self>, log: &Rc<Log>) -> Result<bool, Error> {
+        let Some(row) = log.oldest() else { return Ok(false) };
+        if row.state.get() != RowState::Sealed {
+            return Ok(false);
+        }
+        let entries = self.entries_of(log, &row).await;
+        loop {
+            let before = row.dirty();
+            if before == 0 {
+                break;
+            }
+            self.move_some(log, &row, &entries).await?;
+            if row.dirty() == before || self.stopping_log.get() {
+                // Somebody is just writing those pages, or there is no room: the next turn will find them elsewhere.
+                return Ok(false);
+            }
+        }
+        self.free_oldest(log, &row, &entries).await?;
+        Ok(true)
+    }
+
+    /// Moves what is dirty in the row, a bounded number of pages at a time.
+    async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>, entries: &[Entry]) -> Result<(), Error> {
+        let mut waits = Vec::new();
+        for entry in entries {
+            let pages = entry.page..entry.page + u64::from(entry.count);
+            let here = |live: &Live| live.dirty && live.place.row() == row.slot;
+            let mut start = pages.start;
+            while start < pages.end {
+                let end = pages.end.min(start + MOVE_PAGES);
+                for run in log.runs(entry.volume, start..end, here) {
+                    waits.extend(self.move_run(log, entry, run).await);
+                }
+                start = end;
+            }
+            if waits.len() >= MOVES_IN_FLIGHT {
+                for done in join_all(waits.drain(..)).await {
+                    done.unwrap_or(Ok(()))?;
+                }
+            }
+        }
+        for done in join_all(waits).await {
+            done.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    async fn move_run(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        entry: &Entry,
+        run: LogRun,
+    ) -> Option<hotset_block::sync::Promised<Result<(), Error>>> {
+        let attachment = self.attachment_of(entry.volume)?;
+        let count = run.pages.end - run.pages.start;
+        let (from, version) = (run.first.place, entry.version);
+        let mark = |content, spread| Body::Mark { content, from, spread, version, count };
+        let body = match run.first.content {
+            Content::Zeroes | Content::Lost => mark(run.first.content, false),
+            Content::Data { .. } => {
+                let buf = self.env.buffers().take(run.bytes());
+                match self.read_run_of_log(&run, buf).await {
+                    Some(data) => Body::Move { data, from, version },
+                    // Page by page, what can be read is moved, and the rest is lost.
+                    None if count > 1 => return self.move_pages(log, entry, &run, attachment).await,
+                    None => mark(Content::Lost, true),
+                }
+            }
+        };
+        Some(self.submit_for(log, entry.volume, attachment, run.pages.start, body))
+    }
+
+    async fn move_pages(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        entry: &Entry,
+        run: &LogRun,
+        attachment: u64,
+    ) -> Option<hotset_block::sync::Promised<Result<(), Error>>> {
+        let mut last = None;
+        for page in run.pages.clone() {
+            for single in log.runs(entry.volume, page..page + 1, |live| live.dirty) {
+                let (from, version) = (single.first.place, entry.version);
+                let buf = self.env.buffers().take(single.bytes());
+                let body = match self.read_run_of_log(&single, buf).await {
+                    Some(data) => Body::Move { data, from, version },
+                    None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
+                };
+                last = Some(self.submit_for(log, entry.volume, attachment, page, body));
+            }
+        }
+        last
+    }
+
+    /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
+    /// what lives in the row.
+    pub(crate) async fn entries_of(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
+            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.whole.get()) else {
+                return self.living_in(log, row);
+            };
+            self.list_entries(row, &summary, &mut entries);
+        }
+        entries
+    }
+
+    fn living_in(&self, log: &Log, row: &Row) -> Vec<Entry> {
+        let overlay = log.overlay.borrow();
+        let volumes = self.volumes.borrow().len();
+        let mut entries = Vec::new();
+        for index in 0..volumes {
+            let volume = VolumeIndex(u16::try_from(index).expect("volumes are bounded"));
+            for live in overlay.range(volume, 0..1 << 46).filter(|live| live.place.row() == row.slot) {
+                let data = matches!(live.content, Content::Data { .. });
+                let (position, version) = (live.place.position(), row.number << 32);
+                entries.push(Entry { volume, page: live.page, count: 1, position, version, data });
+            }
+        }
+        entries
+    }
+
+    fn list_entries(&self, row: &Row, summary: &Summary, entries: &mut Vec<Entry>) {
+        let base = summary.header.position * row.segment_pages;
+        for batch in &summary.batches {
+            let mut position = base + batch.first_page + batch.header_pages;
+            for entry in &batch.entries {
+                let (attachment, page, version, count, data) = match entry {
+                    log::Entry::Pages { attachment, page, version, checksums } => {
+                        let count = u32::try_from(checksums.len()).expect("a 16-bit count");
+                        (*attachment, *page, *version, count, true)
+                    }
+                    log::Entry::Zeroes { attachment, page, version, count }
+                    | log::Entry::Lost { attachment, page, version, count } => {
+                        (*attachment, *page, *version, *count, false)
+                    }
+                    log::Entry::Cleaned { .. } => continue,
+                };
+                let own = if data { position } else { base + batch.first_page };
+                if data {
+                    position += count;
+                }
+                if let Some(volume) = self.index_of(attachment) {
+                    entries.push(Entry { volume, page, count, position: own, version, data });
+                }
+            }
+        }
+    }
+
+    /// The summary of one of the row's segments, from whichever copy is good.
+    pub(crate) async fn read_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<Summary> {
+        for mirror in row.mirrors(segment).collect::<Vec<_>>() {
+            let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
+            let Ok(summary) = Summary::decode(&bytes) else { continue };
+            let header = summary.header;
+            if (header.row, header.incarnation, header.position) == (row.number, row.incarnation, segment) {
+                return Some(summary);
+            }
+        }
+        None
+    }
+
+    async fn read_summary_of(self: &Rc<Self>, row: &Row, mirror: Mirror) -> Option<Buf> {
+        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let offset = self.log_offset(mirror, row.batches_end());
+        let first = ssd.read(offset, self.env.buffers().take(PAGE_BYTES)).await.ok()?;
+        let pages = Summary::peek(&first)?;
+        let most = usize::try_from(log::summary_pages(row.segment_pages)).expect("small");
+        if pages > most {
+            return None;
+        }
+        ssd.read(offset, self.env.buffers().take(pages * PAGE_BYTES)).await.ok()
+    }
+}

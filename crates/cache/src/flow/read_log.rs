@@ -1,0 +1,153 @@
+//! Pages are read from the write log, from either copy; only bytes with the checksums that the overlay knows are
+//! believed (rule `checked-or-not-served`). A bad copy is repaired from the other one.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::config::PAGE;
+use crate::format::crc32c;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::ssd::Fault;
+use crate::state::VolumeIndex;
+use crate::state::log::{Log, Mirror, RowReading};
+use crate::state::overlay::{Content, Live};
+use crate::volume::add;
+
+/// Consecutive pages of a volume that lie together in the log; or that read as zeroes, or are lost, together.
+pub(crate) struct LogRun {
+    pub(crate) pages: Range<u64>,
+    pub(crate) first: Live,
+    /// Of data, page by page.
+    pub(crate) checksums: Vec<u32>,
+    /// Nothing of it is dirty.
+    pub(crate) clean: bool,
+    /// Keeps its segments from being used again.
+    reading: RowReading,
+}
+
+impl LogRun {
+    fn new(log: &Log, live: &Live) -> Self {
+        let mut run = Self {
+            pages: live.page..live.page,
+            first: *live,
+            checksums: Vec::new(),
+            clean: true,
+            reading: RowReading::new(&log.row(live.place.row())),
+        };
+        run.add(live);
+        run
+    }
+
+    fn add(&mut self, live: &Live) {
+        self.pages.end += 1;
+        self.clean &= !live.dirty;
+        if let Content::Data { checksum } = live.content {
+            self.checksums.push(checksum);
+        }
+    }
+
+    /// Whether this page goes on where the run ends.
+    fn goes_on_with(&self, live: &Live) -> bool {
+        let offset = u32::try_from(self.pages.end - self.pages.start).expect("a run is short");
+        let (data, same_kind) = match (self.first.content, live.content) {
+            (Content::Data { .. }, Content::Data { .. }) => (true, true),
+            (Content::Zeroes, Content::Zeroes) | (Content::Lost, Content::Lost) => (false, true),
+            (Content::Data { .. } | Content::Zeroes | Content::Lost, _) => (false, false),
+        };
+        let row = self.reading.row();
+        let next = self.first.place.at(offset, data);
+        let same_segment = !data || row.locate(live.place.position()).0 == row.locate(self.first.place.position()).0;
+        live.page == self.pages.end
+            && same_kind
+            && same_segment
+            && (!data || next == live.place)
+            && live.place.row() == self.first.place.row()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from((self.pages.end - self.pages.start) * PAGE).expect("a run fits in memory")
+    }
+}
+
+impl Log {
+    /// The runs of `pages` that have a live copy and of which `wanted` holds, in order.
+    pub(crate) fn runs(&self, volume: VolumeIndex, pages: Range<u64>, wanted: impl Fn(&Live) -> bool) -> Vec<LogRun> {
+        let mut runs: Vec<LogRun> = Vec::new();
+        for live in self.overlay.borrow().range(volume, pages).filter(|live| wanted(live)) {
+            match runs.last_mut() {
+                Some(run) if run.goes_on_with(&live) => run.add(&live),
+                _ => runs.push(LogRun::new(self, &live)),
+            }
+        }
+        runs
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Fills `buf` with the pages of a run; `None` if no copy brings them.
+    pub(crate) async fn read_run_of_log(self: &Rc<Self>, run: &LogRun, mut buf: Buf) -> Option<Buf> {
+        match run.first.content {
+            Content::Zeroes => {
+                buf.fill(0);
+                return Some(buf);
+            }
+            Content::Lost => return None,
+            Content::Data { .. } => {}
+        }
+        let row = run.reading.row();
+        let (segment, page) = row.locate(run.first.place.position());
+        let mut mirrors: Vec<Mirror> = row.mirrors(segment).collect();
+        if self.log_turn.replace(!self.log_turn.get()) {
+            mirrors.reverse();
+        }
+        let mut bad = Vec::new();
+        for mirror in mirrors {
+            let Some(index) = mirror.ssd else { continue };
+            let ssd = &self.ssds[usize::from(index.0)];
+            let offset = self.log_offset(mirror, page);
+            let length = buf.len();
+            let error = match ssd.read(offset, buf).await {
+                Ok(bytes) if matches(&bytes, &run.checksums) => {
+                    self.repair(&bad, &bytes, page).await;
+                    return Some(bytes);
+                }
+                Ok(_) => None,
+                Err(Fault::Offline) => {
+                    buf = self.env.buffers().take(length);
+                    continue;
+                }
+                Err(Fault::Device(error)) => Some(error),
+            };
+            if let Some((volume, _)) = self.attached_volume(run.first.volume) {
+                add(&volume.stats.read_errors_hidden, 1);
+            }
+            self.count_read_error(ssd, error.as_ref());
+            bad.push(mirror);
+            buf = self.env.buffers().take(length);
+        }
+        None
+    }
+
+    /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
+    async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
+        for mirror in bad {
+            let Some(index) = mirror.ssd else { continue };
+            let ssd = &self.ssds[usize::from(index.0)];
+            let copy = super::records::to_buf(self.env.buffers(), good);
+            match ssd.write(self.log_offset(*mirror, page), copy).await {
+                Ok(_) => ssd.appended.set(ssd.flusher.mark()),
+                Err(fault) => self.ssd_failed(ssd, &fault),
+            }
+        }
+    }
+}
+
+fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
+    if planted(Planted::ChecksumNotChecked) {
+        return true;
+    }
+    bytes.chunks_exact(PAGE_BYTES).zip(checksums).all(|(page, checksum)| crc32c(page) == *checksum)
+}

@@ -1,0 +1,412 @@
+//! What the write log holds after a start (rule `recovery`): the summaries of sealed rows, and row by row, batch by batch,
+//! what the others hold, each batch from whichever copy is whole. Then both copies are brought into line, flushed, and
+//! the end that was found is recorded; only then does the pool serve. A crash at any moment of this changes nothing.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::config::PAGE;
+use crate::error::{Error, ErrorKind};
+use crate::format::crc32c;
+use crate::format::log::{Batch, Entry, Payload, SegmentHeader, Summary};
+use crate::format::rows::{Row as RowRecord, Rows};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::state::log::{Log, Mirror, Row, RowState, StreamMark};
+use crate::state::overlay::{Content, Live, Place};
+use crate::state::{VolumeIndex, at};
+
+/// Bytes that are read at a time when the rest of a segment is searched.
+const SEARCH_BYTES: usize = 256 << 10;
+
+/// A page as an entry of the log describes it.
+struct Found {
+    volume: VolumeIndex,
+    page: u64,
+    version: u64,
+    place: Place,
+    content: Content,
+}
+
+/// What was gathered so far.
+#[derive(Default)]
+struct Gathered {
+    found: Vec<Found>,
+    /// Row number, position, count.
+    hints: Vec<(u64, u32, u32)>,
+    /// What batches claimed to be flushed before them.
+    flushed: StreamMark,
+    /// The first batch that is missing, if a row ends before what was flushed would show.
+    cuts: Vec<StreamMark>,
+    /// The checksum of the last batch; `None`: of a row that is free by now.
+    previous: Option<u32>,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Brings what the log holds into memory; answers what is told to the administrator.
+    pub(crate) async fn recover_log(self: &Rc<Self>, log: &Rc<Log>, record: &Rows) -> Result<String, Error> {
+        let started = self.env.now();
+        self.list_rows(log, record)?;
+        let mut gathered = Gathered::default();
+        let mut walked = Vec::new();
+        for (row, record) in log.rows_live().into_iter().zip(&record.rows) {
+            if record.sealed && self.gather_sealed(log, &row, &mut gathered).await {
+                continue;
+            }
+            self.walk_row(log, &row, &mut gathered).await?;
+            walked.push(row);
+        }
+        self.check_cuts(log, &gathered)?;
+        log.last_checksum.set(gathered.previous.unwrap_or(0));
+        let dirty_hinted = self.show_gathered(log, gathered);
+        for row in &walked {
+            if !planted(Planted::RecoverWithoutRepair) {
+                self.write_summaries(row).await;
+            }
+        }
+        for row in log.rows_live() {
+            row.state.set(RowState::Sealed);
+            row.drafts.borrow_mut().clear();
+        }
+        self.measure_log(log);
+        self.record_rows(log).await?;
+        let milliseconds = self.env.now().since(started).as_millis();
+        log.recovery_milliseconds.set(u64::try_from(milliseconds).unwrap_or(u64::MAX));
+        let total = log.overlay.borrow().total();
+        Ok(format!(
+            "write log: {} bytes dirty, {} bytes clean of {dirty_hinted} pages found in {} rows, {} bytes read in \
+             {milliseconds} ms",
+            total.dirty * PAGE,
+            (total.live - total.dirty) * PAGE,
+            log.row_count(),
+            log.recovered_bytes.get(),
+        ))
+    }
+
+    /// The rows of the record, with the copies that are there.
+    fn list_rows(&self, log: &Log, record: &Rows) -> Result<(), Error> {
+        log.oldest_live.set(record.oldest_live.max(1));
+        for row in &record.rows {
+            let slot = log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
+            let mut segments = Vec::new();
+            for pair in &row.segments {
+                segments.push([self.mirror(&pair[0])?, self.mirror(&pair[1])?]);
+            }
+            if segments.is_empty() || segments.len() > 32 {
+                return Err(corrupt("a row of its write log has no segments"));
+            }
+            if let Some(lost) = segments.iter().find(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
+                return Err(self.no_copy(row, lost));
+            }
+            let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.now());
+            row.state.set(RowState::Sealing);
+            log.add_row(&Rc::new(row));
+        }
+        let next = record.rows.last().map_or(1, |row| row.number + 1);
+        log.next_number.set(next.max(log.oldest_live.get()));
+        Ok(())
+    }
+
+    fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
+        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.online.get());
+        if let Some(ssd) = ssd
+            && !ssd.segments.borrow_mut().set_log(copy.segment)
+        {
+            return Err(corrupt("its row records name a segment that is not there, or name one twice"));
+        }
+        Ok(Mirror { ssd_uuid: copy.ssd_uuid, ssd: ssd.map(|ssd| ssd.index), segment: copy.segment })
+    }
+
+    fn no_copy(&self, row: &RowRecord, pair: &[Mirror; 2]) -> Error {
+        let path = |mirror: &Mirror| {
+            let absent = self.absent.iter().find(|ssd| ssd.uuid == mirror.ssd_uuid);
+            let here = self.ssds.iter().find(|ssd| ssd.uuid == mirror.ssd_uuid).map(|ssd| ssd.path.clone());
+            absent.map(|ssd| ssd.path.clone()).or(here).unwrap_or_else(|| format!("{:032x}", mirror.ssd_uuid))
+        };
+        Error::new(
+            ErrorKind::Gone,
+            format!(
+                "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': \
+                 its volumes are not served, and nothing is lost. Bring back SSD {} or {} as it was, then restart",
+                self.name,
+                row.number,
+                path(&pair[0]),
+                path(&pair[1])
+            ),
+        )
+    }
+
+    /// Takes what a sealed row's summaries say. False: one of them cannot be read, and the row is to be walked.
+    async fn gather_sealed(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) -> bool {
+        let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
+        let reads = (0..segments).map(|segment| self.read_summary(row, segment));
+        let summaries: Option<Vec<Summary>> = join_all(reads).await.into_iter().collect();
+        let Some(summaries) = summaries else { return false };
+        let batches = summaries[0].row_batches;
+        row.batches.set(batches);
+        gathered.previous = Some(summaries[0].last_checksum);
+        if batches == 0 {
+            // An empty row has no checksum of its own.
+            row.last_checksum.set(summaries[0].last_checksum);
+        }
+        row.last_checksum.set(summaries[0].last_checksum);
+        for summary in summaries {
+            let base = summary.header.position * row.segment_pages;
+            let bytes: usize = summary.batches.iter().map(|batch| 64 + 32 * batch.entries.len()).sum();
+            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(bytes).expect("small"));
+            for batch in summary.batches {
+                self.gather(row, base + batch.first_page, batch.header_pages, &batch.entries, gathered);
+            }
+        }
+        true
+    }
+
+    /// Notes what a batch's entries say; its header begins at `position` of the row.
+    fn gather(&self, row: &Row, position: u32, header_pages: u32, entries: &[Entry], gathered: &mut Gathered) {
+        let mut next = position + header_pages;
+        for entry in entries {
+            let (attachment, page, version) = match entry {
+                Entry::Cleaned { row, position, count } => {
+                    gathered.hints.push((*row, *position, *count));
+                    continue;
+                }
+                Entry::Pages { attachment, page, version, .. }
+                | Entry::Zeroes { attachment, page, version, .. }
+                | Entry::Lost { attachment, page, version, .. } => (*attachment, *page, *version),
+            };
+            let volume = self.index_of(attachment);
+            let mut note = |offset: u32, position: u32, content: Content| {
+                if let Some(volume) = volume {
+                    let place = Place::new(row.slot, position);
+                    gathered.found.push(Found { volume, page: page + u64::from(offset), version, place, content });
+                }
+            };
+            match entry {
+                Entry::Pages { checksums, .. } => {
+                    for (checksum, offset) in checksums.iter().zip(0..) {
+                        note(offset, next + offset, Content::Data { checksum: *checksum });
+                    }
+                    next += u32::try_from(checksums.len()).expect("a 16-bit count");
+                }
+                Entry::Zeroes { count, .. } => (0..*count).for_each(|offset| note(offset, position, Content::Zeroes)),
+                Entry::Lost { count, .. } => (0..*count).for_each(|offset| note(offset, position, Content::Lost)),
+                Entry::Cleaned { .. } => {}
+            }
+        }
+    }
+
+    /// Follows the chain of batches of a row to its end.
+    async fn walk_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) -> Result<(), Error> {
+        self.repair_headers(row).await;
+        while let Some((batch, first_page)) = self.next_of_chain(log, row, gathered.previous).await {
+            let segment = row.next_segment();
+            let position = segment * row.segment_pages + first_page;
+            self.gather(row, position, batch.header_pages, &batch.entries, gathered);
+            let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
+            gathered.flushed = gathered.flushed.max(mark);
+            gathered.previous = Some(batch.checksum);
+            row.last_checksum.set(batch.checksum);
+            let mut payload = Payload::default();
+            batch.entries.iter().for_each(|entry| payload.push(entry));
+            row.drafts.borrow_mut()[at(segment)].push(batch.place.index, first_page, &payload);
+            row.next_page.borrow_mut()[at(segment)] = first_page + batch.header_pages + batch.data_pages;
+            row.batches.set(row.batches.get() + 1);
+        }
+        if row.batches.get() == 0 {
+            row.last_checksum.set(gathered.previous.unwrap_or(0));
+        }
+        gathered.cuts.push(StreamMark { row: row.number, index: row.batches.get() });
+        let later = self.flushed_behind(log, row).await;
+        gathered.flushed = gathered.flushed.max(later);
+        Ok(())
+    }
+
+    /// The next batch of the chain and the page at which it begins, from whichever copy is whole; the other is brought
+    /// into line.
+    async fn next_of_chain(self: &Rc<Self>, log: &Log, row: &Rc<Row>, previous: Option<u32>) -> Option<(Batch, u32)> {
+        let segment = row.next_segment();
+        let first_page = row.next_page.borrow()[at(segment)];
+        if row.room() < 2 {
+            return None;
+        }
+        let mirrors: Vec<Mirror> = row.mirrors(segment).collect();
+        let reads = mirrors.iter().map(|mirror| self.read_batch(log, row, *mirror, first_page));
+        let copies: Vec<Option<(Batch, Buf)>> = join_all(reads).await;
+        let expected = |batch: &Batch| {
+            batch.place.index == row.batches.get()
+                && (previous.is_none_or(|previous| batch.place.previous == previous)
+                    || planted(Planted::RecoverBehindCut))
+        };
+        let good = copies.iter().flatten().find(|(batch, _)| expected(batch))?;
+        let (batch, bytes) = (good.0.clone(), &good.1);
+        if first_page + batch.header_pages + batch.data_pages > row.batches_end() {
+            return None;
+        }
+        for (mirror, copy) in mirrors.iter().zip(&copies) {
+            let same = copy.as_ref().is_some_and(|(other, _)| other.checksum == batch.checksum);
+            if !same && !planted(Planted::RecoverWithoutRepair) {
+                self.write_copy(*mirror, first_page, bytes).await;
+            }
+        }
+        Some((batch, first_page))
+    }
+
+    /// One copy of the batch at this page, if it is whole: its header and every page.
+    async fn read_batch(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, page: u32) -> Option<(Batch, Buf)> {
+        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let offset = self.log_offset(mirror, page);
+        let read = async |bytes: usize| {
+            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(bytes).expect("small"));
+            ssd.read(offset, self.env.buffers().take(bytes)).await.ok()
+        };
+        let first = read(PAGE_BYTES).await?;
+        let header_bytes = at(Batch::peek(&first, row.number, row.incarnation)?) * PAGE_BYTES;
+        let room = at(row.batches_end() - page) * PAGE_BYTES;
+        if header_bytes > room {
+            return None;
+        }
+        let header = read(header_bytes).await?;
+        let batch = Batch::decode(&header).ok()?;
+        let whole_bytes = header_bytes + at(batch.data_pages) * PAGE_BYTES;
+        if whole_bytes > room {
+            return None;
+        }
+        let whole = read(whole_bytes).await?;
+        let checksums = batch.entries.iter().flat_map(|entry| match entry {
+            Entry::Pages { checksums, .. } => checksums.as_slice(),
+            Entry::Zeroes { .. } | Entry::Lost { .. } | Entry::Cleaned { .. } => &[],
+        });
+        let pages = whole[header_bytes..].chunks_exact(PAGE_BYTES);
+        let good = whole[..header_bytes] == header[..] && pages.zip(checksums).all(|(page, sum)| crc32c(page) == *sum);
+        good.then_some((batch, whole))
+    }
+
+    /// Writes good bytes to a copy; an SSD that does not take them leaves.
+    async fn write_copy(self: &Rc<Self>, mirror: Mirror, page: u32, bytes: &[u8]) {
+        let Some(index) = mirror.ssd else { return };
+        let ssd = &self.ssds[usize::from(index.0)];
+        let copy = super::records::to_buf(self.env.buffers(), bytes);
+        match ssd.write(self.log_offset(mirror, page), copy).await {
+            Ok(_) => ssd.appended.set(ssd.flusher.mark()),
+            Err(fault) => self.ssd_failed(ssd, &fault),
+        }
+    }
+
+    /// Segment headers of a row that may have been cut while it was opened.
+    async fn repair_headers(self: &Rc<Self>, row: &Row) {
+        for (position, pair) in (0..).zip(&row.segments) {
+            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
+            let mut page = self.env.buffers().take(PAGE_BYTES);
+            header.encode_into(&mut page);
+            for mirror in pair.iter().map(std::cell::Cell::get) {
+                self.write_copy(mirror, 0, &page).await;
+            }
+        }
+    }
+
+    /// What batches behind the end of the chain say was flushed before them: if that is more than the chain has, the
+    /// chain did not end, it was broken.
+    async fn flushed_behind(self: &Rc<Self>, log: &Log, row: &Row) -> StreamMark {
+        let mut newest = StreamMark::default();
+        let starts = row.next_page.borrow().clone();
+        for (segment, start) in (0..).zip(starts) {
+            for mirror in row.mirrors(segment).collect::<Vec<_>>() {
+                newest = newest.max(self.flushed_behind_in(log, row, mirror, start).await);
+            }
+        }
+        newest
+    }
+
+    async fn flushed_behind_in(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, start: u32) -> StreamMark {
+        let mut newest = StreamMark::default();
+        let Some(index) = mirror.ssd else { return newest };
+        let ssd = &self.ssds[usize::from(index.0)];
+        let (mut offset, end) = (self.log_offset(mirror, start), self.log_offset(mirror, row.batches_end()));
+        while offset < end {
+            let length = SEARCH_BYTES.min(usize::try_from(end - offset).expect("a segment fits in memory"));
+            let Ok(bytes) = ssd.read(offset, self.env.buffers().take(length)).await else { return newest };
+            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(length).expect("small"));
+            for first in (0..length).step_by(PAGE_BYTES) {
+                let Some(pages) = Batch::peek(&bytes[first..], row.number, row.incarnation) else { continue };
+                let header = bytes.get(first..first + at(pages) * PAGE_BYTES);
+                if let Some(Ok(batch)) = header.map(Batch::decode) {
+                    let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
+                    newest = newest.max(mark);
+                }
+            }
+            offset += u64::try_from(length).expect("small");
+        }
+        newest
+    }
+
+    /// A chain that ends before what was flushed is a loss, not a cut.
+    fn check_cuts(&self, _log: &Log, gathered: &Gathered) -> Result<(), Error> {
+        let lost =
+            gathered.cuts.iter().find(|cut| gathered.flushed.row == cut.row && gathered.flushed.index > cut.index);
+        let Some(cut) = lost else { return Ok(()) };
+        Err(Error::new(
+            ErrorKind::Corrupt,
+            format!(
+                "pool {}: row {} of its write log is damaged on both copies from batch {} on, and what is lost there was \
+                 flushed: its volumes are not served. `hotset recover` shows what can be read and writes it to the backing \
+                 devices",
+                self.name, cut.row, cut.index
+            ),
+        ))
+    }
+
+    /// Of each page the entry with the highest version is its newest copy; answers how many pages the log has.
+    fn show_gathered(&self, log: &Log, gathered: Gathered) -> usize {
+        let Gathered { mut found, mut hints, .. } = gathered;
+        hints.sort_unstable();
+        let number = |place: Place| log.row(place.row()).number;
+        found.sort_by_key(|entry| {
+            let position = (number(entry.place), entry.place.position());
+            let version = if planted(Planted::RecoverByPosition) { 0 } else { entry.version };
+            (entry.volume, entry.page, version, position)
+        });
+        let hinted = |place: Place| {
+            let (row, position) = (number(place), place.position());
+            let after = hints.partition_point(|hint| (hint.0, hint.1) <= (row, position));
+            let before = after.checked_sub(1).map(|index| hints[index]);
+            before.is_some_and(|(hint_row, first, count)| hint_row == row && position - first < count)
+        };
+        let mut pages = 0;
+        let mut entries = found.iter().peekable();
+        while let Some(entry) = entries.next() {
+            if entries.peek().is_some_and(|next| (next.volume, next.page) == (entry.volume, entry.page)) {
+                continue;
+            }
+            let data = matches!(entry.content, Content::Data { .. });
+            let dirty = !(data && hinted(entry.place));
+            let Found { volume, page, place, content, .. } = *entry;
+            log.set(&Live { volume, page, place, content, dirty });
+            pages += 1;
+        }
+        pages
+    }
+
+    /// What the slots hold of pages that have a live copy is superseded. After the session has begun.
+    pub(crate) async fn hide_all_superseded(self: &Rc<Self>, log: &Log) {
+        let indexes = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
+        for volume in (0..indexes).map(VolumeIndex) {
+            let mut from = 0;
+            loop {
+                let live: Vec<u64> =
+                    log.overlay.borrow().range(volume, from..1 << 46).take(1024).map(|live| live.page).collect();
+                let Some(last) = live.last() else { break };
+                from = last + 1;
+                for page in live {
+                    self.hide_superseded(volume, page..page + 1);
+                }
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+    }
+}
+
+fn corrupt(rule: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the pool cannot be opened: {rule}"))
+}

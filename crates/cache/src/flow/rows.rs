@@ -1,0 +1,400 @@
+//! Rows of the write log: opened on pairs of SSDs, sealed, freed (rules `free-oldest-first`, `reserves`), and how
+//! segments come to the log from the slots and go back.
+
+use std::rc::Rc;
+
+use futures_util::future::{join_all, try_join_all};
+use hotset_block::Env;
+
+use crate::error::Error;
+use crate::format::log::{SegmentHeader, summary_pages};
+use crate::format::record::RecordKind;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::ssd::{Fault, Ssd};
+use crate::state::log::{Log, Mirror, ROWS_RESERVED, Row, RowState};
+use crate::state::{SlotIndex, at};
+
+use super::append::rows_available;
+use super::drop_pages::Why;
+use super::records::to_buf;
+
+/// Rows that the row record has room for, whatever the pool.
+const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096;
+/// Rows that a pool must have room for, to be of use.
+pub(crate) const ROWS_MIN: usize = 6;
+/// Rows that the log has at any time, however little is dirty.
+const ROWS_KEPT: usize = 4;
+/// Pause before a row that could not be opened is tried again.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
+/// Segments that are looked at to find the one that is given up most cheaply.
+const CANDIDATES: usize = 64;
+
+/// How many rows there can be, and the pages of data that they hold together, when the SSDs give so many segments each:
+/// every row takes one segment from each SSD of as many disjoint pairs as there are, those with the most left first.
+pub(crate) fn capacity(mut segments: Vec<usize>, segment_pages: u32) -> (usize, u64) {
+    let single = segments.len() == 1;
+    let (mut rows, mut pages, mut record_bytes) = (0, 0, 64);
+    let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
+    loop {
+        segments.sort_unstable_by(|a, b| b.cmp(a));
+        let there = segments.iter().filter(|left| **left > 0).count();
+        let pairs = if single { there } else { (there / 2).min(32) };
+        record_bytes += 27 + 42 * u64::try_from(pairs).expect("few");
+        if pairs == 0 || rows >= 4000 || record_bytes > RECORD_BYTES {
+            return (rows, pages);
+        }
+        for left in segments.iter_mut().take(if single { 1 } else { 2 * pairs }) {
+            *left -= 1;
+        }
+        rows += 1;
+        pages += data_pages * u64::try_from(pairs).expect("few");
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Computes how large the log can be with the SSDs that are there.
+    pub(crate) fn measure_log(&self, log: &Log) {
+        let segments = self.online_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let (rows, pages) = capacity(segments, self.segment_pages());
+        log.rows_max.set(rows);
+        log.data_pages_max.set(pages);
+    }
+
+    /// Has the next row made ready, if there may be one.
+    pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
+        let there = log.prepared.borrow().is_some();
+        if there || self.stopped.get() || log.row_count() >= log.rows_max.get() || log.preparing.replace(true) {
+            return;
+        }
+        let (pool, log) = (Rc::clone(self), Rc::clone(log));
+        self.env.spawn(async move {
+            let prepared = pool.prepare_row(&log).await;
+            match prepared {
+                Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
+                Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
+                Ok(None) | Err(_) => pool.refuse_appends(&log),
+            }
+            log.preparing.set(false);
+            log.room.wake_all();
+            log.wanted.wake_all();
+        });
+    }
+
+    /// Opens a row: segments on pairs of SSDs, their headers durable on both copies, then the row's record. `Ok(None)`:
+    /// an SSD failed meanwhile, or there are no segments; it is tried again when it is wanted again.
+    async fn prepare_row(self: &Rc<Self>, log: &Rc<Log>) -> Result<Option<Rc<Row>>, Error> {
+        // At most two rows are not sealed: this one, and the one that is written now.
+        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+            row.changed.wait().await;
+        }
+        let Some(pairs) = self.take_segments().await else { return Ok(None) };
+        let Some(slot) = log.free_row_slot() else { return Ok(None) };
+        let number = log.next_number.get();
+        log.next_number.set(number + 1);
+        let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.now());
+        let row = Rc::new(row);
+        log.add_row(&row);
+        if !self.write_segment_headers(&row).await {
+            self.drop_row(log, &row);
+            return Ok(None);
+        }
+        if !planted(Planted::RowWithoutRecord)
+            && let Err(error) = self.record_rows(log).await
+        {
+            self.drop_row(log, &row);
+            return Err(error);
+        }
+        let lost = row
+            .segments
+            .iter()
+            .flatten()
+            .any(|mirror| mirror.get().ssd.is_some_and(|ssd| !self.ssds[usize::from(ssd.0)].online.get()));
+        if lost {
+            self.drop_row(log, &row);
+            return Ok(None);
+        }
+        Ok(Some(row))
+    }
+
+    /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
+    fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
+        log.remove_newest(row);
+        self.release_segments(row);
+    }
+
+    /// Segments for one row, a pair for every two SSDs; `None` if there are none.
+    async fn take_segments(self: &Rc<Self>) -> Option<Vec<[Mirror; 2]>> {
+        let mut ssds: Vec<Rc<Ssd<E>>> = self.online_ssds().cloned().collect();
+        let left = |ssd: &Rc<Ssd<E>>| {
+            let segments = ssd.segments.borrow();
+            (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
+        };
+        ssds.retain(|ssd| left(ssd) > 0);
+        ssds.sort_by_key(|ssd| std::cmp::Reverse(left(ssd)));
+        if ssds.len() == 1 && self.online_ssds().count() > 1 {
+            return None;
+        }
+        let pairs = (ssds.len() / 2).min(32);
+        ssds.truncate(if pairs == 0 { 1 } else { 2 * pairs });
+        let taken = join_all(ssds.iter().map(async |ssd| self.take_segment(ssd).await)).await;
+        if taken.iter().any(Option::is_none) || taken.is_empty() {
+            for (ssd, segment) in ssds.iter().zip(taken) {
+                if let Some(segment) = segment {
+                    ssd.segments.borrow_mut().set_free(segment);
+                }
+            }
+            return None;
+        }
+        let mirrors: Vec<Mirror> = ssds
+            .iter()
+            .zip(taken.into_iter().flatten())
+            .map(|(ssd, segment)| Mirror { ssd_uuid: ssd.uuid, ssd: Some(ssd.index), segment })
+            .collect();
+        if pairs == 0 {
+            let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+            return Some(vec![[mirrors[0], nobody]]);
+        }
+        Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+    }
+
+    /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
+    async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
+        loop {
+            if !ssd.online.get() {
+                return None;
+            }
+            if let Some(segment) = ssd.segments.borrow_mut().take_free() {
+                return Some(segment);
+            }
+            if !ssd.segments.borrow().is_draining() {
+                self.claim_segment(ssd)?;
+                continue;
+            }
+            ssd.segments_changed.wait().await;
+        }
+    }
+
+    /// Takes a segment from the slots, the one with the fewest that are used among some; `None` if no segment is left.
+    fn claim_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<()> {
+        let candidates: Vec<u32> = {
+            let segments = ssd.segments.borrow();
+            let all: Vec<u32> = segments.for_slots().collect();
+            let from = all.len() - at(crate::state::low_half(self.env.random())) % all.len().max(1);
+            all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
+        };
+        let used = |segment: &u32| {
+            let map = self.map.borrow();
+            let slots = ssd.segments.borrow().slots(*segment);
+            slots.filter(|local| map.is_used(ssd.slot_index(*local))).count()
+        };
+        let segment = candidates.into_iter().min_by_key(used)?;
+        ssd.segments.borrow_mut().claim(segment);
+        let slots = ssd.segments.borrow().slots(segment);
+        let ready = ssd.take_ready_of(&slots);
+        for local in ready {
+            ssd.segments.borrow_mut().give_up(local);
+        }
+        for local in slots {
+            let slot: SlotIndex = ssd.slot_index(local);
+            let used = self.map.borrow().is_used(slot);
+            if used {
+                self.count_eviction(slot);
+                self.free_slot(slot, Why::Evicted);
+            }
+        }
+        ssd.segments_changed.wake_all();
+        Some(())
+    }
+
+    /// Writes the first page of every segment of a new row, on both copies, and flushes it. False: an SSD failed.
+    async fn write_segment_headers(self: &Rc<Self>, row: &Row) -> bool {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
+            SegmentHeader { row: row.number, incarnation: row.incarnation, position }.encode_into(&mut page);
+            for mirror in pair.iter().map(std::cell::Cell::get) {
+                let Some(index) = mirror.ssd else { continue };
+                let copy = to_buf(self.env.buffers(), &page);
+                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], self.log_offset(mirror, 0), copy));
+            }
+        }
+        try_join_all(writes).await.is_ok()
+    }
+
+    /// Writes and flushes; an SSD that cannot leaves.
+    async fn write_flushed(
+        self: &Rc<Self>,
+        ssd: &Rc<Ssd<E>>,
+        offset: u64,
+        buf: hotset_block::Buf,
+    ) -> Result<(), Fault> {
+        let result = match ssd.write(offset, buf).await {
+            Ok(_) => ssd.flush().await,
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = &result {
+            self.ssd_failed(ssd, fault);
+            self.until_left(ssd).await;
+        }
+        result
+    }
+
+    /// A row that takes no more batches: when all of them are complete and flushed on both copies, its summaries are
+    /// written; the next row record says that it is sealed.
+    pub(crate) async fn seal_row(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) {
+        while row.in_flight.get() > 0 {
+            row.changed.wait().await;
+        }
+        if row.whole.get() {
+            if !planted(Planted::SealWithoutFlush) {
+                // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
+                let _ = self.flush_log(log).await;
+            }
+            self.write_summaries(row).await;
+        }
+        row.drafts.borrow_mut().clear();
+        row.state.set(RowState::Sealed);
+        row.changed.wake_all();
+        log.wanted.wake_all();
+        log.mover_wanted.wake_all();
+    }
+
+    /// Writes the summary of every segment to both copies, flushed.
+    pub(crate) async fn write_summaries(self: &Rc<Self>, row: &Row) {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
+            let bytes = row.drafts.borrow()[at(position)].encode(&header, row.batches.get(), row.last_checksum.get());
+            for mirror in pair.iter().map(std::cell::Cell::get) {
+                let Some(index) = mirror.ssd else { continue };
+                let copy = to_buf(self.env.buffers(), &bytes);
+                let offset = self.log_offset(mirror, row.batches_end());
+                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], offset, copy));
+            }
+        }
+        // A copy that fails is not a copy any more.
+        join_all(writes).await;
+    }
+
+    /// Writes the row records as they are now; returns when they are durable.
+    pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        let _one_at_a_time = self.records_lock.acquire(1).await;
+        let payload = log.record().encode();
+        self.write_record(RecordKind::Rows, payload).await
+    }
+
+    /// There are more rows than what is dirty needs: the oldest are to be freed.
+    pub(crate) fn log_is_long(&self, log: &Log) -> bool {
+        if rows_available(log) <= ROWS_RESERVED + 1 {
+            return true;
+        }
+        let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get();
+        let needed = usize::try_from(2 * dirty / log.row_pages().max(1)).expect("few rows") + ROWS_KEPT;
+        log.row_count() > needed.min(log.rows_max.get().saturating_sub(2 * ROWS_RESERVED))
+    }
+
+    /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
+    /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
+    pub(crate) async fn free_oldest(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        row: &Rc<Row>,
+        pages: &[super::move_row::Entry],
+    ) -> Result<(), Error> {
+        if !planted(Planted::FreeBeforeNewerFlushed) {
+            self.flush_log(log).await?;
+        }
+        if !planted(Planted::FreeBeforeDropsFlushed) {
+            let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
+            self.drops_settled(tickets).await?;
+        }
+        log.oldest_live.set(row.number + 1);
+        if planted(Planted::FreeWithoutRecord) {
+            log.oldest_live.set(row.number);
+        } else if let Err(error) = self.record_rows(log).await {
+            log.oldest_live.set(row.number);
+            return Err(error);
+        }
+        for (turn, entry) in pages.iter().enumerate() {
+            for offset in 0..entry.count {
+                let place = entry.place_of(row, offset);
+                log.remove_at(entry.volume, entry.page + u64::from(offset), place);
+            }
+            if turn % 1024 == 1023 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        assert_eq!(row.live.get(), 0, "row {} is freed while pages live in it", row.number);
+        while row.is_read() {
+            row.changed.wait().await;
+        }
+        log.remove_oldest();
+        self.release_segments(row);
+        log.room.wake_all();
+        log.wanted.wake_all();
+        Ok(())
+    }
+
+    /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
+    pub(crate) fn release_segments(self: &Rc<Self>, row: &Row) {
+        for mirror in row.segments.iter().flatten().map(std::cell::Cell::get) {
+            let Some(index) = mirror.ssd else { continue };
+            let ssd = &self.ssds[usize::from(index.0)];
+            if !ssd.online.get() {
+                continue;
+            }
+            ssd.segments.borrow_mut().set_free(mirror.segment);
+            let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
+            let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
+            if let Some(segment) = returned {
+                let slots = ssd.segments.borrow().slots(segment);
+                ssd.ready.borrow_mut().extend(slots);
+            }
+            ssd.segments_changed.wake_all();
+        }
+        self.fill_pump_wanted.wake_all();
+    }
+
+    /// An SSD has left: its copies are lost, and no row goes on with them.
+    pub(crate) fn rows_without(self: &Rc<Self>, log: &Rc<Log>, ssd: &Ssd<E>) {
+        let mut current_lost = false;
+        for row in log.rows_live() {
+            for cell in row.segments.iter().flatten() {
+                let mirror = cell.get();
+                if mirror.ssd == Some(ssd.index) {
+                    cell.set(Mirror { ssd: None, ..mirror });
+                    current_lost |= log.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, &row));
+                }
+            }
+        }
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            self.drop_row(log, &row);
+        }
+        if current_lost {
+            self.retire_current(log);
+        }
+        self.measure_log(log);
+        log.mover_wanted.wake_all();
+        log.cleaner_wanted.wake_all();
+        log.wanted.wake_all();
+        log.room.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
+        let data = u64::from(100 - summary_pages(100) - 1);
+        assert_eq!(capacity(vec![10, 10], 100), (10, 10 * data));
+        assert_eq!(capacity(vec![10, 5, 5], 100), (10, 10 * data));
+        assert_eq!(capacity(vec![10, 10, 10, 10], 100), (10, 20 * data));
+        assert_eq!(capacity(vec![10, 10, 10], 100), (15, 15 * data));
+        assert_eq!(capacity(vec![9], 100), (9, 9 * data));
+        assert_eq!(capacity(vec![], 100), (0, 0));
+    }
+}

@@ -1,0 +1,503 @@
+//! The write log of a pool as it is now: its rows, what waits to be appended, what is in flight, and how much room
+//! there is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::sync::{Event, Promise};
+use hotset_block::{Buf, Instant};
+
+use super::overlay::{Content, Counts, Live, Overlay, Place};
+use super::{SsdIndex, VolumeIndex, at};
+use crate::error::Error;
+use crate::format::log::{SummaryDraft, summary_pages};
+use crate::format::rows::{Copy, Row as RowRecord, Rows};
+
+/// Rows that may live at once: what a [`Place`] can name.
+const ROWS_MAX: usize = 4096;
+/// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
+pub(crate) const ROWS_RESERVED: usize = 2;
+
+/// One copy of a log segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mirror {
+    pub(crate) ssd_uuid: u128,
+    /// `None`: the copy is lost.
+    pub(crate) ssd: Option<SsdIndex>,
+    pub(crate) segment: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowState {
+    /// It takes batches, or will.
+    Open,
+    /// It is full; its summaries are not written yet.
+    Sealing,
+    Sealed,
+}
+
+pub(crate) struct Row {
+    /// Its place in memory.
+    pub(crate) slot: u32,
+    pub(crate) number: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) segments: Vec<[Cell<Mirror>; 2]>,
+    pub(crate) segment_pages: u32,
+    pub(crate) state: Cell<RowState>,
+    /// Its record may say that it is flushed whole: false after batches of it were given up.
+    pub(crate) whole: Cell<bool>,
+    pub(crate) batches: Cell<u32>,
+    /// Of its last batch.
+    pub(crate) last_checksum: Cell<u32>,
+    /// By segment: where the next batch begins.
+    pub(crate) next_page: RefCell<Vec<u32>>,
+    pub(crate) drafts: RefCell<Vec<SummaryDraft>>,
+    pub(crate) in_flight: Cell<u32>,
+    /// Versions given out in this row.
+    pub(crate) versions: Cell<u32>,
+    /// Pages whose newest copy is here.
+    pub(crate) live: Cell<u32>,
+    dirty: RefCell<Vec<u32>>,
+    pub(crate) dirty_since: Cell<Instant>,
+    readers: Cell<u32>,
+    pub(crate) changed: Event,
+}
+
+impl Row {
+    pub(crate) fn new(
+        slot: u32,
+        number: u64,
+        incarnation: u64,
+        segments: Vec<[Mirror; 2]>,
+        segment_pages: u32,
+        now: Instant,
+    ) -> Self {
+        let count = segments.len();
+        let mut drafts = Vec::new();
+        drafts.resize_with(count, SummaryDraft::default);
+        Self {
+            slot,
+            number,
+            incarnation,
+            segments: segments.into_iter().map(|pair| pair.map(Cell::new)).collect(),
+            segment_pages,
+            state: Cell::new(RowState::Open),
+            whole: Cell::new(true),
+            batches: Cell::new(0),
+            last_checksum: Cell::new(0),
+            next_page: RefCell::new(vec![1; count]),
+            drafts: RefCell::new(drafts),
+            in_flight: Cell::new(0),
+            versions: Cell::new(0),
+            live: Cell::new(0),
+            dirty: RefCell::default(),
+            dirty_since: Cell::new(now),
+            readers: Cell::new(0),
+            changed: Event::new(),
+        }
+    }
+
+    /// Batches end before this page of each segment.
+    pub(crate) fn batches_end(&self) -> u32 {
+        self.segment_pages - summary_pages(self.segment_pages)
+    }
+
+    /// The segment that takes the next batch.
+    pub(crate) fn next_segment(&self) -> u32 {
+        self.batches.get() % u32::try_from(self.segments.len()).expect("segments of a row are bounded")
+    }
+
+    /// Pages that the next batch may have, header included.
+    pub(crate) fn room(&self) -> u32 {
+        self.batches_end().saturating_sub(self.next_page.borrow()[at(self.next_segment())])
+    }
+
+    /// The segment in which a position lies, and the page in it.
+    pub(crate) fn locate(&self, position: u32) -> (u32, u32) {
+        (position / self.segment_pages, position % self.segment_pages)
+    }
+
+    /// A version that no other entry ever had: row numbers are not reused.
+    pub(crate) fn next_version(&self) -> u64 {
+        let version = self.versions.get();
+        self.versions.set(version + 1);
+        (self.number << 32) | u64::from(version)
+    }
+
+    pub(crate) fn version_ceiling(&self) -> u64 {
+        (self.number << 32) | u64::from(u32::MAX)
+    }
+
+    /// The copies that are there.
+    pub(crate) fn mirrors(&self, segment: u32) -> impl Iterator<Item = Mirror> {
+        self.segments[at(segment)].iter().map(Cell::get).filter(|mirror| mirror.ssd.is_some())
+    }
+
+    pub(crate) fn dirty(&self) -> u32 {
+        self.dirty.borrow().iter().sum()
+    }
+
+    pub(crate) fn dirty_of(&self, volume: VolumeIndex) -> u32 {
+        self.dirty.borrow().get(usize::from(volume.0)).copied().unwrap_or(0)
+    }
+
+    fn add_dirty(&self, volume: VolumeIndex) {
+        let mut dirty = self.dirty.borrow_mut();
+        let place = usize::from(volume.0);
+        if dirty.len() <= place {
+            dirty.resize(place + 1, 0);
+        }
+        dirty[place] += 1;
+    }
+
+    fn remove_dirty(&self, volume: VolumeIndex) {
+        self.dirty.borrow_mut()[usize::from(volume.0)] -= 1;
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.readers.get() > 0
+    }
+
+    fn record(&self) -> RowRecord {
+        let copy = |mirror: &Cell<Mirror>| {
+            let mirror = mirror.get();
+            Copy { ssd_uuid: mirror.ssd_uuid, segment: mirror.segment, lost: mirror.ssd.is_none() }
+        };
+        RowRecord {
+            number: self.number,
+            incarnation: self.incarnation,
+            version_ceiling: self.version_ceiling(),
+            sealed: self.state.get() == RowState::Sealed && self.whole.get(),
+            segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
+        }
+    }
+}
+
+/// A read of a row's segments: while it lives, they are not used again.
+pub(crate) struct RowReading(Rc<Row>);
+
+impl RowReading {
+    pub(crate) fn new(row: &Rc<Row>) -> Self {
+        row.readers.set(row.readers.get() + 1);
+        Self(Rc::clone(row))
+    }
+
+    pub(crate) fn row(&self) -> &Rc<Row> {
+        &self.0
+    }
+}
+
+impl Drop for RowReading {
+    fn drop(&mut self) {
+        self.0.readers.set(self.0.readers.get() - 1);
+        if self.0.readers.get() == 0 {
+            self.0.changed.wake_all();
+        }
+    }
+}
+
+/// What an append brings.
+pub(crate) enum Body {
+    /// Whole pages.
+    Data(Buf),
+    Zeroes(u64),
+    /// Pages that lie at this place and are moved to the head, with the version that they have, if they still are the
+    /// newest when they take their place.
+    Move {
+        data: Buf,
+        from: Place,
+        version: u64,
+    },
+    /// Pages at this place are zeroes, or lost, as the head says again; if they still are the newest then. With
+    /// `spread`, the pages lie one after the other from the place on, else all at it.
+    Mark {
+        content: Content,
+        from: Place,
+        spread: bool,
+        version: u64,
+        count: u64,
+    },
+}
+
+/// Pages on their way into the log.
+pub(crate) struct Append {
+    pub(crate) volume: VolumeIndex,
+    pub(crate) attachment: u64,
+    pub(crate) page: u64,
+    pub(crate) body: Body,
+    pub(crate) done: Promise<Result<(), Error>>,
+}
+
+impl Append {
+    /// Pages of data that it takes in a batch.
+    pub(crate) fn data_pages(&self) -> u32 {
+        match &self.body {
+            Body::Data(data) | Body::Move { data, .. } => pages_in(data),
+            Body::Zeroes(_) | Body::Mark { .. } => 0,
+        }
+    }
+
+    pub(crate) fn pages(&self) -> Range<u64> {
+        let count = match &self.body {
+            Body::Data(data) | Body::Move { data, .. } => u64::from(pages_in(data)),
+            Body::Zeroes(count) | Body::Mark { count, .. } => *count,
+        };
+        self.page..self.page + count
+    }
+}
+
+fn pages_in(data: &Buf) -> u32 {
+    u32::try_from(data.len() / hotset_block::PAGE_BYTES).expect("an append fits in a batch")
+}
+
+/// A batch in flight.
+pub(crate) struct Flight {
+    pub(crate) row: Rc<Row>,
+    /// Its number in the row.
+    pub(crate) index: u32,
+    /// The checksum of the batch before it.
+    pub(crate) previous: u32,
+    /// Each append with its first page's position in the row.
+    pub(crate) appends: RefCell<Vec<(Append, u32)>>,
+    /// Of their data, page by page.
+    pub(crate) checksums: Vec<u32>,
+    /// `Some(true)`: on every copy that is left.
+    pub(crate) written: Cell<Option<bool>>,
+}
+
+/// A hint: what lies there is on the backing device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CleanedHint {
+    pub(crate) row: u64,
+    pub(crate) position: u32,
+    pub(crate) count: u32,
+}
+
+/// Marks the end of what is flushed: every batch before this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StreamMark {
+    pub(crate) row: u64,
+    pub(crate) index: u32,
+}
+
+pub(crate) struct Log {
+    pub(crate) overlay: RefCell<Overlay>,
+    rows: RefCell<Vec<Option<Rc<Row>>>>,
+    /// Live rows, oldest first.
+    order: RefCell<VecDeque<Rc<Row>>>,
+    pub(crate) current: RefCell<Option<Rc<Row>>>,
+    pub(crate) prepared: RefCell<Option<Rc<Row>>>,
+    pub(crate) preparing: Cell<bool>,
+    pub(crate) next_number: Cell<u64>,
+    pub(crate) oldest_live: Cell<u64>,
+    /// Rows that the pool's SSDs have room for, and pages of data that they hold together, about.
+    pub(crate) rows_max: Cell<usize>,
+    pub(crate) data_pages_max: Cell<u64>,
+
+    pub(crate) hosts: RefCell<VecDeque<Append>>,
+    /// Moves, zeroes, losses: they may use what is reserved.
+    pub(crate) urgent: RefCell<VecDeque<Append>>,
+    pub(crate) hints: RefCell<Vec<CleanedHint>>,
+    /// Hints are worth a batch of their own.
+    pub(crate) hints_wanted: Cell<bool>,
+    /// Pages of data that wait or are in flight.
+    pub(crate) queued_pages: Cell<u64>,
+    pub(crate) flights: RefCell<VecDeque<Rc<Flight>>>,
+    pub(crate) last_checksum: Cell<u32>,
+    /// The batch behind the last one that completed, with all before it.
+    pub(crate) completed: Cell<StreamMark>,
+    pub(crate) flushed: Cell<StreamMark>,
+    /// The writer has something to do.
+    pub(crate) wanted: Event,
+    /// Rows were freed, pages cleaned, or appends completed.
+    pub(crate) room: Event,
+    pub(crate) cleaner_wanted: Event,
+    pub(crate) mover_wanted: Event,
+    pub(crate) mover_ended: Cell<bool>,
+    /// Decides which writes go past a log that is nearly full.
+    pub(crate) pace: Cell<u64>,
+    pub(crate) recovered_bytes: Cell<u64>,
+    pub(crate) recovery_milliseconds: Cell<u64>,
+}
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        Self {
+            overlay: RefCell::default(),
+            rows: RefCell::default(),
+            order: RefCell::default(),
+            current: RefCell::default(),
+            prepared: RefCell::default(),
+            preparing: Cell::new(false),
+            next_number: Cell::new(1),
+            oldest_live: Cell::new(1),
+            rows_max: Cell::new(0),
+            data_pages_max: Cell::new(0),
+            hosts: RefCell::default(),
+            urgent: RefCell::default(),
+            hints: RefCell::default(),
+            hints_wanted: Cell::new(false),
+            queued_pages: Cell::new(0),
+            flights: RefCell::default(),
+            last_checksum: Cell::new(0),
+            completed: Cell::default(),
+            flushed: Cell::default(),
+            wanted: Event::new(),
+            room: Event::new(),
+            cleaner_wanted: Event::new(),
+            mover_wanted: Event::new(),
+            mover_ended: Cell::new(false),
+            pace: Cell::new(0),
+            recovered_bytes: Cell::new(0),
+            recovery_milliseconds: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn row(&self, slot: u32) -> Rc<Row> {
+        let rows = self.rows.borrow();
+        Rc::clone(rows[at(slot)].as_ref().expect("a place names a row that lives"))
+    }
+
+    /// A place in memory for one more row.
+    pub(crate) fn free_row_slot(&self) -> Option<u32> {
+        let mut rows = self.rows.borrow_mut();
+        let free = rows.iter().position(Option::is_none).unwrap_or(rows.len());
+        if free == rows.len() {
+            if free == ROWS_MAX {
+                return None;
+            }
+            rows.push(None);
+        }
+        Some(u32::try_from(free).expect("at most 4096"))
+    }
+
+    pub(crate) fn add_row(&self, row: &Rc<Row>) {
+        self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
+        self.order.borrow_mut().push_back(Rc::clone(row));
+    }
+
+    /// The oldest row is gone.
+    pub(crate) fn remove_oldest(&self) {
+        let row = self.order.borrow_mut().pop_front().expect("there is an oldest row");
+        self.rows.borrow_mut()[at(row.slot)] = None;
+    }
+
+    /// A row that took no batch and is no more wanted.
+    pub(crate) fn remove_newest(&self, row: &Rc<Row>) {
+        self.order.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
+        self.rows.borrow_mut()[at(row.slot)] = None;
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Rc<Row>> {
+        self.order.borrow().front().cloned()
+    }
+
+    pub(crate) fn rows_live(&self) -> Vec<Rc<Row>> {
+        self.order.borrow().iter().cloned().collect()
+    }
+
+    pub(crate) fn row_count(&self) -> usize {
+        self.order.borrow().len()
+    }
+
+    /// What the row record says.
+    pub(crate) fn record(&self) -> Rows {
+        let oldest_live = self.oldest_live.get();
+        let rows = self.order.borrow();
+        let live = rows.iter().filter(|row| row.number >= oldest_live);
+        Rows { oldest_live, rows: live.map(|row| row.record()).collect() }
+    }
+
+    /// Pages that hosts may have dirty at once: half of the log (rule `reserves`).
+    pub(crate) fn dirty_max(&self) -> u64 {
+        self.data_pages_max.get() / 2
+    }
+
+    /// Whether a host's append of so many pages finds room now.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        let open: u64 = [&self.current, &self.prepared]
+            .into_iter()
+            .filter_map(|row| row.borrow().as_ref().map(|row| self.pages_left(row)))
+            .sum();
+        let rows_left = self.rows_max.get().saturating_sub(self.row_count() + ROWS_RESERVED);
+        let mut room = open + u64::try_from(rows_left).expect("few") * self.row_pages();
+        if self.row_count() + ROWS_RESERVED > self.rows_max.get() {
+            room = 0;
+        }
+        // Headers take up to half of the pages, if every batch brings a single page.
+        room / 2 > self.queued_pages.get() + pages
+    }
+
+    fn pages_left(&self, row: &Row) -> u64 {
+        let next = row.next_page.borrow();
+        next.iter().map(|page| u64::from(row.batches_end().saturating_sub(*page))).sum()
+    }
+
+    /// Pages of data that a row holds, about.
+    pub(crate) fn row_pages(&self) -> u64 {
+        let rows = u64::try_from(self.rows_max.get().max(1)).expect("at most 4096");
+        self.data_pages_max.get() / rows
+    }
+
+    /// Notes that a page's newest copy is `live`, and what it was before.
+    pub(crate) fn set(&self, live: &Live) -> Option<Live> {
+        let before = self.overlay.borrow_mut().set(live);
+        if let Some(before) = &before {
+            self.uncount(before);
+        }
+        let row = self.row(live.place.row());
+        row.live.set(row.live.get() + 1);
+        if live.dirty {
+            row.add_dirty(live.volume);
+        }
+        before
+    }
+
+    fn uncount(&self, live: &Live) {
+        let row = self.row(live.place.row());
+        row.live.set(row.live.get() - 1);
+        if live.dirty {
+            row.remove_dirty(live.volume);
+        }
+    }
+
+    /// The page is clean, if its newest copy is still the one at `place`.
+    pub(crate) fn set_clean_at(&self, volume: VolumeIndex, page: u64, place: Place) -> bool {
+        let cleaned = self.overlay.borrow_mut().set_clean_at(volume, page, place);
+        if cleaned {
+            self.row(place.row()).remove_dirty(volume);
+        }
+        cleaned
+    }
+
+    pub(crate) fn remove_at(&self, volume: VolumeIndex, page: u64, place: Place) {
+        let removed = self.overlay.borrow_mut().remove_at(volume, page, place);
+        if let Some(removed) = removed {
+            self.uncount(&removed);
+        }
+    }
+
+    /// Forgets some pages of a volume; false when none is left.
+    pub(crate) fn forget_some_of(&self, volume: VolumeIndex) -> bool {
+        let some = self.overlay.borrow_mut().take_some_of(volume);
+        some.iter().for_each(|live| self.uncount(live));
+        !some.is_empty()
+    }
+
+    pub(crate) fn counts(&self, volume: VolumeIndex) -> Counts {
+        self.overlay.borrow().counts(volume)
+    }
+
+    /// Since when the oldest dirty page of the volume has been dirty, to the age of its row.
+    pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<Instant> {
+        let rows = self.order.borrow();
+        rows.iter().filter(|row| row.dirty_of(volume) > 0).map(|row| row.dirty_since.get()).min()
+    }
+
+    /// Nothing waits and nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty() && self.flights.borrow().is_empty()
+    }
+}

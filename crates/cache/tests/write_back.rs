@@ -1,0 +1,305 @@
+//! A read-write pool on devices in memory: write-back, cleaning, restarts, lost SSDs, through the public face.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::time::Duration;
+
+use hotset_block::{
+    Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
+};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
+use hotset_cache::{
+    DirtyData, Durability, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Devices that outlive the pool: handles on the same memory.
+struct World {
+    env: HostEnv,
+    ssds: Vec<MemoryDevice>,
+    state: MemoryDevice,
+    backing: MemoryDevice,
+}
+
+impl World {
+    fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+        let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 4096)).collect();
+        let state = MemoryDevice::new(STATE_BYTES, 512);
+        Self { env, ssds, state, backing: MemoryDevice::new(backing_bytes, 512) }
+    }
+
+    fn named(&self) -> Vec<Named<HostDevice>> {
+        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
+            path: format!("ssd{index}"),
+            device: HostDevice::Memory(ssd.clone()),
+        };
+        self.ssds.iter().enumerate().map(device).collect()
+    }
+
+    /// Dirty data stays for ever, unless the pool is told otherwise.
+    fn spec() -> PoolSpec {
+        let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings }
+    }
+
+    async fn create(&self) -> Pool<HostEnv> {
+        let state = HostDevice::Memory(self.state.clone());
+        Pool::create(self.env.clone(), Self::spec(), self.named(), state).await.unwrap()
+    }
+
+    async fn open(&self) -> Pool<HostEnv> {
+        let state = Some(HostDevice::Memory(self.state.clone()));
+        Pool::open(self.env.clone(), self.named(), state, Missing::Refuse).await.unwrap()
+    }
+
+    fn volume(&self) -> Volume<HostEnv> {
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+    }
+
+    /// What the backing device itself holds.
+    async fn on_backing(&self, page: u64) -> u8 {
+        let (buf, read) = self.backing.read(page * 4096, Buf::zeroed(4096)).await;
+        read.unwrap();
+        buf[0]
+    }
+}
+
+fn page(fill: u8) -> Buf {
+    let mut buf = Buf::zeroed(4096);
+    buf.fill(fill);
+    buf
+}
+
+async fn write(volume: &Volume<HostEnv>, number: u64, fill: u8) {
+    volume.write(number * 4096, page(fill), Durability::Volatile).await.unwrap();
+}
+
+async fn read(volume: &Volume<HostEnv>, number: u64) -> u8 {
+    let buf = volume.read(ByteRange::at(number * 4096, 4096)).await.unwrap();
+    assert!(buf.iter().all(|byte| *byte == buf[0]), "page {number} is torn");
+    buf[0]
+}
+
+async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+fn run(test: impl AsyncFnOnce(HostEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(test);
+}
+
+async fn attached(world: &World, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+    let volume = world.volume();
+    pool.attach(&volume).await.unwrap();
+    volume
+}
+
+// proves: D6, P11
+#[test]
+fn a_write_is_answered_from_the_ssds_and_reaches_the_backing_device_later() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 48 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 7, 1).await;
+        write(&volume, 7, 2).await;
+        volume.write(7 * 4096 + 512, page(9).narrow(0, 1024), Durability::Durable).await.unwrap();
+        assert_eq!(world.on_backing(7).await, 0, "it is dirty");
+        let status = volume.status();
+        assert_eq!((status.dirty_bytes, status.stats.write_hits, status.oldest_dirty_seconds), (4096, 3, Some(0)));
+        let bytes = volume.read(ByteRange::at(6 * 4096, 3 * 4096)).await.unwrap();
+        assert_eq!((bytes[4095], bytes[4096], bytes[4096 + 512], bytes[4096 + 1536], bytes[8192]), (0, 2, 9, 2, 0));
+        pool.drain(&volume.name()).await.unwrap();
+        assert_eq!(world.on_backing(7).await, 2);
+        let status = volume.status();
+        assert_eq!((status.dirty_bytes, status.stats.cleaned_bytes), (0, 4096), "overwritten data is written once");
+        pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
+        assert_eq!(volume.read(ByteRange::at(7 * 4096 + 512, 512)).await.unwrap()[0], 9);
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: D8, D14, F7
+#[test]
+fn dirty_data_survives_a_clean_restart_and_a_kill_and_stays_dirty() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        for number in 0..300 {
+            write(&volume, number, u8::try_from(number % 200).unwrap() + 1).await;
+        }
+        pool.close().await.unwrap();
+        for round in 0..3_u8 {
+            let pool = world.open().await;
+            let volume = world.volume();
+            let Reattached::Warm { .. } = pool.reattach(&volume).await.unwrap() else { panic!("not warm") };
+            for number in 0..300 {
+                let expected = if number < u64::from(round) { 250 } else { u8::try_from(number % 200).unwrap() + 1 };
+                assert_eq!(read(&volume, number).await, expected, "round {round}, page {number}");
+            }
+            assert_eq!(volume.status().dirty_bytes, 300 * 4096);
+            write(&volume, u64::from(round), 250).await;
+            // The daemon dies here: nothing of the pool runs on, its devices keep what they have.
+            std::mem::forget((pool, volume));
+        }
+    });
+}
+
+// proves: D12
+#[test]
+fn a_set_that_is_written_over_and_over_never_fills_the_log() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        let capacity = pool.status().write_log.unwrap().dirty_capacity_bytes;
+        let set = capacity / 4096 * 9 / 10;
+        let mut seed = 7_u64;
+        let mut expected = vec![0_u8; usize::try_from(set).unwrap()];
+        for _ in 0..set * 8 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let number = (seed >> 33) % set;
+            let fill = u8::try_from(seed >> 56).unwrap();
+            expected[usize::try_from(number).unwrap()] = fill;
+            write(&volume, number, fill).await;
+        }
+        for (number, fill) in (0..).zip(&expected) {
+            assert_eq!(read(&volume, number).await, *fill, "page {number}");
+        }
+        assert!(volume.status().stats.moved_bytes > 0, "rows were freed");
+        pool.close().await.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for (number, fill) in (0..).zip(&expected) {
+            assert_eq!(read(&volume, number).await, *fill, "page {number} after a restart: {}", pool.status().recovery);
+        }
+        pool.delete(DirtyData::Clean).await.unwrap();
+        for (number, fill) in (0..).zip(&expected) {
+            assert_eq!(world.on_backing(number).await, *fill, "page {number} on the backing device");
+        }
+    });
+}
+
+// proves: D13
+#[test]
+fn zeroes_and_trims_reach_what_is_dirty() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        for number in 10..20 {
+            write(&volume, number, 5).await;
+        }
+        let zeroed = ByteRange { start: 8 * 4096, end: 15 * 4096 + 512 };
+        volume.write_zeroes(zeroed, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Durable).await.unwrap();
+        volume.trim(ByteRange::at(17 * 4096, 2 * 4096), Durability::Volatile).await.unwrap();
+        let check = async |volume: &Volume<HostEnv>| {
+            let bytes = volume.read(ByteRange::at(0, 32 * 4096)).await.unwrap();
+            for (number, page) in bytes.chunks_exact(4096).enumerate() {
+                let expected = match number {
+                    16 | 19 => [5, 5],
+                    15 => [0, 5],
+                    _ => [0, 0],
+                };
+                assert_eq!([page[0], page[4095]], expected, "page {number}");
+            }
+        };
+        check(&volume).await;
+        pool.close().await.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        check(&volume).await;
+        pool.drain(&volume.name()).await.unwrap();
+        check(&volume).await;
+        pool.close().await.unwrap();
+        assert_eq!((world.on_backing(14).await, world.on_backing(16).await, world.on_backing(17).await), (0, 5, 0));
+    });
+}
+
+// proves: D7
+#[test]
+fn write_through_and_around_leave_nothing_dirty_and_modes_change_online() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 1, 1).await;
+        for (mode, number) in [(WriteMode::WriteThrough, 2), (WriteMode::WriteAround, 3)] {
+            volume.set(VolumeSettings { write_mode: mode, ..volume.settings() }).await.unwrap();
+            write(&volume, number, 4).await;
+            assert_eq!(world.on_backing(number).await, 4, "{mode}");
+            write(&volume, 1, 6).await;
+            assert_eq!(world.on_backing(1).await, 6, "{mode}: what is dirty is written through");
+            assert_eq!((read(&volume, 1).await, read(&volume, number).await), (6, 4));
+        }
+        until(&env, "nothing is dirty", || volume.status().dirty_bytes == 0).await;
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F2
+#[test]
+fn an_ssd_is_lost_and_nothing_with_it() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        for number in 0..100 {
+            write(&volume, number, 3).await;
+        }
+        world.ssds[0].vanish();
+        for number in 50..150 {
+            write(&volume, number, 4).await;
+        }
+        volume.flush().await.unwrap();
+        for number in 0..150 {
+            assert_eq!(read(&volume, number).await, if number < 50 { 3 } else { 4 }, "page {number}");
+        }
+        assert_eq!(pool.status().health, Health::Degraded);
+        until(&env, "it is flushed", || volume.status().dirty_bytes == 0).await;
+        assert_eq!((world.on_backing(0).await, world.on_backing(149).await), (3, 4));
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F8
+#[test]
+fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 100, 3).await;
+        pool.close().await.unwrap();
+        let right = std::mem::replace(&mut world.backing, MemoryDevice::new(64 * MIB, 512));
+        let pool = world.open().await;
+        let wrong = world.volume();
+        let Reattached::Fenced { reason, dirty_bytes } = pool.reattach(&wrong).await.unwrap() else {
+            panic!("not fenced")
+        };
+        assert!(dirty_bytes == 4096 && reason.contains("another backing device"), "{reason}");
+        assert!(wrong.read(ByteRange::at(0, 512)).await.is_err());
+        assert!(pool.detach(&wrong.name(), DirtyData::Clean).await.is_err());
+        pool.close().await.unwrap();
+        assert_eq!(world.on_backing(100).await, 0);
+        world.backing = right;
+        let pool = world.open().await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(read(&volume, 100).await, 3);
+        pool.close().await.unwrap();
+    });
+}
