@@ -9,6 +9,7 @@ mod error;
 mod flow;
 mod format;
 pub mod fuzz;
+pub mod offline;
 pub mod planted;
 mod pool;
 mod ssd;

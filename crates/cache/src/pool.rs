@@ -147,6 +147,8 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) rows_number: Cell<u64>,
     /// The log's tasks are to end.
     pub(crate) stopping_log: Cell<bool>,
+    /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
+    pub(crate) offline: Option<RefCell<Vec<String>>>,
     /// Which copy is read first next time.
     pub(crate) log_turn: Cell<bool>,
 }

@@ -8,6 +8,7 @@ use hotset_block::{
     Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
 };
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
+use hotset_cache::offline::Offline;
 use hotset_cache::{
     DirtyData, Durability, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort,
 };
@@ -301,5 +302,33 @@ fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
         pool.reattach(&volume).await.unwrap();
         assert_eq!(read(&volume, 100).await, 3);
         pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn dirty_data_is_found_checked_and_written_without_a_daemon() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        for number in [3, 4, 5, 900] {
+            write(&volume, number, 8).await;
+        }
+        let name = volume.name();
+        // The daemon dies here, and one of the SSDs with it.
+        std::mem::forget((pool, volume));
+        let ssds = world.named().into_iter().take(1).collect();
+        let offline = Offline::open(env.clone(), ssds).await.unwrap();
+        let report = offline.report();
+        assert_eq!(report.volumes[0].dirty_extents, [(3 * 4096, 3 * 4096), (900 * 4096, 4096)]);
+        assert!(report.problems[0].contains("1 of 2 SSDs"), "{:?}", report.problems);
+        let verified = offline.verify(|_| {}).await;
+        assert_eq!((verified.good_bytes, verified.one_copy_bytes, verified.lost_bytes), (4 * 4096, 4 * 4096, 0));
+        let other = HostDevice::Memory(MemoryDevice::new(64 * MIB, 512));
+        assert!(offline.apply(&name, other, false, |_| {}).await.is_err(), "another device");
+        let right = HostDevice::Memory(world.backing.clone());
+        let applied = offline.apply(&name, right, false, |_| {}).await.unwrap();
+        assert_eq!((applied.written_bytes, applied.lost_bytes), (4 * 4096, 0));
+        assert_eq!((world.on_backing(5).await, world.on_backing(900).await, world.on_backing(6).await), (8, 8, 0));
     });
 }

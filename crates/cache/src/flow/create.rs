@@ -44,6 +44,7 @@ pub(crate) async fn create<E: Env>(
         catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
         catalogue_number: 0,
         rows_number: 0,
+        offline: false,
         env,
     };
     for named in ssds {

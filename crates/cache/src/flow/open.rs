@@ -41,6 +41,8 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) catalogue: Catalogue,
     pub(crate) catalogue_number: u64,
     pub(crate) rows_number: u64,
+    /// Nothing is to be written to the SSDs.
+    pub(crate) offline: bool,
 }
 
 /// See [`Pool::open`].
@@ -67,6 +69,7 @@ pub(crate) async fn open<E: Env>(
         catalogue: survey.catalogue,
         catalogue_number: survey.catalogue_number,
         rows_number: survey.rows_number,
+        offline: false,
         env,
     };
     let pool = parts.start(&plan).await?;
@@ -140,6 +143,7 @@ impl<E: Env> Parts<E> {
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
             rows_number: Cell::new(self.rows_number),
             stopping_log: Cell::new(false),
+            offline: self.offline.then(RefCell::default),
             log_turn: Cell::new(false),
         })
     }

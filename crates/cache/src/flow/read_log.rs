@@ -131,10 +131,24 @@ impl<E: Env> PoolInner<E> {
         None
     }
 
+    /// How many copies of a run of data have the right checksums.
+    pub(crate) async fn count_good_copies(self: &Rc<Self>, run: &LogRun) -> usize {
+        let row = run.reading.row();
+        let (segment, page) = row.locate(run.first.place.position());
+        let mut good = 0;
+        for mirror in row.mirrors(segment).collect::<Vec<_>>() {
+            let Some(index) = mirror.ssd else { continue };
+            let buf = self.env.buffers().take(run.bytes());
+            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
+            good += usize::from(read.is_ok_and(|bytes| matches(&bytes, &run.checksums)));
+        }
+        good
+    }
+
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
     async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
         for mirror in bad {
-            let Some(index) = mirror.ssd else { continue };
+            let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { continue };
             let ssd = &self.ssds[usize::from(index.0)];
             let copy = super::records::to_buf(self.env.buffers(), good);
             match ssd.write(self.log_offset(*mirror, page), copy).await {

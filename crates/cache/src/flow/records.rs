@@ -126,6 +126,9 @@ impl<E: Env> PoolInner<E> {
 
     /// Takes an SSD out of the pool: out of sight at once, then durably.
     pub(crate) fn expel(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, reason: &str) {
+        if self.offline.is_some() {
+            return;
+        }
         if ssd.go_offline(reason) {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
             self.env.spawn(async move { pool.leave(&ssd).await });

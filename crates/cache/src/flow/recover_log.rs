@@ -51,8 +51,9 @@ impl<E: Env> PoolInner<E> {
         self.list_rows(log, record)?;
         let mut gathered = Gathered::default();
         let mut walked = Vec::new();
-        for (row, record) in log.rows_live().into_iter().zip(&record.rows) {
-            if record.sealed && self.gather_sealed(log, &row, &mut gathered).await {
+        for row in log.rows_live() {
+            let record = record.rows.iter().find(|record| record.number == row.number);
+            if record.is_some_and(|record| record.sealed) && self.gather_sealed(log, &row, &mut gathered).await {
                 continue;
             }
             self.walk_row(log, &row, &mut gathered).await?;
@@ -60,7 +61,10 @@ impl<E: Env> PoolInner<E> {
         }
         self.check_cuts(log, &gathered)?;
         log.last_checksum.set(gathered.previous.unwrap_or(0));
-        let dirty_hinted = self.show_gathered(log, gathered);
+        let pages = self.show_gathered(log, gathered);
+        if self.offline.is_some() {
+            return Ok(format!("{pages} pages found in {} rows", log.row_count()));
+        }
         for row in &walked {
             if !planted(Planted::RecoverWithoutRepair) {
                 self.write_summaries(row).await;
@@ -76,7 +80,7 @@ impl<E: Env> PoolInner<E> {
         log.recovery_milliseconds.set(u64::try_from(milliseconds).unwrap_or(u64::MAX));
         let total = log.overlay.borrow().total();
         Ok(format!(
-            "write log: {} bytes dirty, {} bytes clean of {dirty_hinted} pages found in {} rows, {} bytes read in \
+            "write log: {} bytes dirty, {} bytes clean of {pages} pages found in {} rows, {} bytes read in \
              {milliseconds} ms",
             total.dirty * PAGE,
             (total.live - total.dirty) * PAGE,
@@ -98,7 +102,11 @@ impl<E: Env> PoolInner<E> {
                 return Err(corrupt("a row of its write log has no segments"));
             }
             if let Some(lost) = segments.iter().find(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
-                return Err(self.no_copy(row, lost));
+                let error = self.no_copy(row, lost);
+                if self.noted_offline(&error) {
+                    continue;
+                }
+                return Err(error);
             }
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.now());
             row.state.set(RowState::Sealing);
@@ -107,6 +115,13 @@ impl<E: Env> PoolInner<E> {
         let next = record.rows.last().map_or(1, |row| row.number + 1);
         log.next_number.set(next.max(log.oldest_live.get()));
         Ok(())
+    }
+
+    /// Without a daemon, what is wrong is noted, and the rest is looked at.
+    fn noted_offline(&self, error: &Error) -> bool {
+        let Some(notes) = &self.offline else { return false };
+        notes.borrow_mut().push(error.to_string());
+        true
     }
 
     fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
@@ -285,7 +300,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves.
     async fn write_copy(self: &Rc<Self>, mirror: Mirror, page: u32, bytes: &[u8]) {
-        let Some(index) = mirror.ssd else { return };
+        let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { return };
         let ssd = &self.ssds[usize::from(index.0)];
         let copy = super::records::to_buf(self.env.buffers(), bytes);
         match ssd.write(self.log_offset(mirror, page), copy).await {
@@ -346,7 +361,7 @@ impl<E: Env> PoolInner<E> {
         let lost =
             gathered.cuts.iter().find(|cut| gathered.flushed.row == cut.row && gathered.flushed.index > cut.index);
         let Some(cut) = lost else { return Ok(()) };
-        Err(Error::new(
+        let error = Error::new(
             ErrorKind::Corrupt,
             format!(
                 "pool {}: row {} of its write log is damaged on both copies from batch {} on, and what is lost there was \
@@ -354,7 +369,8 @@ impl<E: Env> PoolInner<E> {
                  devices",
                 self.name, cut.row, cut.index
             ),
-        ))
+        );
+        if self.noted_offline(&error) { Ok(()) } else { Err(error) }
     }
 
     /// Of each page the entry with the highest version is its newest copy; answers how many pages the log has.

@@ -61,6 +61,11 @@ impl<E: Env> Survey<E> {
         missing: Missing,
     ) -> Result<Self, Error> {
         let (found, left_out) = look_at_all(env, ssds, missing).await?;
+        if found.is_empty()
+            && let Some((_, error)) = left_out.first()
+        {
+            return Err(error.clone());
+        }
         let uuid = common_pool(&found)?;
         let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await;
         let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await;

@@ -1,0 +1,287 @@
+//! A pool's SSDs, looked at without a daemon: what is on them, whether it is whole, and the dirty data written to where it
+//! belongs. For the day when all else failed. Nothing is ever written to an SSD here.
+
+use std::rc::Rc;
+
+use hotset_block::{Device, Env};
+
+use crate::backing::Backing;
+use crate::config::{PAGE, PoolKind, PoolName, VolumeName};
+use crate::error::{Error, ErrorKind};
+use crate::flow::open::Parts;
+use crate::flow::read_log::LogRun;
+use crate::flow::survey::Survey;
+use crate::pool::{Missing, Named, PoolInner};
+use crate::state::VolumeIndex;
+use crate::state::overlay::Content;
+
+/// Pages that are looked at in one piece.
+const PIECE_PAGES: u64 = 256;
+
+/// What lies on the SSDs of one pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub pool: PoolName,
+    pub pool_uuid: u128,
+    pub kind: PoolKind,
+    pub epoch: u64,
+    /// The pool was stopped cleanly.
+    pub clean_stop: bool,
+    pub ssds: Vec<ReportedSsd>,
+    pub volumes: Vec<ReportedVolume>,
+    /// What is wrong, or cannot be known from these SSDs alone.
+    pub problems: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedSsd {
+    pub path: String,
+    pub uuid: u128,
+    /// It was given; else the pool knows of it, and it is missing here.
+    pub present: bool,
+    /// The newest members record names it; what others hold is not believed.
+    pub member: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedVolume {
+    pub name: VolumeName,
+    /// The backing device as it was spelled.
+    pub backing: String,
+    pub size_bytes: u64,
+    pub dirty_bytes: u64,
+    /// The dirty stretches in order: first byte and length, at most [`EXTENTS_MAX`] of them.
+    pub dirty_extents: Vec<(u64, u64)>,
+}
+
+/// Dirty stretches that a report lists for a volume at most.
+pub const EXTENTS_MAX: usize = 1000;
+
+/// How the copies of dirty data stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    pub dirty_bytes: u64,
+    /// Bytes of which a copy has the right checksum.
+    pub good_bytes: u64,
+    /// Bytes of which a copy is missing or wrong.
+    pub one_copy_bytes: u64,
+    /// Bytes of which no copy is right.
+    pub lost_bytes: u64,
+}
+
+/// What was written to a backing device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    pub written_bytes: u64,
+    /// Bytes of which no copy is right: they stay on the backing device as they were.
+    pub lost_bytes: u64,
+}
+
+/// An opened set of SSDs.
+pub struct Offline<E: Env> {
+    pool: Rc<PoolInner<E>>,
+    report: Report,
+}
+
+impl<E: Env> Offline<E> {
+    /// Reads what lies on the SSDs. All of them belong to one pool; some may be missing.
+    pub async fn open(env: E, ssds: Vec<Named<E::Device>>) -> Result<Self, Error> {
+        let survey = Survey::<E>::make(&env, ssds, None, Missing::Leave).await?;
+        let (rows, members) = (survey.rows.clone(), survey.members.clone());
+        let is_member = |uuid| members.member(uuid).is_some();
+        let mut ssds: Vec<ReportedSsd> = Vec::new();
+        for found in &survey.found {
+            let uuid = found.superblock.ssd_uuid;
+            ssds.push(ReportedSsd { path: found.named.path.clone(), uuid, present: true, member: is_member(uuid) });
+        }
+        let here = ssds.iter().filter(|ssd| ssd.member).count();
+        for member in &members.ssds {
+            if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
+                let path = member.path.clone();
+                ssds.push(ReportedSsd { path, uuid: member.ssd_uuid, present: false, member: true });
+            }
+        }
+        let mut problems = Vec::new();
+        if here * 2 <= members.ssds.len() + 1 {
+            problems.push(format!(
+                "{here} of {} SSDs are here: without the others or the state directory it cannot be proven that this is \
+                 the pool's newest state",
+                members.ssds.len()
+            ));
+        }
+        let found = survey.found.into_iter().filter(|ssd| is_member(ssd.superblock.ssd_uuid));
+        let parts = Parts {
+            uuid: survey.pool_uuid,
+            absent: Vec::new(),
+            ssds: found.map(|ssd| (ssd.named, ssd.superblock)).collect(),
+            state: None,
+            members: survey.members,
+            members_number: survey.members_number,
+            catalogue: survey.catalogue,
+            catalogue_number: survey.catalogue_number,
+            rows_number: survey.rows_number,
+            offline: true,
+            env,
+        };
+        let pool = parts.assemble();
+        if let Some(log) = &pool.log {
+            pool.recover_log(log, &rows).await?;
+        }
+        problems.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
+        let volumes = reported_volumes(&pool);
+        let report = Report {
+            pool: members.name,
+            pool_uuid: pool.uuid,
+            kind: members.kind,
+            epoch: members.epoch,
+            clean_stop: members.clean,
+            ssds,
+            volumes,
+            problems,
+        };
+        Ok(Self { pool, report })
+    }
+
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Reads every copy of all dirty data and compares the checksums. `progress` hears of the bytes that are done.
+    pub async fn verify(&self, mut progress: impl FnMut(u64)) -> Verified {
+        let mut verified = Verified::default();
+        let Some(log) = &self.pool.log else { return verified };
+        for volume in self.volumes() {
+            let mut from = 0;
+            while let Some(pages) = next_piece(&self.pool, volume, from) {
+                from = pages.end;
+                for run in log.runs(volume, pages, |live| live.dirty) {
+                    let bytes = run.pages.end * PAGE - run.pages.start * PAGE;
+                    let (good, of) = self.pool.good_copies(&run).await;
+                    verified.dirty_bytes += bytes;
+                    verified.good_bytes += if good > 0 { bytes } else { 0 };
+                    verified.one_copy_bytes += if good > 0 && good < of { bytes } else { 0 };
+                    verified.lost_bytes += if good == 0 { bytes } else { 0 };
+                    progress(verified.dirty_bytes);
+                }
+            }
+        }
+        verified
+    }
+
+    /// Writes a volume's dirty data to `device`, in the order of addresses, and flushes it. Refused if the device is not
+    /// the one that the data belongs to, unless `anywhere`.
+    pub async fn apply(
+        &self,
+        name: &VolumeName,
+        device: E::Device,
+        anywhere: bool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Applied, Error> {
+        let index = self.pool.index_named(name)?;
+        let known = self.pool.catalogue.borrow().volumes.iter().find(|volume| volume.spec.name == *name).cloned();
+        let known = known.expect("it has an index");
+        let backing = Backing::<E>::new(known.spec.backing.clone(), device);
+        let identity = backing.device.identity().map_err(|error| backing.error(&error))?;
+        if backing.info.size_bytes < known.backing.size_bytes {
+            let message = format!(
+                "volume {name} has {} bytes, the device given for it {}",
+                known.backing.size_bytes, backing.info.size_bytes
+            );
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        if identity.id != known.backing.device.id && !anywhere {
+            let message = format!(
+                "volume {name}: its dirty data belongs to {:?}, the device given is {:?}: give the right device, or write \
+                 to this one with --force",
+                known.backing.device.id, identity.id
+            );
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        let applied = self.write_dirty(index, known.backing.size_bytes, &backing, &mut progress).await?;
+        backing.flush().await?;
+        Ok(applied)
+    }
+
+    async fn write_dirty(
+        &self,
+        index: VolumeIndex,
+        size_bytes: u64,
+        backing: &Backing<E>,
+        progress: &mut impl FnMut(u64),
+    ) -> Result<Applied, Error> {
+        let mut applied = Applied::default();
+        let Some(log) = &self.pool.log else { return Ok(applied) };
+        let mut from = 0;
+        while let Some(pages) = next_piece(&self.pool, index, from) {
+            from = pages.end;
+            for run in log.runs(index, pages, |live| live.dirty) {
+                let start = run.pages.start * PAGE;
+                let length = (run.pages.end * PAGE).min(size_bytes) - start;
+                let buf = self.pool.env.buffers().take(run.bytes());
+                match self.pool.read_run_of_log(&run, buf).await {
+                    Some(data) => {
+                        let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
+                        backing.write(start, data).await?;
+                        applied.written_bytes += length;
+                    }
+                    None => applied.lost_bytes += length,
+                }
+                progress(applied.written_bytes + applied.lost_bytes);
+            }
+        }
+        Ok(applied)
+    }
+
+    fn volumes(&self) -> Vec<VolumeIndex> {
+        let volumes = u16::try_from(self.pool.volumes.borrow().len()).expect("volumes of a pool are bounded");
+        (0..volumes).map(VolumeIndex).collect()
+    }
+}
+
+/// The next dirty pages from `from` on, a piece of them.
+fn next_piece<E: Env>(pool: &PoolInner<E>, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
+    let log = pool.log.as_ref()?;
+    let overlay = log.overlay.borrow();
+    let first = overlay.range(volume, from..1 << 46).find(|live| live.dirty)?.page;
+    Some(first..first + PIECE_PAGES)
+}
+
+fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
+    let catalogue = pool.catalogue.borrow();
+    let volumes = catalogue.volumes.iter().map(|volume| {
+        let index = pool.index_of(volume.attachment).expect("every volume of the catalogue has an index");
+        ReportedVolume {
+            name: volume.spec.name.clone(),
+            backing: volume.spec.backing.clone(),
+            size_bytes: volume.backing.size_bytes,
+            dirty_bytes: pool.log_counts(index).dirty * PAGE,
+            dirty_extents: dirty_extents(pool, index),
+        }
+    });
+    volumes.collect()
+}
+
+fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u64)> {
+    let Some(log) = &pool.log else { return Vec::new() };
+    let mut extents: Vec<(u64, u64)> = Vec::new();
+    for live in log.overlay.borrow().range(index, 0..1 << 46).filter(|live| live.dirty) {
+        let full = extents.len() == EXTENTS_MAX;
+        match extents.last_mut() {
+            Some((start, length)) if *start + *length == live.page * PAGE => *length += PAGE,
+            _ if full => break,
+            _ => extents.push((live.page * PAGE, PAGE)),
+        }
+    }
+    extents
+}
+
+impl<E: Env> PoolInner<E> {
+    /// How many copies of a run have the right checksums, and how many there should be.
+    async fn good_copies(self: &Rc<Self>, run: &LogRun) -> (usize, usize) {
+        match run.first.content {
+            Content::Zeroes => (1, 1),
+            Content::Lost => (0, 1),
+            Content::Data { .. } => (self.count_good_copies(run).await, 2),
+        }
+    }
+}
