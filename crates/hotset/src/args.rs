@@ -55,6 +55,8 @@ pub(crate) enum Verb {
     /// Make image files that can serve as SSDs
     #[command(subcommand)]
     Image(ImageVerb),
+    /// Read a pool's SSDs without a daemon: check what is dirty, and write it to the backing devices. When all else failed
+    Recover(RecoverArguments),
     /// Show what a cache does: an emulated 16-disk array over NBD, before and after
     Demo(DemoArguments),
     /// Print completions for a shell
@@ -68,6 +70,29 @@ pub(crate) enum Verb {
     /// Print the OpenAPI document of the control API
     #[command(hide = true)]
     Openapi,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RecoverArguments {
+    /// An SSD of the pool; all that are there, one after the other
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    pub(crate) ssd: Vec<PathBuf>,
+    /// The device that holds a volume's data now, if it is not where the pool remembers it
+    #[arg(long, value_name = "VOLUME=PATH", value_parser = BackingOf::from_str)]
+    pub(crate) backing: Vec<BackingOf>,
+    /// Write the dirty data to the backing devices
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Write also to a device that is not the one that the data belongs to
+    #[arg(long, requires = "write")]
+    pub(crate) force: bool,
+}
+
+/// Where a volume's data is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackingOf {
+    pub(crate) volume: VolumeName,
+    pub(crate) path: String,
 }
 
 #[derive(Args, Clone, Debug, Default)]

@@ -9,6 +9,7 @@ mod image;
 mod manual;
 mod paths;
 mod plane;
+mod recover;
 mod settings;
 mod size;
 mod udev;
@@ -68,6 +69,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::Stats(stats) => client::run_stats(&client(api)?, output, &stats)?,
         Verb::UdevRules => client::run_udev_rules(&client(api)?, output)?,
         Verb::Image(ImageVerb::Create { path, size }) => client::create_image(output, &path, size)?,
+        Verb::Recover(arguments) => recover::run(output, &arguments)?,
         Verb::Demo(demo) => return demo::run(&demo, output),
         Verb::Completions { shell } => client::write_out(&manual::completions(shell))?,
         Verb::Man { dir } => manual::pages(dir.as_deref())?,

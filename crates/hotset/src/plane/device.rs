@@ -10,7 +10,7 @@ use hotset_cache::{Error, ErrorKind, Named};
 const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
 
 /// A block device or image file that a pool uses.
-pub(super) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
+pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
     let device = FileDevice::open(env, Path::new(path), FOR_US_ALONE).map_err(|error| of_open("SSD", &error))?;
     Ok(Named { path: path.to_owned(), device: HostDevice::File(device) })
 }
@@ -28,7 +28,7 @@ pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Erro
 }
 
 /// The device that holds a volume's data.
-pub(super) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
+pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
     let options = FileOptions { read_only: spec.settings.read_only };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);

@@ -2,7 +2,7 @@
 //!
 //! Other threads reach it through a [`Handle`], whose jobs run here, each as a task of its own. Nothing here blocks.
 
-mod device;
+pub(crate) mod device;
 mod listen;
 mod pools;
 mod stop;
