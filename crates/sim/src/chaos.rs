@@ -5,7 +5,7 @@ use std::time::Duration;
 use hotset_block::{ByteRange, Env};
 
 use crate::daemon::Daemon;
-use crate::disk::Faults;
+use crate::disk::{Faults, LATE_IN_TIME_MS, TOO_LATE_MS};
 use crate::world::{HostVolume, Ssd, World};
 
 /// Breaks things until the daemon stops.
@@ -58,11 +58,19 @@ pub fn ssd_hangs(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
     let faults = world.simulation.draw(|random| Faults {
         late: random.pick(&[0, 10, 50, 200]),
+        late_ms: TOO_LATE_MS,
         hang: random.pick(&[0, 0, 0, 10, 500]),
         ..Faults::default()
     });
     world.simulation.note(|| format!("{}: {faults:?}", ssd.disk.name));
     ssd.disk.set_faults(faults);
+}
+
+/// It is slow now and then, and never so slow that it may be taken for dead: whatever it is told, it does.
+pub fn ssd_is_late(world: &World, ssd: &Ssd) {
+    let late = world.simulation.draw(|random| random.pick(&[10, 50, 200]));
+    ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, ..Faults::default() });
+    world.simulation.note(|| format!("{}: {late} operations of 1000 are late", ssd.disk.name));
 }
 
 pub fn rot(world: &World, ssd: &Ssd) {
@@ -78,6 +86,7 @@ fn backing_errors(world: &World, volume: &HostVolume) {
         write_errors: random.pick(&[0, 20, 200]),
         flush_errors: random.pick(&[0, 100, 500]),
         late: random.pick(&[0, 0, 10]),
+        late_ms: TOO_LATE_MS,
         hang: 0,
     });
     volume.may_hang.set(volume.may_hang.get() || faults.late > 0);

@@ -16,14 +16,21 @@ use crate::executor::Simulation;
 use crate::image::{Image, index};
 use crate::media::{Media, length};
 
+/// Late, and some of it later than any timeout allows.
+pub const TOO_LATE_MS: &[u64] = &[8_000, 8_000, 40_000];
+/// Late, and always in time.
+pub const LATE_IN_TIME_MS: &[u64] = &[3_000];
+
 /// What goes wrong by itself, in operations of a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     pub read_errors: u64,
     pub write_errors: u64,
     pub flush_errors: u64,
-    /// Operations that take seconds, some of them longer than any timeout.
+    /// Operations that take seconds.
     pub late: u64,
+    /// How long these may take, in milliseconds: one of the choices is the most.
+    pub late_ms: &'static [u64],
     /// Operations that are never answered.
     pub hang: u64,
 }
@@ -139,6 +146,7 @@ impl Disk {
         if let Some(watcher) = watcher {
             watcher.wrote(offset, data);
         }
+        self.simulation.count_write(data, index(u64::from(self.info.logical_block_bytes)));
         let operation = self.simulation.unique();
         let (now, rest) = self.landing_plan(offset, data);
         {
@@ -194,7 +202,7 @@ impl Disk {
                 return None;
             }
             if random.below(1000) < faults.late {
-                let longest_ms = random.pick(&[8_000, 8_000, 40_000]);
+                let longest_ms = random.pick(faults.late_ms);
                 return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
             // A flush takes as long as several writes: the moments in which it matters whether it was waited for.

@@ -16,6 +16,7 @@ use hotset_block::{BufPool, Env, Instant};
 
 use crate::device::SimDevice;
 use crate::random::Random;
+use crate::recognise::{is_publication, is_slot};
 use crate::trace::Trace;
 
 /// Clock, tasks, timers and chance of one simulated world.
@@ -30,6 +31,10 @@ pub struct Simulation {
     pub trace: Trace,
     /// Flushes begun on any disk.
     pub flushes: Cell<u64>,
+    /// Slots that began to be written on any disk.
+    pub slot_writes: Cell<u64>,
+    /// Batches of a slot index that publish slots and began to be written on any disk.
+    pub publications: Cell<u64>,
 }
 
 struct Task {
@@ -87,6 +92,8 @@ impl Simulation {
             buffers: BufPool::new(),
             trace: Trace::new(traced),
             flushes: Cell::new(0),
+            slot_writes: Cell::new(0),
+            publications: Cell::new(0),
         })
     }
 
@@ -97,6 +104,13 @@ impl Simulation {
 
     pub fn now(&self) -> Instant {
         Instant(self.now.get())
+    }
+
+    /// A write of this begins on some disk.
+    pub fn count_write(&self, bytes: &[u8], sector_bytes: usize) {
+        self.slot_writes.set(self.slot_writes.get() + u64::from(is_slot(bytes)));
+        let publishes = bytes.chunks(sector_bytes).any(is_publication);
+        self.publications.set(self.publications.get() + u64::from(publishes));
     }
 
     /// Writes a line of history.

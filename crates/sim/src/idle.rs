@@ -5,23 +5,21 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, PAGE_BYTES};
 
-use crate::chaos::{rot, ssd_errors, ssd_hangs};
+use crate::chaos::{rot, ssd_errors, ssd_hangs, ssd_is_late};
 use crate::image::{Image, index};
+use crate::recognise::{SLOT_MAGIC, is_journal_sector};
+use crate::shape::Profile;
 use crate::world::{Attachment, HostVolume, Ssd, World};
-
-/// How a slot's header begins (docs/FORMAT.md).
-const SLOT_MAGIC: &[u8] = b"HOTSETsl";
-/// How a sector of the slot index begins, and what it says behind its checksum if it is one of the journal.
-const INDEX_MAGIC: &[u8] = b"HSix";
-const JOURNAL_PLACE: [u8; 2] = [1, 0];
 
 /// `clean`: the last daemon stopped cleanly, and the machine has run since.
 pub fn between_lives(world: &Rc<World>, clean: bool) {
+    let mut turned_back = false;
     for ssd in &world.ssds {
-        move_ssd(world, ssd);
+        turned_back |= move_ssd(world, ssd);
         damage(world, ssd);
     }
-    if world.simulation.draw(|random| random.one_in(8)) {
+    // Whoever puts back old copies of SSDs may well have lost the rest of the machine.
+    if world.simulation.draw(|random| random.one_in(if turned_back { 3 } else { 8 })) {
         lose_state(world);
     }
     for volume in &world.volumes {
@@ -35,7 +33,9 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
 pub fn before_life(world: &World) {
     let troubles = world.shape.troubles;
     for ssd in world.present_ssds() {
-        if troubles.ssd_errors && world.simulation.draw(|random| random.one_in(6)) {
+        if world.shape.profile == Profile::LateSsds {
+            ssd_is_late(world, ssd);
+        } else if troubles.ssd_errors && world.simulation.draw(|random| random.one_in(6)) {
             ssd_errors(world, ssd);
         } else if troubles.ssd_hangs && world.simulation.draw(|random| random.one_in(6)) {
             ssd_hangs(world, ssd);
@@ -51,7 +51,8 @@ fn lose_state(world: &World) {
     }
 }
 
-fn move_ssd(world: &World, ssd: &Ssd) {
+/// Whether the SSD is now an old copy of what it was.
+fn move_ssd(world: &World, ssd: &Ssd) -> bool {
     let troubles = world.shape.troubles;
     if ssd.disk.is_gone() {
         // It fell out: perhaps it is plugged in again before the next start.
@@ -67,24 +68,27 @@ fn move_ssd(world: &World, ssd: &Ssd) {
     } else if troubles.ssds_vanish && !ssd.missed.get() && world.simulation.draw(|random| random.one_in(3)) {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
     }
-    swap_old_copy(world, ssd);
+    let turned_back = swap_old_copy(world, ssd);
     if !ssd.present.get() {
         world.trouble_ssds();
     }
+    turned_back
 }
 
 /// An SSD that was always there is replaced by a copy of what it was some lives ago.
-fn swap_old_copy(world: &World, ssd: &Ssd) {
+fn swap_old_copy(world: &World, ssd: &Ssd) -> bool {
     let troubles = world.shape.troubles;
-    let may = troubles.ssds_vanish && ssd.present.get() && !ssd.missed.get();
-    if may
-        && world.simulation.draw(|random| random.one_in(8))
-        && let Some(snapshot) = ssd.snapshot.take()
-    {
-        world.trouble_ssds();
-        world.simulation.note(|| format!("{}: replaced by an old copy of it", ssd.disk.name));
-        ssd.disk.replace_content(snapshot);
+    let turns_back = world.shape.profile == Profile::OldContent;
+    let may = (troubles.ssds_vanish || turns_back) && ssd.present.get() && !ssd.missed.get();
+    let one_in = if turns_back { 2 } else { 6 };
+    if !may || !world.simulation.draw(|random| random.one_in(one_in)) {
+        return false;
     }
+    let Some(snapshot) = ssd.snapshot.take() else { return false };
+    world.trouble_ssds();
+    world.simulation.note(|| format!("{}: replaced by an old copy of it", ssd.disk.name));
+    ssd.disk.replace_content(snapshot);
+    true
 }
 
 /// An SSD is damaged where it lies.
@@ -153,7 +157,7 @@ fn lose_journal_sector(world: &World, ssd: &Ssd) {
     for page in content.data_pages() {
         for start in (page * 4096..(page + 1) * 4096).step_by(index(sector)) {
             let head = content.bytes(ByteRange::at(start, 36));
-            if head.starts_with(INDEX_MAGIC) && head[8..10] == JOURNAL_PLACE {
+            if is_journal_sector(&head) {
                 let number = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
                 sectors.push((number(20), number(28), start));
             }

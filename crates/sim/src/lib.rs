@@ -20,6 +20,7 @@ pub mod liveness;
 mod media;
 pub mod model;
 pub mod random;
+pub mod recognise;
 pub mod scenario;
 pub mod shape;
 pub mod trace;

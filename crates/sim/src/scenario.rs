@@ -8,6 +8,7 @@ use hotset_cache::planted::{Planted, plant};
 use crate::daemon::Daemon;
 use crate::executor::{SimEnv, Step};
 use crate::host::Host;
+use crate::shape::Profile;
 use crate::world::World;
 use crate::{administrator, chaos, idle, liveness};
 
@@ -69,6 +70,16 @@ pub enum Death {
         flushes: u64,
         steps: u64,
     },
+    /// Some steps after so many slots began to be written.
+    NearSlotWrite {
+        writes: u64,
+        steps: u64,
+    },
+    /// Some steps after so many batches that publish slots began to be written.
+    NearPublication {
+        publications: u64,
+        steps: u64,
+    },
     /// So many steps after it began to close its pool.
     WhileClosing(u64),
 }
@@ -78,6 +89,17 @@ impl Death {
     fn draw(world: &World) -> Self {
         if !world.shape.troubles.crashes {
             return Self::Never;
+        }
+        if world.shape.profile == Profile::PowerCuts {
+            return world.simulation.draw(|random| {
+                let steps = random.pick(&[1, 5, 20, 60]);
+                match random.below(8) {
+                    // What a clean stop published is believed when the next life reuses its slots.
+                    0 => Self::Never,
+                    1..5 => Self::NearSlotWrite { writes: random.between(1, 100), steps },
+                    _ => Self::NearPublication { publications: random.between(1, 2), steps },
+                }
+            });
         }
         world.simulation.draw(|random| match random.below(10) {
             0..2 => Self::AfterSteps(random.between(1, 400)),
@@ -98,9 +120,14 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
-    let percent = if finished { 25 } else { 60 };
+    let cuts = world.shape.profile == Profile::PowerCuts;
+    let percent = match (finished, cuts) {
+        (true, _) => 25,
+        (false, true) => 95,
+        (false, false) => 60,
+    };
     let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));
-    let everywhere = world.simulation.draw(|random| random.one_in(2));
+    let everywhere = cuts || world.simulation.draw(|random| random.one_in(2));
     world
         .simulation
         .note(|| format!("-- stopped cleanly: {clean}, power fails: {power_fails}, everywhere: {everywhere}"));
@@ -112,6 +139,8 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
 pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) -> bool {
     let started = world.simulation.now();
     let flushes_before = world.simulation.flushes.get();
+    let slot_writes_before = world.simulation.slot_writes.get();
+    let publications_before = world.simulation.publications.get();
     let (mut taken, mut closing, mut near) = (0, 0, 0);
     while !daemon.finished.get() {
         let step = world.simulation.step();
@@ -123,6 +152,14 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
             Death::AfterSteps(count) => taken >= count,
             Death::NearFlush { flushes, steps } => {
                 near += u64::from(world.simulation.flushes.get() - flushes_before >= flushes);
+                near > steps
+            }
+            Death::NearSlotWrite { writes, steps } => {
+                near += u64::from(world.simulation.slot_writes.get() - slot_writes_before >= writes);
+                near > steps
+            }
+            Death::NearPublication { publications, steps } => {
+                near += u64::from(world.simulation.publications.get() - publications_before >= publications);
                 near > steps
             }
             Death::WhileClosing(count) => closing >= count,

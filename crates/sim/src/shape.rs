@@ -5,9 +5,25 @@ use hotset_cache::config::{BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, 
 
 use crate::random::Random;
 
+/// What a world is after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// A bit of everything.
+    Everything,
+    /// Slots are reused at once, and the power fails just when an SSD was told what to believe. Nothing else is wrong:
+    /// whatever is missing afterwards is missed.
+    PowerCuts,
+    /// Slots are reused at once, and some writes to SSDs land seconds after they were asked for, but in time.
+    LateSsds,
+    /// The same blocks are filled into the same slots again and again, and old content turns up, of slots and of whole
+    /// SSDs.
+    OldContent,
+}
+
 /// See the file's summary.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    pub profile: Profile,
     pub ssds: Vec<DeviceInfo>,
     pub volumes: Vec<VolumeShape>,
     pub settings: PoolSettings,
@@ -54,11 +70,21 @@ pub struct Troubles {
 
 impl Shape {
     pub fn draw(random: &mut Random) -> Self {
+        match random.below(20) {
+            0..12 => Self::everything(random),
+            12..16 => Self::power_cuts(random),
+            16 | 17 => Self::few_slots(Profile::LateSsds, random),
+            _ => Self::old_content(random),
+        }
+    }
+
+    fn everything(random: &mut Random) -> Self {
         let troubles = Troubles::draw(random);
         let settings = settings(random);
         let ssds = (0..random.pick(&[1, 1, 2, 2, 3, 4])).map(|_| ssd(random)).collect();
         let volumes = (0..random.pick(&[1, 1, 2])).map(|_| VolumeShape::draw(random)).collect();
         Self {
+            profile: Profile::Everything,
             ssds,
             volumes,
             settings,
@@ -70,9 +96,71 @@ impl Shape {
             think_ms: random.pick(&[1, 5, 30, 300]),
         }
     }
+
+    /// Many short lives. Where all blocks find a slot, nothing but publishing flushes the SSD.
+    fn power_cuts(random: &mut Random) -> Self {
+        let mut shape = Self { lives: random.between(3, 7), ..Self::few_slots(Profile::PowerCuts, random) };
+        if random.one_in(3) {
+            shape.volumes[0].backing.size_bytes = 4 << 20;
+        }
+        shape.volumes[0].backing.volatile_cache = random.one_in(2);
+        shape
+    }
+
+    fn old_content(random: &mut Random) -> Self {
+        let mut shape = Self::few_slots(Profile::OldContent, random);
+        shape.settings.block_bytes = BlockBytes::new(512 << 10).expect("the size is valid");
+        shape.settings.populate_on_write = 1;
+        shape.volumes[0].backing.size_bytes = 4 << 20;
+        shape.troubles = Troubles { misplaced_slots: true, ..shape.troubles };
+        shape.lives = random.between(3, 7);
+        shape
+    }
+
+    /// Hosts go everywhere in a volume that is much larger than its cache.
+    fn few_slots(profile: Profile, random: &mut Random) -> Self {
+        let block_bytes = random.pick(&[128 << 10, 128 << 10, 256 << 10]);
+        let settings = PoolSettings {
+            block_bytes: BlockBytes::new(block_bytes).expect("the sizes above are valid"),
+            populate_on_read: 1,
+            // S3-FIFO evicts first what came last, which nothing believes yet.
+            policy: random.pick(&[PolicyKind::S3Fifo, PolicyKind::Lru, PolicyKind::Fifo]),
+            fetch_rate: random.pick(&[FetchRate::Medium, FetchRate::High]),
+            checksums: random.one_in(2),
+            ..settings(random)
+        };
+        let ssd = DeviceInfo { size_bytes: 8 << 20, volatile_cache: true, ..ssd(random) };
+        let mut volume = VolumeShape::draw(random);
+        volume.backing.size_bytes = 14 << 20;
+        volume.settings.read_cutoff_bytes = None;
+        Self {
+            profile,
+            ssds: vec![ssd],
+            volumes: vec![volume],
+            settings,
+            troubles: Troubles { crashes: profile == Profile::PowerCuts || random.one_in(2), ..Troubles::NONE },
+            hosts: random.between(2, 4),
+            lives: random.between(2, 5),
+            wander_percent: random.pick(&[60, 90]),
+            durable_percent: random.pick(&[0, 1, 10]),
+            think_ms: random.pick(&[5, 30]),
+        }
+    }
 }
 
 impl Troubles {
+    const NONE: Self = Self {
+        crashes: false,
+        ssd_errors: false,
+        ssd_hangs: false,
+        ssds_vanish: false,
+        rot: false,
+        misplaced_slots: false,
+        backing_errors: false,
+        changes_behind_our_back: false,
+        administrators: false,
+    };
+
     fn draw(random: &mut Random) -> Self {
         Self {
             crashes: !random.one_in(8),

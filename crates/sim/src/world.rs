@@ -12,7 +12,7 @@ use crate::disk::{Disk, Speed, Watcher};
 use crate::executor::Simulation;
 use crate::image::{Image, index};
 use crate::model::{Ending, VolumeModel};
-use crate::shape::{Shape, VolumeShape};
+use crate::shape::{Profile, Shape, VolumeShape};
 
 /// See the file's summary.
 pub struct World {
@@ -130,7 +130,8 @@ impl World {
         let simulation = Simulation::new(seed, traced);
         let shape = simulation.draw(Shape::draw);
         simulation.note(|| format!("{shape:#?}"));
-        let ssds = shape.ssds.iter().enumerate().map(|(number, info)| Ssd::new(&simulation, number, *info)).collect();
+        let ssds = shape.ssds.iter().enumerate();
+        let ssds = ssds.map(|(number, info)| Ssd::new(&simulation, number, *info, shape.profile)).collect();
         let volumes = shape.volumes.iter().enumerate();
         let volumes = volumes.map(|(number, shape)| Rc::new(host_volume(&simulation, number, *shape))).collect();
         let state = RefCell::new(state_disk(&simulation));
@@ -254,8 +255,12 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 }
 
 impl Ssd {
-    fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo) -> Self {
-        let flush_slowness = simulation.draw(|random| random.pick(&[3, 20, 100]));
+    fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, profile: Profile) -> Self {
+        let slownesses = match profile {
+            Profile::Everything | Profile::LateSsds | Profile::OldContent => [3, 20, 100],
+            Profile::PowerCuts => [20, 100, 400],
+        };
+        let flush_slowness = simulation.draw(|random| random.pick(&slownesses));
         let speed = Speed { least_us: 20, most_us: 400, flush_slowness };
         let disk = Disk::new(simulation, &format!("ssd{number}"), info, speed);
         Self { disk, present: Cell::new(true), missed: Cell::new(false), snapshot: RefCell::default() }
