@@ -2,6 +2,7 @@
 //!
 //! The locks sit on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
 
+use std::cell::Cell;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -48,6 +49,11 @@ enum Caching {
 
 struct Shared {
     file: Rc<OwnedFd>,
+    /// A handle on the same file for questions about it, if it is a regular file: that can be cut short under us.
+    regular: Option<File>,
+    /// The file was shorter once than when it was opened. What it says or takes from then on means nothing: a write
+    /// past its end would make it grow again, with zeroes where data was.
+    cut: Cell<bool>,
     info: DeviceInfo,
     direct: bool,
     path: PathBuf,
@@ -81,7 +87,9 @@ impl FileDevice {
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
-        let shared = Shared { file: Rc::new(file), info, direct, path: path.to_owned() };
+        let regular = file_type.is_file().then_some(file_of_info);
+        let shared =
+            Shared { file: Rc::new(file), regular, cut: Cell::new(false), info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
 
@@ -107,7 +115,22 @@ impl FileDevice {
         if changes && info.read_only {
             return Err(DeviceError::new(DeviceErrorKind::ReadOnly, operation, range));
         }
-        Ok(())
+        self.check_whole(operation, range)
+    }
+
+    /// Refuses everything once the file was cut short, until it is opened anew. Who only reads finds out by a short
+    /// read; whatever may change the file looks before.
+    fn check_whole(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
+        let shared = &self.shared;
+        let looks = match operation {
+            Operation::Write | Operation::Flush | Operation::Discard | Operation::WriteZeroes => true,
+            Operation::Open | Operation::Read | Operation::Allocation | Operation::Identity => false,
+        };
+        if looks && let Some(file) = &shared.regular {
+            let whole = file.metadata().is_ok_and(|metadata| metadata.len() >= shared.info.size_bytes);
+            shared.cut.set(shared.cut.get() || !whole);
+        }
+        if shared.cut.get() { Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)) } else { Ok(()) }
     }
 
     async fn transfer(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
@@ -132,7 +155,10 @@ impl FileDevice {
         let result = match outcome {
             Ok(done) if done == buf.len() => Ok(()),
             // The file ends before it should: it was cut, and nothing it says can be trusted.
-            Ok(_) => Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)),
+            Ok(_) => {
+                self.shared.cut.set(true);
+                Err(DeviceError::new(DeviceErrorKind::Gone, operation, range))
+            }
             Err(errno) => Err(error_of(errno, operation, range)),
         };
         (buf, result)
@@ -174,8 +200,10 @@ impl Device for FileDevice {
         if self.shared.info.read_only {
             return Ok(());
         }
+        let nowhere = ByteRange::at(0, 0);
+        self.check_whole(Operation::Flush, nowhere)?;
         let (_, outcome) = self.env.submit(RingOperation::Sync(Rc::clone(&self.shared.file))).await;
-        outcome.map(drop).map_err(|errno| error_of(errno, Operation::Flush, ByteRange::at(0, 0)))
+        outcome.map(drop).map_err(|errno| error_of(errno, Operation::Flush, nowhere))
     }
 
     async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {

@@ -189,6 +189,27 @@ fn a_cut_file_is_gone_and_never_reads_as_zeroes() {
 }
 
 #[test]
+fn a_write_past_the_cut_of_a_file_is_refused_and_does_not_make_it_grow_again() {
+    let (_directory, path) = image(MIB);
+    run(async |env| {
+        let device = open(&env, &path);
+        let length = || std::fs::metadata(&path).unwrap().len();
+        let cut = |length| File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        cut(512 * 1024);
+        let (_, written) = device.write(768 * 1024, env.buffers().take_zeroed(4096)).await;
+        assert_eq!(written.unwrap_err().kind, DeviceErrorKind::Gone);
+        assert_eq!(device.flush().await.unwrap_err().kind, DeviceErrorKind::Gone);
+        assert_eq!(length(), 512 * 1024);
+        cut(MIB);
+        let (_, read) = device.read(0, env.buffers().take(4096)).await;
+        assert_eq!(read.unwrap_err().kind, DeviceErrorKind::Gone, "what was cut once is not trusted again");
+        drop(device);
+        let device = open(&env, &path);
+        assert_eq!(device.read(0, env.buffers().take(4096)).await.1, Ok(()));
+    });
+}
+
+#[test]
 fn transfers_outside_the_device_or_between_its_blocks_are_out_of_range() {
     let (_directory, path) = image(MIB);
     run(async |env| {
