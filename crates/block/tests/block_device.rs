@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,7 +31,9 @@ impl LoopDevice {
                 Some(Self { path, _directory: directory })
             }
             Ok(_) | Err(_) => {
-                eprintln!("SKIPPED: a loop device cannot be made here (needs root and losetup)");
+                // Past the test harness, which keeps to itself what a passing test prints.
+                let said = b"\nSKIPPED: a loop device cannot be made here (needs root and losetup)\n";
+                std::io::stdout().write_all(said).expect("standard output takes what tests print");
                 None
             }
         }

@@ -24,9 +24,9 @@ struct Row {
 
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let mut test = cargo(&["test", "--quiet", "--package=hotset-cache", "--test=traces"]);
-    // The table goes to standard error, past the test harness.
-    let output = test.stdout(Stdio::null()).output().context("cannot start cargo")?;
-    let text = String::from_utf8_lossy(&output.stderr);
+    // The table goes to standard output, past the test harness.
+    let output = test.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout);
     if let Some(line) = text.lines().find(|line| line.contains("SKIPPED")) {
         return Ok(vec![Figure::skipped("miss ratio of the default policy against S3-FIFO's", line)]);
     }
