@@ -19,7 +19,7 @@ mod volume;
 
 pub use error::{Error, ErrorKind};
 pub use pool::{
-    DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
+    Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
 };
 pub use status::{Health, PoolPlan, PoolStatus, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus};
 pub use volume::{Durability, Volume, ZeroEffort};

@@ -302,10 +302,19 @@ impl<E: Env> Pool<E> {
         self.inner.delete(dirty).await
     }
 
-    /// Stops cleanly: flushes, publishes what is visible, the clean mark last. Volumes serve no more.
-    pub async fn close(&self) -> Result<(), Error> {
+    /// Stops cleanly: flushes, publishes what is visible, the clean mark last. Volumes serve no more. A backing device
+    /// that does not flush does not hold up the others: the answer names it.
+    pub async fn close(&self) -> Result<Closed, Error> {
         self.inner.close().await
     }
+}
+
+/// How [`Pool::close`] left the volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
+    /// stop is recorded for it, so the next start treats it as after a crash.
+    pub unsettled: Vec<(VolumeName, Error)>,
 }
 
 /// What [`Pool::reattach`] found.

@@ -1,4 +1,4 @@
-//! A backing device whose flush fails after everybody gave up waiting for it.
+//! A backing device whose flush fails: after everybody gave up waiting for it, or when the pool stops.
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
@@ -120,6 +120,31 @@ async fn pool(env: &Fast) -> Pool<Fast> {
     Pool::create(env.clone(), spec, vec![ssd], Slow::new(STATE_BYTES)).await.unwrap()
 }
 
+fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
+    let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings: VolumeSettings::default() };
+    Volume::open(env.clone(), spec, backing.clone()).unwrap()
+}
+
+// proves: F6
+#[test]
+fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_other() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env).await;
+        let (sound, broken) = (Slow::new(16 << 20), Slow::new(16 << 20));
+        let volumes = [volume(&env, "sound", &sound), volume(&env, "broken", &broken)];
+        for volume in &volumes {
+            pool.attach(volume).await.unwrap();
+            volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        }
+        broken.held.released.set(true);
+        broken.held.armed.set(true);
+        let unsettled = pool.close().await.unwrap().unsettled;
+        let [(name, error)] = &unsettled[..] else { panic!("{unsettled:?}") };
+        assert_eq!((name.as_str(), error.kind), ("broken", ErrorKind::Media), "{error}");
+    });
+}
+
 // proves: D11, F6
 #[test]
 fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
@@ -127,9 +152,7 @@ fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
         let env = Fast(env);
         let pool = pool(&env).await;
         let backing = Slow::new(16 << 20);
-        let spec =
-            VolumeSpec { name: "disk".parse().unwrap(), backing: "slow".into(), settings: VolumeSettings::default() };
-        let volume = Volume::open(env.clone(), spec, backing.clone()).unwrap();
+        let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.held.armed.set(true);

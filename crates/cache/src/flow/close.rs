@@ -5,11 +5,11 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::Env;
 
-use crate::config::limits;
+use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::members::Members;
-use crate::pool::{DirtyData, PoolInner};
+use crate::pool::{Closed, DirtyData, PoolInner};
 use crate::ssd::Fault;
 use crate::state::VolumeIndex;
 use crate::state::log::RowState;
@@ -23,21 +23,21 @@ type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
 impl<E: Env> PoolInner<E> {
     /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
     /// published, identities recorded; the clean mark last.
-    pub(crate) async fn close(self: &Rc<Self>) -> Result<(), Error> {
+    pub(crate) async fn close(self: &Rc<Self>) -> Result<Closed, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         if self.stopped.get() {
             // It was deleted, or closed, while this waited.
-            return Ok(());
+            return Ok(Closed::default());
         }
         let result = self.stop().await;
         self.end();
         result
     }
 
-    async fn stop(self: &Rc<Self>) -> Result<(), Error> {
+    async fn stop(self: &Rc<Self>) -> Result<Closed, Error> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
-        let settled = self.settle_volumes(&volumes).await;
+        let (settled, unsettled) = self.settle_volumes(&volumes).await;
         self.stop_log().await?;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
@@ -49,7 +49,7 @@ impl<E: Env> PoolInner<E> {
         self.record_identities(&settled).await?;
         self.write_clean_mark().await?;
         self.detach_handles(&volumes);
-        Ok(())
+        Ok(Closed { unsettled })
     }
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
@@ -130,17 +130,32 @@ impl<E: Env> PoolInner<E> {
         self.record_rows(log).await
     }
 
-    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end.
-    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> Vec<Attachment<E>> {
-        let settle = volumes.iter().map(async |(index, volume)| {
-            if volume.fenced.borrow().is_some() {
-                // It is not the volume's own backing device: nothing of it is recorded.
-                return None;
+    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
+    /// and those where they did not.
+    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Vec<(VolumeName, Error)>) {
+        let settle = volumes.iter().map(|(_, volume)| self.settle_volume(volume));
+        let mut settled = Vec::new();
+        let mut unsettled = Vec::new();
+        for ((index, volume), result) in volumes.iter().zip(join_all(settle).await) {
+            match result {
+                Ok(()) => settled.push((*index, Rc::clone(volume))),
+                Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
             }
-            let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await;
-            settled.is_some_and(|result| result.is_ok()).then(|| (*index, Rc::clone(volume)))
-        });
-        join_all(settle).await.into_iter().flatten().collect()
+        }
+        (settled, unsettled)
+    }
+
+    async fn settle_volume(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        if let Some(reason) = &*volume.fenced.borrow() {
+            // It is not the volume's own backing device: nothing of it is recorded.
+            return Err(Error::new(ErrorKind::Gone, reason.clone()));
+        }
+        let silent = || {
+            let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+            let message = format!("backing device {} did not flush within {seconds} s", volume.backing.name);
+            Err(Error::new(ErrorKind::Media, message))
+        };
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await.unwrap_or_else(silent)
     }
 
     async fn finish_checkpoints(&self) {

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{Env, HostEnv};
-use hotset_cache::config::PoolName;
-use hotset_cache::{Error, Pool};
+use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::{Closed, Error, Pool};
 use tokio::sync::oneshot;
 
 use super::Plane;
@@ -33,16 +33,16 @@ impl Plane {
         let volumes: Vec<_> = self.volumes.borrow().values().cloned().collect();
         for volume in volumes.into_iter().filter(|volume| volume.status().pool.is_none()) {
             let what = format!("volume {}: its last flush", volume.name());
-            endings.push(self.limited(what, async move { volume.flush().await }));
+            endings.push(self.limited(what, async move { volume.flush().await.map(|()| Vec::new()) }));
         }
         let pools: Vec<_> = self.pools.borrow().values().cloned().collect();
         for pool in &pools {
             let (what, pool) = (format!("pool {}: its clean stop", pool.status().name), pool.clone());
-            endings.push(self.limited(what, async move { pool.close().await }));
+            endings.push(self.limited(what, async move { pool.close().await.map(|closed| unsettled(&closed)) }));
         }
         let mut report = StopReport::default();
         for ending in endings {
-            report.problems.extend(ending.await.ok().flatten());
+            report.problems.extend(ending.await.unwrap_or_default());
         }
         if report.problems.is_empty() {
             report.clean_pools = pools.iter().filter_map(clean_pool).collect();
@@ -50,24 +50,32 @@ impl Plane {
         Ok(report)
     }
 
-    /// Starts `work` and tells what became of it: nothing if it is done in time.
+    /// Starts `work` and tells its problems: what it says, or that it failed or is not done in time.
     fn limited(
         &self,
         what: String,
-        work: impl Future<Output = Result<(), Error>> + 'static,
-    ) -> oneshot::Receiver<Option<String>> {
+        work: impl Future<Output = Result<Vec<String>, Error>> + 'static,
+    ) -> oneshot::Receiver<Vec<String>> {
         let (done, outcome) = oneshot::channel();
         let limit = self.env.sleep(CLOSE_LIMIT);
         self.env.spawn(async move {
-            let problem = tokio::select! {
-                result = work => result.err().map(|error| format!("{what} failed: {error}")),
-                () = limit => Some(format!("{what} took more than {} s and was given up", CLOSE_LIMIT.as_secs())),
+            let problems = tokio::select! {
+                result = work => result.unwrap_or_else(|error| vec![format!("{what} failed: {error}")]),
+                () = limit => vec![format!("{what} took more than {} s and was given up", CLOSE_LIMIT.as_secs())],
             };
             // The receiver waits in `stop`, unless the data plane is torn down under it.
-            let _ = done.send(problem);
+            let _ = done.send(problems);
         });
         outcome
     }
+}
+
+/// What is to be told of backing devices that a clean stop did not leave clean.
+fn unsettled(closed: &Closed) -> Vec<String> {
+    let one = |(volume, error): &(VolumeName, Error)| {
+        format!("volume {volume} was not left clean: {error}; the next start treats it as after a crash")
+    };
+    closed.unsettled.iter().map(one).collect()
 }
 
 /// The name of a pool without dirty data.
