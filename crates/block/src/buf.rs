@@ -20,7 +20,7 @@ use std::rc::Rc;
 pub const PAGE_BYTES: usize = 4096;
 
 /// The classes of allocations a pool keeps for reuse: 4 KiB << class.
-const CLASSES: usize = 11;
+const CLASSES: usize = 12;
 
 /// Bytes outside the arena that the free lists of a pool keep at most; what is over goes back to the allocator.
 const POOL_KEEPS_BYTES: usize = 64 << 20;

@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 
 use hotset_block::sync::Event;
-use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Instant, ZeroMode};
 
 use crate::config::{FetchRate, FlushRate};
 use crate::error::{Error, ErrorKind};
@@ -14,11 +14,13 @@ use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
 use crate::planted::{Planted, planted};
 use crate::state::flusher::{Flusher, Mark};
+use crate::state::turns::Turns;
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
 const COST_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Backing<E: Env> {
+    env: E,
     /// How people know it.
     pub(crate) name: String,
     pub(crate) device: E::Device,
@@ -28,12 +30,16 @@ pub(crate) struct Backing<E: Env> {
     host_cost: Cell<u64>,
     /// Cost of the fills' reads in flight.
     fill_cost: Cell<u64>,
+    /// A fill may look again whether it may read.
     fill_ended: Event,
     /// Cost of the cleaner's writes in flight.
     clean_cost: Cell<u64>,
     clean_ended: Event,
     /// The writes up to the last one that a host was told of as written here.
     around: Cell<Mark>,
+    /// Who reads where fills may take most of the device's time.
+    turns: RefCell<Turns>,
+    hosts_turn: Event,
     latched: RefCell<Option<String>>,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
@@ -62,11 +68,85 @@ impl Drop for Counted<'_> {
     }
 }
 
+/// A host's transfer, from its arrival on.
+struct HostRequest<'a, E: Env> {
+    backing: &'a Backing<E>,
+    _counted: Counted<'a>,
+    begun: bool,
+}
+
+impl<'a, E: Env> HostRequest<'a, E> {
+    fn new(backing: &'a Backing<E>, cost: u64) -> Self {
+        backing.turn(|turns, now| turns.host_arrives(now));
+        Self { backing, _counted: Counted::new(&backing.host_cost, cost), begun: false }
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        self.backing.turns.borrow_mut().host_begins();
+    }
+}
+
+impl<E: Env> Drop for HostRequest<'_, E> {
+    fn drop(&mut self) {
+        if self.begun {
+            self.backing.turn(|turns, now| turns.host_ends(now));
+        } else {
+            self.backing.turn(|turns, now| turns.host_gives_up(now));
+        }
+    }
+}
+
+/// A fill's read that waits.
+struct FillWaiting<'a, E: Env>(&'a Backing<E>);
+
+impl<'a, E: Env> FillWaiting<'a, E> {
+    fn new(backing: &'a Backing<E>) -> Self {
+        backing.turn(|turns, now| turns.fill_arrives(now));
+        Self(backing)
+    }
+}
+
+impl<E: Env> Drop for FillWaiting<'_, E> {
+    fn drop(&mut self) {
+        self.0.turn(|turns, now| turns.fill_waits_no_longer(now));
+    }
+}
+
+/// A fill's read in flight.
+struct FillReading<'a, E: Env> {
+    backing: &'a Backing<E>,
+    cost: u64,
+    takes_turns: bool,
+}
+
+impl<'a, E: Env> FillReading<'a, E> {
+    fn new(backing: &'a Backing<E>, cost: u64, takes_turns: bool) -> Self {
+        backing.fill_cost.set(backing.fill_cost.get() + cost);
+        if takes_turns {
+            backing.turns.borrow_mut().fill_begins(cost);
+        }
+        Self { backing, cost, takes_turns }
+    }
+}
+
+impl<E: Env> Drop for FillReading<'_, E> {
+    fn drop(&mut self) {
+        let cost = &self.backing.fill_cost;
+        cost.set(cost.get() - self.cost);
+        if self.takes_turns {
+            self.backing.turn(|turns, now| turns.fill_ends(now, self.cost));
+        }
+        self.backing.fill_ended.wake_all();
+    }
+}
+
 impl<E: Env> Backing<E> {
-    pub(crate) fn new(name: String, device: E::Device) -> Self {
+    pub(crate) fn new(env: E, name: String, device: E::Device) -> Self {
         let info = device.info();
         let flusher = Flusher::new();
         Self {
+            env,
             name,
             device,
             info,
@@ -77,6 +157,8 @@ impl<E: Env> Backing<E> {
             host_cost: Cell::new(0),
             fill_cost: Cell::new(0),
             fill_ended: Event::new(),
+            turns: RefCell::default(),
+            hosts_turn: Event::new(),
             latched: RefCell::new(None),
             flushing_to_publish: Cell::new(false),
         }
@@ -100,42 +182,73 @@ impl<E: Env> Backing<E> {
 
     /// Reads for a host. The buffer comes back in any case.
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        let _counted = Counted::new(&self.host_cost, cost_of(buf.len()));
+        let mut host = HostRequest::new(self, cost_of(buf.len()));
+        while !self.turns.borrow().host_may_begin() {
+            self.hosts_turn.wait().await;
+        }
+        host.begin();
         let (buf, result) = self.device.read(offset, buf).await;
         (buf, result.map_err(|error| self.error(&error)))
     }
 
-    /// Reads for a fill, when the fetch rate lets it. The share of the device's time that fills take follows from
-    /// the cost of what is in flight, theirs beside the hosts': a disk serves its queue evenly, whatever its speed.
+    /// Tells the turns what happened, and those who wait that they should look again.
+    fn turn(&self, happened: impl FnOnce(&mut Turns, Instant)) {
+        let mut turns = self.turns.borrow_mut();
+        let (hosts_before, fills_before) = (turns.host_may_begin(), turns.fills_turn());
+        happened(&mut turns, self.env.now());
+        let (hosts_now, fills_now) = (turns.host_may_begin(), turns.fills_turn());
+        drop(turns);
+        if hosts_now && !hosts_before {
+            self.hosts_turn.wake_all();
+        }
+        if fills_now && !fills_before {
+            self.fill_ended.wake_all();
+        }
+    }
+
+    /// Reads for a fill, when the fetch rate lets it: `demand` is that, and what the cache has answered so far.
     pub(crate) async fn read_for_fill(
         &self,
         offset: u64,
         buf: Buf,
-        rate: impl Fn() -> FetchRate,
+        demand: impl Fn() -> (FetchRate, u64),
     ) -> (Buf, Result<(), Error>) {
         let cost = cost_of(buf.len());
-        while self.fill_cost.get() > 0 && self.fill_cost.get() + cost > self.fill_allowance(rate()) {
+        let mut waiting = None;
+        let takes_turns = loop {
+            let (rate, hits) = demand();
+            let takes_turns = rate == FetchRate::High;
+            if takes_turns != waiting.is_some() {
+                waiting = takes_turns.then(|| FillWaiting::new(self));
+            }
+            if self.fill_may_begin(cost, rate, hits) {
+                break takes_turns;
+            }
             self.fill_ended.wait().await;
-        }
-        let counted = Counted::new(&self.fill_cost, cost);
+        };
+        let reading = FillReading::new(self, cost, takes_turns);
+        drop(waiting);
         let (buf, result) = self.device.read(offset, buf).await;
-        drop(counted);
-        self.fill_ended.wake_all();
+        drop(reading);
         (buf, result.map_err(|error| self.error(&error)))
     }
 
-    fn fill_allowance(&self, rate: FetchRate) -> u64 {
+    /// At the lower rates, the share of the device's time that fills take follows from the cost of what is in flight,
+    /// theirs beside the hosts': a disk serves its queue evenly, whatever its speed. At the highest they take turns.
+    fn fill_may_begin(&self, cost: u64, rate: FetchRate, hits: u64) -> bool {
         let hosts = self.host_cost.get();
-        match rate {
+        let allowance = match rate {
             FetchRate::Low => hosts / 12,
             FetchRate::Medium => hosts / 3 + 8,
-            FetchRate::High => 2 * hosts + 384,
-        }
+            FetchRate::High => return self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, hits),
+        };
+        self.fill_cost.get() == 0 || self.fill_cost.get() + cost <= allowance
     }
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
         self.check_latch()?;
-        let _counted = Counted::new(&self.host_cost, cost_of(buf.len()));
+        let mut host = HostRequest::new(self, cost_of(buf.len()));
+        host.begin();
         let (_buf, result) = self.device.write(offset, buf).await;
         self.flusher.wrote();
         self.around.set(self.flusher.mark());

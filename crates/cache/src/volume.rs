@@ -139,7 +139,7 @@ impl<E: Env> Clone for Volume<E> {
 impl<E: Env> Volume<E> {
     /// A volume over `backing`, not cached. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
-        let backing = Backing::<E>::new(spec.backing.clone(), backing);
+        let backing = Backing::new(env.clone(), spec.backing.clone(), backing);
         let info = backing.info;
         if !matches!(spec.settings.logical_block_bytes, 512 | 4096) {
             let message = format!("logical block of {} bytes: it is 512 or 4096", spec.settings.logical_block_bytes);

@@ -1,7 +1,7 @@
 //! How long it takes until a cold cache serves a working set, against the time in which the array could stream it.
 //!
-//! The array is emulated (requirement B1). The whole volume is the working set. Its streaming rate is measured over the
-//! same connection, without the cache, before every warm-up.
+//! The array is emulated, and blocks and threshold are those of requirement B1. The whole volume is the working set. Its
+//! streaming rate is measured over the same connection, without the cache, before every warm-up.
 
 use anyhow::{Context, Result, bail};
 
@@ -15,6 +15,8 @@ use crate::command::output_of;
 const VOLUME: &str = "4G";
 const VOLUME_BYTES: u64 = 4 << 30;
 const SSD_BYTES: u64 = VOLUME_BYTES + VOLUME_BYTES / 4;
+/// Blocks of 4 MiB, filled when they are read for the first time.
+const POOL: &[&str] = &["--block-size", "4M", "--populate-on-read", "1"];
 const DEPTH: u64 = 128;
 const STREAM_DEPTH: u64 = 32;
 /// IOPS are counted over intervals of this length.
@@ -37,7 +39,7 @@ struct WarmUp {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let daemon = Daemon::start(bench, "warm-up")?;
-    let ssd = daemon.create_pool(bench, "warm-up", SSD_BYTES, &[])?;
+    let ssd = daemon.create_pool(bench, "warm-up", SSD_BYTES, POOL)?;
     let store = bench.scratch.store_in_memory("array", VOLUME_BYTES)?;
     let backing = format!("emulated:preset=b1,size={VOLUME},file={}", store.display());
     let volume = daemon.create_volume("array", &backing)?;

@@ -275,10 +275,10 @@ impl<E: Env> PoolInner<E> {
             }
             Reading::Backing => {
                 let offset = u64::from(fill.key.block.0) * self.block_bytes() + u64::from(pages.start) * PAGE;
-                let rate = || self.settings.get().fetch_rate;
+                let demand = || (self.settings.get().fetch_rate, volume.stats.read_hits.get());
                 let (piece, result) = volume
                     .read_pages(offset, piece, async |offset, part| {
-                        volume.backing.read_for_fill(offset, part, rate).await
+                        volume.backing.read_for_fill(offset, part, demand).await
                     })
                     .await;
                 if result.is_err() {

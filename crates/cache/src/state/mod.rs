@@ -23,6 +23,7 @@ mod sets;
 pub mod streams;
 pub(crate) mod sweep;
 mod table;
+pub(crate) mod turns;
 pub(crate) mod watch;
 
 pub use counters::Counters;

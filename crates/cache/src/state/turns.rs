@@ -1,0 +1,365 @@
+//! Hosts and fills take turns at a backing device, where the fetch rate lets fills take most of its time.
+//!
+//! Disks read a long stretch many times faster than the same bytes between requests of hosts that lie anywhere. So
+//! hosts' reads wait while fills read, for as long as the hosts' turn before has earned them, and fills wait while what
+//! hosts want is read. Hosts that the cache answers do not need the device: the more of them, the longer the fills'
+//! turns. Where one side wants nothing there are no turns.
+
+use std::time::Duration;
+
+use hotset_block::Instant;
+
+/// The share of the device's time that hosts keep when the cache answers none of them, in percent.
+const HOSTS_PERCENT: u64 = 40;
+/// The least that they keep, whatever the cache answers, in percent.
+const HOSTS_PERCENT_MIN: u64 = 12;
+/// The requests of a hosts' turn, in percent of those that are there at its start.
+const ADMITTED_PERCENT: u64 = 200;
+/// A turn ends when so few of its transfers are left, in percent: the last ones leave most disks idle.
+const LEFT_PERCENT: u64 = 50;
+/// What fills may have in flight for each request that hosts have: what two or three disks transfer during one access.
+const WINDOW_PER_HOST: u64 = 8;
+/// What fills may have in flight where hosts are idle.
+const WINDOW_IDLE: u64 = 384;
+/// The most time that fills have coming, or have taken too much of.
+const BALANCE_MAX: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Turn {
+    /// Hosts or fills want nothing.
+    #[default]
+    Nobody,
+    Hosts,
+    Fills,
+}
+
+/// Whose turn it is at one backing device.
+#[derive(Clone, Default)]
+pub(crate) struct Turns {
+    turn: Turn,
+    since: Instant,
+    hosts_waiting: u64,
+    hosts_in_flight: u64,
+    /// Requests that may still begin in this turn of hosts, of how many.
+    admissible: u64,
+    admitted_max: u64,
+    /// Hosts' requests that the device answered since the last turn of fills.
+    answered: u64,
+    /// What the cache had answered at the last turn of fills.
+    hits_before: u64,
+    fills_waiting: u64,
+    /// The cost of the fills' reads in flight: now, at most in this turn, and what it may be.
+    in_flight: u64,
+    peak: u64,
+    window: u64,
+    /// When the last read of this turn of fills may begin. `None`: no fill has asked.
+    until: Option<Instant>,
+    /// How long the last turn of hosts took.
+    hosts_took: Duration,
+    /// The time that fills have coming; below zero if they took too much.
+    balance_ns: i64,
+}
+
+impl Turns {
+    /// A request of a host wants the device.
+    pub(crate) fn host_arrives(&mut self, now: Instant) {
+        self.hosts_waiting += 1;
+        self.decide(now);
+    }
+
+    /// Whether a host's read may begin.
+    pub(crate) fn host_may_begin(&self) -> bool {
+        match self.turn {
+            Turn::Nobody => true,
+            Turn::Hosts => self.admissible > 0 || self.fills_waiting == 0,
+            Turn::Fills => false,
+        }
+    }
+
+    pub(crate) fn host_begins(&mut self) {
+        self.hosts_waiting -= 1;
+        self.hosts_in_flight += 1;
+        self.admissible = self.admissible.saturating_sub(1);
+    }
+
+    /// A request of a host that waited is given up.
+    pub(crate) fn host_gives_up(&mut self, now: Instant) {
+        self.hosts_waiting -= 1;
+        self.decide(now);
+    }
+
+    /// A request of a host is answered.
+    pub(crate) fn host_ends(&mut self, now: Instant) {
+        self.hosts_in_flight -= 1;
+        self.answered += 1;
+        self.decide(now);
+    }
+
+    /// A fill wants to read.
+    pub(crate) fn fill_arrives(&mut self, now: Instant) {
+        self.fills_waiting += 1;
+        self.decide(now);
+    }
+
+    /// A fill that waited begins to read, or gives up.
+    pub(crate) fn fill_waits_no_longer(&mut self, now: Instant) {
+        self.fills_waiting -= 1;
+        self.decide(now);
+    }
+
+    /// Whether a fill may begin a read of this cost. `hits` counts what the cache has answered so far.
+    pub(crate) fn fill_may_begin(&mut self, now: Instant, cost: u64, hits: u64) -> bool {
+        match self.turn {
+            Turn::Hosts => false,
+            Turn::Nobody => self.in_flight == 0 || self.in_flight + cost <= WINDOW_IDLE,
+            Turn::Fills => {
+                let until = self.until.unwrap_or_else(|| self.settle(hits));
+                // One may always begin: its end is what ends a turn.
+                self.in_flight == 0 || (now < until && self.in_flight + cost <= self.window)
+            }
+        }
+    }
+
+    /// Whether fills' reads may begin.
+    pub(crate) fn fills_turn(&self) -> bool {
+        self.turn != Turn::Hosts
+    }
+
+    pub(crate) fn fill_begins(&mut self, cost: u64) {
+        self.in_flight += cost;
+        self.peak = self.peak.max(self.in_flight);
+    }
+
+    pub(crate) fn fill_ends(&mut self, now: Instant, cost: u64) {
+        self.in_flight -= cost;
+        self.decide(now);
+    }
+
+    fn decide(&mut self, now: Instant) {
+        let fills = self.fills_waiting + self.in_flight > 0;
+        let hosts = self.hosts_waiting + self.hosts_in_flight;
+        match self.turn {
+            Turn::Nobody if fills && hosts > 0 => self.begin_hosts(now),
+            Turn::Nobody => {}
+            Turn::Hosts if !fills || hosts == 0 => self.turn = Turn::Nobody,
+            Turn::Hosts if self.hosts_are_over() && self.is_paid(now) => self.begin_fills(now),
+            Turn::Hosts if self.hosts_are_over() => self.admit_hosts(),
+            Turn::Hosts => {}
+            Turn::Fills if self.fills_are_over(now) => {
+                self.balance_ns = bounded(self.balance_ns.saturating_sub(nanoseconds(now.since(self.since))));
+                if hosts > 0 {
+                    self.begin_hosts(now);
+                } else {
+                    self.turn = Turn::Nobody;
+                }
+            }
+            Turn::Fills => {}
+        }
+    }
+
+    /// Hosts have had back what fills took too much of.
+    fn is_paid(&self, now: Instant) -> bool {
+        self.balance_ns.saturating_add(nanoseconds(now.since(self.since))) > 0
+    }
+
+    /// Few requests of this turn are left.
+    fn hosts_are_over(&self) -> bool {
+        let no_more = self.admissible == 0 || self.hosts_waiting == 0;
+        let few = self.hosts_in_flight * 100 <= self.admitted_max * LEFT_PERCENT;
+        self.fills_waiting > 0 && no_more && few
+    }
+
+    /// Few reads of theirs are left in flight, and no more is to begin.
+    fn fills_are_over(&self, now: Instant) -> bool {
+        let no_more = self.fills_waiting == 0 || self.until.is_some_and(|until| now >= until);
+        no_more && self.in_flight * 100 <= self.peak * LEFT_PERCENT
+    }
+
+    fn begin_hosts(&mut self, now: Instant) {
+        self.turn = Turn::Hosts;
+        self.since = now;
+        self.admit_hosts();
+    }
+
+    fn admit_hosts(&mut self) {
+        self.admitted_max = (self.hosts_waiting * ADMITTED_PERCENT).div_ceil(100).max(self.hosts_in_flight);
+        self.admissible = self.admitted_max;
+    }
+
+    fn begin_fills(&mut self, now: Instant) {
+        self.hosts_took = now.since(self.since);
+        self.turn = Turn::Fills;
+        self.since = now;
+        self.until = None;
+        self.peak = self.in_flight;
+        self.window = WINDOW_PER_HOST * (self.hosts_waiting + self.hosts_in_flight);
+    }
+
+    /// Settles what fills have coming for the hosts' turn before this one.
+    fn settle(&mut self, hits: u64) -> Instant {
+        let misses = std::mem::take(&mut self.answered).max(1);
+        let reads = misses + hits.saturating_sub(self.hits_before);
+        self.hits_before = hits;
+        let percent = (HOSTS_PERCENT * misses / reads).max(HOSTS_PERCENT_MIN);
+        let percent = i64::try_from(percent).expect("at most 100");
+        let earned = nanoseconds(self.hosts_took).saturating_mul(100 - percent) / percent;
+        self.balance_ns = bounded(self.balance_ns.saturating_add(earned));
+        let until = self.since.plus(Duration::from_nanos(u64::try_from(self.balance_ns).unwrap_or(0)));
+        self.until = Some(until);
+        until
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn bounded(balance_ns: i64) -> i64 {
+    balance_ns.clamp(-nanoseconds(BALANCE_MAX), nanoseconds(BALANCE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTS: u64 = 10;
+    const COST: u64 = 9;
+
+    fn at_ms(milliseconds: u64) -> Instant {
+        Instant(0).plus(Duration::from_millis(milliseconds))
+    }
+
+    /// As many requests of hosts as there may be in a turn are served, from `start` for so many milliseconds.
+    fn hosts_turn(turns: &mut Turns, start: u64, milliseconds: u64) {
+        while turns.host_may_begin() {
+            turns.host_begins();
+            turns.host_ends(at_ms(start + milliseconds));
+            turns.host_arrives(at_ms(start + milliseconds));
+        }
+    }
+
+    /// Hosts with [`HOSTS`] requests, and fills with as many: the hosts' turn was served in 10 ms.
+    fn fills_turn() -> Turns {
+        let mut turns = Turns::default();
+        (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        hosts_turn(&mut turns, 0, 10);
+        turns
+    }
+
+    fn fill_begins(turns: &mut Turns, now: u64, hits: u64) -> bool {
+        let may = turns.fill_may_begin(at_ms(now), COST, hits);
+        if may {
+            turns.fill_begins(COST);
+            turns.fill_waits_no_longer(at_ms(now));
+        }
+        may
+    }
+
+    /// The milliseconds after its start in which fills may begin reads, if each takes one.
+    fn length_of_turn(turns: &mut Turns, start: u64, hits: u64) -> u64 {
+        let mut now = start;
+        while turns.fills_turn() && fill_begins(turns, now, hits) {
+            turns.fill_arrives(at_ms(now));
+            now += 1;
+            turns.fill_ends(at_ms(now), COST);
+        }
+        now - start
+    }
+
+    #[test]
+    fn where_one_side_wants_nothing_the_other_does_not_wait() {
+        let mut hosts = Turns::default();
+        for _ in 0..100 {
+            hosts.host_arrives(at_ms(0));
+            assert!(hosts.host_may_begin());
+            hosts.host_begins();
+        }
+        let mut fills = Turns::default();
+        fills.fill_arrives(at_ms(0));
+        assert!(fill_begins(&mut fills, 0, 0));
+        fills.fill_arrives(at_ms(1));
+        assert!(fill_begins(&mut fills, 1, 0));
+    }
+
+    #[test]
+    fn while_one_side_has_its_turn_the_other_waits() {
+        let mut turns = Turns::default();
+        (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        assert!(turns.host_may_begin() && !turns.fills_turn());
+        hosts_turn(&mut turns, 0, 10);
+        assert!(!turns.host_may_begin() && turns.fills_turn());
+        assert_eq!(length_of_turn(&mut turns, 10, 0), 15, "60 % of the time: half as much again as hosts had");
+        assert!(turns.host_may_begin() && !turns.fills_turn());
+    }
+
+    #[test]
+    fn the_more_hosts_the_cache_answers_the_longer_are_the_turns_of_fills() {
+        let lengths = [0, 40, 400, 40_000].map(|hits| length_of_turn(&mut fills_turn(), 10, hits));
+        assert!(lengths.is_sorted_by(|shorter, longer| shorter < longer || *longer == lengths[2]), "{lengths:?}");
+        assert_eq!(lengths[3], 74, "hosts keep 12 % whatever the cache answers");
+    }
+
+    #[test]
+    fn hosts_get_back_what_fills_took_too_much_of() {
+        let mut turns = fills_turn();
+        assert!(fill_begins(&mut turns, 10, 0));
+        turns.fill_ends(at_ms(60), COST);
+        assert!(turns.host_may_begin());
+        hosts_turn_until(&mut turns, 90);
+        assert!(!turns.fills_turn(), "fills had 15 ms and took 50");
+        hosts_turn_until(&mut turns, 100);
+        assert!(turns.fills_turn());
+    }
+
+    /// Serves hosts one after another until then, or until their turn is over.
+    fn hosts_turn_until(turns: &mut Turns, until: u64) {
+        for _ in 0..1000 {
+            if turns.fills_turn() {
+                return;
+            }
+            assert!(turns.host_may_begin());
+            turns.host_begins();
+            turns.host_ends(at_ms(until));
+            turns.host_arrives(at_ms(until));
+        }
+    }
+
+    #[test]
+    fn whatever_happens_somebody_may_go_on() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut draw = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 33) % below
+        };
+        let mut turns = Turns::default();
+        let mut now = Instant(0);
+        for step in 0..200_000 {
+            now = now.plus(Duration::from_micros(draw(3_000)));
+            match draw(7) {
+                0 if turns.hosts_waiting < 20 => turns.host_arrives(now),
+                1 if turns.hosts_waiting > 0 && turns.host_may_begin() => turns.host_begins(),
+                2 if turns.hosts_in_flight > 0 => turns.host_ends(now),
+                3 if turns.fills_waiting < 20 => turns.fill_arrives(now),
+                4 if turns.fills_waiting > 0 && turns.fill_may_begin(now, COST, step) => {
+                    turns.fill_begins(COST);
+                    turns.fill_waits_no_longer(now);
+                }
+                5 if turns.in_flight > 0 => turns.fill_ends(now, COST),
+                6 if turns.hosts_waiting > 0 && draw(50) == 0 => turns.host_gives_up(now),
+                6 if turns.fills_waiting > 0 && draw(50) == 0 => turns.fill_waits_no_longer(now),
+                _ => {}
+            }
+            let idle = turns.hosts_in_flight + turns.in_flight == 0;
+            let waiting = turns.hosts_waiting + turns.fills_waiting > 0;
+            let host = turns.hosts_waiting > 0 && turns.host_may_begin();
+            assert!(
+                !idle || !waiting || host || turns.fills_waiting > 0 && turns.clone().fill_may_begin(now, COST, step),
+                "step {step}"
+            );
+        }
+    }
+}
