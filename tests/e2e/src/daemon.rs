@@ -236,6 +236,21 @@ impl Daemon {
         shown["stats"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {shown}"))
     }
 
+    /// Bytes of a volume that are acknowledged and not yet on its backing device.
+    #[track_caller]
+    pub fn dirty_bytes(&self, volume: &str) -> u64 {
+        let shown = self.json(&format!("volume show {volume}"));
+        shown["dirty_bytes"].as_u64().unwrap_or_else(|| panic!("no dirty_bytes in {shown}"))
+    }
+
+    /// Starts a verb that takes long; words are separated by spaces.
+    pub fn begin(&self, arguments: &str) -> Child {
+        let mut command = Command::new(binary());
+        command.args(words(arguments)).env("HOTSET_API", format!("unix:{}", self.api_socket().display()));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("hotset can be started")
+    }
+
     #[track_caller]
     pub fn cache_used_bytes(&self, volume: &str) -> u64 {
         let shown = self.json(&format!("volume show {volume}"));
@@ -256,12 +271,21 @@ impl Daemon {
     /// Makes a read pool `p` of images of these sizes: `ssd0`, `ssd1`, …, with 64 KiB blocks and more arguments.
     #[track_caller]
     pub fn make_pool(&self, sizes_mib: &[u64], arguments: &str) {
-        let mut ssds = String::new();
-        for (index, size_mib) in sizes_mib.iter().enumerate() {
-            let path = self.site.blank(&format!("ssd{index}"), size_mib * MIB);
-            ssds.push_str(&format!(" {}", path.display()));
-        }
+        let ssds = self.make_ssds(sizes_mib);
         self.ok(&format!("pool create p --type read --io-type custom --block-size 64K {arguments} --ssd {ssds}"));
+    }
+
+    /// … a read-write pool.
+    #[track_caller]
+    pub fn make_read_write_pool(&self, sizes_mib: &[u64], arguments: &str) {
+        let ssds = self.make_ssds(sizes_mib);
+        self.ok(&format!("pool create p --type read-write --io-type custom --block-size 64K {arguments} --ssd {ssds}"));
+    }
+
+    fn make_ssds(&self, sizes_mib: &[u64]) -> String {
+        let sizes = sizes_mib.iter().enumerate();
+        let paths = sizes.map(|(index, size_mib)| self.site.blank(&format!("ssd{index}"), size_mib * MIB));
+        paths.map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
     }
 
     /// Makes volume `v` over a new image `backing` with pages in version 0, cached by pool `p` unless that is empty.

@@ -11,3 +11,4 @@ mod guest;
 mod hostile;
 mod refusals;
 mod tls;
+mod write_back;

@@ -1,0 +1,408 @@
+//! Read-write pools as an administrator meets them: settings, dirty data and its figures, flushing before anything is
+//! taken away, fencing, and what happens to volumes whose pool is not there.
+
+use std::fs;
+use std::process::Child;
+use std::time::Duration;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{MIB, assert_file_pages};
+use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
+use hotset_e2e::tools::{eventually, succeed, text};
+use serde_json::Value;
+
+/// Pages of the volumes of these tests: 16 MiB.
+const PAGES: u64 = 4096;
+
+/// A volume `v` whose backing device, one slow disk, takes long to take in what is dirty.
+fn make_slow_volume(daemon: &Daemon) -> std::path::PathBuf {
+    let file = daemon.site.numbered("slow", PAGES);
+    let spelling = format!("emulated:disks=1,level=raid0,size={},file={}", PAGES * PAGE_BYTES, file.display());
+    daemon.ok(&format!("volume create v --backing {spelling} --pool p"));
+    file
+}
+
+/// A daemon with a read-write pool `p` and a slow volume `v`, of which `count` pages far from each other are dirty, in
+/// version 1.
+fn with_dirty_pages(count: u64) -> (Daemon, std::path::PathBuf) {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[64, 64], "");
+    let file = make_slow_volume(&daemon);
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    write_apart(&daemon, count);
+    (daemon, file)
+}
+
+/// Every so-manieth page of `v`, in version 1, flushed.
+fn write_apart(daemon: &Daemon, count: u64) {
+    let mut client = daemon.client("v");
+    for page in pages_apart(count) {
+        client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
+    }
+    client.flush().expect("a flush");
+}
+
+fn pages_apart(count: u64) -> impl Iterator<Item = u64> {
+    (0..PAGES).step_by(usize::try_from(PAGES / count).expect("a small number"))
+}
+
+#[track_caller]
+fn assert_written_apart(daemon: &Daemon, count: u64) {
+    let mut client = daemon.client("v");
+    let written: Vec<u64> = pages_apart(count).collect();
+    for page in 0..PAGES {
+        let bytes = client.read(page * PAGE_BYTES, 4096).expect("a read");
+        assert_pages(&bytes, page, u64::from(written.contains(&page)));
+    }
+}
+
+#[track_caller]
+fn assert_file_written_apart(file: &std::path::Path, count: u64) {
+    let bytes = fs::read(file).expect("the file can be read");
+    let written: Vec<u64> = pages_apart(count).collect();
+    for (page, bytes) in (0..).zip(bytes.chunks_exact(4096)) {
+        assert_pages(bytes, page, u64::from(written.contains(&page)));
+    }
+}
+
+/// Waits for a verb that was begun; answers its code and all it said.
+fn finish(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().expect("a child of ours can be waited for");
+    (output.status.code(), text(&output))
+}
+
+/// Waits until the flush of the volume `v` is under way.
+#[track_caller]
+fn await_flush(daemon: &Daemon) -> Value {
+    let flushes = || daemon.json("status")["flushes"].clone();
+    eventually("a flush is under way", Duration::from_secs(20), || {
+        flushes().as_array().is_some_and(|all| !all.is_empty())
+    });
+    flushes()[0].clone()
+}
+
+// proves: P1, P8, P14
+#[test]
+fn a_read_write_pool_states_its_limits_before_it_is_made_and_warns_of_a_shared_disk_as_long_as_it_lives() {
+    let mut daemon = Daemon::start();
+    let ssds = ["ssd0", "ssd1"].map(|name| daemon.site.blank(name, 32 * MIB).display().to_string()).join(" ");
+    let create = format!("pool create p --type read-write --io-type database --populate-on-write 2 --ssd {ssds}");
+    let plan = daemon.json(&format!("{create} --dry-run"));
+    assert_eq!(plan["type"], "read-write");
+    assert!(plan["dirty_capacity_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB), "{plan}");
+    assert!(plan["dirty_memory_bytes"].as_u64() <= plan["memory_bytes"].as_u64(), "{plan}");
+    assert!(plan["warnings"][0].as_str().is_some_and(|warning| warning.contains("one physical disk")), "{plan}");
+    assert!(daemon.ok(&format!("{create} --dry-run")).contains("Dirty capacity"));
+    daemon.ok(&create);
+    for round in 0..2 {
+        let pool = daemon.json("pool show p");
+        assert_eq!((&pool["type"], &pool["health"]), (&Value::from("read-write"), &Value::from("good")), "{pool}");
+        assert_eq!(pool["populate_on_write"], 2);
+        assert_eq!(pool["write_log"]["dirty_capacity_bytes"], plan["dirty_capacity_bytes"], "{pool}");
+        assert!(daemon.ok("pool show p").contains("warning: SSDs"));
+        assert!(daemon.ok("status").contains("one physical disk"), "round {round}");
+        daemon.restart();
+    }
+}
+
+// proves: D7, D9
+#[test]
+fn write_modes_read_caching_and_cleaning_change_online_and_survive_restarts_and_kills() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    let backing = daemon.site.numbered("backing", 256).display().to_string();
+    let other = daemon.site.numbered("other", 256).display().to_string();
+    daemon.ok(&format!("volume create v --backing {backing} --pool p --mode write-through --read-cache off"));
+    daemon.ok(&format!("volume create w --backing {other} --mode write-around"));
+    let shown = daemon.json("volume show v");
+    assert_eq!((&shown["write_mode"], &shown["read_cache"]), (&Value::from("write-through"), &Value::from(false)));
+    let mut client = daemon.client("v");
+    for (version, (mode, _)) in (1..).zip(hotset_modes()) {
+        assert_eq!(daemon.json(&format!("volume set v mode={mode}"))["changed"], mode != "write-through");
+        client.write(0, &pages(0, 64, version)).expect("a write");
+        assert_pages(&client.read(0, 64 * 4096).expect("a read"), 0, version);
+    }
+    drop(client);
+    daemon.ok("volume set v mode=instant-write-back read-cache=on");
+    daemon.ok("pool set p flush-rate=high dirty-watermark=40% dirty-age=2h");
+    for clean in [true, false] {
+        if clean {
+            daemon.restart();
+        } else {
+            daemon.kill();
+            daemon.launch();
+        }
+        let (v, w, p) = (daemon.json("volume show v"), daemon.json("volume show w"), daemon.json("pool show p"));
+        assert_eq!((&v["write_mode"], &v["read_cache"]), (&Value::from("instant-write-back"), &Value::from(true)));
+        assert_eq!(w["write_mode"], "write-around");
+        let cleaning = (&p["flush_rate"], &p["dirty_watermark_percent"], &p["dirty_age_max_seconds"]);
+        assert_eq!(cleaning, (&Value::from("high"), &Value::from(40), &Value::from(7200)));
+        assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 4);
+    }
+}
+
+/// Every mode, and whether it answers from the SSDs.
+fn hotset_modes() -> [(&'static str, bool); 4] {
+    [("write-through", false), ("write-around", false), ("write-back", true), ("instant-write-back", true)]
+}
+
+// proves: D6, D7
+#[test]
+fn only_the_write_back_modes_answer_from_the_ssds() {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    daemon.make_volume(PAGES, "p");
+    let mut client = daemon.client("v");
+    for (index, (mode, from_ssds)) in (0..).zip(hotset_modes()) {
+        daemon.ok(&format!("volume set v mode={mode}"));
+        let before = daemon.stat("v", "write_hits");
+        // Pages of this round alone: what is in the log already goes there in every mode.
+        for page in (0..1024).step_by(16) {
+            let page = index * 1024 + page;
+            client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
+        }
+        assert_eq!(daemon.stat("v", "write_hits") - before, if from_ssds { 64 } else { 0 }, "{mode}");
+    }
+}
+
+// proves: P11, D6, D8, S2
+#[test]
+fn what_is_at_risk_is_shown_and_stays_over_a_clean_stop() {
+    let (mut daemon, _) = with_dirty_pages(1024);
+    let shown = daemon.json("volume show v");
+    assert!(shown["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{shown}");
+    assert!(shown["oldest_dirty_seconds"].is_u64(), "{shown}");
+    assert!(shown["write_cache_used_bytes"].as_u64() >= shown["dirty_bytes"].as_u64(), "{shown}");
+    assert_eq!(shown["stats"]["write_hits"], 1024, "{shown}");
+    assert!(shown["stats"]["cleaned_bytes"].is_u64() && shown["stats"]["moved_bytes"].is_u64(), "{shown}");
+    let status = daemon.json("status");
+    assert!(status["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{status}");
+    assert!(daemon.ok("status").contains("Data at risk"));
+    let stats = daemon.json("stats v")["volumes"][0].clone();
+    assert!(stats["dirty_bytes"].is_u64(), "{stats}");
+    // A stop takes seconds, and flushes no backing device full.
+    daemon.restart();
+    assert!(daemon.dirty_bytes("v") > 0, "it is found again");
+    let log = daemon.json("pool show p")["write_log"].clone();
+    assert!(log["recovery_ms"].is_u64() && log["recovered_bytes"].is_u64(), "{log}");
+    assert!(daemon.ok("status").contains("recovery read"));
+    assert_written_apart(&daemon, 1024);
+}
+
+// proves: D8, P12, P13
+#[test]
+fn whatever_takes_a_cache_away_flushes_first() {
+    for verb in ["volume disable-cache v", "volume delete v", "pool delete p"] {
+        let daemon = Daemon::start();
+        daemon.make_read_write_pool(&[32, 32], "");
+        let backing = daemon.make_volume(PAGES, "p");
+        let mut client = daemon.client("v");
+        for first in (0..PAGES).step_by(8) {
+            client.write(first * PAGE_BYTES, &pages(first, 8, 1)).expect("a write");
+        }
+        assert!(daemon.stat("v", "write_hits") > 0, "the SSDs took it");
+        drop(client);
+        daemon.ok(verb);
+        assert_file_pages(&backing, 1);
+        let gone = daemon.hotset("volume show v").status.code() == Some(1);
+        assert_eq!(gone, verb == "volume delete v", "{verb}");
+    }
+}
+
+// proves: P12, P13
+#[test]
+fn a_flush_shows_how_far_it_is_and_holds_up_nobody_and_outlives_its_client() {
+    let (daemon, file) = with_dirty_pages(2048);
+    let mut first = daemon.begin("volume disable-cache v");
+    let flush = await_flush(&daemon);
+    assert_eq!((&flush["purpose"], &flush["name"]), (&Value::from("disable-cache"), &Value::from("v")), "{flush}");
+    assert!(flush["dirty_bytes"].is_u64() && flush["drained_bytes"].is_u64(), "{flush}");
+    assert_eq!(daemon.json("volume show v")["state"], "flushing");
+    // Other verbs, and hosts, go on.
+    daemon.ok("pool set p flush-rate=high");
+    daemon.ok("volume set v read-cutoff=2M");
+    let other = daemon.site.numbered("other", 16).display().to_string();
+    daemon.ok(&format!("volume create w --backing {other} --pool p"));
+    daemon.ok("volume delete w");
+    daemon.refuse("volume delete v", 1, "is being flushed for disable-cache");
+    daemon.refuse("pool delete p", 1, "hotset volume cancel-flush v");
+    daemon.client("v").write(PAGE_BYTES, &pages(1, 1, 0)).expect("a write");
+    first.kill().expect("a child of ours can be killed");
+    first.wait().expect("a child of ours can be waited for");
+    // It goes on without its client, and the same verb joins it.
+    let (code, said) = finish(daemon.begin("volume disable-cache v"));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(daemon.json("volume show v")["pool"], Value::Null);
+    assert_file_written_apart(&file, 2048);
+}
+
+// proves: P13
+#[test]
+fn a_cancelled_flush_leaves_the_cache_as_it_was() {
+    let (daemon, _) = with_dirty_pages(2048);
+    for (verb, cancel) in [
+        ("volume delete v", Some("volume cancel-flush v")),
+        ("pool delete p", Some("pool cancel-flush p")),
+        ("volume disable-cache v", None),
+    ] {
+        let child = daemon.begin(verb);
+        await_flush(&daemon);
+        match cancel {
+            Some(cancel) => assert_eq!(daemon.json(cancel)["changed"], true, "{verb}"),
+            None => drop(succeed("kill", &["-INT", &child.id().to_string()])),
+        }
+        let (code, said) = finish(child);
+        assert_eq!(code, Some(1), "{verb}: {said}");
+        assert!(said.contains("the flush was cancelled"), "{verb}: {said}");
+        let shown = daemon.json("volume show v");
+        assert_eq!((&shown["state"], &shown["pool"]), (&Value::from("online"), &Value::from("p")), "{verb}: {shown}");
+        let before = daemon.stat("v", "write_hits");
+        daemon.client("v").write(PAGE_BYTES, &pages(1, 1, 0)).expect("a write");
+        assert_eq!(daemon.stat("v", "write_hits"), before + 1, "{verb}: writes are cached again");
+    }
+    assert_eq!(daemon.json("volume cancel-flush v")["changed"], false);
+    daemon.refuse("volume cancel-flush nobody", 1, "no such volume");
+    assert_written_apart(&daemon, 2048);
+}
+
+// proves: P13
+#[test]
+fn nothing_is_lost_by_force_alone() {
+    for verb in ["volume delete v", "volume disable-cache v", "pool delete p"] {
+        let (daemon, file) = with_dirty_pages(1024);
+        let said = daemon.refuse(&format!("{verb} --force"), 1, "--yes-lose-data");
+        assert!(said.contains("bytes (") && said.contains("would be lost"), "{said}");
+        assert_eq!(daemon.json("volume show v")["pool"], "p");
+        // A flush that is under way is ended by it.
+        let flush = daemon.begin(verb);
+        await_flush(&daemon);
+        daemon.ok(&format!("{verb} --force --yes-lose-data"));
+        let (code, said) = finish(flush);
+        assert_eq!(code, Some(1), "{verb}: {said}");
+        drop(daemon);
+        let bytes = fs::read(&file).expect("the file can be read");
+        let old = (0..PAGES).zip(bytes.chunks_exact(4096)).filter(|(page, bytes)| *bytes == pages(*page, 1, 0));
+        assert!(old.count() > usize::try_from(PAGES - 1024).expect("small"), "{verb}: something was lost, as was said");
+    }
+}
+
+// proves: F8
+#[test]
+fn dirty_data_of_another_backing_device_is_kept_and_hidden_from_hosts() {
+    let (mut daemon, file) = with_dirty_pages(1024);
+    daemon.kill();
+    let right = daemon.site.path("right");
+    fs::rename(&file, &right).expect("the backing device can be moved away");
+    fs::write(&file, pages(0, PAGES, 9)).expect("another one takes its place");
+    daemon.launch();
+    let shown = daemon.json("volume show v");
+    assert_eq!((&shown["state"], &shown["health"]), (&Value::from("offline"), &Value::from("failed")), "{shown}");
+    assert!(shown["reason"].as_str().is_some_and(|reason| reason.contains("fenced")), "{shown}");
+    assert!(shown["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{shown}");
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(2));
+    assert!(hotset_e2e::nbd::Client::connect(&daemon.nbd_socket(), "v").is_err(), "hosts do not see it");
+    for verb in ["volume delete v", "volume disable-cache v", "pool delete p", "volume delete v --force"] {
+        daemon.refuse(verb, 1, "would be lost");
+    }
+    assert!(daemon.stop().success());
+    assert_file_pages(&file, 9);
+    fs::rename(&right, &file).expect("the right one comes back");
+    daemon.launch();
+    assert_written_apart(&daemon, 1024);
+}
+
+// proves: F8
+#[test]
+fn a_fenced_volume_whose_dirty_data_is_given_up_is_an_ordinary_one() {
+    let (mut daemon, file) = with_dirty_pages(1024);
+    daemon.kill();
+    fs::remove_file(&file).expect("the backing device can be lost");
+    fs::write(&file, pages(0, PAGES, 9)).expect("another one takes its place");
+    daemon.launch();
+    daemon.ok("volume disable-cache v --force --yes-lose-data");
+    let shown = daemon.json("volume show v");
+    assert_eq!((&shown["state"], &shown["health"], &shown["pool"]), (&"online".into(), &"good".into(), &Value::Null));
+    assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 9);
+    daemon.ok("volume enable-cache v --pool p");
+    assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 9);
+}
+
+// proves: D6, F4
+#[test]
+fn without_its_read_write_pool_a_volume_is_not_served_and_comes_back_with_it() {
+    let (mut daemon, _) = with_dirty_pages(1024);
+    assert!(daemon.stop().success());
+    let ssds = ["ssd0", "ssd1"].map(|name| daemon.site.path(name));
+    for ssd in &ssds {
+        fs::rename(ssd, ssd.with_extension("away")).expect("an SSD can be moved");
+    }
+    daemon.launch();
+    let shown = daemon.json("volume show v");
+    assert_eq!((&shown["state"], &shown["pool"]), (&Value::from("offline"), &Value::from("p")), "{shown}");
+    assert!(hotset_e2e::nbd::Client::connect(&daemon.nbd_socket(), "v").is_err(), "hosts do not see it");
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(2));
+    for verb in ["pool delete p", "volume delete v", "volume disable-cache v", "pool delete p --force"] {
+        daemon.refuse(verb, 1, "--yes-lose-data");
+    }
+    daemon.refuse(&format!("volume create x --backing {}", daemon.site.path("slow").display()), 1, "volume v");
+    for ssd in &ssds {
+        fs::rename(ssd.with_extension("away"), ssd).expect("an SSD can be moved back");
+    }
+    eventually("the volume comes back with its pool", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_written_apart(&daemon, 1024);
+}
+
+// proves: P13
+#[test]
+fn a_pool_that_is_gone_for_good_can_be_given_up_and_its_volumes_serve_on_as_they_are() {
+    let (mut daemon, _) = with_dirty_pages(1024);
+    daemon.kill();
+    for name in ["ssd0", "ssd1"] {
+        fs::remove_file(daemon.site.path(name)).expect("an SSD can be lost");
+    }
+    daemon.launch();
+    daemon.ok("pool delete p --force --yes-lose-data");
+    eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
+    let mut client = daemon.client("v");
+    let written: Vec<u64> = pages_apart(1024).collect();
+    for page in (0..PAGES).filter(|page| !written.contains(page)) {
+        assert_pages(&client.read(page * PAGE_BYTES, 4096).expect("a read"), page, 0);
+    }
+    daemon.restart();
+    assert!(daemon.is_online("v"));
+}
+
+// proves: F7, D6, P13
+#[test]
+fn killed_while_it_flushes_it_has_everything_and_the_flush_can_be_asked_for_again() {
+    let (mut daemon, file) = with_dirty_pages(512);
+    let mut random = Random::new(3);
+    for _ in 0..3 {
+        let child = daemon.begin("volume delete v");
+        await_flush(&daemon);
+        // When it dies is what this test varies.
+        std::thread::sleep(Duration::from_millis(random.below(300)));
+        daemon.kill();
+        let (code, said) = finish(child);
+        assert_eq!(code, Some(1), "{said}");
+        daemon.launch();
+        assert_written_apart(&daemon, 512);
+    }
+    daemon.ok("volume delete v");
+    assert_file_written_apart(&file, 512);
+}
+
+// proves: F8
+#[test]
+fn image_files_need_no_udev_rules() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let (config, rules) = (daemon.site.path("hotset.toml"), daemon.site.path("63.rules"));
+    fs::write(&config, format!("udev_rules = {:?}\n", rules.display().to_string())).expect("a file can be written");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    daemon.make_read_write_pool(&[32, 32], "");
+    daemon.make_volume(256, "p");
+    assert_eq!(daemon.ok("udev-rules"), "");
+    assert!(!rules.exists());
+    assert_eq!(daemon.json("status")["reasons"].as_array().map(Vec::len), Some(1), "only the shared disk is told of");
+}
