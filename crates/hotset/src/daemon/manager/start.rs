@@ -291,12 +291,14 @@ impl Manager {
                 return Err(error);
             }
         }
-        self.offline().volumes.remove(volume.as_str());
+        let shown = volume.clone();
         match fenced {
-            Some(fenced) => self.fence(volume, fenced).await,
-            None if serves => Ok(()),
-            None => self.plane.call(move |plane| plane.export(volume)).await,
+            Some(fenced) => self.fence(shown, fenced).await?,
+            None if serves => {}
+            None => self.plane.call(move |plane| plane.export(shown)).await?,
         }
+        self.offline().volumes.remove(volume.as_str());
+        Ok(())
     }
 
     /// Hosts would only get errors from it, and make things worse: it is hidden from them.

@@ -52,7 +52,10 @@ impl Manager {
 
     fn volumes_of(&self, snapshot: &Snapshot) -> Vec<Volume> {
         let offline = self.offline();
-        let open = snapshot.volumes.iter().map(|status| self.open_volume(status, &offline));
+        // One that is on its way back is open a moment before hosts can use it.
+        let on_its_way = |status: &&VolumeStatus| offline.volumes.contains_key(status.name.as_str());
+        let open = snapshot.volumes.iter().filter(|status| !on_its_way(status));
+        let open = open.map(|status| self.open_volume(status, &offline));
         let away = offline.volumes.values().map(offline_volume);
         let mut volumes: Vec<_> = open.chain(away).collect();
         for pool in offline.pools.values() {
