@@ -4,47 +4,89 @@ use std::path::Path;
 
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::{
-    BlockBytes, FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
+    FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
 };
-use hotset_cache::{PoolSpec, STATE_BYTES, VolumeStats};
+use hotset_cache::{DirtyData, PoolSpec, STATE_BYTES, VolumeStats};
 use hotset_serve::nbd::ServerSettings;
 
 use super::content::Content;
 use super::load::Target;
+use super::narrator::Narrator;
 use super::report::ratio;
 use super::scratch::Scratch;
-use super::{Narrator, failed};
+use super::{DATABASE_PERCENT, failed};
 use crate::client::fill_bar;
 use crate::endpoint::Endpoint;
-use crate::plane::Handle;
+use crate::plane::{Handle, plan};
+use crate::words;
 
-/// Hot data of a demo of a minute: warm in some seconds at the pace of such an array.
-const HOT_BYTES_PER_MINUTE: u64 = 1 << 30;
-const HOT_BYTES_MIN: u64 = 128 << 20;
-const HOT_BYTES_MAX: u64 = 8 << 30;
+/// Each of the SSDs of a demo of a minute: warm in some seconds at the pace of such an array.
+const SSD_BYTES_PER_MINUTE: u64 = 640 << 20;
+const SSD_BYTES_MIN: u64 = 128 << 20;
+const SSD_BYTES_MAX: u64 = 4 << 30;
+const SSDS: usize = 2;
 
 /// Sizes are multiples of this.
 const SIZE_UNIT: u64 = 64 << 20;
 
+/// Hot sets are multiples of this.
+const HOT_UNIT: u64 = 1 << 20;
+
+/// What of a read pool is hot in the read test: it leaves slots for blocks in the making.
+const READ_PERCENT: u64 = 80;
+
+/// What of the dirty capacity the write test writes, again and again.
+const WRITE_PERCENT: u64 = 60;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StageSizes {
-    /// The volume: all of it is hot.
-    pub(super) hot_bytes: u64,
+    pub(super) volume_bytes: u64,
     pub(super) ssds: usize,
     pub(super) ssd_bytes: u64,
+    /// What the read pool can hold, and what of the volume is hot in the read test.
+    pub(super) read_cache_bytes: u64,
+    pub(super) read_bytes: u64,
+    /// What the read-write pool can hold, clean and dirty, and what of the volume is hot in the write test.
+    pub(super) read_write_cache_bytes: u64,
+    pub(super) dirty_capacity_bytes: u64,
+    pub(super) write_bytes: u64,
 }
 
 impl StageSizes {
-    pub(super) fn for_seconds(seconds: u64) -> Self {
-        let wanted = (HOT_BYTES_PER_MINUTE / 60 * seconds).next_multiple_of(SIZE_UNIT);
-        let hot_bytes = wanted.clamp(HOT_BYTES_MIN, HOT_BYTES_MAX);
-        // A quarter more than the hot data, for what the pool itself needs and for slots in the making.
-        Self { hot_bytes, ssds: 2, ssd_bytes: (hot_bytes / 8 * 5).next_multiple_of(SIZE_UNIT) + SIZE_UNIT }
+    pub(super) fn for_seconds(seconds: u64) -> Result<Self, ApiError> {
+        let wanted = (SSD_BYTES_PER_MINUTE / 60 * seconds).next_multiple_of(SIZE_UNIT);
+        let ssd_bytes = wanted.clamp(SSD_BYTES_MIN, SSD_BYTES_MAX);
+        let plan = |kind| plan(&pool_spec(kind), &[ssd_bytes; SSDS]).map_err(|error| words::error(&error));
+        let (read, read_write) = (plan(PoolKind::Read)?, plan(PoolKind::ReadWrite)?);
+        let mut sizes = Self {
+            volume_bytes: 0,
+            ssds: SSDS,
+            ssd_bytes,
+            read_cache_bytes: read.capacity_bytes,
+            read_bytes: share(read.capacity_bytes, READ_PERCENT),
+            read_write_cache_bytes: read_write.capacity_bytes,
+            dirty_capacity_bytes: read_write.dirty_capacity_bytes,
+            write_bytes: share(read_write.dirty_capacity_bytes, WRITE_PERCENT),
+        };
+        let hot = [sizes.read_bytes, sizes.write_bytes, sizes.database_bytes(DATABASE_PERCENT[2])];
+        sizes.volume_bytes = hot.into_iter().fold(0, u64::max).next_multiple_of(SIZE_UNIT);
+        Ok(sizes)
+    }
+
+    /// What of the volume is hot in the database test.
+    pub(super) fn database_bytes(&self, percent: u8) -> u64 {
+        share(self.read_write_cache_bytes, u64::from(percent))
     }
 
     fn needed_bytes(&self) -> u64 {
-        self.hot_bytes + 2 * self.ssd_bytes + STATE_BYTES
+        let ssds = self.ssd_bytes * u64::try_from(self.ssds).expect("there are a few");
+        self.volume_bytes + ssds + 2 * STATE_BYTES
     }
+}
+
+/// `percent` of `bytes`, rounded down to whole units, but not to nothing.
+fn share(bytes: u64, percent: u64) -> u64 {
+    (bytes / 100 * percent / HOT_UNIT * HOT_UNIT).max(HOT_UNIT)
 }
 
 pub(super) struct Stage {
@@ -74,15 +116,14 @@ impl Stage {
             .parse()
             .map_err(|message| ApiError::new(ApiErrorKind::Invalid, format!("{message} with --dir")))?;
         narrator.say("Writing the array's content and the SSD images");
-        let files =
-            Files { array: scratch.file("array"), ssds: ssd_paths(&scratch, sizes), state: scratch.file("state") };
+        let states = KINDS.map(|kind| state_path(&scratch, kind));
+        let files = Files { array: scratch.file("array"), ssds: ssd_paths(&scratch, sizes), states };
         let written = tokio::task::spawn_blocking(move || files.write(sizes)).await;
         written.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?.map_err(failed)?;
         let (plane, _thread) = Handle::start(ServerSettings::default()).map_err(failed)?;
         let target = Target {
             endpoint: endpoint.to_string().parse().map_err(|error| ApiError::new(ApiErrorKind::Internal, error))?,
             export: volume_name().to_string(),
-            size_bytes: sizes.hot_bytes,
         };
         let stage = Self { sizes, target, plane, endpoint, scratch };
         stage.raise().await?;
@@ -92,23 +133,29 @@ impl Stage {
     async fn raise(&self) -> Result<(), ApiError> {
         let spec = VolumeSpec { name: volume_name(), backing: self.backing(), settings: VolumeSettings::default() };
         self.plane.call(move |plane| plane.open_volume(spec)).await?;
-        let ssds = ssd_paths(&self.scratch, self.sizes).iter().map(|path| path.display().to_string()).collect();
-        let state = self.scratch.file("state");
-        self.plane.call(move |plane| plane.create_pool(pool_spec(), ssds, state)).await?;
         self.plane.call(|plane| plane.export(volume_name())).await?;
         let endpoint = self.endpoint.clone();
         self.plane.call(move |plane| plane.listen(vec![endpoint], None)).await?;
         Ok(())
     }
 
-    /// The array's spelling: the vendor's array of requirement B1, scaled to the hot data.
+    /// The array's spelling: the vendor's array of requirement B1, scaled to the volume.
     pub(super) fn backing(&self) -> String {
         let file = self.scratch.file("array");
-        format!("emulated:preset=b1,disks=16,level=raid5,size={},file={}", self.sizes.hot_bytes, file.display())
+        format!("emulated:preset=b1,disks=16,level=raid5,size={},file={}", self.sizes.volume_bytes, file.display())
     }
 
-    pub(super) async fn enable_cache(&self) -> Result<(), ApiError> {
-        self.plane.call(|plane| plane.attach(pool_spec().name, volume_name())).await
+    /// Makes a pool of all SSDs and puts it in front of the volume.
+    pub(super) async fn enable_cache(&self, kind: PoolKind) -> Result<(), ApiError> {
+        let ssds = ssd_paths(&self.scratch, self.sizes).iter().map(|path| path.display().to_string()).collect();
+        let state = state_path(&self.scratch, kind);
+        self.plane.call(move |plane| plane.create_pool(pool_spec(kind), ssds, state)).await?;
+        self.plane.call(|plane| plane.attach(pool_name(), volume_name())).await
+    }
+
+    /// The volume serves on, and the SSDs are free.
+    pub(super) async fn delete_pool(&self) -> Result<(), ApiError> {
+        self.plane.call(|plane| plane.delete_pool(pool_name(), DirtyData::Clean)).await
     }
 
     pub(super) async fn counters(&self) -> Result<Counters, ApiError> {
@@ -143,38 +190,49 @@ fn ssd_paths(scratch: &Scratch, sizes: StageSizes) -> Vec<std::path::PathBuf> {
     (0..sizes.ssds).map(|number| scratch.file(&format!("ssd{number}"))).collect()
 }
 
+const KINDS: [PoolKind; 2] = [PoolKind::Read, PoolKind::ReadWrite];
+
+fn state_path(scratch: &Scratch, kind: PoolKind) -> std::path::PathBuf {
+    scratch.file(&format!("state-{kind}"))
+}
+
+fn pool_name() -> PoolName {
+    "demo".parse().expect("the name follows the rule")
+}
+
 fn volume_name() -> VolumeName {
     "demo".parse().expect("the name follows the rule")
 }
 
-fn pool_spec() -> PoolSpec {
+/// The preset for databases; hot at the first access, and filled as fast as can be, because a demo is short.
+fn pool_spec(kind: PoolKind) -> PoolSpec {
     let settings = PoolSettings {
-        block_bytes: BlockBytes::new(1 << 20).expect("1 MiB is a power of two in range"),
         populate_on_read: 1,
-        populate_on_write: 0,
         fetch_rate: FetchRate::High,
-        ..PoolSettings::preset(PoolKind::Read, IoType::Custom)
+        ..PoolSettings::preset(kind, IoType::Database)
     };
-    PoolSpec { name: "demo".parse::<PoolName>().expect("the name follows the rule"), kind: PoolKind::Read, settings }
+    PoolSpec { name: pool_name(), kind, settings }
 }
 
 /// The files that are written before anything is opened.
 struct Files {
     array: std::path::PathBuf,
     ssds: Vec<std::path::PathBuf>,
-    state: std::path::PathBuf,
+    states: [std::path::PathBuf; 2],
 }
 
 impl Files {
     fn write(&self, sizes: StageSizes) -> std::io::Result<()> {
         let bar = fill_bar(sizes.needed_bytes(), "Writing");
-        Content::write_first(&self.array, sizes.hot_bytes, &mut |done| bar.set_position(done))?;
-        let mut before = sizes.hot_bytes;
+        Content::write_first(&self.array, sizes.volume_bytes, &mut |done| bar.set_position(done))?;
+        let mut before = sizes.volume_bytes;
         for ssd in &self.ssds {
             hotset_block::create_image(ssd, sizes.ssd_bytes, &mut |done| bar.set_position(before + done))?;
             before += sizes.ssd_bytes;
         }
-        hotset_block::create_image(&self.state, STATE_BYTES, &mut |_| ())?;
+        for state in &self.states {
+            hotset_block::create_image(state, STATE_BYTES, &mut |_| ())?;
+        }
         bar.finish_and_clear();
         Ok(())
     }
@@ -185,12 +243,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pool_has_room_for_all_hot_data_at_every_length() {
+    fn every_hot_set_is_what_it_is_called_and_fits_the_volume_at_every_length() {
         for seconds in [10, 12, 60, 600, 3600] {
-            let sizes = StageSizes::for_seconds(seconds);
-            assert!(2 * sizes.ssd_bytes >= sizes.hot_bytes / 4 * 5, "{sizes:?}");
-            assert!((HOT_BYTES_MIN..=HOT_BYTES_MAX).contains(&sizes.hot_bytes), "{sizes:?}");
+            let sizes = StageSizes::for_seconds(seconds).unwrap();
+            assert!(sizes.read_bytes * 10 >= sizes.read_cache_bytes * 7, "{sizes:?}");
+            assert!(sizes.read_bytes * 10 <= sizes.read_cache_bytes * 8, "{sizes:?}");
+            assert!(sizes.write_bytes <= sizes.dirty_capacity_bytes, "{sizes:?}");
+            let [fits, fits_too, overflows] = DATABASE_PERCENT.map(|percent| sizes.database_bytes(percent));
+            assert!(fits < fits_too && fits_too < sizes.read_write_cache_bytes, "{sizes:?}");
+            assert!(overflows > sizes.read_write_cache_bytes && overflows <= sizes.volume_bytes, "{sizes:?}");
         }
-        assert_eq!(StageSizes::for_seconds(60).hot_bytes, 1 << 30);
+        assert_eq!(StageSizes::for_seconds(60).unwrap().ssd_bytes, SSD_BYTES_PER_MINUTE);
     }
 }
