@@ -34,7 +34,7 @@ const INTERRUPTED: u8 = 130;
 /// From here on the cache counts as warm.
 const WARM_HIT_RATIO: f64 = 0.998;
 
-/// Hot data of the database test in percent of the cache, as in the vendor's.
+/// Hot data of the database test, as in the vendor's, in percent of the clean data that fits beside a full write log.
 const DATABASE_PERCENT: [u8; 3] = [60, 90, 120];
 
 pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<ExitCode, ApiError> {
@@ -123,8 +123,8 @@ async fn measure(stage: &Stage, times: &Times, narrator: &Narrator) -> Result<Re
         backing: stage.backing(),
         ssds: stage.sizes.ssds,
         read_cache_bytes: stage.sizes.read_cache_bytes,
-        read_write_cache_bytes: stage.sizes.read_write_cache_bytes,
         dirty_capacity_bytes: stage.sizes.dirty_capacity_bytes,
+        clean_capacity_bytes: stage.sizes.clean_capacity_bytes,
         tests,
         checked_bytes: content.checked_bytes,
         wrong_pages: content.wrong_pages,

@@ -13,7 +13,7 @@ use crate::size::{grouped, human};
 pub(super) enum Test {
     Reads,
     Writes,
-    /// With a hot set of this part of the cache.
+    /// With a hot set of this part of the clean data that fits beside a full write log.
     Database {
         cache_percent: u8,
     },
@@ -65,7 +65,7 @@ pub(super) struct Figures {
     pub(super) read_percent: u8,
     pub(super) depth: usize,
     pub(super) hot_bytes: u64,
-    /// What the hot set is of the cache; null where the test does not say.
+    /// What the hot set is of the clean capacity; null where the test does not say.
     pub(super) cache_percent: Option<u8>,
     pub(super) iops_before: u64,
     pub(super) iops_after: u64,
@@ -86,9 +86,9 @@ pub(super) struct Report {
     pub(super) ssds: usize,
     /// What the read pool can hold.
     pub(super) read_cache_bytes: u64,
-    /// What the read-write pool can hold, and what of its volume may be dirty at once.
-    pub(super) read_write_cache_bytes: u64,
+    /// What may be dirty at once in the read-write pool, and what clean data it can hold beside a full log.
     pub(super) dirty_capacity_bytes: u64,
+    pub(super) clean_capacity_bytes: u64,
     pub(super) tests: Vec<Figures>,
     pub(super) checked_bytes: u64,
     pub(super) wrong_pages: u64,
@@ -140,11 +140,12 @@ impl Report {
         text.push_str(&format!(
             "\nThe array is emulated: its timing is that of a model, its data are in a file. The SSDs are image files on \
              this machine's own disk.\n\
-             The read pool holds {}, the read-write pool {}, of which {} may be dirty at once.\n\
+             The read pool holds {}; the read-write pool, from the same SSDs, {} of dirty data and {} of clean data beside \
+             a full write log: that is the cache of the database test.\n\
              Checked {} that were read through the NBD socket, the whole volume at the end: {}.\n",
             human(self.read_cache_bytes),
-            human(self.read_write_cache_bytes),
             human(self.dirty_capacity_bytes),
+            human(self.clean_capacity_bytes),
             human(self.checked_bytes),
             self.verdict()
         ));
@@ -220,8 +221,8 @@ mod tests {
             backing: "emulated:".into(),
             ssds: 2,
             read_cache_bytes: 2 << 30,
-            read_write_cache_bytes: 1 << 30,
             dirty_capacity_bytes: 1 << 29,
+            clean_capacity_bytes: 1 << 28,
             tests: tests.iter().copied().map(figures).collect(),
             checked_bytes: 1 << 30,
             wrong_pages: 0,

@@ -6,7 +6,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::{
     FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
 };
-use hotset_cache::{DirtyData, PoolSpec, STATE_BYTES, VolumeStats};
+use hotset_cache::{DirtyData, PoolPlan, PoolSpec, STATE_BYTES, VolumeStats};
 use hotset_serve::nbd::ServerSettings;
 
 use super::content::Content;
@@ -46,9 +46,10 @@ pub(super) struct StageSizes {
     /// What the read pool can hold, and what of the volume is hot in the read test.
     pub(super) read_cache_bytes: u64,
     pub(super) read_bytes: u64,
-    /// What the read-write pool can hold, clean and dirty, and what of the volume is hot in the write test.
-    pub(super) read_write_cache_bytes: u64,
+    /// What may be dirty at once in the read-write pool, what clean data it can hold beside a full log, and what of the
+    /// volume is hot in the write test.
     pub(super) dirty_capacity_bytes: u64,
+    pub(super) clean_capacity_bytes: u64,
     pub(super) write_bytes: u64,
 }
 
@@ -64,8 +65,8 @@ impl StageSizes {
             ssd_bytes,
             read_cache_bytes: read.capacity_bytes,
             read_bytes: share(read.capacity_bytes, READ_PERCENT),
-            read_write_cache_bytes: read_write.capacity_bytes,
             dirty_capacity_bytes: read_write.dirty_capacity_bytes,
+            clean_capacity_bytes: clean_capacity_bytes(&read_write),
             write_bytes: share(read_write.dirty_capacity_bytes, WRITE_PERCENT),
         };
         let hot = [sizes.read_bytes, sizes.write_bytes, sizes.database_bytes(DATABASE_PERCENT[2])];
@@ -75,13 +76,18 @@ impl StageSizes {
 
     /// What of the volume is hot in the database test.
     pub(super) fn database_bytes(&self, percent: u8) -> u64 {
-        share(self.read_write_cache_bytes, u64::from(percent))
+        share(self.clean_capacity_bytes, u64::from(percent))
     }
 
     fn needed_bytes(&self) -> u64 {
         let ssds = self.ssd_bytes * u64::try_from(self.ssds).expect("there are a few");
         self.volume_bytes + ssds + 2 * STATE_BYTES
     }
+}
+
+/// What is left for clean data when the log is full: it holds twice as much as may be dirty, on two SSDs each.
+fn clean_capacity_bytes(plan: &PoolPlan) -> u64 {
+    plan.capacity_bytes.saturating_sub(4 * plan.dirty_capacity_bytes)
 }
 
 /// `percent` of `bytes`, rounded down to whole units, but not to nothing.
@@ -250,8 +256,8 @@ mod tests {
             assert!(sizes.read_bytes * 10 <= sizes.read_cache_bytes * 8, "{sizes:?}");
             assert!(sizes.write_bytes <= sizes.dirty_capacity_bytes, "{sizes:?}");
             let [fits, fits_too, overflows] = DATABASE_PERCENT.map(|percent| sizes.database_bytes(percent));
-            assert!(fits < fits_too && fits_too < sizes.read_write_cache_bytes, "{sizes:?}");
-            assert!(overflows > sizes.read_write_cache_bytes && overflows <= sizes.volume_bytes, "{sizes:?}");
+            assert!(fits < fits_too && fits_too < sizes.clean_capacity_bytes, "{sizes:?}");
+            assert!(overflows > sizes.clean_capacity_bytes && overflows <= sizes.volume_bytes, "{sizes:?}");
         }
         assert_eq!(StageSizes::for_seconds(60).unwrap().ssd_bytes, SSD_BYTES_PER_MINUTE);
     }
