@@ -2,7 +2,8 @@
 //!
 //! A [`Buf`] can be split into disjoint parts, which go to several devices at once, and joined again without a copy.
 //! Why `unsafe`: parts of one allocation are handed out as separate `&mut [u8]`. The invariant, kept by `split_at`,
-//! `narrow` and `join`: the ranges of all `Buf`s over one allocation are disjoint.
+//! `narrow`, `join` and `share`: the ranges of all `Buf`s over one allocation are disjoint, but for those that `share`
+//! made of one; these only ever give out `&[u8]`.
 //!
 //! A pool hands out memory of its *arena* first: one allocation that the executor registers with its ring, so that
 //! the kernel need not look up and pin the pages of each transfer.
@@ -34,6 +35,8 @@ pub struct Buf {
     memory: Option<Rc<Memory>>,
     data: NonNull<u8>,
     len: usize,
+    /// Another `Buf` has the same bytes: they are not written any more.
+    shared: bool,
 }
 
 /// One allocation, or one piece of an arena. Freed, or given back to its pool, when the last `Buf` over it goes.
@@ -61,7 +64,7 @@ impl Buf {
     }
 
     fn over(memory: Rc<Memory>, len: usize) -> Self {
-        Self { data: memory.base, memory: Some(memory), len }
+        Self { data: memory.base, memory: Some(memory), len, shared: false }
     }
 
     /// The part `start .. start + len` of this buffer; the rest is given up.
@@ -81,9 +84,17 @@ impl Buf {
     /// If `at` is past the end.
     pub fn split_at(mut self, at: usize) -> (Self, Self) {
         assert!(at <= self.len, "split outside the buffer");
-        let tail = Self { memory: self.memory.clone(), data: offset(self.data, at), len: self.len - at };
+        let tail =
+            Self { memory: self.memory.clone(), data: offset(self.data, at), len: self.len - at, shared: self.shared };
         self.len = at;
         (self, tail)
+    }
+
+    /// Two buffers over the same bytes, for two devices that store them. They can be read, not written.
+    pub fn share(mut self) -> (Self, Self) {
+        self.shared = true;
+        let twin = Self { memory: self.memory.clone(), data: self.data, len: self.len, shared: true };
+        (self, twin)
     }
 
     /// Whether `next` is the part that follows this one in the same memory, so that they can be joined.
@@ -102,6 +113,7 @@ impl Buf {
     pub fn join(mut self, next: Self) -> Self {
         assert!(self.is_followed_by(&next), "joined buffers must be neighbours");
         self.len += next.len;
+        self.shared |= next.shared;
         self
     }
 }
@@ -111,15 +123,19 @@ impl Deref for Buf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `data .. data + len` is inside the allocation (kept by the constructors above), the bytes are
-        // initialised (`allocate` zeroes, pools never uninitialise), and no other `Buf` covers them (the file's
-        // invariant).
+        // initialised (`allocate` zeroes, pools never uninitialise), and no other `Buf` covers them, or all that do only
+        // read them (the file's invariant).
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 }
 
 impl DerefMut for Buf {
+    /// # Panics
+    /// If the buffer is shared.
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; `&mut self` makes this the only access to a range that no other `Buf` covers.
+        assert!(!self.shared, "a shared buffer is not written");
+        // SAFETY: as in `deref`; `&mut self` makes this the only access to a range that no other `Buf` covers, for it is
+        // not shared (checked above; `share` marks both, and every part of them is marked too).
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 }
@@ -344,6 +360,27 @@ mod tests {
     fn classes_are_powers_of_two_from_a_page_to_four_mebibytes() {
         assert_eq!([1, 4096, 4097, 8192, 8193].map(class_of), [Some(0), Some(0), Some(1), Some(1), Some(2)]);
         assert_eq!((class_of(4 << 20), class_of((4 << 20) + 1), class_of(usize::MAX)), (Some(10), None, None));
+    }
+
+    #[test]
+    fn memory_of_shared_buffers_comes_back_when_both_are_dropped() {
+        let pool = BufPool::new();
+        let mut buf = pool.take(4096);
+        buf.fill(9);
+        let address = buf.as_ptr();
+        let (one, other) = buf.share();
+        drop(one);
+        assert_ne!(pool.take(4096).as_ptr(), address, "the other is still in use");
+        assert_eq!((other[0], other.len()), (9, 4096));
+        drop(other);
+        pool.take(4096).fill(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "shared")]
+    fn a_shared_buffer_is_not_written() {
+        let (mut one, _other) = BufPool::new().take(10).share();
+        one[0] = 1;
     }
 
     #[test]

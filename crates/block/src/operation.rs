@@ -127,16 +127,29 @@ impl RingOperation {
 
 impl Transfer {
     fn entry(&mut self, arena: &Range<usize>) -> squeue::Entry {
-        let rest = &mut self.buf[self.done..];
-        let length = entry_length(rest.len());
-        let (file, memory) = (fd(&self.file), rest.as_mut_ptr());
+        let file = fd(&self.file);
         let offset = self.offset + u64::try_from(self.done).expect("a buffer's length fits 64 bits");
-        let registered = arena.contains(&memory.addr());
-        match (self.direction, registered) {
-            (Direction::Read, true) => opcode::ReadFixed::new(file, memory, length, ARENA).offset(offset).build(),
-            (Direction::Read, false) => opcode::Read::new(file, memory, length).offset(offset).build(),
-            (Direction::Write, true) => opcode::WriteFixed::new(file, memory, length, ARENA).offset(offset).build(),
-            (Direction::Write, false) => opcode::Write::new(file, memory, length).offset(offset).build(),
+        let registered = |address: usize| arena.contains(&address);
+        match self.direction {
+            Direction::Read => {
+                let rest = &mut self.buf[self.done..];
+                let (memory, length) = (rest.as_mut_ptr(), entry_length(rest.len()));
+                if registered(memory.addr()) {
+                    opcode::ReadFixed::new(file, memory, length, ARENA).offset(offset).build()
+                } else {
+                    opcode::Read::new(file, memory, length).offset(offset).build()
+                }
+            }
+            Direction::Write => {
+                // Only read: the buffer may be shared with another write.
+                let rest = &self.buf[self.done..];
+                let (memory, length) = (rest.as_ptr(), entry_length(rest.len()));
+                if registered(memory.addr()) {
+                    opcode::WriteFixed::new(file, memory, length, ARENA).offset(offset).build()
+                } else {
+                    opcode::Write::new(file, memory, length).offset(offset).build()
+                }
+            }
         }
     }
 

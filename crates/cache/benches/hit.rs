@@ -4,17 +4,22 @@
 //! cache, the device's copy of the page, and nothing of an executor. The copy and the checksum are shown by themselves.
 //! Time is this thread's time on a CPU, so that other processes matter little.
 
+use std::cell::Cell;
 use std::hint::black_box;
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
-use hotset_block::{BufPool, ByteRange, Device as _, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::sync::Event;
+use hotset_block::{
+    BufPool, ByteRange, Device as _, Env as _, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice,
+};
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::state::{BlockIndex, BlockKey, Counters, Map, Policy, SlotIndex, Streams, VolumeIndex};
-use hotset_cache::{Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 64 << 10;
@@ -126,6 +131,88 @@ fn hits(criterion: &mut Criterion<CpuTime>) {
     }
 }
 
+/// Writers at once: what a client at that depth has in flight.
+const WRITERS: u64 = 128;
+
+/// Writes of one iteration: making a pool takes longer than a few.
+const WRITES: u64 = 100 * WRITERS;
+
+/// The time on a CPU that `count` times [`WRITES`] write-back writes take, `WRITERS` at a time, to pages in random order.
+fn write_back(count: u64) -> Duration {
+    let count = count * WRITES;
+    let executor = Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring");
+    executor.run(async |env| {
+        let memory = |bytes| HostDevice::Memory(MemoryDevice::new(bytes, 4096));
+        let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(BLOCK).expect("64 KiB is a block size");
+        let spec = PoolSpec { name: "bench".parse().expect("a pool name"), kind: PoolKind::ReadWrite, settings };
+        let ssds = [1, 2].map(|number| Named { path: format!("memory{number}"), device: memory(SSD_BYTES) });
+        let pool = Pool::create(env.clone(), spec, ssds.into(), memory(STATE_BYTES)).await.expect("the SSDs fit");
+        let spec = VolumeSpec {
+            name: "bench".parse().expect("a volume name"),
+            backing: "memory".to_owned(),
+            settings: VolumeSettings::default(),
+        };
+        let volume = Volume::open(env.clone(), spec, memory(WRITTEN_BYTES)).expect("the settings fit");
+        pool.attach(&volume).await.expect("there is room for a volume");
+        write(&env, &volume, 80 * WRITERS).await;
+        let before = CpuTime::now();
+        write(&env, &volume, count).await;
+        let took = Duration::from_nanos(CpuTime::now() - before);
+        assert_eq!(volume.status().stats.write_hits, (80 + count.div_ceil(WRITERS)) * WRITERS);
+        pool.delete(hotset_cache::DirtyData::Discard).await.expect("memory does not fail");
+        took
+    })
+}
+
+/// A set that stays far below the dirty capacity, so that neither cleaning nor pacing is measured.
+const WRITTEN_BYTES: u64 = 16 << 20;
+
+async fn write(env: &HostEnv, volume: &Volume<HostEnv>, count: u64) {
+    let left = Rc::new(Cell::new(WRITERS));
+    let done = Rc::new(Event::new());
+    for writer in 0..WRITERS {
+        let (env, volume) = (env.clone(), volume.clone());
+        let (left, done) = (Rc::clone(&left), Rc::clone(&done));
+        env.clone().spawn(async move {
+            let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(writer + 1);
+            for _ in 0..count.div_ceil(WRITERS) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let offset = state % (WRITTEN_BYTES / PAGE) * PAGE;
+                let page = env.buffers().take(4096);
+                volume.write(offset, page, Durability::Volatile).await.expect("memory does not fail");
+            }
+            left.set(left.get() - 1);
+            done.wake_all();
+        });
+    }
+    while left.get() > 0 {
+        done.wait().await;
+    }
+}
+
+fn writes(criterion: &mut Criterion<CpuTime>) {
+    let mut group = criterion.benchmark_group("writes");
+    group.sample_size(10).measurement_time(Duration::from_secs(3));
+    group.bench_function("write_back_4k", |bencher| bencher.iter_custom(write_back));
+    group.finish();
+    let (from, to) = (MemoryDevice::new(BATCH_BYTES, 4096), MemoryDevice::new(BATCH_BYTES, 4096));
+    let buffers = BufPool::new();
+    criterion.bench_function("part_two_devices_copy_a_batch", |bencher| {
+        bencher.iter(|| {
+            for device in [&from, &to] {
+                let bytes = usize::try_from(BATCH_BYTES).expect("small");
+                drop(device.write(0, buffers.take(bytes)).now_or_never().expect("memory is ready at once"));
+            }
+        });
+    });
+}
+
+/// What [`WRITERS`] writes make: two pages of header, and the data.
+const BATCH_BYTES: u64 = (WRITERS + 2) * PAGE;
+
 /// The parts of a hit that are not the engine's decisions.
 fn parts(criterion: &mut Criterion<CpuTime>) {
     let buffers = BufPool::new();
@@ -203,6 +290,6 @@ criterion_group! {
     name = benches;
     config = Criterion::default().with_measurement(CpuTime).sample_size(20)
         .warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
-    targets = memory, parts, hits
+    targets = memory, parts, hits, writes
 }
 criterion_main!(benches);

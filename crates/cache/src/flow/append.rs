@@ -60,9 +60,7 @@ pub(crate) enum Then {
 impl<E: Env> PoolInner<E> {
     /// Two copies of new writes can be kept.
     pub(crate) fn may_cache_writes(&self) -> bool {
-        self.online_ssds().count() >= 2
-            && self.ssds.iter().all(|ssd| ssd.online.get())
-            && self.fenced.borrow().is_none()
+        self.ssds.len() >= 2 && self.ssds.iter().all(|ssd| ssd.online.get()) && self.fenced.borrow().is_none()
     }
 
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
@@ -460,15 +458,16 @@ impl<E: Env> PoolInner<E> {
             written: std::cell::Cell::new(None),
         });
         log.flights.borrow_mut().push_back(Rc::clone(&flight));
-        let device_offset = |mirror: Mirror| self.log_offset(mirror, first_page);
-        let mut copies: Copies = Vec::new();
-        let mirrors: Vec<Mirror> = row.mirrors(segment).collect();
-        for mirror in mirrors.iter().skip(1) {
-            let copy = super::records::to_buf(self.env.buffers(), &bytes);
-            copies.push((*mirror, device_offset(*mirror), copy));
-        }
-        if let Some(mirror) = mirrors.first() {
-            copies.push((*mirror, device_offset(*mirror), bytes));
+        let mut mirrors = row.mirrors(segment);
+        let mut copies: Copies = Vec::with_capacity(2);
+        match (mirrors.next(), mirrors.next()) {
+            (Some(one), Some(other)) => {
+                let (bytes, twin) = bytes.share();
+                copies.push((one, self.log_offset(one, first_page), bytes));
+                copies.push((other, self.log_offset(other, first_page), twin));
+            }
+            (Some(one), None) => copies.push((one, self.log_offset(one, first_page), bytes)),
+            (None, _) => {}
         }
         if planted(Planted::OneCopyOnly) {
             copies.truncate(1);

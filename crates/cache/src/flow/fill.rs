@@ -74,7 +74,9 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn may_start_fill(self: &Rc<Self>) -> bool {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
         let by_memory = usize::try_from(limits::FILL_BYTES_MAX / self.block_bytes()).expect("a small number");
-        if self.stopping.get() || self.fills.running() >= at_once.min(by_memory.max(2)) {
+        // Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2).
+        let degraded = self.log.is_some() && !self.may_cache_writes();
+        if self.stopping.get() || degraded || self.fills.running() >= at_once.min(by_memory.max(2)) {
             return false;
         }
         self.make_room();

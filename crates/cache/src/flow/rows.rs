@@ -23,6 +23,9 @@ use super::records::to_buf;
 const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096;
 /// Rows that a pool must have room for, to be of use.
 pub(crate) const ROWS_MIN: usize = 6;
+/// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
+/// newest when their row becomes the oldest, and have to be moved.
+const LENGTH: u64 = 3;
 /// Rows that the log has at any time, however little is dirty.
 const ROWS_KEPT: usize = 4;
 /// Pause before a row that could not be opened is tried again.
@@ -290,7 +293,7 @@ impl<E: Env> PoolInner<E> {
             return true;
         }
         let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get();
-        let needed = usize::try_from(2 * dirty / log.row_pages().max(1)).expect("few rows") + ROWS_KEPT;
+        let needed = usize::try_from(LENGTH * dirty / log.row_pages().max(1)).expect("few rows") + ROWS_KEPT;
         log.row_count() > needed.min(log.rows_max.get().saturating_sub(2 * ROWS_RESERVED))
     }
 
