@@ -17,6 +17,12 @@ macro_rules! bugs {
             /// Every bug with its name and the rule that it breaks.
             pub const ALL: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$bug, stringify!($bug), $rule)),+];
+
+            /// It is of the write log, which read pools do not have.
+            pub fn is_of_log(self) -> bool {
+                let position = |bug: Self| Self::ALL.iter().position(|(other, _, _)| *other == bug);
+                position(self) >= position(Self::LivePageWrittenAround)
+            }
         }
     };
 }
@@ -92,6 +98,8 @@ bugs! {
     HeaderNotChecked: "checked-or-not-served",
     /// A backing device that was changed behind our back keeps its cached pages.
     ChangedBackingIgnored: "backing-identity",
+    /// An SSD's read error is the host's answer.
+    SsdErrorAnswered: "errors-hidden",
     /// A page with a live copy is written to the backing device only.
     LivePageWrittenAround: "one-dirty-rule",
     /// Cleaning writes to the backing device before the log is flushed.
@@ -136,8 +144,6 @@ bugs! {
     ZeroesKeepLiveCopy: "zeroes",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
-    /// An SSD's read error is the host's answer.
-    SsdErrorAnswered: "errors-hidden",
 }
 
 #[cfg(feature = "planted")]

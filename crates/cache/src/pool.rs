@@ -452,7 +452,8 @@ impl<E: Env> PoolInner<E> {
             return (Health::Failed, error.to_string());
         }
         let gone = self.ssds.iter().filter(|ssd| !ssd.online.get()).count() + self.absent.len();
-        if gone == 0 {
+        let single = self.kind == PoolKind::ReadWrite && self.online_ssds().count() == 1;
+        if gone == 0 && !single {
             return (Health::Good, String::new());
         }
         if self.online_ssds().next().is_none() {
@@ -465,6 +466,11 @@ impl<E: Env> PoolInner<E> {
         let reason = match self.kind {
             PoolKind::Read => {
                 format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
+            }
+            PoolKind::ReadWrite if single => {
+                "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
+                 backing devices, cached reads are served; replace the other SSDs"
+                    .to_owned()
             }
             PoolKind::ReadWrite => format!(
                 "{gone} SSD(s) out of use: dirty data is being flushed, new writes go to the backing devices, cached reads \

@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::Env;
-use hotset_cache::PoolStatus;
-use hotset_cache::config::{PoolSettings, VolumeSettings};
+use hotset_cache::config::{PoolKind, PoolSettings, VolumeSettings};
+use hotset_cache::{Error, PoolStatus};
 
 use crate::daemon::Daemon;
-use crate::shape;
 use crate::world::Attachment;
+use crate::{log_shape, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
@@ -31,7 +31,8 @@ async fn one_command(daemon: &Daemon) {
         daemon.world.simulation.draw(|random| (random.below(40), random.index(daemon.world.volumes.len())));
     match command {
         0..10 => change_pool(daemon).await,
-        10..18 => change_volume(daemon, number).await,
+        10..16 => change_volume(daemon, number).await,
+        16..18 => drain_for_a_while(daemon, number).await,
         18..30 => detach_for_a_while(daemon, number).await,
         30..39 => daemon.attach(number).await,
         _ => daemon.replace_pool().await,
@@ -44,7 +45,8 @@ async fn change_pool(daemon: &Daemon) {
         policy: shape::policy(random),
         fetch_rate: shape::fetch_rate(random),
         populate_on_read: random.pick(&[1, 2]),
-        populate_on_write: random.pick(&[0, 1, 2]),
+        populate_on_write: random.pick(if daemon.world.writes_back() { &[1, 1, 2] } else { &[0, 1, 2] }),
+        cleaning: log_shape::cleaning(random),
         ..pool.status().settings
     });
     daemon.world.simulation.note(|| format!("set {settings:?}"));
@@ -57,7 +59,13 @@ async fn change_pool(daemon: &Daemon) {
 async fn change_volume(daemon: &Daemon, number: usize) {
     let Some(volume) = daemon.volume(number) else { return };
     let cutoff = daemon.world.simulation.draw(|random| random.pick(&[None, Some(256 << 10), Some(4 << 20)]));
+    let (write_mode, read_cache) =
+        daemon.world.simulation.draw(|random| (log_shape::write_mode(random), !random.one_in(8)));
     let settings = VolumeSettings { read_cutoff_bytes: cutoff, write_cutoff_bytes: cutoff, ..volume.settings() };
+    let settings = match daemon.world.shape.kind {
+        PoolKind::Read => settings,
+        PoolKind::ReadWrite => VolumeSettings { write_mode, read_cache, ..settings },
+    };
     if let Err(error) = volume.set(settings).await {
         daemon.expect_cache_trouble("changing the volume", &error);
     }
@@ -73,6 +81,28 @@ async fn detach_for_a_while(daemon: &Daemon, number: usize) {
     daemon.env.sleep(Duration::from_millis(pause)).await;
     if !daemon.stopping.get() {
         daemon.attach(number).await;
+    }
+}
+
+/// Flushes a volume's cache, and sometimes changes its mind.
+async fn drain_for_a_while(daemon: &Daemon, number: usize) {
+    let (Some(pool), Some(volume)) = (daemon.pool(), daemon.volume(number)) else { return };
+    let name = volume.name();
+    let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 20, 500, 60_000]));
+    let (env, canceller) = (daemon.env.clone(), pool.clone());
+    let cancelled = name.clone();
+    daemon.world.simulation.note(|| format!("drain {name} for {patience} ms"));
+    daemon.env.spawn(async move {
+        env.sleep(Duration::from_millis(patience)).await;
+        canceller.cancel_drain(&cancelled);
+    });
+    let drained = pool.drain(&name).await;
+    daemon.world.simulation.note(|| format!("drained {name}: {drained:?}"));
+    let known = |error: &Error| pool.status().volumes.contains(&name) && !error.to_string().contains("copies");
+    if let Err(error) = drained.map_err(Box::new)
+        && known(&error)
+    {
+        daemon.expect_cache_trouble("draining", &error);
     }
 }
 
@@ -96,7 +126,9 @@ pub fn check_status(daemon: &Daemon) {
     }
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number).map(|volume| volume.status()) else { continue };
-        if volume.pool.as_ref() == Some(&status.name) && volume.cache_used_bytes > status.used_bytes {
+        if volume.pool.as_ref() == Some(&status.name)
+            && volume.cache_used_bytes - volume.write_cache_used_bytes > status.used_bytes
+        {
             daemon.world.violate(format!("a volume uses more of the cache than all do: {volume:?}"));
         }
     }

@@ -25,14 +25,16 @@ fn break_something(world: &World) {
     let (ssd, volume) =
         world.simulation.draw(|random| (random.index(world.ssds.len()), random.index(world.volumes.len())));
     let (ssd, volume) = (&world.ssds[ssd], &world.volumes[volume]);
+    let ssd = if world.may_suffer(ssd) { ssd } else { &world.ssds[0] };
+    let damages = world.may_damage(ssd);
     match world.simulation.draw(|random| random.below(12)) {
-        0..3 if troubles.ssd_errors => ssd_errors(world, ssd),
-        3 if troubles.ssd_hangs => ssd_hangs(world, ssd),
-        4 if troubles.ssds_vanish && ssd.present.get() && !ssd.disk.is_gone() => {
+        0..3 if troubles.ssd_errors && damages => ssd_errors(world, ssd),
+        3 if troubles.ssd_hangs && damages => ssd_hangs(world, ssd),
+        4 if troubles.ssds_vanish && damages && ssd.present.get() && !ssd.disk.is_gone() => {
             world.trouble_ssds();
             ssd.disk.vanish();
         }
-        5..8 if troubles.rot => rot(world, ssd),
+        5..8 if troubles.rot && damages => rot(world, ssd),
         8 if troubles.backing_errors => backing_errors(world, volume),
         9 if troubles.backing_errors && !volume.disk.is_gone() && world.simulation.draw(|random| random.one_in(3)) => {
             volume.cut.set(true);
@@ -89,7 +91,8 @@ fn backing_errors(world: &World, volume: &HostVolume) {
         late_ms: TOO_LATE_MS,
         hang: 0,
     });
-    volume.may_hang.set(volume.may_hang.get() || faults.late > 0);
+    // What cannot be cleaned fills the log: hosts wait for it as long as for a device that hangs.
+    volume.may_hang.set(volume.may_hang.get() || faults.late > 0 || world.writes_back());
     world.simulation.note(|| format!("{}: {faults:?}", volume.disk.name));
     volume.disk.set_faults(faults);
 }

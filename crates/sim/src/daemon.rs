@@ -6,9 +6,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::Env;
-use hotset_cache::config::{PoolKind, VolumeName};
-use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect};
+use hotset_block::{ByteRange, Env};
+use hotset_cache::config::VolumeName;
+use hotset_cache::{
+    DirtyData, Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect,
+};
 
 use crate::device::SimDevice;
 use crate::executor::SimEnv;
@@ -75,6 +77,7 @@ impl Daemon {
         if self.world.pool.get() != PoolKnown::No {
             match self.find_pool().await {
                 Ok(pool) => return self.found(pool),
+                Err(error) if self.world.writes_back() && !self.is_deleted() => return self.refused(&error),
                 Err(error) if self.world.pool.get() == PoolKnown::Yes && !self.world.blind.get() => {
                     return self.world.violate(format!("the pool does not open: {error}"));
                 }
@@ -82,6 +85,22 @@ impl Daemon {
             }
         }
         self.create_pool().await;
+    }
+
+    /// The deletion of the pool got so far that every volume had left it before.
+    fn is_deleted(&self) -> bool {
+        let sound = self.world.present_ssds().filter(|ssd| !self.world.may_suffer(ssd));
+        self.world.pool.get() == PoolKnown::Unsure && sound.into_iter().any(|ssd| !self.carries_pool(ssd))
+    }
+
+    /// Its volumes may have dirty data there: nothing is served of them.
+    fn refused(&self, error: &Error) {
+        self.world.simulation.note(|| format!("the pool is not opened: {error}"));
+        let whole = self.world.ssds.iter().all(|ssd| ssd.present.get() && !ssd.disk.is_gone());
+        let excused = self.world.ssds_suffered.get() || self.world.state_is_blank.get() || !whole;
+        if self.world.calm.get() || !excused {
+            self.world.violate(format!("the pool does not open: {error}"));
+        }
     }
 
     fn found(&self, pool: Pool<SimEnv>) {
@@ -129,9 +148,10 @@ impl Daemon {
         settings.block_bytes = self.world.shape.settings.block_bytes;
         settings.checksums = self.world.shape.settings.checksums;
         let name = self.pool_name().parse().expect("it follows the rule");
-        let spec = PoolSpec { name, kind: PoolKind::Read, settings };
+        let spec = PoolSpec { name, kind: self.world.shape.kind, settings };
         let ssds: Vec<_> = self.world.present_ssds().map(|ssd| Rc::clone(&ssd.disk)).collect();
-        if ssds.is_empty() {
+        if ssds.len() < if self.world.writes_back() { 2 } else { 1 } {
+            self.world.pool.set(PoolKnown::No);
             return;
         }
         self.world.present_ssds().for_each(|ssd| ssd.missed.set(false));
@@ -162,12 +182,15 @@ impl Daemon {
         };
         let pool = self.pool();
         let known = pool.as_ref().is_some_and(|pool| names(pool).contains(&host.spec.name));
+        if pool.is_none() && self.world.may_hold_dirty_data(&host) {
+            return;
+        }
         self.check_catalogue(&host, pool.is_some(), known);
         let served = match pool.filter(|_| known) {
             Some(pool) => self.settle(&pool, &host, &volume).await,
             None => {
                 host.attachment.set(Attachment::Detached);
-                host.changed.set(false);
+                host.accept_replacement();
                 true
             }
         };
@@ -196,23 +219,31 @@ impl Daemon {
     async fn settle(&self, pool: &Pool<SimEnv>, host: &HostVolume, volume: &Volume<SimEnv>) -> bool {
         let meddles = self.world.shape.troubles.administrators && !self.world.calm.get();
         if meddles && self.world.simulation.draw(|random| random.one_in(20)) {
-            return self.detach(pool, host).await;
+            return match self.world.writes_back() {
+                false => self.detach(pool, host).await,
+                true => self.discard(pool, host).await,
+            };
         }
+        let dirty_before = dirty_bytes(pool);
         match pool.reattach(volume).await {
             Ok(Reattached::Warm { bytes }) => {
                 self.warm_bytes.set(self.warm_bytes.get() + bytes);
-                if host.changed.get() && bytes > 0 {
+                if host.changed.get() && (bytes > 0 || self.world.writes_back()) {
                     self.world.violate(format!("{} was changed behind our back and is warm", host.spec.name));
                 }
                 self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.spec.name));
             }
             Ok(Reattached::Fenced { reason, .. }) => {
                 self.world.simulation.note(|| format!("{} is fenced: {reason}", host.spec.name));
+                self.check_fence(host, volume, &reason).await;
                 return false;
             }
             Ok(Reattached::Dropped { reason }) => {
                 self.world.simulation.note(|| format!("{} is cold: {reason}", host.spec.name));
                 self.check_drop(host, &reason);
+                if dirty_bytes(pool) < dirty_before && self.volumes.borrow().iter().all(Option::is_none) {
+                    self.world.violate(format!("dirty data of {} was dropped: {reason}", host.spec.name));
+                }
             }
             Err(error) => {
                 if !host.may_fail() {
@@ -221,10 +252,19 @@ impl Daemon {
                 return false;
             }
         }
-        host.changed.set(false);
+        host.accept_replacement();
         host.shaken.set(false);
         host.attachment.set(Attachment::Attached);
         true
+    }
+
+    async fn check_fence(&self, host: &HostVolume, volume: &Volume<SimEnv>, reason: &str) {
+        if host.right_one.borrow().is_none() && !host.may_fail() {
+            self.world.violate(format!("{} is fenced though nobody changed it: {reason}", host.spec.name));
+        }
+        if volume.read(ByteRange::at(0, 4096)).await.is_ok() {
+            self.world.violate(format!("{} is fenced, and serves", host.spec.name));
+        }
     }
 
     fn check_drop(&self, host: &HostVolume, reason: &str) {
@@ -240,10 +280,36 @@ impl Daemon {
     pub async fn detach(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
         self.world.simulation.note(|| format!("detach {}", host.spec.name));
         host.attachment.set(Attachment::Unsure);
-        match pool.detach(&host.spec.name, hotset_cache::DirtyData::Clean).await {
+        match pool.detach(&host.spec.name, DirtyData::Clean).await {
             Ok(()) => {
                 host.attachment.set(Attachment::Detached);
                 host.changed.set(false);
+                // What a device lost with its power is known when this life is over.
+                if !host.cut.get() {
+                    self.world.report(host.check_backing().map_err(|what| format!("after detaching: {what}")));
+                }
+                true
+            }
+            Err(error) => {
+                if error.kind == ErrorKind::Refused {
+                    host.attachment.set(Attachment::Attached);
+                }
+                self.expect_cache_trouble("detaching", &error);
+                false
+            }
+        }
+    }
+
+    /// Takes a volume that is not attached yet out of the pool, and gives up its dirty data.
+    async fn discard(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
+        self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.spec.name));
+        host.attachment.set(Attachment::Unsure);
+        match pool.detach(&host.spec.name, DirtyData::Discard).await {
+            Ok(()) => {
+                host.attachment.set(Attachment::Detached);
+                host.right_one.take();
+                host.changed.set(false);
+                host.model.borrow_mut().adopt(&host.disk.content());
                 true
             }
             Err(error) => {
@@ -273,7 +339,7 @@ impl Daemon {
         self.world.simulation.note(|| "delete the pool".to_owned());
         self.world.pool.set(PoolKnown::Unsure);
         self.world.volumes.iter().for_each(|host| host.attachment.set(Attachment::Unsure));
-        match pool.delete(hotset_cache::DirtyData::Clean).await {
+        match pool.delete(DirtyData::Clean).await {
             Ok(()) => {
                 self.pool.borrow_mut().take();
                 self.world.pool.set(PoolKnown::No);
@@ -294,7 +360,10 @@ impl Daemon {
     /// An administrator's command failed: that has to have a reason.
     pub fn expect_cache_trouble(&self, what: &str, error: &Error) {
         self.world.simulation.note(|| format!("{what}: {error}"));
-        if !self.world.cache_trouble.get() && !self.closing.get() {
+        // What cannot be cleaned holds up whoever needs it clean.
+        let cannot_clean = |host: &Rc<HostVolume>| host.may_fail() || host.right_one.borrow().is_some();
+        let dirty = self.world.writes_back() && self.world.volumes.iter().any(cannot_clean);
+        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty {
             self.world.violate(format!("{what} failed though nothing was wrong: {error}"));
         }
     }
@@ -346,6 +415,10 @@ impl Daemon {
     pub fn may_answer(&self, host: &HostVolume, error: &Error) -> bool {
         host.may_fail() || (error.kind == ErrorKind::Stopping && self.closing.get())
     }
+}
+
+fn dirty_bytes(pool: &Pool<SimEnv>) -> u64 {
+    pool.status().write_log.map_or(0, |log| log.dirty_bytes)
 }
 
 fn names(pool: &Pool<SimEnv>) -> Vec<VolumeName> {

@@ -71,6 +71,14 @@ struct State {
     watcher: Option<Rc<dyn Watcher>>,
 }
 
+/// A device that was taken away: what it holds and what it says of itself.
+#[derive(Clone)]
+pub struct Saved {
+    content: Image,
+    identity: DeviceIdentity,
+    change_mark: u64,
+}
+
 struct Flight {
     work: Work,
     answer: Rc<RefCell<Answer>>,
@@ -395,6 +403,22 @@ impl Disk {
     /// An older copy takes its place.
     pub fn replace_content(&self, image: Image) {
         self.state.borrow_mut().media.replace(image);
+    }
+
+    /// What is needed to put it back later as it is now.
+    pub fn save(&self) -> Saved {
+        let state = self.state.borrow();
+        let identity = state.identity.clone();
+        Saved { content: state.media.current.clone(), identity, change_mark: state.change_mark }
+    }
+
+    /// It is put back, in the boot that is now.
+    pub fn put_back(&self, saved: Saved) {
+        let mut state = self.state.borrow_mut();
+        let boot = state.identity.boot;
+        state.media.replace(saved.content);
+        state.identity = DeviceIdentity { boot, ..saved.identity };
+        state.change_mark = saved.change_mark;
     }
 
     /// Changes some bytes at rest in pages that hold data, within `range`.

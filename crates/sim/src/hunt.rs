@@ -13,6 +13,14 @@ thread_local! {
     static RUNNING: Cell<Option<(u64, bool)>> = const { Cell::new(None) };
 }
 
+/// The seeds, counted from 0, in which a bug can show: those of the pools that have what it is in. Without a bug: all.
+pub fn seed_of(number: u64, bug: Option<Planted>) -> u64 {
+    match bug {
+        None => number,
+        Some(bug) => 2 * number + u64::from(bug.is_of_log()),
+    }
+}
+
 static HOOK: Once = Once::new();
 
 /// Runs a seed. Where panics abort (release builds), the process ends with the assertion's message and the seed.

@@ -14,7 +14,7 @@ use crate::world::{Attachment, HostVolume, Ssd, World};
 /// `clean`: the last daemon stopped cleanly, and the machine has run since.
 pub fn between_lives(world: &Rc<World>, clean: bool) {
     let mut turned_back = false;
-    for ssd in &world.ssds {
+    for ssd in world.ssds.iter().filter(|ssd| world.may_damage(ssd)) {
         turned_back |= move_ssd(world, ssd);
         damage(world, ssd);
     }
@@ -32,7 +32,7 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
 /// Some SSDs fail from the first moment of a daemon's life.
 pub fn before_life(world: &World) {
     let troubles = world.shape.troubles;
-    for ssd in world.present_ssds() {
+    for ssd in world.present_ssds().filter(|ssd| world.may_damage(ssd)) {
         if world.shape.profile == Profile::LateSsds {
             ssd_is_late(world, ssd);
         } else if troubles.ssd_errors && world.simulation.draw(|random| random.one_in(6)) {
@@ -44,6 +44,9 @@ pub fn before_life(world: &World) {
 }
 
 fn lose_state(world: &World) {
+    if world.writes_back() && world.ssds_suffered.get() {
+        return;
+    }
     world.cache_trouble.set(true);
     world.lose_state();
     if world.ssds_suffered.get() {
@@ -198,14 +201,23 @@ fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
     let detached = volume.attachment.get() == Attachment::Detached;
     // After a crash, or of a device that failed, there is no mark of a clean stop that would show the change.
     let noticeable = clean && volume.shape.reports_changes && !volume.shaken.get();
+    if volume.right_one.borrow().is_some() {
+        if world.simulation.draw(|random| random.one_in(2)) {
+            world.simulation.note(|| format!("{}: the right device is back", volume.disk.name));
+            volume.put_right();
+        }
+        return;
+    }
     let choice = world.simulation.draw(|random| random.below(12));
     if choice == 0 {
         world.simulation.note(|| format!("{}: replaced by another device", volume.disk.name));
         let name = format!("other-{}", world.simulation.unique());
+        set_aside(world, volume);
         volume.disk.set_id(&name);
         write_elsewhere(volume, ByteRange { start: 0, end: volume.size_bytes() });
     } else if choice < 5 && (detached || noticeable) {
         let unit = u64::from(volume.disk.info.logical_block_bytes);
+        set_aside(world, volume);
         for _ in 0..world.simulation.draw(|random| random.between(1, 20)) {
             let start = world.simulation.draw(|random| random.below(volume.size_bytes() / unit)) * unit;
             let length = world.simulation.draw(|random| random.between(1, 32)) * 4096;
@@ -215,9 +227,17 @@ fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
     }
 }
 
+/// Where the pool may hold newer data, nobody can take the changed device for the volume: the right one is kept.
+fn set_aside(world: &World, volume: &HostVolume) {
+    if world.may_hold_dirty_data(volume) {
+        *volume.right_one.borrow_mut() = Some(volume.disk.save());
+    }
+}
+
 fn write_elsewhere(volume: &HostVolume, range: ByteRange) {
     let mut model = volume.model.borrow_mut();
-    let number = model.overwritten(range);
+    let aside = volume.right_one.borrow().is_some();
+    let number = if aside { model.number_elsewhere() } else { model.overwritten(range) };
     let mut bytes = volume.disk.content().bytes(range);
     model.fill(number, range, &mut bytes);
     volume.disk.overwrite(range.start, &bytes);

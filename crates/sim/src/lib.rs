@@ -17,6 +17,7 @@ pub mod hunt;
 pub mod idle;
 pub mod image;
 pub mod liveness;
+pub mod log_shape;
 mod media;
 pub mod model;
 pub mod random;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use clap::Parser;
 use hotset_cache::planted::Planted;
-use hotset_sim::hunt::run_caught;
+use hotset_sim::hunt::{run_caught, seed_of};
 use hotset_sim::scenario;
 
 #[derive(Parser)]
@@ -86,7 +86,7 @@ fn hunt(arguments: &Arguments, bug: Option<Planted>) -> Vec<(u64, String)> {
                     if number >= arguments.seeds {
                         break;
                     }
-                    let seed = arguments.start + number;
+                    let seed = seed_of(arguments.start + number, bug);
                     let outcome = run_caught(seed, bug);
                     steps.fetch_add(outcome.steps, Ordering::Relaxed);
                     if let Some(what) = outcome.violation {

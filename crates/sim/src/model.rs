@@ -36,6 +36,9 @@ pub enum Answered {
 pub enum Ending {
     /// It stopped or died; the device kept its power.
     Kill,
+    /// Devices on the way to it lost their power, and it did not: what they held may be lost, and what it holds is no
+    /// more durable than before.
+    CutBefore,
     /// The device lost its power.
     PowerCut,
 }
@@ -159,12 +162,16 @@ impl VolumeModel {
         for cell in self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()) {
             match ending {
                 Ending::Kill => cell.kill(now),
-                Ending::PowerCut => cell.cut_power(now),
+                Ending::CutBefore | Ending::PowerCut => cell.cut_power(now),
             }
         }
-        if ending == Ending::PowerCut {
-            self.power_cut = now;
-            self.volatile.clear();
+        match ending {
+            Ending::Kill => {}
+            Ending::CutBefore => self.volatile.clear(),
+            Ending::PowerCut => {
+                self.power_cut = now;
+                self.volatile.clear();
+            }
         }
     }
 
@@ -188,6 +195,38 @@ impl VolumeModel {
             }
         }
         Ok(())
+    }
+
+    /// Whether a host wrote this here at any time.
+    pub fn was_written(&mut self, range: ByteRange, bytes: &[u8]) -> Result<(), String> {
+        let now = self.now;
+        for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
+            if content::recognise(held, self.place(at)) == Content::Foreign {
+                return Err(self.complaint(at, held, now));
+            }
+        }
+        Ok(())
+    }
+
+    /// What hosts wrote is given up where it is not in `content`, which is what they see from now on.
+    pub fn adopt(&mut self, content: &Image) {
+        for at in 0..self.cells.len() {
+            let place = self.place(at);
+            let bytes = content.bytes(ByteRange::at(place.cell * self.cell_bytes, self.cell_bytes));
+            let held = content::recognise(&bytes, place);
+            let cell = self.cell(at);
+            if !matches!(&cell.entries[..], [only] if only.content == held) {
+                cell.entries = vec![Entry::initial(held)];
+            }
+        }
+        self.volatile.clear();
+    }
+
+    /// A number under which somebody else may write, whether or not hosts ever see it.
+    pub fn number_elsewhere(&mut self) -> WriteNumber {
+        let number = WriteNumber(self.next_write);
+        self.next_write += 1;
+        number
     }
 
     /// Whether every cell of this content is something that a read that began now might return.

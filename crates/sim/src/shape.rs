@@ -1,8 +1,11 @@
 //! What a seed chooses once: the devices, the pool and its volumes, and what may go wrong with them.
 
 use hotset_block::{DeviceInfo, Discard};
-use hotset_cache::config::{BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolSettings, VolumeSettings};
+use hotset_cache::config::{
+    BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings,
+};
 
+use crate::log_shape;
 use crate::random::Random;
 
 /// What a world is after.
@@ -24,6 +27,7 @@ pub enum Profile {
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub profile: Profile,
+    pub kind: PoolKind,
     pub ssds: Vec<DeviceInfo>,
     pub volumes: Vec<VolumeShape>,
     pub settings: PoolSettings,
@@ -69,7 +73,14 @@ pub struct Troubles {
 }
 
 impl Shape {
-    pub fn draw(random: &mut Random) -> Self {
+    pub fn draw(kind: PoolKind, random: &mut Random) -> Self {
+        match kind {
+            PoolKind::Read => Self::of_read_pool(random),
+            PoolKind::ReadWrite => log_shape::draw(random),
+        }
+    }
+
+    fn of_read_pool(random: &mut Random) -> Self {
         match random.below(20) {
             0..12 => Self::everything(random),
             12..16 => Self::power_cuts(random),
@@ -85,6 +96,7 @@ impl Shape {
         let volumes = (0..random.pick(&[1, 1, 2])).map(|_| VolumeShape::draw(random)).collect();
         Self {
             profile: Profile::Everything,
+            kind: PoolKind::Read,
             ssds,
             volumes,
             settings,
@@ -135,6 +147,7 @@ impl Shape {
         volume.settings.read_cutoff_bytes = None;
         Self {
             profile,
+            kind: PoolKind::Read,
             ssds: vec![ssd],
             volumes: vec![volume],
             settings,
@@ -149,7 +162,7 @@ impl Shape {
 }
 
 impl Troubles {
-    const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         crashes: false,
         ssd_errors: false,
         ssd_hangs: false,
@@ -161,7 +174,12 @@ impl Troubles {
         administrators: false,
     };
 
-    fn draw(random: &mut Random) -> Self {
+    /// SSDs fail, and not only with the power.
+    pub fn of_ssds(self) -> bool {
+        self.ssd_errors || self.ssd_hangs || self.ssds_vanish || self.rot
+    }
+
+    pub(crate) fn draw(random: &mut Random) -> Self {
         Self {
             crashes: !random.one_in(8),
             ssd_errors: random.one_in(4),
@@ -176,7 +194,7 @@ impl Troubles {
     }
 }
 
-fn settings(random: &mut Random) -> PoolSettings {
+pub(crate) fn settings(random: &mut Random) -> PoolSettings {
     let block_bytes = random.pick(&[64 << 10, 64 << 10, 64 << 10, 128 << 10]);
     PoolSettings {
         io_type: IoType::Custom,
@@ -198,7 +216,7 @@ pub fn fetch_rate(random: &mut Random) -> FetchRate {
     random.pick(&[FetchRate::Low, FetchRate::Medium, FetchRate::High, FetchRate::High])
 }
 
-fn ssd(random: &mut Random) -> DeviceInfo {
+pub(crate) fn ssd(random: &mut Random) -> DeviceInfo {
     DeviceInfo {
         size_bytes: (8 << 20) + random.below(6 << 20) / 4096 * 4096,
         logical_block_bytes: random.pick(&[512, 4096]),
@@ -211,7 +229,7 @@ fn ssd(random: &mut Random) -> DeviceInfo {
 }
 
 impl VolumeShape {
-    fn draw(random: &mut Random) -> Self {
+    pub(crate) fn draw(random: &mut Random) -> Self {
         let logical_block_bytes = random.pick(&[512, 512, 4096]);
         let unit = u64::from(random.pick(&[logical_block_bytes, logical_block_bytes, 4096]));
         let size_bytes = {

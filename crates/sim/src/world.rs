@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, DeviceInfo, Discard};
 use hotset_cache::STATE_BYTES;
-use hotset_cache::config::{PoolSettings, VolumeName, VolumeSpec};
+use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSpec};
 
 use crate::content::{self, Place};
-use crate::disk::{Disk, Speed, Watcher};
+use crate::disk::{Disk, Saved, Speed, Watcher};
 use crate::executor::Simulation;
 use crate::image::{Image, index};
 use crate::model::{Ending, VolumeModel};
@@ -89,6 +89,9 @@ pub struct HostVolume {
     /// The backing device may take for ever in the life of this daemon.
     pub may_hang: Cell<bool>,
     pub hot: RefCell<Vec<u64>>,
+    /// Another device, or another state of it, is in the place of the backing device: this is the right one. No host has
+    /// been served from what is there now.
+    pub right_one: RefCell<Option<Saved>>,
 }
 
 impl HostVolume {
@@ -96,12 +99,29 @@ impl HostVolume {
         self.disk.info.size_bytes
     }
 
+    /// What is there now in place of the right backing device is served from now on, and hosts know it.
+    pub fn accept_replacement(&self) {
+        self.changed.set(false);
+        if self.right_one.take().is_some() {
+            self.model.borrow_mut().adopt(&self.disk.content());
+        }
+    }
+
+    /// The right backing device is where it was.
+    pub fn put_right(&self) {
+        if let Some(saved) = self.right_one.take() {
+            self.disk.put_back(saved);
+            self.changed.set(false);
+        }
+    }
+
     /// Whether hosts may see errors of the backing device.
     pub fn may_fail(&self) -> bool {
         self.cut.get() || self.disk.is_gone() || self.disk.failed_operations() > self.failures_before.get()
     }
 
-    /// Compares all that the backing device holds with what hosts may see: a read pool's backing device is never behind.
+    /// Compares all that the backing device holds with what hosts may see: in a read pool, and where nothing is dirty, it
+    /// is never behind.
     pub fn check_backing(&self) -> Result<(), String> {
         let outcome = self.model.borrow_mut().may_hold_all(&self.disk.content());
         outcome.map_err(|what| format!("backing device: {what}"))
@@ -110,6 +130,7 @@ impl HostVolume {
 
 /// Watches that nothing is written to a backing device but what hosts wrote, whatever crashes.
 struct BackingWatcher {
+    kind: PoolKind,
     simulation: Rc<Simulation>,
     model: Rc<RefCell<VolumeModel>>,
 }
@@ -117,7 +138,14 @@ struct BackingWatcher {
 impl Watcher for BackingWatcher {
     fn wrote(&self, offset: u64, bytes: &[u8]) {
         let range = ByteRange::at(offset, u64::try_from(bytes.len()).expect("a length fits in 64 bits"));
-        let outcome = self.model.borrow_mut().may_hold(range, bytes);
+        let outcome = {
+            let mut model = self.model.borrow_mut();
+            match self.kind {
+                PoolKind::Read => model.may_hold(range, bytes),
+                // The cleaner may be on its way with what a host has just replaced.
+                PoolKind::ReadWrite => model.was_written(range, bytes),
+            }
+        };
         if let Err(what) = outcome {
             let now = self.simulation.now().0;
             self.simulation.trace.violate(now, format!("written to the backing device though no host did: {what}"));
@@ -127,13 +155,14 @@ impl Watcher for BackingWatcher {
 
 impl World {
     pub fn new(seed: u64, traced: bool) -> Rc<Self> {
-        let simulation = Simulation::new(seed, traced);
-        let shape = simulation.draw(Shape::draw);
+        let simulation = Simulation::new(seed / 2, traced);
+        let shape = simulation.draw(|random| Shape::draw(kind_of(seed), random));
         simulation.note(|| format!("{shape:#?}"));
         let ssds = shape.ssds.iter().enumerate();
         let ssds = ssds.map(|(number, info)| Ssd::new(&simulation, number, *info, shape.profile)).collect();
         let volumes = shape.volumes.iter().enumerate();
-        let volumes = volumes.map(|(number, shape)| Rc::new(host_volume(&simulation, number, *shape))).collect();
+        let volumes =
+            volumes.map(|(number, shape)| Rc::new(host_volume(&simulation, kind_of(seed), number, *shape))).collect();
         let state = RefCell::new(state_disk(&simulation));
         Rc::new(Self {
             settings: Cell::new(shape.settings),
@@ -153,6 +182,26 @@ impl World {
             calm: Cell::new(false),
             phase: RefCell::default(),
         })
+    }
+
+    /// The pool may hold what the backing devices do not have yet.
+    pub fn writes_back(&self) -> bool {
+        self.shape.kind == PoolKind::ReadWrite
+    }
+
+    /// Of a pool with two copies only one SSD is damaged: the other one has to make it good.
+    pub fn may_suffer(&self, ssd: &Ssd) -> bool {
+        !self.writes_back() || Rc::ptr_eq(&ssd.disk, &self.ssds[0].disk)
+    }
+
+    /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost.
+    pub fn may_damage(&self, ssd: &Ssd) -> bool {
+        self.may_suffer(ssd) && !(self.writes_back() && self.state_is_blank.get())
+    }
+
+    /// The pool may have newer data of this volume than its backing device.
+    pub fn may_hold_dirty_data(&self, host: &HostVolume) -> bool {
+        self.writes_back() && self.pool.get() != PoolKnown::No && host.attachment.get() != Attachment::Detached
     }
 
     /// Something happened that must not.
@@ -203,19 +252,34 @@ impl World {
 
     /// The daemon is dead and gone, and every disk that `cut` says lost its power with it.
     pub fn end_life(&self, power_fails: bool, cut: impl Fn() -> bool) {
-        self.cache_trouble.set(false);
+        let trouble = self.cache_trouble.replace(false);
         self.simulation.drop_tasks();
-        let state = Rc::clone(&self.state.borrow());
-        for disk in self.ssds.iter().map(|ssd| &ssd.disk).chain([&state]) {
-            end_disk(disk, power_fails && cut());
+        end_disk(&self.state.borrow(), power_fails && cut());
+        let (mut ssds_cut, mut sound_ssds_cut) = (0, 0);
+        for ssd in &self.ssds {
+            let loses_power = power_fails && cut();
+            end_disk(&ssd.disk, loses_power);
+            let cut = loses_power || ssd.disk.is_gone();
+            ssds_cut += u64::from(cut);
+            sound_ssds_cut += u64::from(cut && !self.may_suffer(ssd));
         }
+        // Of two copies one that keeps its power is enough, if there were two, and nothing happens to that one.
+        let two_copies = !trouble && !self.ssds_suffered.get();
+        let one_is_enough = two_copies && (sound_ssds_cut == 0 || !self.shape.troubles.of_ssds());
+        let log_cut = self.writes_back() && ssds_cut > u64::from(one_is_enough);
         for volume in &self.volumes {
             let loses_power = power_fails && cut();
             end_disk(&volume.disk, loses_power);
             volume.shaken.set(volume.shaken.get() || volume.may_fail());
-            let ending = if loses_power || volume.cut.get() { Ending::PowerCut } else { Ending::Kill };
+            let ending = match (loses_power || volume.cut.get(), log_cut) {
+                (true, _) => Ending::PowerCut,
+                (false, true) => Ending::CutBefore,
+                (false, false) => Ending::Kill,
+            };
             volume.model.borrow_mut().end_run(ending);
-            self.report(volume.check_backing());
+            if !self.writes_back() {
+                self.report(volume.check_backing());
+            }
         }
         if power_fails {
             self.boot.set(self.boot.get() + 1);
@@ -244,6 +308,11 @@ impl Drop for World {
         // The timers hold disks, which hold the simulation, which holds the timers.
         self.simulation.drop_tasks();
     }
+}
+
+/// Every other seed is of a read-write pool.
+pub fn kind_of(seed: u64) -> PoolKind {
+    if seed.is_multiple_of(2) { PoolKind::Read } else { PoolKind::ReadWrite }
 }
 
 fn end_disk(disk: &Disk, loses_power: bool) {
@@ -280,7 +349,7 @@ fn state_disk(simulation: &Rc<Simulation>) -> Rc<Disk> {
     Disk::new(simulation, "state", info, Speed { least_us: 50, most_us: 1000, flush_slowness: 10 })
 }
 
-fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -> HostVolume {
+fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape: VolumeShape) -> HostVolume {
     let disk = Disk::new(
         simulation,
         &format!("backing{number}"),
@@ -293,7 +362,7 @@ fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -
     disk.replace_content(initial.clone());
     let model = VolumeModel::new(id, shape.backing.size_bytes, shape.cell_bytes(), initial);
     let model = Rc::new(RefCell::new(model));
-    disk.watch(Rc::new(BackingWatcher { simulation: Rc::clone(simulation), model: Rc::clone(&model) }));
+    disk.watch(Rc::new(BackingWatcher { kind, simulation: Rc::clone(simulation), model: Rc::clone(&model) }));
     let name: VolumeName = format!("volume{number}").parse().expect("it follows the rule");
     let spec = VolumeSpec { name, backing: disk.name.clone(), settings: shape.settings };
     HostVolume {
@@ -308,6 +377,7 @@ fn host_volume(simulation: &Rc<Simulation>, number: usize, shape: VolumeShape) -
         failures_before: Cell::new(0),
         may_hang: Cell::new(false),
         hot: RefCell::default(),
+        right_one: RefCell::default(),
     }
 }
 

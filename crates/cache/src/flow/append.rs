@@ -281,7 +281,12 @@ impl<E: Env> PoolInner<E> {
             if !waiting || self.stopped.get() {
                 return None;
             }
-            let row = self.current_row(log)?;
+            let Some(row) = self.current_row(log) else {
+                if self.is_out_of_rows(log) {
+                    give_up_moves(log);
+                }
+                return None;
+            };
             let at_once = row.segments.len().max(2);
             if log.flights.borrow().len() >= at_once {
                 return None;
@@ -299,6 +304,11 @@ impl<E: Env> PoolInner<E> {
             // Nothing fits any more.
             self.retire_current(log);
         }
+    }
+
+    /// No row can be opened, and none is on its way: there are more than the SSDs that are left have room for.
+    pub(crate) fn is_out_of_rows(&self, log: &Log) -> bool {
+        log.current.borrow().is_none() && !log.preparing.get() && rows_available(log) == 0
     }
 
     /// The row that takes batches. `None`: one is being made ready.
@@ -659,11 +669,15 @@ impl<E: Env> PoolInner<E> {
 
     /// There is no place for appends any more, and there will be none.
     pub(crate) fn refuse_appends(&self, log: &Log) {
-        let message = format!("pool {}: no SSD is left that takes writes", self.name);
+        let error = if self.stopping_log.get() {
+            stopped()
+        } else {
+            Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.name))
+        };
         let queues = [log.hosts.take(), log.urgent.take()];
         for append in queues.into_iter().flatten() {
             log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
-            append.done.set(Err(Error::new(ErrorKind::Gone, message.clone())));
+            append.done.set(Err(error.clone()));
         }
         log.room.wake_all();
     }
@@ -689,7 +703,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn flush_log(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         debug_assert_eq!(self.kind, PoolKind::ReadWrite);
         let mark = log.completed.get();
-        let flushes = self.online_ssds().map(async |ssd| {
+        let flushes = self.ssds.iter().map(async |ssd| {
+            if !ssd.online.get() {
+                // What it has of these appends may be lost with its cache: it must not be believed again.
+                return self.until_left(ssd).await;
+            }
             if ssd.flusher.covers(ssd.appended.get()) {
                 return;
             }
@@ -721,6 +739,21 @@ pub(crate) fn has_lost_segment(row: &Row) -> bool {
 pub(crate) fn rows_available(log: &Log) -> usize {
     let prepared = usize::from(log.prepared.borrow().is_some());
     log.rows_max.get().saturating_sub(log.row_count()) + prepared
+}
+
+/// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
+fn give_up_moves(log: &Log) {
+    let mut kept = std::collections::VecDeque::new();
+    for append in log.urgent.take() {
+        match append.body {
+            Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
+            Body::Move { .. } | Body::Mark { .. } => {
+                log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+                append.done.set(Ok(()));
+            }
+        }
+    }
+    *log.urgent.borrow_mut() = kept;
 }
 
 /// Hosts leave over what is reserved (rule `reserves`).

@@ -91,7 +91,9 @@ impl<E: Env> PoolInner<E> {
         }
         let mode = volume.spec.borrow().settings.write_mode;
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
-        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle {
+        // An SSD left, and what is left has no room to move anything.
+        let crowded = self.is_out_of_rows(log);
+        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle || crowded {
             return Some(Effort::Full);
         }
         let cleaning = self.settings.get().cleaning;

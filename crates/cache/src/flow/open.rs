@@ -53,7 +53,7 @@ pub(crate) async fn open<E: Env>(
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
     let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
-    let strangers = survey.protect_dirty_data(state.is_some())?;
+    let strangers = survey.protect_dirty_data()?;
     let plan = survey.membership(state.is_some());
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));

@@ -40,6 +40,8 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) rows_number: u64,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
+    /// The state directory knows the pool.
+    state_knows: bool,
 }
 
 /// Who is in the pool at this start, and who is believed.
@@ -108,6 +110,7 @@ impl<E: Env> Survey<E> {
             rows,
             rows_number,
             state_agrees,
+            state_knows: state_members.is_some(),
         })
     }
 
@@ -134,13 +137,14 @@ impl<E: Env> Survey<E> {
 
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
     /// touched while there is any. Takes those out; answers what the status says of them.
-    pub(crate) fn protect_dirty_data(&mut self, state: bool) -> Result<Vec<SsdStatus>, Error> {
+    pub(crate) fn protect_dirty_data(&mut self) -> Result<Vec<SsdStatus>, Error> {
         if self.members.kind == PoolKind::Read {
             return Ok(Vec::new());
         }
         let members = &self.members;
         let is_member = |ssd: &Found<E::Device>| members.member(ssd.superblock.ssd_uuid).is_some();
-        let present = self.found.iter().filter(|ssd| is_member(ssd)).count() + usize::from(state);
+        // A state directory that knows nothing proves nothing.
+        let present = self.found.iter().filter(|ssd| is_member(ssd)).count() + usize::from(self.state_knows);
         let all = members.ssds.len() + 1;
         if present * 2 <= all {
             let missing: Vec<&str> = members

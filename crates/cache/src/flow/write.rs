@@ -9,7 +9,7 @@ use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Env};
 
 use crate::config::PAGE;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::BlockKey;
@@ -77,6 +77,11 @@ impl<E: Env> VolumeInner<E> {
             attached.pool.check_log_serves(&log, self)?;
             log.mover_wanted.wake_all();
             changed.await;
+            if self.stopped.get() {
+                // The pool may be gone by now, and what it holds of these pages with it.
+                let message = format!("volume {} is being stopped", self.spec.borrow().name);
+                return Err(Error::new(ErrorKind::Stopping, message));
+            }
         }
     }
 
