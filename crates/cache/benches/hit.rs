@@ -19,7 +19,7 @@ use hotset_block::{
 };
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::state::{BlockIndex, BlockKey, Counters, Map, Policy, SlotIndex, Streams, VolumeIndex};
-use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 64 << 10;
@@ -126,6 +126,35 @@ fn hits(criterion: &mut Criterion<CpuTime>) {
             });
             let stats = volume.status().stats;
             assert_eq!(stats.reads, stats.read_hits, "only hits were measured");
+            pool.close().await.expect("memory does not fail");
+        });
+    }
+}
+
+/// What a stream costs that passes the cache, and the same reads of a volume without one. The stream goes round in so
+/// little memory that the device's copy takes the same time in both.
+fn streams(criterion: &mut Criterion<CpuTime>) {
+    const READ: u64 = 1 << 20;
+    for (name, is_cached) in [("stream_1m_past_the_cache", true), ("stream_1m_without_cache", false)] {
+        let executor = Executor::new(ExecutorOptions::default()).expect("the kernel has io_uring");
+        executor.run(async |env| {
+            let (pool, volume) = cached_volume(&env, true).await;
+            let settings = VolumeSettings { read_cutoff_bytes: Some(PAGE), ..volume.settings() };
+            volume.set(settings).await.expect("a cut-off may be that small");
+            if !is_cached {
+                pool.detach(&volume.name(), DirtyData::Clean).await.expect("it is attached");
+            }
+            let mut offsets = (0..16).map(|step| step * READ).cycle();
+            criterion.bench_function(name, |bencher| {
+                bencher.iter(|| {
+                    let offset = offsets.next().expect("it goes round");
+                    let read = volume.read(ByteRange::at(offset, READ)).now_or_never();
+                    read.expect("memory is ready at once").expect("memory does not fail")
+                });
+            });
+            let stats = volume.status().stats;
+            assert_eq!(stats.bypassed_reads > 0, is_cached, "what is measured passes the cache");
+            assert_eq!(stats.read_hits, 0, "nothing of it is answered by the cache");
             pool.close().await.expect("memory does not fail");
         });
     }
@@ -290,6 +319,6 @@ criterion_group! {
     name = benches;
     config = Criterion::default().with_measurement(CpuTime).sample_size(20)
         .warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(1));
-    targets = memory, parts, hits, writes
+    targets = memory, parts, hits, streams, writes
 }
 criterion_main!(benches);

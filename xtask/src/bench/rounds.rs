@@ -1,4 +1,5 @@
-//! Measuring in turn, round after round, so that whatever disturbs the machine disturbs all alike.
+//! Measuring in turn, round after round, so that whatever disturbs the machine disturbs all alike. Every other round goes
+//! backwards: a measurement may leave the disk slower for the next.
 
 use anyhow::Result;
 
@@ -20,9 +21,10 @@ pub(crate) struct Rounds {
 impl Rounds {
     pub(crate) fn run(count: u64, contenders: &[Contender<'_>]) -> Result<Self> {
         let mut by_contender = vec![Vec::new(); contenders.len()];
-        for _ in 0..count {
-            for (contender, measured) in contenders.iter().zip(&mut by_contender) {
-                measured.push(contender()?);
+        for round in 0..count {
+            for step in 0..contenders.len() {
+                let index = if round % 2 == 0 { step } else { contenders.len() - 1 - step };
+                by_contender[index].push(contenders[index]()?);
             }
         }
         Ok(Self { by_contender })
@@ -101,4 +103,27 @@ pub(crate) fn median_us(measured: &Measured) -> f64 {
 
 pub(crate) fn mb_per_second(measured: &Measured) -> f64 {
     measured.mb_per_second
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn every_other_round_goes_backwards_and_results_stay_with_their_contenders() {
+        let order = RefCell::new(Vec::new());
+        let contender = |index: u8| -> Contender<'_> {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(index);
+                let iops = f64::from(index);
+                Ok(Measured { iops, median_us: 0.0, mb_per_second: 0.0, server_us: 0.0 })
+            })
+        };
+        let rounds = Rounds::run(3, &[contender(1), contender(2), contender(4)]).expect("nothing fails");
+        assert_eq!(*order.borrow(), [1, 2, 4, 4, 2, 1, 1, 2, 4]);
+        assert_eq!([0, 1, 2].map(|index| rounds.median(index, |measured| measured.iops)), [1.0, 2.0, 4.0]);
+    }
 }
