@@ -120,6 +120,26 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
+    /// Writes empty sectors where a batch of the first lap was torn: later laps would take the holes for sectors that
+    /// were erased. The caller has written a checkpoint that begins behind them, so nothing of them is replayed.
+    pub(crate) async fn fill_journal_holes(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
+        let holes = ssd.journal.holes.take();
+        if holes.is_empty() {
+            return Ok(());
+        }
+        let bytes = usize::try_from(ssd.layout.sector_bytes).expect("512 or 4096");
+        for number in holes {
+            assert!(number < ssd.journal.start.get(), "the newest checkpoint needs nothing of a torn batch");
+            let incarnation = ssd.incarnation.get();
+            let entries = Vec::new();
+            let sector = Sector { place: Place::Journal, incarnation, number, flushed_below: number, entries };
+            let mut buf = self.env.buffers().take(bytes);
+            sector.encode_into(&mut buf);
+            ssd.write(ssd.layout.journal_offset() + number * u64::from(ssd.layout.sector_bytes), buf).await?;
+        }
+        ssd.flush().await
+    }
+
     /// Writes the sectors behind the header; answers how many.
     async fn write_checkpoint_body(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, number: u64, area: u64) -> Result<u64, Fault> {
         let bytes = usize::try_from(ssd.layout.sector_bytes).expect("512 or 4096");

@@ -269,7 +269,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn begin_session(self: &Rc<Self>) -> Result<(), Error> {
         let session = self.members.borrow().session + 1;
         for ssd in &self.ssds {
-            if let Err(fault) = self.write_checkpoint(ssd, session).await {
+            let begun = match self.write_checkpoint(ssd, session).await {
+                Ok(()) => self.fill_journal_holes(ssd).await,
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = begun {
                 self.ssd_failed(ssd, &fault);
             }
         }

@@ -59,7 +59,7 @@ impl<E: Env> PoolInner<E> {
         let mut slots: Vec<Option<Believed>> = Vec::new();
         slots.resize_with(crate::state::at(ssd.layout.slot_count()), || None);
         read_checkpoint(ssd, &checkpoint, &mut slots).await?;
-        let journal = read_journal(ssd).await?;
+        let (journal, unwritten) = read_journal(ssd).await?;
         let highest = journal.keys().next_back().copied();
         let end = replay(journal, checkpoint.journal_start, &mut slots)?;
         // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
@@ -67,7 +67,9 @@ impl<E: Env> PoolInner<E> {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
         ssd.journal.checkpoint_number.set(checkpoint.number);
-        ssd.journal.next_number.set(end.max(highest.map_or(0, |number| number + 1)));
+        let next_number = end.max(highest.map_or(0, |number| number + 1));
+        ssd.journal.next_number.set(next_number);
+        *ssd.journal.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
         ssd.fills.set(checkpoint.generation_ceiling);
         Ok(self.take_over(ssd, slots))
     }
@@ -176,12 +178,12 @@ async fn read_checkpoint<E: Env>(
     Ok(())
 }
 
-/// Every journal record of this incarnation that is in the ring, by number.
-async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<BTreeMap<u64, Sector>, Unbelieved> {
+/// Every journal record of this incarnation that is in the ring, by number; and the positions that hold nothing yet.
+async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
     let sector_bytes = u64::from(ssd.layout.sector_bytes);
     let ring = ssd.layout.journal_sectors();
     let mut records = BTreeMap::new();
-    let mut unwritten = false;
+    let mut unwritten = Vec::new();
     let mut position = 0;
     while position < ring {
         let count = (ring - position).min(CHUNK_BYTES / sector_bytes);
@@ -195,17 +197,17 @@ async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<BTreeMap<u64, Sector>, Unb
                     }
                 }
                 Ok(_) => return cold("a sector of its journal is out of place"),
-                Err(_) if chunk.iter().all(|byte| *byte == 0) => unwritten = true,
+                Err(_) if chunk.iter().all(|byte| *byte == 0) => unwritten.push(position),
                 Err(_) => return cold("a sector of its journal is damaged"),
             }
             position += 1;
         }
     }
     let gone_round = records.last_key_value().is_some_and(|(number, _)| *number >= ring);
-    if unwritten && gone_round && !planted(Planted::IndexGapIgnored) {
+    if !unwritten.is_empty() && gone_round && !planted(Planted::IndexGapIgnored) {
         return cold("a sector of its journal was erased");
     }
-    Ok(records)
+    Ok((records, unwritten))
 }
 
 /// Applies the records from `start` on, as far as they are whole; answers the number behind the last one.

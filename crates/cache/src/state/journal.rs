@@ -26,6 +26,8 @@ pub(crate) struct Journal {
     /// The first sector that is needed beside the newest checkpoint.
     pub(crate) start: Cell<u64>,
     pub(crate) checkpoint_number: Cell<u64>,
+    /// Sectors of the first lap that a torn batch left unwritten, and behind which the journal goes on.
+    pub(crate) holes: RefCell<Vec<u64>>,
     event: Event,
 }
 
