@@ -15,7 +15,9 @@ pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
 pub use pool::{Pool, PoolChange, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};
 pub use status::{Stats, Status, VolumeCounters, Work};
 pub use volume::{CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeSet, VolumeStats};
-pub use words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, VolumeState, WriteMode};
+pub use words::{
+    FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState, VolumeState, WriteMode,
+};
 
 /// What every path of this version of the API starts with.
 pub const PREFIX: &str = "/v1";

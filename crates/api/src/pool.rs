@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState};
+use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
 /// `POST /v1/pools` and `POST /v1/pools/plan`: the pool to make. What is left out comes from the preset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -161,6 +161,7 @@ pub struct Ssd {
     pub uuid: String,
     pub size_bytes: u64,
     pub online: bool,
+    pub state: SsdState,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
     pub slots: u64,

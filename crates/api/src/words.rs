@@ -95,6 +95,17 @@ pub enum PoolState {
     Offline,
 }
 
+/// What an SSD of a pool is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SsdState {
+    Online,
+    /// It was not there when the pool was opened, or the pool is not open yet.
+    Missing,
+    /// It failed, or had left the pool before: nothing on it is used. The reason says more.
+    Expelled,
+}
+
 /// What a volume is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]

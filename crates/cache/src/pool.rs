@@ -517,6 +517,7 @@ fn ssd_status<E: Env>(ssd: &Ssd<E>) -> SsdStatus {
         uuid: ssd.uuid,
         size_bytes: ssd.layout.ssd_bytes,
         online: ssd.online.get(),
+        missing: false,
         reason: ssd.reason.borrow().clone(),
         slots: u64::from(ssd.layout.slot_count()),
         slots_used: u64::from(ssd.slots_used.get()),

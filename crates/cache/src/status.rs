@@ -61,6 +61,8 @@ pub struct SsdStatus {
     pub uuid: u128,
     pub size_bytes: u64,
     pub online: bool,
+    /// It was not there when the pool was opened. An SSD that is neither online nor missing was expelled.
+    pub missing: bool,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
     pub slots: u64,

@@ -80,6 +80,8 @@ fn an_ssd_that_answers_errors_drops_out_and_hosts_see_nothing() {
     let mut client = daemon.client("v");
     client.write(0, &pages(0, 64, 1)).expect("a write");
     assert_pages(&client.read(0, 64 * 4096).expect("a read"), 0, 1);
+    assert_eq!(daemon.json("pool show p")["ssds"][0]["state"], "expelled");
+    assert_eq!(fs::metadata(&ssds[0]).expect("it is there").len(), MIB, "no write made it grow again");
 }
 
 // proves: F1, F4, D5
@@ -110,9 +112,13 @@ fn an_ssd_that_was_away_while_data_changed_is_not_believed_when_it_comes_back() 
             assert_pages(&client.read(first * PAGE_BYTES, 64 * 4096).expect("a read"), first, 1);
         }
     }
-    let ssd = daemon.json("pool show p")["ssds"].clone();
-    let said = format!("{}{}{ssd}", daemon.ok("status"), daemon.log());
-    assert!(said.contains("ssd0"), "it says what it does with the SSD that came back: {said}");
+    let pool = daemon.json("pool show p");
+    let back = pool["ssds"].as_array().and_then(|all| all.iter().find(|ssd| ssd["path"].to_string().contains("ssd0")));
+    assert_eq!(back.map(|ssd| &ssd["state"]), Some(&"online".into()), "it is in the pool again: {pool}");
+    let recovery = pool["recovery"].to_string();
+    assert!(recovery.contains("ssd0 starts empty"), "and nothing that it held is believed: {recovery}");
+    assert!(daemon.log().contains("ssd0 is there again"), "the log says so: {}", daemon.log());
+    assert_eq!(health(&daemon), "good");
     assert!(daemon.stop().success());
     assert_file_pages(&daemon.site.path("backing"), 1);
 }

@@ -184,6 +184,7 @@ impl<E: Env> Survey<E> {
             uuid: member.ssd_uuid,
             size_bytes: member.size_bytes,
             online: false,
+            missing: true,
             reason: format!("{why}: it left the pool"),
             slots: 0,
             slots_used: 0,
@@ -200,6 +201,7 @@ fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
         uuid: ssd.superblock.ssd_uuid,
         size_bytes: ssd.superblock.layout.ssd_bytes,
         online: false,
+        missing: false,
         reason: "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data"
             .to_owned(),
         slots: 0,

@@ -1,7 +1,8 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolState, WriteLog,
+    ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolState, SsdState,
+    WriteLog,
 };
 use hyper::Method;
 
@@ -84,6 +85,14 @@ fn watch_work(client: &Client, bar: &indicatif::ProgressBar, total_bytes: u64) {
             bar.set_position(status.work.iter().map(|work| work.done_bytes).sum());
         }
         std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
+fn ssd_state(state: SsdState) -> &'static str {
+    match state {
+        SsdState::Online => "online",
+        SsdState::Missing => "missing",
+        SsdState::Expelled => "expelled",
     }
 }
 
@@ -224,7 +233,7 @@ fn show(pool: &Pool) -> String {
         table.row(vec![
             ssd.path.clone(),
             human(ssd.size_bytes),
-            if ssd.online { "online".to_owned() } else { "missing".to_owned() },
+            ssd_state(ssd.state).to_owned(),
             format!("{}/{}", grouped(ssd.slots_used), grouped(ssd.slots)),
             grouped(ssd.read_errors),
             human(ssd.written_bytes),

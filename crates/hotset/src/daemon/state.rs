@@ -97,7 +97,7 @@ pub(crate) struct PoolRecord {
     pub(crate) ssds: Vec<SsdRecord>,
     /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
     pub(crate) volumes: Vec<VolumeRecord>,
-    /// SSDs that were missing and have left the pool; if one comes back, the administrator hears of it.
+    /// SSDs that were missing or failed, and have left the pool; if one comes back, it joins the pool empty.
     #[serde(default)]
     pub(crate) left: Vec<SsdRecord>,
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.

@@ -145,7 +145,13 @@ impl Manager {
         volumes.extend(away.map(|volume| volume.record.clone()));
         volumes.extend(joining);
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
-        let left = self.offline().left.get(name.as_str()).cloned().unwrap_or_default();
+        let mut left = self.offline().left.get(name.as_str()).cloned().unwrap_or_default();
+        // Those that were expelled while the daemon runs come back like those that were missing at its start.
+        for ssd in pool.ssds.iter().filter(|ssd| !ssd.online) {
+            if !left.iter().any(|known| known.uuid == uuid(ssd.uuid)) {
+                left.push(SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) });
+            }
+        }
         let record = PoolRecord {
             name: name.to_string(),
             uuid: uuid(pool.uuid),

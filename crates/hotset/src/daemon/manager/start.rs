@@ -180,7 +180,7 @@ impl Manager {
             tracing::warn!(pool = %name, "the state directory has no copy of this pool: it opens cold");
             self.state.reset_member(name).map_err(|error| self.state_failed(&error))?;
         }
-        let mut opened = self.open(name, paths, missing).await?;
+        let mut opened = self.open_with_returned(name, record, paths, missing).await?;
         for detached in &record.detached {
             opened.volumes.retain(|volume| volume.name.as_str() != detached);
             if let Ok(volume) = detached.parse() {
@@ -191,6 +191,40 @@ impl Manager {
         }
         self.note_absent(record, &opened.status);
         self.settle(name, opened).await
+    }
+
+    /// Opens the pool with the SSDs that had left it and are there again: the engine believes nothing of them, and takes
+    /// them in as empty ones. If they cannot be used, the pool does without them, as it did before.
+    async fn open_with_returned(
+        &self,
+        name: &PoolName,
+        record: &PoolRecord,
+        paths: Vec<String>,
+        missing: Missing,
+    ) -> Result<Opened, ApiError> {
+        let returned = self.returned(record, &paths).await;
+        if returned.is_empty() {
+            return self.open(name, paths, missing).await;
+        }
+        let all = paths.iter().chain(&returned).cloned().collect();
+        match self.open(name, all, missing).await {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                tracing::warn!(pool = %name, "not opened with SSDs that came back, {returned:?}: {error}");
+                self.open(name, paths, missing).await
+            }
+        }
+    }
+
+    /// Where SSDs lie that had left the pool, other than at `paths`. Their superblocks prove that they are its own.
+    async fn returned(&self, record: &PoolRecord, paths: &[String]) -> Vec<String> {
+        let left: Vec<String> = record.left.iter().map(|ssd| ssd.path.clone()).collect();
+        let found = blocking(move || scan::ssds(&left, &[])).await.unwrap_or_default();
+        let is_own = |ssd: &Found| {
+            let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
+            pool == record.uuid && record.left.iter().any(|left| left.uuid == own)
+        };
+        found.into_iter().filter(is_own).map(|ssd| ssd.path).filter(|path| !paths.contains(path)).collect()
     }
 
     /// Remembers SSDs that are not in the pool any more, and tells of those that are there again.
@@ -204,6 +238,10 @@ impl Manager {
                 ssd.path
             ));
             left.push(ssd.clone());
+        }
+        for ssd in record.left.iter().filter(online) {
+            let path = &ssd.path;
+            tracing::warn!(pool = record.name, "SSD {path} is there again: nothing on it is believed, it joined empty");
         }
         for ssd in record.left.iter().filter(|ssd| !online(ssd)) {
             if std::path::Path::new(&ssd.path).exists() {

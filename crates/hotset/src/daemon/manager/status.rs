@@ -1,11 +1,11 @@
 //! What is reported: what is open, and what is not and why.
 
 use hotset_api::{
-    ApiError, Health, Pool, PoolList, PoolState, Ssd, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState,
-    VolumeStats, WriteLog,
+    ApiError, Health, Pool, PoolList, PoolState, Ssd, SsdState, Stats, Status, Volume, VolumeCounters, VolumeList,
+    VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
-use hotset_cache::{PoolStatus, VolumeStatus, WriteLogStatus};
+use hotset_cache::{PoolStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::create::memory_in_use;
 use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
@@ -175,6 +175,7 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         uuid: uuid(ssd.uuid),
         size_bytes: ssd.size_bytes,
         online: ssd.online,
+        state: ssd_state(ssd),
         reason: ssd.reason.clone(),
         slots: ssd.slots,
         slots_used: ssd.slots_used,
@@ -248,6 +249,14 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     }
 }
 
+fn ssd_state(ssd: &SsdStatus) -> SsdState {
+    match (ssd.online, ssd.missing) {
+        (true, _) => SsdState::Online,
+        (false, true) => SsdState::Missing,
+        (false, false) => SsdState::Expelled,
+    }
+}
+
 fn offline_pool(offline: &OfflinePool) -> Pool {
     let kind = offline.record.kind.engine();
     let ssds = offline.record.ssds.iter().map(|ssd| Ssd {
@@ -255,6 +264,7 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         uuid: ssd.uuid.clone(),
         size_bytes: 0,
         online: false,
+        state: SsdState::Missing,
         reason: String::new(),
         slots: 0,
         slots_used: 0,
