@@ -71,8 +71,8 @@ pub fn ssd_hangs(world: &World, ssd: &Ssd) {
 /// It is slow now and then, and never so slow that it may be taken for dead: whatever it is told, it does.
 pub fn ssd_is_late(world: &World, ssd: &Ssd) {
     let late = world.simulation.draw(|random| random.pick(&[10, 50, 200]));
-    ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, ..Faults::default() });
-    world.simulation.note(|| format!("{}: {late} operations of 1000 are late", ssd.disk.name));
+    ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, reads_in_time: true, ..Faults::default() });
+    world.simulation.note(|| format!("{}: {late} writes and flushes of 1000 are late", ssd.disk.name));
 }
 
 pub fn rot(world: &World, ssd: &Ssd) {
@@ -90,6 +90,7 @@ fn backing_errors(world: &World, volume: &HostVolume) {
         late: random.pick(&[0, 0, 10]),
         late_ms: TOO_LATE_MS,
         hang: 0,
+        reads_in_time: false,
     });
     // What cannot be cleaned fills the log: hosts wait for it as long as for a device that hangs.
     volume.may_hang.set(volume.may_hang.get() || faults.late > 0 || world.writes_back());

@@ -29,6 +29,8 @@ pub struct Faults {
     pub flush_errors: u64,
     /// Operations that take seconds.
     pub late: u64,
+    /// Reads are never late: a start that reads much of an SSD, step by step, takes it for dead after some of them.
+    pub reads_in_time: bool,
     /// How long these may take, in milliseconds: one of the choices is the most.
     pub late_ms: &'static [u64],
     /// Operations that are never answered.
@@ -194,8 +196,12 @@ impl Disk {
     fn fly(self: &Rc<Self>, operation: u64, work: Work, answer: Rc<RefCell<Answer>>) -> Rc<RefCell<Answer>> {
         let flight = Flight { work, answer: Rc::clone(&answer) };
         self.state.borrow_mut().flying.insert(operation, flight);
-        let is_flush = matches!(self.state.borrow().flying[&operation].work, Work::Flush { .. });
-        if let Some(delay) = self.delay(is_flush) {
+        let (is_flush, is_read) = match self.state.borrow().flying[&operation].work {
+            Work::Flush { .. } => (true, false),
+            Work::Read { .. } => (false, true),
+            Work::Write { .. } => (false, false),
+        };
+        if let Some(delay) = self.delay(is_flush, is_read) {
             let disk = Rc::clone(self);
             self.simulation.call_after(delay, move || disk.complete(operation));
         }
@@ -203,13 +209,13 @@ impl Disk {
     }
 
     /// The time that an operation takes; `None` is for ever.
-    fn delay(&self, is_flush: bool) -> Option<Duration> {
+    fn delay(&self, is_flush: bool, is_read: bool) -> Option<Duration> {
         let faults = self.state.borrow().faults;
         self.simulation.draw(|random| {
             if random.below(1000) < faults.hang {
                 return None;
             }
-            if random.below(1000) < faults.late {
+            if random.below(1000) < faults.late && !(is_read && faults.reads_in_time) {
                 let longest_ms = random.pick(faults.late_ms);
                 return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
