@@ -1,11 +1,14 @@
 //! The decoders of everything on an SSD, for the fuzz targets: each must answer any bytes without a panic.
 
+use hotset_block::PAGE_BYTES;
+
 use crate::format::FORMAT_VERSION;
 use crate::format::catalogue::Catalogue;
 use crate::format::checkpoint::{self, CheckpointHeader};
 use crate::format::codec::crc32c;
 use crate::format::index::Sector;
 use crate::format::layout::SUPERBLOCK_BYTES;
+use crate::format::log::{self, Batch, Payload, SegmentHeader, Summary};
 use crate::format::members::Members;
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::Rows;
@@ -58,6 +61,29 @@ pub fn index_sector(bytes: &[u8]) {
 pub fn checkpoint(bytes: &[u8]) {
     drop(CheckpointHeader::decode(bytes));
     drop(CheckpointHeader::decode(&signed(&checkpoint::MAGIC, 8, bytes, 512)));
+}
+
+/// What lies in a segment of the write log, as it is and signed: its header, a batch whose header is one page, a summary.
+pub fn log_segment(bytes: &[u8]) {
+    drop((SegmentHeader::decode(bytes), Batch::decode(bytes), Summary::decode(bytes)));
+    let _ = (Batch::peek(bytes, 0, 0), Summary::peek(bytes));
+    for magic in [log::SEGMENT_MAGIC, log::BATCH_MAGIC, log::SUMMARY_MAGIC] {
+        let mut body = bytes.get(..PAGE_BYTES - 16).unwrap_or(bytes).to_vec();
+        if magic == log::BATCH_MAGIC
+            && let Some(pages) = body.get_mut(36..40)
+        {
+            pages.copy_from_slice(&1_u32.to_le_bytes());
+        }
+        let page = signed(&magic, 8, &body, PAGE_BYTES);
+        drop((SegmentHeader::decode(&page), Summary::decode(&page)));
+        if let Ok(batch) = Batch::decode(&page) {
+            let mut payload = Payload::default();
+            batch.entries.iter().for_each(|entry| payload.push(entry));
+            let mut again = vec![0; PAGE_BYTES];
+            Batch::encode_into(&mut again, &batch.place, &payload);
+            assert_eq!(Batch::decode(&again), Ok(batch));
+        }
+    }
 }
 
 /// The header of a slot, as it is and signed.

@@ -5,6 +5,7 @@ mod attachment;
 mod clients;
 mod crash;
 mod demonstration;
+mod dirty_faults;
 mod faults;
 mod geometry;
 mod guest;

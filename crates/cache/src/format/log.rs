@@ -6,9 +6,9 @@
 
 use super::codec::{Corrupt, Reader, Writer, crc32c, seal_into, unseal};
 
-const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
-const BATCH_MAGIC: [u8; 8] = *b"HOTSETlb";
-const SUMMARY_MAGIC: [u8; 8] = *b"HOTSETlm";
+pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
+pub(crate) const BATCH_MAGIC: [u8; 8] = *b"HOTSETlb";
+pub(crate) const SUMMARY_MAGIC: [u8; 8] = *b"HOTSETlm";
 const PAGE_BYTES: usize = 4096;
 
 /// Bytes of a batch header before its payload (seal and fixed fields).
@@ -49,7 +49,7 @@ impl SegmentHeader {
         seal_into(bytes, SEGMENT_MAGIC, body.as_bytes());
     }
 
-    #[cfg(test)]
+    /// Row records say everything that it says; it is there for those who look at an SSD without them.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let mut reader = unseal(bytes, SEGMENT_MAGIC, "log segment header")?;
         let header = Self { row: reader.u64()?, incarnation: reader.u64()?, position: reader.u32()? };

@@ -1,0 +1,240 @@
+//! What must never happen to dirty data: the daemon killed under load, an SSD that vanishes, is emptied, rots or comes
+//! back old, a start without one of them, and the tool for when all else failed. Nothing that was answered is lost.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{MIB, overwrite};
+use hotset_e2e::load::Host;
+use hotset_e2e::nbd::Error;
+use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
+use hotset_e2e::tools;
+
+/// Sectors of one host's region: 4 MiB.
+const REGION: u64 = 4 * MIB / 512;
+const HOSTS: u64 = 3;
+
+/// Kills of the daemon; `HOTSET_KILLS` asks for another number.
+fn kills() -> u64 {
+    let asked = std::env::var("HOTSET_KILLS").ok();
+    asked.map_or(10, |kills| kills.parse().expect("HOTSET_KILLS is a number"))
+}
+
+fn write_back_daemon(ssds_mib: &[u64]) -> Daemon {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(ssds_mib, "--populate-on-read 1");
+    daemon.make_volume(HOSTS * REGION * 512 / PAGE_BYTES, "p");
+    daemon
+}
+
+fn hosts() -> Vec<Host> {
+    (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect()
+}
+
+/// Lets the hosts work until `end` has been done to the daemon. True: they stop then; else their connections break.
+fn work_while(daemon: &mut Daemon, hosts: &mut [Host], stop_after: bool, end: impl FnOnce(&mut Daemon)) {
+    let started = Barrier::new(hosts.len() + 1);
+    let stop = AtomicBool::new(false);
+    let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
+    thread::scope(|scope| {
+        for (host, mut client) in hosts.iter_mut().zip(clients) {
+            let (started, stop) = (&started, &stop);
+            scope.spawn(move || {
+                started.wait();
+                match host.work(&mut client, stop) {
+                    Ok(()) => assert!(stop_after, "nobody says stop"),
+                    Err(Error::Connection(_)) => assert!(!stop_after, "the connection broke"),
+                    Err(error) => panic!("{error}"),
+                }
+            });
+        }
+        started.wait();
+        end(daemon);
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+// proves: D6, D11, F7
+#[test]
+fn killed_again_and_again_a_write_back_cache_loses_nothing_that_was_answered() {
+    // Small SSDs: rows fill, are moved and freed all the time.
+    let mut daemon = write_back_daemon(&[24, 32]);
+    let mut hosts = hosts();
+    let mut random = Random::new(17);
+    for _ in 0..kills() {
+        let load = Duration::from_millis(100 + random.below(700));
+        work_while(&mut daemon, &mut hosts, false, |daemon| {
+            // The length of the load is what this test varies.
+            thread::sleep(load);
+            daemon.kill();
+        });
+        if random.below(3) == 0 {
+            daemon.launch_and_kill_after(Duration::from_micros(random.below(80_000)));
+        }
+        daemon.launch();
+        let mut client = daemon.client("v");
+        hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
+        hosts.iter_mut().for_each(|host| host.check_all(&mut client));
+    }
+    assert!(hosts.iter().map(|host| host.answered).sum::<u64>() > 1000, "there was a load");
+    daemon.ok("volume disable-cache v");
+    assert!(daemon.stop().success());
+    let backing = daemon.site.path("backing");
+    hosts.iter_mut().for_each(|host| host.check_file(&backing));
+}
+
+fn shrink(ssd: &Path) {
+    fs::File::options().write(true).open(ssd).and_then(|file| file.set_len(MIB)).expect("a file can shrink");
+}
+
+// proves: F2
+#[test]
+fn an_ssd_that_is_cut_short_under_load_loses_nothing_and_hosts_see_no_error() {
+    let mut daemon = write_back_daemon(&[48, 48]);
+    let mut hosts = hosts();
+    let ssd = daemon.site.path("ssd0");
+    work_while(&mut daemon, &mut hosts, true, |daemon| {
+        tools::eventually("there is a load", Duration::from_secs(20), || daemon.stat("v", "writes") > 300);
+        shrink(&ssd);
+        let writes = daemon.stat("v", "writes");
+        tools::eventually("the load goes on", Duration::from_secs(40), || daemon.stat("v", "writes") > writes + 300);
+    });
+    assert_eq!(daemon.stat("v", "errors"), 0);
+    assert_eq!(daemon.json("status")["health"], "degraded");
+    tools::eventually("what was dirty is flushed", Duration::from_secs(60), || {
+        daemon.json("volume show v")["dirty_bytes"] == 0
+    });
+    let mut client = daemon.client("v");
+    hosts.iter_mut().for_each(|host| host.check_all(&mut client));
+    drop(client);
+    assert!(daemon.stop().success());
+    let backing = daemon.site.path("backing");
+    hosts.iter_mut().for_each(|host| host.check_file(&backing));
+}
+
+// proves: D15, F2
+#[test]
+fn an_ssd_full_of_zeroes_while_writing_is_made_good_by_the_other() {
+    let mut daemon = write_back_daemon(&[48, 48]);
+    let mut hosts = hosts();
+    let ssd = daemon.site.path("ssd1");
+    work_while(&mut daemon, &mut hosts, true, |daemon| {
+        tools::eventually("there is a load", Duration::from_secs(20), || daemon.stat("v", "writes") > 300);
+        let zeroes = vec![0; 1 << 20];
+        (1..48).for_each(|mebibyte| overwrite(&ssd, mebibyte * MIB, &zeroes));
+        let writes = daemon.stat("v", "writes");
+        tools::eventually("the load goes on", Duration::from_secs(40), || daemon.stat("v", "writes") > writes + 300);
+    });
+    assert_eq!(daemon.stat("v", "errors"), 0);
+    let mut client = daemon.client("v");
+    hosts.iter_mut().for_each(|host| host.check_all(&mut client));
+    drop(client);
+    daemon.ok("volume disable-cache v");
+    assert!(daemon.stop().success());
+    let backing = daemon.site.path("backing");
+    hosts.iter_mut().for_each(|host| host.check_file(&backing));
+}
+
+/// A daemon that was killed with `count` dirty pages in version 1.
+fn killed_with_dirty_pages(count: u64) -> Daemon {
+    let mut daemon = write_back_daemon(&[48, 48]);
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, count, 1)).expect("a write");
+    drop(client);
+    daemon.kill();
+    daemon
+}
+
+fn assert_version(daemon: &Daemon, count: u64, version: u64) {
+    let mut client = daemon.client("v");
+    assert_pages(&client.read(0, u32::try_from(count * PAGE_BYTES).expect("small")).expect("a read"), 0, version);
+}
+
+// proves: F4, F7
+#[test]
+fn one_ssd_missing_at_one_start_and_the_other_at_the_next_never_shows_old_data() {
+    let mut daemon = killed_with_dirty_pages(200);
+    let (ssd0, ssd1) = (daemon.site.path("ssd0"), daemon.site.path("ssd1"));
+    let (away0, away1) = (daemon.site.path("away0"), daemon.site.path("away1"));
+    fs::rename(&ssd1, &away1).expect("the SSD can be taken away");
+    daemon.launch();
+    tools::eventually("one SSD is enough to serve", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_version(&daemon, 200, 1);
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 200, 2)).expect("a write");
+    drop(client);
+    daemon.kill();
+    // The other one comes back, and the one with the newest data is away.
+    fs::rename(&ssd0, &away0).expect("the SSD can be taken away");
+    fs::rename(&away1, &ssd1).expect("the SSD comes back");
+    daemon.launch();
+    tools::eventually("it says what is missing", Duration::from_secs(30), || daemon.ok("status").contains("ssd0"));
+    assert!(!daemon.is_online("v"), "what the returned SSD holds is old: {}", daemon.ok("status"));
+    daemon.kill();
+    fs::rename(&away0, &ssd0).expect("the SSD comes back");
+    daemon.launch();
+    tools::eventually("the newest data is back", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_version(&daemon, 200, 2);
+}
+
+// proves: F4
+#[test]
+fn an_older_copy_of_an_ssd_image_is_not_believed() {
+    let mut daemon = write_back_daemon(&[48, 48]);
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 100, 1)).expect("a write");
+    drop(client);
+    assert!(daemon.stop().success());
+    let (ssd, old) = (daemon.site.path("ssd0"), daemon.site.path("old"));
+    fs::copy(&ssd, &old).expect("an image can be copied");
+    daemon.launch();
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 100, 2)).expect("a write");
+    drop(client);
+    assert!(daemon.stop().success());
+    fs::rename(&old, &ssd).expect("the old image takes the place of the new one");
+    daemon.launch();
+    tools::eventually("the volume is served", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_version(&daemon, 100, 2);
+}
+
+// proves: F7, S4
+#[test]
+fn recover_shows_checks_and_writes_what_is_dirty_without_a_daemon() {
+    let daemon = killed_with_dirty_pages(100);
+    let (ssd0, ssd1) = (daemon.site.path("ssd0"), daemon.site.path("ssd1"));
+    // One of them is damaged beyond its records, as far as dirty data goes.
+    let mut random = Random::new(3);
+    (2..40).for_each(|mebibyte| overwrite(&ssd1, mebibyte * MIB, &random.bytes(1 << 20)));
+    let both = format!("recover --ssd {} {}", ssd0.display(), ssd1.display());
+    let shown = daemon.ok(&both);
+    assert!(shown.contains("400 KiB dirty") && shown.contains("Nothing was written"), "{shown}");
+    let found = daemon.json(&both);
+    assert_eq!((&found["dirty_bytes"], &found["lost_bytes"]), (&(100 * PAGE_BYTES).into(), &0.into()), "{found}");
+    assert_eq!(found["volumes"][0]["dirty_extents"], serde_json::json!([[0, 100 * PAGE_BYTES]]), "{found}");
+    let written = daemon.json(&format!("{both} --write"));
+    assert_eq!(written["volumes"][0]["written_bytes"], 100 * PAGE_BYTES, "{written}");
+    let backing = daemon.site.path("backing");
+    let file = hotset_e2e::files::read_part(&backing, 0, 100 * 4096);
+    assert_pages(&file, 0, 1);
+    // A device that is not the volume's own is refused.
+    let other = daemon.site.blank("other", 16 * MIB);
+    let refused = daemon.hotset(&format!("{both} --write --backing v={}", other.display()));
+    assert!(!refused.status.success() && tools::text(&refused).contains("--force"), "{}", tools::text(&refused));
+}
+
+// proves: F8
+#[test]
+fn a_second_daemon_on_the_same_ssds_is_refused() {
+    let daemon = write_back_daemon(&[24, 24]);
+    let refused = daemon.hotset(&format!("recover --ssd {}", daemon.site.path("ssd0").display()));
+    assert!(!refused.status.success(), "the daemon has the SSDs: {}", tools::text(&refused));
+    assert!(tools::text(&refused).contains("in use"), "{}", tools::text(&refused));
+}
