@@ -10,9 +10,10 @@ use serde_json::Value;
 use super::cpu;
 use crate::command::{command, output_of};
 
-/// Reads, for some time.
+/// Reads or writes, for some time.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
+    pub(crate) access: Access,
     pub(crate) pattern: Pattern,
     pub(crate) request_bytes: u64,
     /// Requests in flight.
@@ -23,6 +24,14 @@ pub(crate) struct Load {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Each write is followed by a flush. With `fio` only.
+    WriteAndFlush,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Random,
     Sequential,
@@ -30,11 +39,18 @@ pub(crate) enum Pattern {
 
 impl Load {
     pub(crate) fn random_4k(depth: u64, seconds: u64, span_bytes: u64) -> Self {
-        Self { pattern: Pattern::Random, request_bytes: 4096, depth, seconds, span_bytes }
+        Self { access: Access::Read, pattern: Pattern::Random, request_bytes: 4096, depth, seconds, span_bytes }
     }
 
     pub(crate) fn sequential_1m(seconds: u64, span_bytes: u64) -> Self {
-        Self { pattern: Pattern::Sequential, request_bytes: 1 << 20, depth: 8, seconds, span_bytes }
+        Self {
+            access: Access::Read,
+            pattern: Pattern::Sequential,
+            request_bytes: 1 << 20,
+            depth: 8,
+            seconds,
+            span_bytes,
+        }
     }
 }
 
@@ -60,31 +76,36 @@ pub(crate) fn fio_nbd(export: &Export, load: Load) -> Result<Measured> {
     let mut fio = fio(load);
     let uri = format!("--uri=nbd+unix:///{}?socket={}", export.name, export.socket.display());
     fio.arg("--ioengine=nbd").arg(uri);
-    with_server(export, || read_fio(fio))
+    with_server(export, || read_fio(fio, load.access))
 }
 
 /// `fio` on a file, past the page cache.
 pub(crate) fn fio_file(path: &Path, load: Load) -> Result<Measured> {
     let mut fio = fio(load);
     fio.args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(path);
-    let (measured, _) = read_fio(fio)?;
+    let (measured, _) = read_fio(fio, load.access)?;
     Ok(measured)
 }
 
 fn fio(load: Load) -> Command {
-    let pattern = match load.pattern {
-        Pattern::Random => "--rw=randread",
-        Pattern::Sequential => "--rw=read",
+    let pattern = match (load.pattern, load.access) {
+        (Pattern::Random, Access::Read) => "--rw=randread",
+        (Pattern::Sequential, Access::Read) => "--rw=read",
+        (Pattern::Random, Access::Write | Access::WriteAndFlush) => "--rw=randwrite",
+        (Pattern::Sequential, Access::Write | Access::WriteAndFlush) => "--rw=write",
     };
     // Without a map of what was read already, fio costs less than what it measures.
     let mut fio = command("fio", &["--name=bench", "--output-format=json", "--norandommap", "--randrepeat=0", pattern]);
     fio.arg(format!("--bs={}", load.request_bytes)).arg(format!("--iodepth={}", load.depth));
     fio.arg(format!("--size={}", load.span_bytes)).arg("--time_based").arg(format!("--runtime={}", load.seconds));
+    if load.access == Access::WriteAndFlush {
+        fio.arg("--fdatasync=1");
+    }
     fio
 }
 
 /// What `fio` measured, and how many requests that were.
-fn read_fio(fio: Command) -> Result<(Measured, f64)> {
+fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
     let text = output_of(fio)?;
     let start = text.find('{').context("fio printed no JSON")?;
     let document: Value = serde_json::from_str(&text[start..]).context("fio printed no JSON")?;
@@ -92,7 +113,10 @@ fn read_fio(fio: Command) -> Result<(Measured, f64)> {
     if job["error"].as_u64() != Some(0) {
         bail!("fio met an error: {}", job["error"]);
     }
-    let read = &job["read"];
+    let read = match access {
+        Access::Read => &job["read"],
+        Access::Write | Access::WriteAndFlush => &job["write"],
+    };
     let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
     let measured = Measured {
         iops: number(&read["iops"])?,
@@ -129,6 +153,9 @@ pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> C
     let program = release.join("examples/nbd_load");
     let mut client = command(&program.to_string_lossy(), &[]);
     client.arg(format!("unix:{}", export.socket.display())).arg(&export.name).arg(pattern);
+    if load.access != Access::Read {
+        client.arg("read=0");
+    }
     client.arg(format!("depth={}", load.depth)).arg(format!("size={}", load.request_bytes));
     client.arg(format!("seconds={}", load.seconds)).arg(format!("span={}", load.span_bytes));
     client.arg(format!("seed={}", SEED.fetch_add(1, Ordering::Relaxed)));

@@ -81,6 +81,26 @@ impl Daemon {
         Ok(ssd.clone())
     }
 
+    /// Makes two fully written SSD images and a read-write pool of them that cleans as little as it can.
+    pub(crate) fn create_mirrored_pool(&self, bench: &Bench, name: &str, ssd_bytes: u64) -> Result<[PathBuf; 2]> {
+        let ssds = [1, 2].map(|number| bench.scratch.file(&format!("{name}.ssd{number}")));
+        for ssd in &ssds {
+            self.verb(&["image", "create", &ssd.to_string_lossy(), &ssd_bytes.to_string()])?;
+        }
+        let paths = ssds.each_ref().map(|ssd| ssd.to_string_lossy().into_owned());
+        let words = ["pool", "create", name, "--type", "read-write", "--io-type", "database", "--ssd"];
+        self.verb(&[&words[..], &[&paths[0], &paths[1]]].concat())?;
+        self.verb(&["pool", "set", name, "dirty-watermark=90", "dirty-age=30d", "flush-rate=low"])?;
+        Ok(ssds)
+    }
+
+    /// Bytes that were moved for the volume, and bytes that hosts wrote.
+    pub(crate) fn moved_and_written(&self, volume: &str) -> Result<(f64, f64)> {
+        let shown = self.verb(&["volume", "show", volume])?;
+        let number = |key: &str| shown["stats"][key].as_f64().with_context(|| format!("volume show misses {key}"));
+        Ok((number("moved_bytes")?, number("write_bytes")?))
+    }
+
     pub(crate) fn create_volume(&self, name: &str, backing: &str) -> Result<Export> {
         self.verb(&["volume", "create", name, "--backing", backing])?;
         Ok(Export { socket: self.nbd.clone(), name: name.to_owned(), server: self.child.id() })
@@ -145,8 +165,17 @@ pub(crate) struct QemuNbd {
 
 impl QemuNbd {
     pub(crate) fn start(bench: &Bench, file: &Path) -> Result<Self> {
+        Self::serve(bench, file, &["--read-only"])
+    }
+
+    pub(crate) fn start_writable(bench: &Bench, file: &Path) -> Result<Self> {
+        Self::serve(bench, file, &[])
+    }
+
+    fn serve(bench: &Bench, file: &Path, options: &[&str]) -> Result<Self> {
         let socket = bench.scratch.socket("qemu.nbd");
-        let mut server = command("qemu-nbd", &["--cache=none", "--aio=io_uring", "--read-only", "--persistent"]);
+        let mut server = command("qemu-nbd", &["--cache=none", "--aio=io_uring", "--persistent"]);
+        server.args(options);
         server.args(["--format=raw", "--export-name=raw", "--shared=8", "--socket"]).arg(&socket).arg(file);
         let child = server.spawn().context("cannot start qemu-nbd")?;
         let export = Export { socket, name: "raw".to_owned(), server: child.id() };

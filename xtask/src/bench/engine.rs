@@ -11,6 +11,10 @@ use crate::command::{cargo, target_dir, watch};
 /// What the benchmark's own lines about memory start with.
 const MEMORY: &str = "memory per GB of 64 KiB slots, checksums ";
 
+/// Of the benchmark of writes: writers at once, and writes of one iteration.
+const WRITERS: f64 = 128.0;
+const WRITES: f64 = 100.0 * WRITERS;
+
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let mut lines = Vec::new();
     let command = cargo(&["bench", "--quiet", "--package=hotset-cache", "--bench=hit"]);
@@ -29,6 +33,12 @@ pub(crate) fn measure() -> Result<Vec<Figure>> {
         let note = format!("{whole_us:.3} us in all, less {copy_us:.3} us in which the memory device copies the page");
         figures.push(figure(what.to_owned(), "us", whole_us - copy_us, 0.5, &note));
     }
+    let batch_us = nanoseconds(&estimates, "part_two_devices_copy_a_batch")? / 1000.0;
+    let writes_us = nanoseconds(&estimates, "writes/write_back_4k")? / 1000.0;
+    let (whole_us, copies_us) = (writes_us / WRITES, batch_us / WRITERS);
+    let note = format!("{whole_us:.3} us in all, less {copies_us:.3} us in which the two memory devices copy the page");
+    let what = "CPU of the engine per write-back write, instant devices, one thread".to_owned();
+    figures.push(figure(what, "us", whole_us - copies_us, 0.7, &note));
     for (checksums, most) in [("on", 1.5), ("off", 0.4)] {
         let start = format!("{MEMORY}{checksums}: ");
         let found = lines.iter().find_map(|line| line.strip_prefix(&start));

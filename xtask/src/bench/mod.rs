@@ -18,6 +18,7 @@ mod scratch;
 mod statistics;
 mod traces;
 mod warm_up;
+mod writes;
 
 use std::path::PathBuf;
 
@@ -53,6 +54,8 @@ pub(crate) enum Section {
     Hits,
     /// Reads that it does not answer, and streams
     Misses,
+    /// Writes into a mirrored write-back cache
+    Writes,
     /// What hosts get while blocks enter the cache
     Filling,
     /// How soon the cache is warm
@@ -114,6 +117,7 @@ fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
     match section {
         Section::Hits => hits::measure(bench),
         Section::Misses => misses::measure(bench),
+        Section::Writes => writes::measure(bench),
         Section::Filling => filling::measure(bench),
         Section::WarmUp => warm_up::measure(bench),
         Section::Engine => engine::measure(),

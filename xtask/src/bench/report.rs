@@ -24,6 +24,7 @@ pub(crate) fn print_section(section: Section) {
     let heading = match section {
         Section::Hits => "Hits",
         Section::Misses => "Misses and streams",
+        Section::Writes => "Writes",
         Section::Filling => "While filling",
         Section::WarmUp => "Warm-up",
         Section::Engine => "The engine alone",

@@ -1,0 +1,130 @@
+//! Writes into a mirrored write-back cache: beside writes in place on one raw SSD file, beside another NBD server on it,
+//! and beside the backing device without a cache.
+
+use anyhow::Result;
+
+use super::Bench;
+use super::clients::{Access, Export, Load, Measured, batching, fio_file, fio_nbd};
+use super::daemon::{Daemon, QemuNbd};
+use super::figure::Figure;
+use super::rounds::{Contender, Rounds, iops, mb_per_second, median_us};
+
+/// Each of the two SSDs: a log of three quarters of it, of which half may be dirty.
+const SSD_BYTES: u64 = 1 << 30;
+/// What random writes go to: well below the dirty capacity of about 380 MiB.
+const SET_BYTES: u64 = 150 << 20;
+const VOLUME_BYTES: u64 = 1 << 30;
+/// The emulated array of the vendors' tests.
+const ARRAY: &str = "disks=16,level=raid5";
+
+pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
+    let raw = bench.scratch.written_file("raw", VOLUME_BYTES)?;
+    let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
+    let daemon = Daemon::start(bench, "writes")?;
+    let ssds = daemon.create_mirrored_pool(bench, "writes", SSD_BYTES)?;
+    let cached = daemon.create_volume("cached", &backing.to_string_lossy())?;
+    daemon.verb(&["volume", "set", "cached", "mode=instant-write-back"])?;
+    daemon.enable_cache("cached", "writes")?;
+    let qemu = QemuNbd::start_writable(bench, &raw)?;
+    let mut figures = random_writes(bench, &daemon, &cached, &qemu, &raw)?;
+    figures.extend(streams(bench, &daemon, &cached)?);
+    drop(qemu);
+    daemon.disable_cache("cached")?;
+    figures.extend(synced_writes(bench, &daemon, &raw)?);
+    drop(daemon);
+    bench.scratch.remove(&[&raw, &backing, &ssds[0], &ssds[1]])?;
+    Ok(figures)
+}
+
+fn random_writes(
+    bench: &Bench,
+    daemon: &Daemon,
+    cached: &Export,
+    qemu: &QemuNbd,
+    raw: &std::path::Path,
+) -> Result<Vec<Figure>> {
+    let load = Load { access: Access::Write, ..Load::random_4k(128, bench.seconds, SET_BYTES) };
+    let moved_before = daemon.moved_and_written("cached")?;
+    let rounds = Rounds::run(
+        bench.rounds,
+        &[
+            Box::new(|| batching(&bench.release, cached, load)),
+            Box::new(|| fio_nbd(cached, load)),
+            Box::new(|| fio_file(raw, load)),
+            Box::new(|| fio_nbd(&qemu.export, load)),
+        ],
+    )?;
+    let moved = daemon.moved_and_written("cached")?;
+    let amplification = 1.0 + (moved.0 - moved_before.0) / (moved.1 - moved_before.1).max(1.0);
+    println!("    amplification by moving the oldest rows: {amplification:.2}");
+    Ok(vec![
+        rounds.ratio(
+            "4 KiB random writes, two copies, depth 128: our client / fio on one SSD file",
+            "IOPS",
+            iops,
+            (0, 2),
+            1.2,
+        ),
+        rounds.ratio("the same: fio / fio on one SSD file", "IOPS", iops, (1, 2), 1.0),
+        rounds.ratio("the same: fio / qemu-nbd on one SSD file", "IOPS", iops, (1, 3), 3.0),
+    ])
+}
+
+/// Streams of writes in every mode, beside the same volume without its cache.
+fn streams(bench: &Bench, daemon: &Daemon, cached: &Export) -> Result<Vec<Figure>> {
+    let load = Load { access: Access::Write, ..Load::sequential_1m(bench.seconds, VOLUME_BYTES) };
+    let with = |mode: &'static str| -> Result<Measured> {
+        daemon.enable_cache("cached", "writes")?;
+        daemon.verb(&["volume", "set", "cached", &format!("mode={mode}")])?;
+        let measured = batching(&bench.release, cached, load);
+        daemon.disable_cache("cached")?;
+        measured
+    };
+    daemon.disable_cache("cached")?;
+    let modes = ["write-back", "instant-write-back", "write-through", "write-around"];
+    let mut contenders: Vec<Contender<'_>> = vec![Box::new(|| batching(&bench.release, cached, load))];
+    for mode in modes {
+        contenders.push(Box::new(move || with(mode)));
+    }
+    let rounds = Rounds::run(bench.rounds, &contenders)?;
+    let figures = modes.iter().enumerate().map(|(index, mode)| {
+        let what = format!("1 MiB sequential writes, {mode} / without cache");
+        rounds.ratio(&what, "MB/s", mb_per_second, (index + 1, 0), 0.95)
+    });
+    let figures = figures.collect();
+    daemon.enable_cache("cached", "writes")?;
+    Ok(figures)
+}
+
+/// A write and its flush, one at a time: what a database's log does.
+fn synced_writes(bench: &Bench, daemon: &Daemon, raw: &std::path::Path) -> Result<Vec<Figure>> {
+    let file = bench.scratch.file("array");
+    let spelled = format!("emulated:{ARRAY},size=4G,file={}", file.display());
+    let array = daemon.create_volume("array", &spelled)?;
+    let aged = Load { access: Access::Write, ..Load::random_4k(128, bench.seconds, SET_BYTES) };
+    let load = Load { access: Access::WriteAndFlush, ..Load::random_4k(1, bench.seconds, SET_BYTES) };
+    let cached = || -> Result<Measured> {
+        daemon.enable_cache("array", "writes")?;
+        batching(&bench.release, &array, aged)?;
+        let measured = fio_nbd(&array, load);
+        // What is dirty on an array takes minutes to flush: it is of no further use.
+        daemon.verb(&["volume", "disable-cache", "array", "--force", "--yes-lose-data"])?;
+        measured
+    };
+    let rounds = Rounds::run(
+        bench.rounds.min(3),
+        &[Box::new(cached), Box::new(|| fio_nbd(&array, load)), Box::new(|| fio_file(raw, load))],
+    )?;
+    daemon.verb(&["volume", "delete", "array"])?;
+    std::fs::remove_file(&file)?;
+    Ok(vec![
+        rounds.ratio(
+            "4 KiB write and flush, depth 1: write-back / emulated array without cache",
+            "IOPS",
+            iops,
+            (0, 1),
+            10.0,
+        ),
+        rounds.excess("the same: latency of the write, less that on the SSD file", "us", median_us, (0, 2), 20.0),
+    ])
+}
