@@ -34,7 +34,7 @@ pub mod limits {
     /// The smallest SSD that a pool takes.
     pub const SSD_BYTES_MIN: u64 = 8 << 20;
     /// Bytes that fills hold in memory at most, per pool.
-    pub const FILL_BYTES_MAX: u64 = 64 << 20;
+    pub const FILL_BYTES_MAX: u64 = 96 << 20;
     /// Blocks that wait for their fill at most, per pool.
     pub const FILL_QUEUE_MAX: usize = 4096;
     /// One read of a fill from the backing device.

@@ -10,15 +10,15 @@ use std::time::Duration;
 use hotset_block::Instant;
 
 /// The share of the device's time that hosts keep when the cache answers none of them, in percent.
-const HOSTS_PERCENT: u64 = 40;
+const HOSTS_PERCENT: u64 = 42;
 /// The least that they keep, whatever the cache answers, in percent.
 const HOSTS_PERCENT_MIN: u64 = 12;
 /// The requests of a hosts' turn, in percent of those that are there at its start.
 const ADMITTED_PERCENT: u64 = 200;
 /// A turn ends when so few of its transfers are left, in percent: the last ones leave most disks idle.
 const LEFT_PERCENT: u64 = 50;
-/// What fills may have in flight for each request that hosts have: what two or three disks transfer during one access.
-const WINDOW_PER_HOST: u64 = 8;
+/// What fills may have in flight for each request that hosts have: what four disks transfer during one access.
+const WINDOW_PER_HOST: u64 = 12;
 /// What fills may have in flight where hosts are idle.
 const WINDOW_IDLE: u64 = 384;
 /// The most time that fills have coming, or have taken too much of.
@@ -290,7 +290,7 @@ mod tests {
         assert!(turns.host_may_begin() && !turns.fills_turn());
         hosts_turn(&mut turns, 0, 10);
         assert!(!turns.host_may_begin() && turns.fills_turn());
-        assert_eq!(length_of_turn(&mut turns, 10, 0), 15, "60 % of the time: half as much again as hosts had");
+        assert_eq!(length_of_turn(&mut turns, 10, 0), 14, "58 % of the time: four tenths more than hosts had");
         assert!(turns.host_may_begin() && !turns.fills_turn());
     }
 
@@ -308,7 +308,7 @@ mod tests {
         turns.fill_ends(at_ms(60), COST);
         assert!(turns.host_may_begin());
         hosts_turn_until(&mut turns, 90);
-        assert!(!turns.fills_turn(), "fills had 15 ms and took 50");
+        assert!(!turns.fills_turn(), "fills had 14 ms and took 50");
         hosts_turn_until(&mut turns, 100);
         assert!(turns.fills_turn());
     }
