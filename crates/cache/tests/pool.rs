@@ -207,6 +207,24 @@ fn detach_and_attach_leave_the_backing_device_alone_and_forget_what_was_cached()
     });
 }
 
+// proves: F1
+#[test]
+fn a_read_pool_whose_only_ssd_cannot_be_used_opens_without_it_when_it_may_be_left_out() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB], 64 * MIB);
+        let (pool, volume) = (world.create().await, world.volume());
+        pool.attach(&volume).await.unwrap();
+        pool.close().await.unwrap();
+        let spoilt = MemoryDevice::new(16 * MIB, 512);
+        let ssd = Named { path: "ssd0".to_owned(), device: HostDevice::Memory(spoilt) };
+        let state = Some(HostDevice::Memory(world.state.clone()));
+        let pool = Pool::open(env.clone(), vec![ssd], state, Missing::Leave).await.unwrap();
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(volume.read(ByteRange::at(0, 4096)).await.unwrap()[..], page(0)[..]);
+    });
+}
+
 /// The sectors of the slot index's journal that lie on an SSD: number, number below which all is flushed, and offset
 /// (docs/FORMAT.md).
 async fn journal(ssd: &MemoryDevice) -> Vec<(u64, u64, u64)> {

@@ -63,7 +63,9 @@ impl<E: Env> Survey<E> {
         missing: Missing,
     ) -> Result<Self, Error> {
         let (found, left_out) = look_at_all(env, ssds, missing).await?;
+        // Where the state directory knows the pool, a read pool goes on without any of its SSDs.
         if found.is_empty()
+            && state.is_none()
             && let Some((_, error)) = left_out.first()
         {
             return Err(error.clone());
