@@ -40,6 +40,9 @@ pub struct PoolImport {
     /// Go on although SSDs of the pool are not among them: those leave the pool for good.
     #[serde(default)]
     pub accept_missing: bool,
+    /// Give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    #[serde(default)]
+    pub accept_loss: bool,
 }
 
 /// `PATCH /v1/pools/{name}`: the settings to change.

@@ -121,6 +121,7 @@ impl<E: Env> Offline<E> {
             catalogue_number: survey.catalogue_number,
             rows_number: survey.rows_number,
             offline: true,
+            accepts_loss: false,
             env,
         };
         let pool = parts.assemble();

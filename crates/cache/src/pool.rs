@@ -44,8 +44,10 @@ pub struct PoolSpec {
 pub enum Missing {
     /// Refuse, naming them; the caller waits and tries again.
     Refuse,
-    /// Go on without them: they leave the pool, and what they hold is never believed again.
+    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
     Leave,
+    /// … and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    AcceptLoss,
 }
 
 /// What an SSD's superblock says, before its pool is opened.
@@ -149,6 +151,8 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) stopping_log: Cell<bool>,
     /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
     pub(crate) offline: Option<RefCell<Vec<String>>>,
+    /// Dirty data of which no copy is left is given up.
+    pub(crate) accepts_loss: bool,
     /// Which copy is read first next time.
     pub(crate) log_turn: Cell<bool>,
 }

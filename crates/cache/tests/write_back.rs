@@ -332,3 +332,37 @@ fn dirty_data_is_found_checked_and_written_without_a_daemon() {
         assert_eq!((world.on_backing(5).await, world.on_backing(900).await, world.on_backing(6).await), (8, 8, 0));
     });
 }
+
+// proves: F4, F5
+#[test]
+fn what_no_copy_is_left_of_is_given_up_only_by_word() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 3, 1).await;
+        pool.close().await.unwrap();
+        let open = async |which: usize, missing| {
+            let ssds = world.named().into_iter().skip(which).take(1).collect();
+            Pool::open(env.clone(), ssds, Some(HostDevice::Memory(world.state.clone())), missing).await
+        };
+        // The second one alone takes a newer version, and is lost.
+        let pool = open(1, Missing::Leave).await.unwrap();
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(read(&volume, 3).await, 1);
+        write(&volume, 3, 2).await;
+        std::mem::forget((pool, volume));
+        let Err(error) = open(0, Missing::Leave).await else { panic!("it must not open") };
+        assert!(error.to_string().contains("ssd1"), "{error}");
+        // By word it opens, without what was lost; and never shows what the first one holds, which is older.
+        let pool = open(0, Missing::AcceptLoss).await.unwrap();
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!(read(&volume, 3).await, world.on_backing(3).await, "{}", pool.status().recovery);
+        assert_eq!(volume.status().dirty_bytes, 0);
+        write(&volume, 3, 5).await;
+        assert_eq!((read(&volume, 3).await, world.on_backing(3).await), (5, 5));
+        pool.close().await.unwrap();
+    });
+}

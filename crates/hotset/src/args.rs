@@ -166,6 +166,10 @@ pub(crate) enum PoolVerb {
         /// Go on without the pool's other SSDs; they leave the pool for good
         #[arg(long)]
         accept_missing: bool,
+        /// Give up dirty data of which no copy is left: pages go back to what older copies or the backing device hold.
+        /// `hotset recover` shows what can be read
+        #[arg(long, requires = "accept_missing")]
+        accept_loss: bool,
     },
 }
 

@@ -83,7 +83,7 @@ impl<E: Env> PoolInner<E> {
         if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
             return Route::Around;
         }
-        if !log.has_room(count) || self.is_paced_around(log, count) {
+        if !log.has_room(count) || self.is_paced_around(log, count) || is_over_its_share(log, volume, attached.index) {
             log.mover_wanted.wake_all();
             log.cleaner_wanted.wake_all();
             return Route::Around;
@@ -487,9 +487,8 @@ impl<E: Env> PoolInner<E> {
 
     /// Where a page of a log segment lies on its SSD.
     pub(crate) fn log_offset(&self, mirror: Mirror, page: u32) -> u64 {
-        let layout = &self.ssds[0].layout;
-        let ssd = mirror.ssd.map_or(layout, |ssd| &self.ssds[usize::from(ssd.0)].layout);
-        ssd.segment_offset(mirror.segment) + u64::from(page) * PAGE
+        let ssd = mirror.ssd.expect("a copy that is lost lies nowhere");
+        self.ssds[usize::from(ssd.0)].layout.segment_offset(mirror.segment) + u64::from(page) * PAGE
     }
 
     /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
@@ -728,6 +727,12 @@ impl<E: Env> PoolInner<E> {
         log.flushed.set(log.flushed.get().max(mark));
         Ok(())
     }
+}
+
+/// A volume whose backing device takes nothing holds at most half of what may be dirty (rule `reserves`).
+fn is_over_its_share<E: Env>(log: &Log, volume: &VolumeInner<E>, index: crate::state::VolumeIndex) -> bool {
+    let stuck = volume.clean_error.borrow().is_some() || volume.backing.latched().is_some();
+    stuck && log.counts(index).dirty >= log.dirty_max() / 2
 }
 
 /// A segment of the row has no copy left.

@@ -45,6 +45,7 @@ pub(crate) async fn create<E: Env>(
         catalogue_number: 0,
         rows_number: 0,
         offline: false,
+        accepts_loss: false,
         env,
     };
     for named in ssds {

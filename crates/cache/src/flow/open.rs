@@ -43,6 +43,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) rows_number: u64,
     /// Nothing is to be written to the SSDs.
     pub(crate) offline: bool,
+    pub(crate) accepts_loss: bool,
 }
 
 /// See [`Pool::open`].
@@ -53,7 +54,7 @@ pub(crate) async fn open<E: Env>(
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
     let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
-    let strangers = survey.protect_dirty_data()?;
+    let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership(state.is_some());
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));
@@ -70,6 +71,7 @@ pub(crate) async fn open<E: Env>(
         catalogue_number: survey.catalogue_number,
         rows_number: survey.rows_number,
         offline: false,
+        accepts_loss: missing == Missing::AcceptLoss,
         env,
     };
     let pool = parts.start(&plan).await?;
@@ -144,6 +146,7 @@ impl<E: Env> Parts<E> {
             rows_number: Cell::new(self.rows_number),
             stopping_log: Cell::new(false),
             offline: self.offline.then(RefCell::default),
+            accepts_loss: self.accepts_loss,
             log_turn: Cell::new(false),
         })
     }

@@ -103,7 +103,7 @@ impl<E: Env> PoolInner<E> {
             }
             if let Some(lost) = segments.iter().find(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
                 let error = self.no_copy(row, lost);
-                if self.noted_offline(&error) {
+                if self.may_go_on(&error) {
                     continue;
                 }
                 return Err(error);
@@ -117,11 +117,12 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
-    /// Without a daemon, what is wrong is noted, and the rest is looked at.
-    fn noted_offline(&self, error: &Error) -> bool {
-        let Some(notes) = &self.offline else { return false };
-        notes.borrow_mut().push(error.to_string());
-        true
+    /// Without a daemon, what is wrong is noted, and the rest is looked at; and an administrator may have accepted it.
+    fn may_go_on(&self, error: &Error) -> bool {
+        if let Some(notes) = &self.offline {
+            notes.borrow_mut().push(error.to_string());
+        }
+        self.offline.is_some() || self.accepts_loss
     }
 
     fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
@@ -144,7 +145,8 @@ impl<E: Env> PoolInner<E> {
             ErrorKind::Gone,
             format!(
                 "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': \
-                 its volumes are not served, and nothing is lost. Bring back SSD {} or {} as it was, then restart",
+                 its volumes are not served, and nothing is lost. Bring back SSD {} or {} as it was, then restart; or give up what \
+                 only they hold, with pool import --accept-missing --accept-loss",
                 self.name,
                 row.number,
                 path(&pair[0]),
@@ -370,7 +372,7 @@ impl<E: Env> PoolInner<E> {
                 self.name, cut.row, cut.index
             ),
         );
-        if self.noted_offline(&error) { Ok(()) } else { Err(error) }
+        if self.may_go_on(&error) { Ok(()) } else { Err(error) }
     }
 
     /// Of each page the entry with the highest version is its newest copy; answers how many pages the log has.

@@ -139,7 +139,7 @@ impl<E: Env> Survey<E> {
 
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
     /// touched while there is any. Takes those out; answers what the status says of them.
-    pub(crate) fn protect_dirty_data(&mut self) -> Result<Vec<SsdStatus>, Error> {
+    pub(crate) fn protect_dirty_data(&mut self, accepts_loss: bool) -> Result<Vec<SsdStatus>, Error> {
         if self.members.kind == PoolKind::Read {
             return Ok(Vec::new());
         }
@@ -148,7 +148,7 @@ impl<E: Env> Survey<E> {
         // A state directory that knows nothing proves nothing.
         let present = self.found.iter().filter(|ssd| is_member(ssd)).count() + usize::from(self.state_knows);
         let all = members.ssds.len() + 1;
-        if present * 2 <= all {
+        if present * 2 <= all && !accepts_loss {
             let missing: Vec<&str> = members
                 .ssds
                 .iter()
@@ -272,7 +272,7 @@ async fn look_at_all<E: Env>(
             Ok(ssd) => found.push(ssd),
             Err(error) => match missing {
                 Missing::Refuse => return Err(error),
-                Missing::Leave => left_out.push((path, error)),
+                Missing::Leave | Missing::AcceptLoss => left_out.push((path, error)),
             },
         }
     }

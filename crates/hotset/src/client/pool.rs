@@ -31,10 +31,10 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
         }
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
-        PoolVerb::Import { ssd, accept_missing } => {
+        PoolVerb::Import { ssd, accept_missing, accept_loss } => {
             let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
             let change: PoolChange =
-                client.send(Method::POST, "/pools/import", &PoolImport { ssds, accept_missing })?;
+                client.send(Method::POST, "/pools/import", &PoolImport { ssds, accept_missing, accept_loss })?;
             print(output, &change, |change| match change.changed {
                 true => format!("Imported pool {}\n{}", change.pool.name, show(&change.pool)),
                 false => format!("Pool {} is open already\n", change.pool.name),

@@ -60,7 +60,12 @@ impl Manager {
             Some(_) => return Err(self.name_is_taken(&name)),
             None => {}
         }
-        self.open_imported(&name, &wanted, found, request.accept_missing).await?;
+        let missing = match (request.accept_missing, request.accept_loss) {
+            (_, true) => Missing::AcceptLoss,
+            (true, false) => Missing::Leave,
+            (false, false) => Missing::Refuse,
+        };
+        self.open_imported(&name, &wanted, found, missing).await?;
         Ok(PoolChange { changed: true, pool: self.pool(name.as_str()).await? })
     }
 
@@ -74,7 +79,7 @@ impl Manager {
         name: &PoolName,
         wanted: &str,
         found: Vec<Found>,
-        accept_missing: bool,
+        missing: Missing,
     ) -> Result<(), ApiError> {
         let known = self.offline().pools.get(name.as_str()).map(|pool| pool.record.uuid.clone());
         match known {
@@ -83,11 +88,10 @@ impl Manager {
             // Nothing here knows this pool, so nothing on its SSDs is believed.
             None => self.state.reset_member(name).map_err(|error| self.state_failed(&error))?,
         }
-        let missing = if accept_missing { Missing::Leave } else { Missing::Refuse };
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
-        let opened = self.open(name, paths, missing).await.map_err(|error| match accept_missing {
-            true => error,
-            false => ApiError::new(
+        let opened = self.open(name, paths, missing).await.map_err(|error| match missing {
+            Missing::Leave | Missing::AcceptLoss => error,
+            Missing::Refuse => ApiError::new(
                 error.kind,
                 format!("{}; --accept-missing goes on without SSDs that are gone for good", error.message),
             ),
