@@ -60,9 +60,6 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
     if arguments.dry_run {
         return print(output, &plan, |plan| show_plan(plan, &request.ssds));
     }
-    for warning in &plan.warnings {
-        eprintln!("warning: {warning}");
-    }
     let bar = fill_bar(plan.bytes_to_write_first, "Writing sparse SSD images in full");
     let pool: Pool = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch_work(client, &bar, plan.bytes_to_write_first));
@@ -71,6 +68,10 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
         watcher.join().expect("the watcher only draws");
         pool
     })?;
+    // What lasts is shown with the pool.
+    for warning in plan.warnings.iter().filter(|warning| !pool.warnings.contains(warning)) {
+        eprintln!("warning: {warning}");
+    }
     print(output, &pool, |pool| format!("Created pool {}\n{}", pool.name, show(pool)))
 }
 

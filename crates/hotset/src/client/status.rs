@@ -58,15 +58,15 @@ fn data_at_risk(status: &Status) -> String {
     format!("{} acknowledged and not yet on the backing devices{age}", human(status.dirty_bytes))
 }
 
-/// What the last start found in a write log.
+/// What the last start found of a read-write pool.
 fn recovery(pool: &Pool) -> Option<String> {
-    let log = pool.write_log?;
-    let found = if pool.recovery.is_empty() { String::new() } else { format!(": {}", pool.recovery) };
+    let log = pool.write_log.filter(|_| !pool.recovery.is_empty())?;
     Some(format!(
-        "pool {}: recovery read {} in {} ms{found}",
+        "pool {}: recovery read {} of the write log in {} ms: {}",
         pool.name,
         human(log.recovered_bytes),
-        grouped(log.recovery_ms)
+        grouped(log.recovery_ms),
+        pool.recovery
     ))
 }
 

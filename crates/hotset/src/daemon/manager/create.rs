@@ -79,11 +79,11 @@ impl Manager {
         }
         let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
         let on_disks = self.plane.call(move |plane| plane.disks_of(paths)).await?;
-        let on_disks: Vec<_> = on_disks.into_iter().map(|(path, disk)| SsdOnDisk { path, disk }).collect();
         let kind = spec.kind;
         blocking(move || {
-            disks::check(kind, &on_disks, allow_same_disk)?;
-            Ok(disks::warnings(kind, &on_disks))
+            let ssds = SsdOnDisk::all(on_disks);
+            disks::check(kind, &ssds, allow_same_disk)?;
+            Ok(disks::warnings(kind, &ssds))
         })
         .await?
     }

@@ -10,37 +10,44 @@ use crate::daemon::probe::{self, DeviceKey};
 /// An SSD and the disk that it fails with.
 #[derive(Clone, Debug)]
 pub(super) struct SsdOnDisk {
-    pub(super) path: String,
+    path: String,
     /// The device's own word for it; empty if it has none.
-    pub(super) disk: String,
+    disk: String,
+    key: Option<DeviceKey>,
 }
 
 impl SsdOnDisk {
+    /// Of paths and disks. Blocking.
+    pub(super) fn all(ssds: Vec<(String, String)>) -> Vec<Self> {
+        let with_key = |(path, disk): (String, String)| Self { key: probe::backing_key(&path), path, disk };
+        ssds.into_iter().map(with_key).collect()
+    }
+
     /// What the disk is called here; files of one file system are on one disk. `None` if nothing is known.
     fn name(&self) -> Option<String> {
         if !self.disk.is_empty() {
             return Some(self.disk.clone());
         }
-        match probe::backing_key(&self.path)? {
+        match self.key? {
             DeviceKey::File { device, .. } => Some(format!("file system {device}")),
             DeviceKey::Block { .. } => None,
         }
     }
 
     fn is_block_device(&self) -> bool {
-        match probe::backing_key(&self.path) {
+        match self.key {
             Some(DeviceKey::Block { .. }) => true,
             Some(DeviceKey::File { .. }) | None => false,
         }
     }
 }
 
-/// One line for each disk that several SSDs of a read-write pool share. Blocking.
+/// One line for each disk that several SSDs of a read-write pool share.
 pub(super) fn warnings(kind: PoolKind, ssds: &[SsdOnDisk]) -> Vec<String> {
     shared(kind, ssds).iter().map(|(disk, shared)| warning(disk, shared)).collect()
 }
 
-/// Refuses block devices that share a disk, unless that is allowed. Blocking.
+/// Refuses block devices that share a disk, unless that is allowed.
 pub(super) fn check(kind: PoolKind, ssds: &[SsdOnDisk], allowed: bool) -> Result<(), ApiError> {
     let refused = shared(kind, ssds).into_iter().find(|(_, shared)| shared.iter().any(|ssd| ssd.is_block_device()));
     match refused {
@@ -81,7 +88,29 @@ mod tests {
     use super::*;
 
     fn on(path: &str, disk: &str) -> SsdOnDisk {
-        SsdOnDisk { path: path.to_owned(), disk: disk.to_owned() }
+        let key = Some(DeviceKey::File { device: 1, inode: 1 });
+        SsdOnDisk { path: path.to_owned(), disk: disk.to_owned(), key }
+    }
+
+    fn block_on(path: &str, disk: &str, device: u64) -> SsdOnDisk {
+        SsdOnDisk { key: Some(DeviceKey::Block { device }), ..on(path, disk) }
+    }
+
+    // proves: P1
+    #[test]
+    fn block_devices_on_one_disk_are_refused_unless_that_is_allowed() {
+        let partitions = [block_on("/dev/sda1", "wwid:1", 1), block_on("/dev/sda2", "wwid:1", 2)];
+        let error = check(PoolKind::ReadWrite, &partitions, false).unwrap_err();
+        assert_eq!(error.kind, ApiErrorKind::Refused);
+        assert!(error.message.contains("/dev/sda1 and /dev/sda2"), "{error}");
+        assert!(error.message.contains("--allow-same-disk"), "{error}");
+        assert!(check(PoolKind::ReadWrite, &partitions, true).is_ok());
+        assert_eq!(warnings(PoolKind::ReadWrite, &partitions).len(), 1, "the warning stays");
+        assert!(check(PoolKind::Read, &partitions, false).is_ok(), "single copies are only a cache");
+        let disks = [block_on("/dev/sda", "wwid:1", 1), block_on("/dev/sdb", "wwid:2", 2)];
+        assert!(check(PoolKind::ReadWrite, &disks, false).is_ok());
+        let unknown = [block_on("/dev/x", "", 1), block_on("/dev/y", "", 2)];
+        assert!(check(PoolKind::ReadWrite, &unknown, false).is_ok(), "devices that say nothing are taken for two");
     }
 
     // proves: P1
@@ -103,9 +132,10 @@ mod tests {
         let ssds = ["a", "b"].map(|name| {
             let path = directory.path().join(name);
             std::fs::write(&path, b"x").unwrap();
-            on(&path.display().to_string(), "")
+            (path.display().to_string(), String::new())
         });
-        assert!(warnings(PoolKind::ReadWrite, &ssds)[0].contains("file system"));
-        assert!(warnings(PoolKind::ReadWrite, &[on("/nowhere/a", ""), on("/nowhere/b", "")]).is_empty());
+        assert!(warnings(PoolKind::ReadWrite, &SsdOnDisk::all(ssds.to_vec()))[0].contains("file system"));
+        let gone = ["/nowhere/a", "/nowhere/b"].map(|path| (path.to_owned(), String::new()));
+        assert!(warnings(PoolKind::ReadWrite, &SsdOnDisk::all(gone.to_vec())).is_empty());
     }
 }

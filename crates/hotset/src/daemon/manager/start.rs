@@ -37,6 +37,8 @@ impl Manager {
         let mut pools = JoinSet::new();
         let mut waiting = JoinSet::new();
         let records = self.read_records();
+        // Before any host can write.
+        self.update_udev_rules().await;
         for record in &records {
             let (manager, record) = (Arc::clone(self), record.clone());
             pools.spawn(async move { manager.open_recorded(record).await });
@@ -295,10 +297,8 @@ impl Manager {
     }
 
     async fn note_disks(&self, name: &PoolName, opened: &Opened) -> Result<(), ApiError> {
-        let on_disk = |(path, disk): &(String, String)| SsdOnDisk { path: path.clone(), disk: disk.clone() };
-        let ssds: Vec<SsdOnDisk> = opened.disks.iter().map(on_disk).collect();
-        let kind = opened.status.kind;
-        let warnings = blocking(move || disks::warnings(kind, &ssds)).await?;
+        let (kind, on_disks) = (opened.status.kind, opened.disks.clone());
+        let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
         self.offline().warnings.insert(name.to_string(), warnings);
         Ok(())
     }
