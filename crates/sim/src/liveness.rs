@@ -123,7 +123,11 @@ async fn check_drain(daemon: &Daemon, host: &Host) {
 async fn check_hits(daemon: &Daemon, host: &Host) {
     let block = daemon.world.shape.settings.block_bytes.get();
     let range = ByteRange { start: 0, end: block.min(host.volume.size_bytes()) };
-    let works = daemon.pool().is_some_and(|pool| pool.status().slots > 0);
+    // Without two copies of what hosts write, nothing new is brought in.
+    let works = daemon.pool().is_some_and(|pool| {
+        let status = pool.status();
+        status.slots > 0 && !status.write_log.is_some_and(|log| log.write_caching_off)
+    });
     if !works || !host.volume.settings().read_cache {
         return;
     }

@@ -55,8 +55,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn start_queued_fills(self: &Rc<Self>) {
-        if self.online_ssds().next().is_none() {
-            // No SSD is left: whoever waits for a fill waits for nothing.
+        if self.online_ssds().next().is_none() || self.fills_nothing() {
+            // Whoever waits for a fill waits for nothing.
             self.fills.forget_queue();
             self.fills.ended.wake_all();
         }
@@ -70,13 +70,16 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
+    /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2).
+    fn fills_nothing(&self) -> bool {
+        self.log.is_some() && !self.may_cache_writes()
+    }
+
     /// Whether there is a slot and a permit for one more fill.
     pub(crate) fn may_start_fill(self: &Rc<Self>) -> bool {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
         let by_memory = usize::try_from(limits::FILL_BYTES_MAX / self.block_bytes()).expect("a small number");
-        // Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2).
-        let degraded = self.log.is_some() && !self.may_cache_writes();
-        if self.stopping.get() || degraded || self.fills.running() >= at_once.min(by_memory.max(2)) {
+        if self.stopping.get() || self.fills_nothing() || self.fills.running() >= at_once.min(by_memory.max(2)) {
             return false;
         }
         self.make_room();
