@@ -134,7 +134,7 @@ bugs! {
     RowWithoutRecord: "recovery",
     /// Recovery takes the later of two entries of a page instead of the one with the higher version.
     RecoverByPosition: "recovery",
-    /// Recovery believes batches behind a missing one.
+    /// Recovery believes what an earlier row left in a segment, behind the end of the chain.
     RecoverBehindCut: "recovery",
     /// Recovery does not bring the copies of a row into line.
     RecoverWithoutRepair: "recovery",

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
+use hotset_cache::Health;
 
 use crate::daemon::Daemon;
 use crate::disk::{Faults, LATE_IN_TIME_MS, TOO_LATE_MS};
+use crate::shape::Profile;
 use crate::world::{HostVolume, Ssd, World};
 
 /// Breaks things until the daemon stops.
@@ -14,13 +16,23 @@ pub async fn work(daemon: Daemon) {
     while !daemon.stopping.get() {
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;
-        if !daemon.stopping.get() {
+        // A second fault would take what the first one left.
+        let fragile = daemon.world.shape.profile == Profile::AlternateMissing
+            && daemon.pool().is_none_or(|pool| pool.status().health != Health::Good);
+        if !daemon.stopping.get() && !fragile {
             break_something(&daemon.world);
         }
     }
 }
 
 fn break_something(world: &World) {
+    if world.shape.profile == Profile::HungBacking && !world.volumes[0].may_hang.get() {
+        let host = &world.volumes[0];
+        host.may_hang.set(true);
+        host.disk.set_faults(Faults { hang: 1000, ..Faults::default() });
+        world.simulation.note(|| format!("{}: hangs", host.disk.name));
+        return;
+    }
     let troubles = world.shape.troubles;
     let (ssd, volume) =
         world.simulation.draw(|random| (random.index(world.ssds.len()), random.index(world.volumes.len())));
@@ -46,8 +58,12 @@ fn break_something(world: &World) {
 
 pub fn ssd_errors(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
+    let only_writes = world.shape.profile == Profile::AlternateMissing;
+    if only_writes && world.ssds.iter().any(|ssd| !ssd.present.get()) {
+        return;
+    }
     let faults = world.simulation.draw(|random| Faults {
-        read_errors: random.pick(&[0, 20, 300]),
+        read_errors: if only_writes { 0 } else { random.pick(&[0, 20, 300]) },
         write_errors: random.pick(&[0, 0, 5, 100]),
         flush_errors: random.pick(&[0, 0, 0, 20]),
         ..Faults::default()

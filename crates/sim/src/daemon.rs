@@ -328,6 +328,8 @@ impl Daemon {
         self.world.simulation.note(|| format!("attach {}", host.spec.name));
         host.attachment.set(Attachment::Unsure);
         match pool.attach(&volume).await {
+            // Its deletion may have overtaken this answer.
+            Ok(()) if self.world.pool.get() != PoolKnown::Yes => {}
             Ok(()) => host.attachment.set(Attachment::Attached),
             Err(error) if host.may_fail() => self.world.simulation.note(|| format!("not attached: {error}")),
             Err(error) => self.expect_cache_trouble("attaching", &error),

@@ -16,7 +16,7 @@ use hotset_block::{BufPool, Env, Instant};
 
 use crate::device::SimDevice;
 use crate::random::Random;
-use crate::recognise::{is_publication, is_slot};
+use crate::recognise::{is_publication, is_row_record, is_slot};
 use crate::trace::Trace;
 
 /// Clock, tasks, timers and chance of one simulated world.
@@ -35,6 +35,8 @@ pub struct Simulation {
     pub slot_writes: Cell<u64>,
     /// Batches of a slot index that publish slots and began to be written on any disk.
     pub publications: Cell<u64>,
+    /// Records of the write log's rows that began to be written on any disk.
+    pub row_records: Cell<u64>,
 }
 
 struct Task {
@@ -94,6 +96,7 @@ impl Simulation {
             flushes: Cell::new(0),
             slot_writes: Cell::new(0),
             publications: Cell::new(0),
+            row_records: Cell::new(0),
         })
     }
 
@@ -109,6 +112,7 @@ impl Simulation {
     /// A write of this begins on some disk.
     pub fn count_write(&self, bytes: &[u8], sector_bytes: usize) {
         self.slot_writes.set(self.slot_writes.get() + u64::from(is_slot(bytes)));
+        self.row_records.set(self.row_records.get() + u64::from(is_row_record(bytes)));
         let publishes = bytes.chunks(sector_bytes).any(is_publication);
         self.publications.set(self.publications.get() + u64::from(publishes));
     }

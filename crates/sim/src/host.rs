@@ -63,6 +63,10 @@ impl Host {
         let name = self.daemon.world.simulation.unique();
         self.daemon.world.simulation.note(|| format!("volume {} request {name}: {request:?}", self.number));
         let started = self.daemon.env.now();
+        let host = self.disk();
+        // Fills of all volumes share what is allowed at once.
+        let one = u64::from(!matches!(request, Request::Populate(_)));
+        host.waiting.set(host.waiting.get() + one);
         let outcome = match request {
             Request::Read(range) => self.read(range).await,
             Request::Write(range, durability) => self.write(range, durability).await,
@@ -72,6 +76,7 @@ impl Host {
             Request::Populate(range) => self.volume.populate(range).await,
             Request::BlockStatus(range) => self.block_status(range),
         };
+        host.waiting.set(host.waiting.get() - one);
         self.daemon.world.simulation.note(|| format!("volume {} request {name} answered: {outcome:?}", self.number));
         self.judge(request, started, outcome);
     }

@@ -13,6 +13,17 @@ use crate::world::{Attachment, HostVolume, Ssd, World};
 
 /// `clean`: the last daemon stopped cleanly, and the machine has run since.
 pub fn between_lives(world: &Rc<World>, clean: bool) {
+    match world.shape.profile {
+        Profile::OneCopy => lose_first_ssd(world),
+        Profile::AlternateMissing => miss_one_ssd(world),
+        Profile::Everything
+        | Profile::PowerCuts
+        | Profile::LateSsds
+        | Profile::OldContent
+        | Profile::LogCuts
+        | Profile::LateLog
+        | Profile::HungBacking => {}
+    }
     let mut turned_back = false;
     for ssd in world.ssds.iter().filter(|ssd| world.may_damage(ssd)) {
         turned_back |= move_ssd(world, ssd);
@@ -32,14 +43,36 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
 /// Some SSDs fail from the first moment of a daemon's life.
 pub fn before_life(world: &World) {
     let troubles = world.shape.troubles;
-    for ssd in world.present_ssds().filter(|ssd| world.may_damage(ssd)) {
-        if world.shape.profile == Profile::LateSsds {
+    let late = world.shape.profile == Profile::LateLog;
+    for ssd in world.present_ssds().filter(|ssd| late || world.may_damage(ssd)) {
+        if [Profile::LateSsds, Profile::LateLog].contains(&world.shape.profile) {
             ssd_is_late(world, ssd);
         } else if troubles.ssd_errors && world.simulation.draw(|random| random.one_in(6)) {
             ssd_errors(world, ssd);
         } else if troubles.ssd_hangs && world.simulation.draw(|random| random.one_in(6)) {
             ssd_hangs(world, ssd);
         }
+    }
+}
+
+fn lose_first_ssd(world: &World) {
+    let ssd = &world.ssds[0];
+    if ssd.present.get() && world.simulation.draw(|random| random.one_in(2)) {
+        world.simulation.note(|| format!("{}: is lost", ssd.disk.name));
+        world.trouble_ssds();
+        ssd.present.set(false);
+    }
+}
+
+/// All SSDs are there, or all but one, with everything that they held.
+fn miss_one_ssd(world: &World) {
+    let missing = world.simulation.draw(|random| random.index(world.ssds.len() + 1));
+    for (number, ssd) in world.ssds.iter().enumerate() {
+        ssd.present.set(number != missing);
+    }
+    if missing < world.ssds.len() {
+        world.simulation.note(|| format!("{}: is missing", world.ssds[missing].disk.name));
+        world.trouble_ssds();
     }
 }
 

@@ -11,6 +11,7 @@ use crate::daemon::Daemon;
 use crate::executor::SimEnv;
 use crate::host::Host;
 use crate::scenario::{Death, run_until};
+use crate::shape::Profile;
 use crate::world::World;
 
 /// Long enough for every fill to end and every slot to be published.
@@ -26,6 +27,9 @@ enum End {
 /// Lets three healthy daemons live one after the other.
 pub fn check(world: &Rc<World>, steps: &mut u64) {
     world.calm.set(true);
+    if world.shape.profile == Profile::AlternateMissing {
+        world.ssds.iter().for_each(|ssd| ssd.present.set(true));
+    }
     world.volumes.iter().for_each(|volume| volume.put_right());
     // Valid bytes that the last daemon had, and how many percent of them the next one must find.
     let mut expected = (0, 0);
@@ -121,13 +125,12 @@ async fn check_drain(daemon: &Daemon, host: &Host) {
 }
 
 async fn check_hits(daemon: &Daemon, host: &Host) {
-    let block = daemon.world.shape.settings.block_bytes.get();
-    let range = ByteRange { start: 0, end: block.min(host.volume.size_bytes()) };
-    // Without two copies of what hosts write, nothing new is brought in.
-    let works = daemon.pool().is_some_and(|pool| {
-        let status = pool.status();
-        status.slots > 0 && !status.write_log.is_some_and(|log| log.write_caching_off)
-    });
+    // Too short for a stream.
+    let range = ByteRange { start: 0, end: (64 << 10).min(host.volume.size_bytes()) };
+    let fills = |status: hotset_cache::PoolStatus| {
+        status.slots > 0 && status.write_log.is_none_or(|log| !log.write_caching_off)
+    };
+    let works = daemon.pool().is_some_and(|pool| fills(pool.status()));
     if !works || !host.volume.settings().read_cache {
         return;
     }

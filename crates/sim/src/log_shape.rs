@@ -1,12 +1,93 @@
 //! What a seed chooses once for a read-write pool.
 
 use hotset_block::DeviceInfo;
-use hotset_cache::config::{Cleaning, FlushRate, PoolKind, PoolSettings, VolumeSettings, WriteMode};
+use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, PoolKind, PoolSettings, VolumeSettings, WriteMode};
 
 use crate::random::Random;
 use crate::shape::{self, Profile, Shape, Troubles, VolumeShape};
 
 pub(crate) fn draw(random: &mut Random) -> Shape {
+    match random.below(20) {
+        0..9 => everything(random),
+        9..12 => log_cuts(random),
+        12 | 13 => late_log(random),
+        14 | 15 => one_copy(random),
+        16 | 17 => alternate_missing(random),
+        _ => hung_backing(random),
+    }
+}
+
+fn log_cuts(random: &mut Random) -> Shape {
+    let block_bytes = random.pick(&[64 << 10, 256 << 10, 512 << 10]);
+    let lazy = random.one_in(2);
+    let mut shape = Shape { lives: random.between(3, 7), ..busy(Profile::LogCuts, random) };
+    shape.settings.block_bytes = BlockBytes::new(block_bytes).expect("the sizes above are valid");
+    shape.settings.cleaning.dirty_age_max_seconds = if lazy { 600 } else { 1 };
+    shape.settings.cleaning.dirty_watermark_percent = if lazy { 90 } else { 1 };
+    shape
+}
+
+fn late_log(random: &mut Random) -> Shape {
+    let mut shape = busy(Profile::LateLog, random);
+    shape.settings.cleaning.dirty_age_max_seconds = 1;
+    shape.settings.cleaning.dirty_watermark_percent = 1;
+    shape.settings.cleaning.flush_rate = FlushRate::High;
+    shape
+}
+
+fn one_copy(random: &mut Random) -> Shape {
+    Shape { lives: random.between(2, 4), ..busy(Profile::OneCopy, random) }
+}
+
+fn alternate_missing(random: &mut Random) -> Shape {
+    let shape = busy(Profile::AlternateMissing, random);
+    let troubles = Troubles { ssd_errors: random.one_in(2), ..shape.troubles };
+    let mut ssds = shape.ssds;
+    if random.one_in(4) {
+        ssds.push(ssd(random));
+    }
+    Shape { lives: random.between(3, 7), troubles, ssds, ..shape }
+}
+
+/// The volume whose device hangs has dirty data that can only be moved.
+fn hung_backing(random: &mut Random) -> Shape {
+    let mut shape = busy(Profile::HungBacking, random);
+    shape.volumes.push(shape.volumes[0]);
+    shape.wander_percent = 60;
+    shape.durable_percent = 0;
+    shape.lives = 2;
+    shape.troubles.crashes = false;
+    shape
+}
+
+/// Two SSDs, one volume that caches writes, and hosts that write a lot.
+fn busy(profile: Profile, random: &mut Random) -> Shape {
+    let mut settings = shape::settings(random);
+    settings.populate_on_read = 1;
+    settings.populate_on_write = 1;
+    settings.cleaning = cleaning(random);
+    let mut volume = volume(random);
+    volume.settings.write_mode = WriteMode::InstantWriteBack;
+    volume.settings.read_cache = true;
+    volume.settings.write_cutoff_bytes = None;
+    volume.hot_blocks = random.between(1, 5);
+    let ssd = |random: &mut Random| DeviceInfo { volatile_cache: true, ..shape::ssd(random) };
+    Shape {
+        profile,
+        kind: PoolKind::ReadWrite,
+        ssds: vec![ssd(random), ssd(random)],
+        volumes: vec![volume],
+        settings,
+        troubles: Troubles { crashes: true, ..Troubles::NONE },
+        hosts: random.between(2, 4),
+        lives: random.between(2, 5),
+        wander_percent: random.pick(&[5, 20, 60]),
+        durable_percent: random.pick(&[5, 10, 30]),
+        think_ms: random.pick(&[1, 5, 30]),
+    }
+}
+
+fn everything(random: &mut Random) -> Shape {
     let troubles = Troubles::draw(random);
     let settings = PoolSettings {
         populate_on_write: random.pick(&[1, 1, 1, 2]),

@@ -11,6 +11,16 @@ const PUBLISH: u8 = 1;
 const DROP: u8 = 2;
 const DROP_BYTES: usize = 13;
 
+/// How a member record begins, and where and how it says that it is about the rows of a write log.
+const RECORD_MAGIC: &[u8] = b"HOTSETmr";
+const RECORD_KIND: std::ops::Range<usize> = 12..16;
+const ROWS: [u8; 4] = [2, 0, 0, 0];
+
+/// Whether a record of the write log's rows begins here.
+pub fn is_row_record(bytes: &[u8]) -> bool {
+    bytes.starts_with(RECORD_MAGIC) && bytes.get(RECORD_KIND) == Some(&ROWS)
+}
+
 /// Whether a slot begins here.
 pub fn is_slot(bytes: &[u8]) -> bool {
     bytes.starts_with(SLOT_MAGIC)

@@ -9,11 +9,13 @@ use crate::daemon::Daemon;
 use crate::executor::{SimEnv, Step};
 use crate::host::Host;
 use crate::shape::Profile;
-use crate::world::World;
+use crate::world::{HostVolume, World};
 use crate::{administrator, chaos, idle, liveness};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
+/// Where hosts of a backing device that hangs wait for ever, and the others must not.
+const LIFE_MAX_BESIDE_A_HUNG_DEVICE: Duration = Duration::from_secs(300);
 /// The most steps of a life: what goes past this runs in circles.
 const STEPS_MAX: u64 = 3_000_000;
 
@@ -80,6 +82,11 @@ pub enum Death {
         publications: u64,
         steps: u64,
     },
+    /// Some steps after so many records of the write log's rows began to be written.
+    NearRowRecord {
+        records: u64,
+        steps: u64,
+    },
     /// So many steps after it began to close its pool.
     WhileClosing(u64),
 }
@@ -101,6 +108,16 @@ impl Death {
                 }
             });
         }
+        if world.shape.profile == Profile::LogCuts || world.shape.profile == Profile::LateLog {
+            return world.simulation.draw(|random| match random.below(8) {
+                0 => Self::Never,
+                1..5 => {
+                    Self::NearRowRecord { records: random.between(3, 200), steps: random.pick(&[1, 5, 20, 60, 200]) }
+                }
+                5 => Self::AfterSteps(random.between(500, 20_000)),
+                _ => Self::NearFlush { flushes: random.between(1, 200), steps: random.pick(&[1, 5, 20, 60]) },
+            });
+        }
         world.simulation.draw(|random| match random.below(10) {
             0..2 => Self::AfterSteps(random.between(1, 400)),
             2..4 => Self::AfterSteps(random.between(400, 20_000)),
@@ -120,12 +137,13 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
-    let cuts = world.shape.profile == Profile::PowerCuts;
+    let cuts = [Profile::PowerCuts, Profile::LogCuts].contains(&world.shape.profile);
     let percent = match (finished, cuts) {
         (true, _) => 25,
         (false, true) => 95,
         (false, false) => 60,
     };
+    let may_reboot = may_reboot && world.shape.profile != Profile::OneCopy;
     let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));
     let everywhere = cuts || world.simulation.draw(|random| random.one_in(2));
     world
@@ -141,6 +159,9 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
     let flushes_before = world.simulation.flushes.get();
     let slot_writes_before = world.simulation.slot_writes.get();
     let publications_before = world.simulation.publications.get();
+    let row_records_before = world.simulation.row_records.get();
+    let hung = world.shape.profile == Profile::HungBacking;
+    let life_max = if hung { LIFE_MAX_BESIDE_A_HUNG_DEVICE } else { LIFE_MAX };
     let (mut taken, mut closing, mut near) = (0, 0, 0);
     while !daemon.finished.get() {
         let step = world.simulation.step();
@@ -162,12 +183,16 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
                 near += u64::from(world.simulation.publications.get() - publications_before >= publications);
                 near > steps
             }
+            Death::NearRowRecord { records, steps } => {
+                near += u64::from(world.simulation.row_records.get() - row_records_before >= records);
+                near > steps
+            }
             Death::WhileClosing(count) => closing >= count,
         };
         if dies || world.simulation.trace.violation().is_some() {
             return false;
         }
-        if step == Step::Idle || world.simulation.now().since(started) > LIFE_MAX || taken > STEPS_MAX {
+        if step == Step::Idle || world.simulation.now().since(started) > life_max || taken > STEPS_MAX {
             report_stuck(world, daemon);
             return false;
         }
@@ -179,6 +204,13 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
 fn report_stuck(world: &World, daemon: &Daemon) {
     let phase = world.phase.borrow().clone();
     let excused = world.volumes.iter().any(|host| host.may_hang.get());
+    let suffers = |host: &Rc<HostVolume>| host.waiting.get() > 0 && !host.may_hang.get();
+    if excused && world.shape.profile == Profile::HungBacking && world.volumes.iter().any(suffers) {
+        let disks = world.ssds.iter().map(|ssd| &ssd.disk).chain(world.volumes.iter().map(|volume| &volume.disk));
+        disks.for_each(|disk| world.simulation.note(|| disk.in_flight()));
+        world.simulation.note(|| format!("{:?}", daemon.pool().map(|pool| pool.status())));
+        world.violate(format!("a backing device that hangs holds up another volume: {phase}"));
+    }
     if !excused {
         let hosts = daemon.hosts_running.get();
         let disks = world.ssds.iter().map(|ssd| &ssd.disk).chain(world.volumes.iter().map(|volume| &volume.disk));

@@ -21,6 +21,17 @@ pub enum Profile {
     /// The same blocks are filled into the same slots again and again, and old content turns up, of slots and of whole
     /// SSDs.
     OldContent,
+    /// Of write logs: long rows that little flushes, and the power fails, often just when rows are sealed or freed. Nothing
+    /// else is wrong.
+    LogCuts,
+    /// Of write logs: some operations of the SSDs end seconds after they began, but in time.
+    LateLog,
+    /// Of write logs: daemons die, and at some time one SSD is lost for good. It was the faster one.
+    OneCopy,
+    /// Of write logs: an SSD is missing at one start, and another one at the next.
+    AlternateMissing,
+    /// Of write logs: one of two backing devices does not answer any more.
+    HungBacking,
 }
 
 /// See the file's summary.

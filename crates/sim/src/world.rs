@@ -89,6 +89,8 @@ pub struct HostVolume {
     /// The backing device may take for ever in the life of this daemon.
     pub may_hang: Cell<bool>,
     pub hot: RefCell<Vec<u64>>,
+    /// Requests that are not answered yet.
+    pub waiting: Cell<u64>,
     /// Another device, or another state of it, is in the place of the backing device: this is the right one. No host has
     /// been served from what is there now.
     pub right_one: RefCell<Option<Saved>>,
@@ -265,7 +267,8 @@ impl World {
         }
         // Of two copies one that keeps its power is enough, if there were two, and nothing happens to that one.
         let two_copies = !trouble && !self.ssds_suffered.get();
-        let one_is_enough = two_copies && (sound_ssds_cut == 0 || !self.shape.troubles.of_ssds());
+        let alternate = self.shape.profile == Profile::AlternateMissing;
+        let one_is_enough = two_copies && !alternate && (sound_ssds_cut == 0 || !self.shape.troubles.of_ssds());
         let log_cut = self.writes_back() && ssds_cut > u64::from(one_is_enough);
         for volume in &self.volumes {
             let loses_power = power_fails && cut();
@@ -295,6 +298,7 @@ impl World {
             volume.failures_before.set(volume.disk.failed_operations());
             volume.cut.set(false);
             volume.may_hang.set(false);
+            volume.waiting.set(0);
         }
         for ssd in self.present_ssds() {
             ssd.disk.come_back();
@@ -326,11 +330,19 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 impl Ssd {
     fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, profile: Profile) -> Self {
         let slownesses = match profile {
-            Profile::Everything | Profile::LateSsds | Profile::OldContent => [3, 20, 100],
-            Profile::PowerCuts => [20, 100, 400],
+            Profile::Everything
+            | Profile::LateSsds
+            | Profile::OldContent
+            | Profile::LateLog
+            | Profile::AlternateMissing
+            | Profile::HungBacking => [3, 20, 100],
+            Profile::PowerCuts | Profile::LogCuts => [20, 100, 400],
+            Profile::OneCopy => [3, 3, 20],
         };
         let flush_slowness = simulation.draw(|random| random.pick(&slownesses));
-        let speed = Speed { least_us: 20, most_us: 400, flush_slowness };
+        let slow = profile == Profile::OneCopy && number > 0;
+        let most_us = if slow { 10_000 } else { 400 };
+        let speed = Speed { least_us: 20, most_us, flush_slowness };
         let disk = Disk::new(simulation, &format!("ssd{number}"), info, speed);
         Self { disk, present: Cell::new(true), missed: Cell::new(false), snapshot: RefCell::default() }
     }
@@ -377,6 +389,7 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
         failures_before: Cell::new(0),
         may_hang: Cell::new(false),
         hot: RefCell::default(),
+        waiting: Cell::new(0),
         right_one: RefCell::default(),
     }
 }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
@@ -510,10 +511,14 @@ impl<E: Env> PoolInner<E> {
                 }
             }
         });
-        let mut written = join_all(writes).await;
-        if planted(Planted::AckOfFirstCopy) {
-            written.truncate(1);
-        }
+        let written = if planted(Planted::AckOfFirstCopy) {
+            let mut writes = writes.collect::<FuturesUnordered<_>>();
+            let first = writes.next().await;
+            // The other one goes on.
+            first.into_iter().collect()
+        } else {
+            join_all(writes).await
+        };
         let fenced = self.fenced.borrow().is_some();
         flight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
         self.settle_flights(log);
@@ -616,7 +621,9 @@ impl<E: Env> PoolInner<E> {
         let mut moved = 0;
         for (page, offset) in append.pages().zip(0..) {
             let before = log.overlay.borrow().get(append.volume, page);
-            let same = before.filter(|live| live.place == from.at(offset, spread) && live.dirty);
+            let same = before.filter(|live| {
+                (live.place == from.at(offset, spread) && live.dirty) || planted(Planted::MoveNotRechecked)
+            });
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
             log.set(&Live { place, content: mark.unwrap_or(before.content), ..before });

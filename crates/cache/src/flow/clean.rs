@@ -140,6 +140,8 @@ impl<E: Env> PoolInner<E> {
         for range in ranges {
             let held = volume.clean_locks.exclusive(range.clone()).await;
             let runs = log.runs(index, range.clone(), |live| live.dirty && live.content != Content::Lost);
+            // However long the device takes: rows are freed meanwhile, for other volumes need the room.
+            runs.iter().for_each(LogRun::release);
             // What was overwritten or cleaned while this waited is not written.
             extents.extend(split_at_gaps(range, runs, held));
         }
@@ -192,7 +194,10 @@ impl<E: Env> PoolInner<E> {
             self.unsettle(&attached, volume.bytes_of_pages(&extent.range)).await?;
         }
         let writes = extents.into_iter().map(async |extent| {
-            let result = self.write_extent(volume, &extent, effort).await;
+            let lives = extent.runs.iter().all(|run| run.hold_again(log));
+            let result =
+                if lives { self.write_extent(volume, &extent, effort).await.map(|()| true) } else { Ok(false) };
+            extent.runs.iter().for_each(LogRun::release);
             (extent, result)
         });
         let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
@@ -200,7 +205,9 @@ impl<E: Env> PoolInner<E> {
         let mut failed = None;
         for (extent, result) in results {
             match result {
-                Ok(()) => written.push(extent),
+                Ok(true) => written.push(extent),
+                // It was moved or overwritten: its turn comes again.
+                Ok(false) => {}
                 Err(error) => failed = Some(error),
             }
         }
@@ -218,6 +225,7 @@ impl<E: Env> PoolInner<E> {
     ) -> Result<(), Error> {
         let range = volume.bytes_of_pages(&extent.range);
         if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
+            extent.runs.iter().for_each(LogRun::release);
             return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await;
         }
         let mut rest = Some(self.env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
@@ -235,6 +243,7 @@ impl<E: Env> PoolInner<E> {
                 Some(before) => joined(&self.env, before, part),
             });
         }
+        extent.runs.iter().for_each(LogRun::release);
         let data = whole.expect("an extent has runs");
         let length = usize::try_from(range.length()).expect("a few MiB");
         volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await
@@ -243,7 +252,7 @@ impl<E: Env> PoolInner<E> {
     /// These pages are on the backing device, durably: they are clean if they are still the newest.
     fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[Extent]) {
         let mut cleaned = 0;
-        for run in written.iter().flat_map(|extent| &extent.runs) {
+        for run in written.iter().flat_map(|extent| &extent.runs).filter(|run| run.lives(log)) {
             let data = matches!(run.first.content, Content::Data { .. });
             for (page, offset) in run.pages.clone().zip(0..) {
                 let mut place = run.first.place.at(offset, data);
@@ -255,7 +264,7 @@ impl<E: Env> PoolInner<E> {
                 cleaned += u64::from(log.set_clean_at(index, page, place));
             }
             if data {
-                let row = log.row(run.first.place.row()).number;
+                let row = run.row().number;
                 let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
                 log.hints.borrow_mut().push(CleanedHint { row, position: run.first.place.position(), count });
             }

@@ -39,6 +39,7 @@ impl<E: Env> PoolInner<E> {
         self.stop_fills().await;
         let (settled, unsettled) = self.settle_volumes(&volumes).await;
         self.stop_log().await?;
+        let settled = self.flush_cleaned(settled).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
         for ssd in self.online_ssds() {
@@ -135,6 +136,22 @@ impl<E: Env> PoolInner<E> {
             log.remove_newest(&row);
         }
         self.record_rows(log).await
+    }
+
+    /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
+    /// volumes where that came to an end.
+    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>) -> Vec<Attachment<E>> {
+        if self.log.is_none() {
+            return volumes;
+        }
+        let flush = volumes.into_iter().map(async |(index, volume)| {
+            if volume.cleaning.get() || volume.backing.info.read_only {
+                return (!volume.cleaning.get()).then_some((index, volume));
+            }
+            let flushed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.backing.flush()).await;
+            flushed.is_some_and(|result| result.is_ok()).then_some((index, volume))
+        });
+        join_all(flush).await.into_iter().flatten().collect()
     }
 
     /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,

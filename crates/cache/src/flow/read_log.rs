@@ -1,6 +1,7 @@
 //! Pages are read from the write log, from either copy; only bytes with the checksums that the overlay knows are
 //! believed (rule `checked-or-not-served`). A bad copy is repaired from the other one.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::Fault;
 use crate::state::VolumeIndex;
-use crate::state::log::{Log, Mirror, RowReading};
+use crate::state::log::{Log, Mirror, Row, RowReading};
 use crate::state::overlay::{Content, Live};
 use crate::volume::add;
 
@@ -24,8 +25,9 @@ pub(crate) struct LogRun {
     pub(crate) checksums: Vec<u32>,
     /// Nothing of it is dirty.
     pub(crate) clean: bool,
+    row: Rc<Row>,
     /// Keeps its segments from being used again.
-    reading: RowReading,
+    reading: RefCell<Option<RowReading>>,
 }
 
 impl LogRun {
@@ -35,10 +37,39 @@ impl LogRun {
             first: *live,
             checksums: Vec::new(),
             clean: true,
-            reading: RowReading::new(&log.row(live.place.row())),
+            row: log.row(live.place.row()),
+            reading: RefCell::default(),
         };
+        run.hold();
         run.add(live);
         run
+    }
+
+    fn hold(&self) {
+        *self.reading.borrow_mut() = Some(RowReading::new(&self.row));
+    }
+
+    /// Whoever waits with a run lets go of it, so that its row can be freed meanwhile.
+    pub(crate) fn release(&self) {
+        self.reading.take();
+    }
+
+    /// Keeps it from being used again from here on. False: its row is free by now.
+    pub(crate) fn hold_again(&self, log: &Log) -> bool {
+        let lives = self.lives(log);
+        if lives {
+            self.hold();
+        }
+        lives
+    }
+
+    /// Its row is not free: places in it still mean what they meant.
+    pub(crate) fn lives(&self, log: &Log) -> bool {
+        log.row_at(self.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &self.row))
+    }
+
+    pub(crate) fn row(&self) -> &Rc<Row> {
+        &self.row
     }
 
     fn add(&mut self, live: &Live) {
@@ -57,7 +88,7 @@ impl LogRun {
             (Content::Zeroes, Content::Zeroes) | (Content::Lost, Content::Lost) => (false, true),
             (Content::Data { .. } | Content::Zeroes | Content::Lost, _) => (false, false),
         };
-        let row = self.reading.row();
+        let row = &self.row;
         let next = self.first.place.at(offset, data);
         let same_segment = !data || row.locate(live.place.position()).0 == row.locate(self.first.place.position()).0;
         live.page == self.pages.end
@@ -97,7 +128,7 @@ impl<E: Env> PoolInner<E> {
             Content::Lost => return None,
             Content::Data { .. } => {}
         }
-        let row = run.reading.row();
+        let row = &run.row;
         let (segment, page) = row.locate(run.first.place.position());
         let mut mirrors: Vec<Mirror> = row.mirrors(segment).collect();
         if self.log_turn.replace(!self.log_turn.get()) {
@@ -133,7 +164,7 @@ impl<E: Env> PoolInner<E> {
 
     /// How many copies of a run of data have the right checksums.
     pub(crate) async fn count_good_copies(self: &Rc<Self>, run: &LogRun) -> usize {
-        let row = run.reading.row();
+        let row = &run.row;
         let (segment, page) = row.locate(run.first.place.position());
         let mut good = 0;
         for mirror in row.mirrors(segment).collect::<Vec<_>>() {

@@ -252,9 +252,8 @@ impl<E: Env> PoolInner<E> {
         let reads = mirrors.iter().map(|mirror| self.read_batch(log, row, *mirror, first_page));
         let copies: Vec<Option<(Batch, Buf)>> = join_all(reads).await;
         let expected = |batch: &Batch| {
-            batch.place.index == row.batches.get()
-                && (previous.is_none_or(|previous| batch.place.previous == previous)
-                    || planted(Planted::RecoverBehindCut))
+            (batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous))
+                || planted(Planted::RecoverBehindCut)
         };
         let good = copies.iter().flatten().find(|(batch, _)| expected(batch))?;
         let (batch, bytes) = (good.0.clone(), &good.1);

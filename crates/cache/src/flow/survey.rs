@@ -9,7 +9,7 @@ use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::members::{Member, Members};
 use crate::format::record::{Record, RecordKind};
-use crate::format::rows::Rows;
+use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, newest_superblock};
@@ -169,6 +169,35 @@ impl<E: Env> Survey<E> {
         let (kept, strangers) = std::mem::take(&mut self.found).into_iter().partition(|ssd| is_member(ssd));
         self.found = kept;
         Ok(strangers.iter().map(stranger_status).collect())
+    }
+
+    /// Of every segment of every live row a copy is there; else nothing is changed, above all not who is a member, for the
+    /// SSD that is missed may come back with the only one.
+    pub(crate) fn check_copies(&self) -> Result<(), Error> {
+        let is_there =
+            |copy: &Copy| !copy.lost && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == copy.ssd_uuid);
+        for row in &self.rows.rows {
+            if let Some(pair) = row.segments.iter().find(|pair| !pair.iter().any(is_there)) {
+                return Err(self.no_copy(row, pair));
+            }
+        }
+        Ok(())
+    }
+
+    fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {
+        let path = |copy: &Copy| match self.members.member(copy.ssd_uuid) {
+            Some(member) => member.path.clone(),
+            None => format!("{:032x}", copy.ssd_uuid),
+        };
+        let wanted: Vec<String> = pair.iter().filter(|copy| !copy.lost).map(path).collect();
+        let message = format!(
+            "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
+             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart",
+            self.members.name,
+            row.number,
+            wanted.join(" or ")
+        );
+        Error::new(ErrorKind::Gone, message)
     }
 
     pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {

@@ -4,6 +4,8 @@
 //! Each batch says of itself whose it is, which batch came before it, and what its pages are; so a batch is believed by
 //! itself, from whichever copy is whole, and the chain of batches ends where one is missing.
 
+use crate::planted::{Planted, planted};
+
 use super::codec::{Corrupt, Reader, Writer, crc32c, seal_into, unseal};
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
@@ -200,7 +202,8 @@ impl Batch {
         let (found_row, found_incarnation) = (reader.u64().ok()?, reader.u64().ok()?);
         reader.bytes(20).ok()?;
         let pages = reader.u32().ok()?;
-        let ours = magic == BATCH_MAGIC && (found_row, found_incarnation) == (row, incarnation);
+        let this_row = (found_row, found_incarnation) == (row, incarnation) || planted(Planted::RecoverBehindCut);
+        let ours = magic == BATCH_MAGIC && this_row;
         (ours && (1..=BATCH_PAGES_MAX).contains(&pages)).then_some(pages)
     }
 

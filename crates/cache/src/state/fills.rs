@@ -63,6 +63,11 @@ impl Fills {
         self.running.borrow().keys().any(|key| key.volume == volume)
     }
 
+    /// A fill brings a block into one of these slots: how long it takes is up to a backing device.
+    pub(crate) fn any_into(&self, slots: &Range<u32>) -> bool {
+        self.running.borrow().values().any(|fill| slots.contains(&fill.slot.0))
+    }
+
     pub(crate) fn is_known(&self, key: BlockKey) -> bool {
         self.is_running(key) || self.queue.borrow().contains(key)
     }
