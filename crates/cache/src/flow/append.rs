@@ -192,6 +192,10 @@ impl<E: Env> VolumeInner<E> {
         data: Buf,
     ) -> Result<(), Error> {
         let chunk = usize::try_from(attached.pool.append_pages_max(log)).expect("small") * PAGE_BYTES;
+        if data.len() <= chunk {
+            let wait = attached.pool.submit(log, attached, pages.start, Body::Data(data));
+            return wait.await.unwrap_or_else(|| Err(stopped()));
+        }
         let mut waits = Vec::new();
         let mut page = pages.start;
         let mut rest = Some(data);
@@ -636,6 +640,9 @@ impl<E: Env> PoolInner<E> {
 
     /// Takes pages out of the slots, whose content is superseded now. Their drops are flushed before the row is freed.
     pub(crate) fn hide_superseded(self: &Rc<Self>, volume: crate::state::VolumeIndex, pages: Range<u64>) {
+        if self.fills.running() == 0 && self.map.borrow().used_pages_of(volume) == 0 {
+            return;
+        }
         for (block, in_block) in self.blocks_of(pages) {
             let key = BlockKey { volume, block };
             if !planted(Planted::FillIgnoresWrite) {

@@ -59,7 +59,9 @@ pub(crate) async fn open<E: Env>(
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));
     }
-    survey.check_copies()?;
+    if missing != Missing::AcceptLoss {
+        survey.check_copies()?;
+    }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
     let parts = Parts {
         uuid: survey.pool_uuid,

@@ -101,8 +101,8 @@ impl<E: Env> PoolInner<E> {
             if segments.is_empty() || segments.len() > 32 {
                 return Err(corrupt("a row of its write log has no segments"));
             }
-            if let Some(lost) = segments.iter().find(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
-                let error = self.no_copy(row, lost);
+            if segments.iter().any(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
+                let error = self.no_copy(row);
                 if self.may_go_on(&error) {
                     continue;
                 }
@@ -135,24 +135,10 @@ impl<E: Env> PoolInner<E> {
         Ok(Mirror { ssd_uuid: copy.ssd_uuid, ssd: ssd.map(|ssd| ssd.index), segment: copy.segment })
     }
 
-    fn no_copy(&self, row: &RowRecord, pair: &[Mirror; 2]) -> Error {
-        let path = |mirror: &Mirror| {
-            let absent = self.absent.iter().find(|ssd| ssd.uuid == mirror.ssd_uuid);
-            let here = self.ssds.iter().find(|ssd| ssd.uuid == mirror.ssd_uuid).map(|ssd| ssd.path.clone());
-            absent.map(|ssd| ssd.path.clone()).or(here).unwrap_or_else(|| format!("{:032x}", mirror.ssd_uuid))
-        };
-        Error::new(
-            ErrorKind::Gone,
-            format!(
-                "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': \
-                 its volumes are not served, and nothing is lost. Bring back SSD {} or {} as it was, then restart; or give up what \
-                 only they hold, with pool import --accept-missing --accept-loss",
-                self.name,
-                row.number,
-                path(&pair[0]),
-                path(&pair[1])
-            ),
-        )
+    /// What `Survey::check_copies` refused before, if nobody accepted it.
+    fn no_copy(&self, row: &RowRecord) -> Error {
+        let message = format!("pool {}: no copy of row {} of its write log is there", self.name, row.number);
+        Error::new(ErrorKind::Gone, message)
     }
 
     /// Takes what a sealed row's summaries say. False: one of them cannot be read, and the row is to be walked.

@@ -192,7 +192,8 @@ impl<E: Env> Survey<E> {
         let wanted: Vec<String> = pair.iter().filter(|copy| !copy.lost).map(path).collect();
         let message = format!(
             "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
-             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart",
+             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
+             only they hold, with pool import --accept-missing --accept-loss",
             self.members.name,
             row.number,
             wanted.join(" or ")
