@@ -5,7 +5,8 @@
 //! | `read.rs` | a host's read | `checked-or-not-served` |
 //! | `write.rs` | a host's write, around the cache | `write-ahead`, `sub-page` |
 //! | `zero.rs` | trim, write-zeroes | `zeroes` |
-//! | `append.rs` | a host's write enters the write log | `one-dirty-rule`, `flush-covers-all` |
+//! | `route.rs` | where a host's write goes | `one-dirty-rule`, `reserves` |
+//! | `append.rs`, `batch.rs` | a write enters the write log | `two-copies`, `flush-covers-all` |
 //! | `read_log.rs` | pages are read from the log | `checked-or-not-served` |
 //! | `rows.rs` | rows are opened, sealed, freed | `free-oldest-first`, `reserves` |
 //! | `move_row.rs` | the oldest row is emptied | `free-oldest-first` |
@@ -30,6 +31,7 @@ use hotset_block::Env;
 
 pub(crate) mod append;
 pub(crate) mod attach;
+pub(crate) mod batch;
 pub(crate) mod clean;
 pub(crate) mod close;
 pub(crate) mod create;
@@ -46,6 +48,7 @@ pub(crate) mod read_log;
 pub(crate) mod records;
 pub(crate) mod recover;
 pub(crate) mod recover_log;
+pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod survey;
 pub(crate) mod write;

@@ -16,7 +16,7 @@ use crate::state::BlockKey;
 use crate::state::locks::Held;
 use crate::volume::{Attached, Durability, VolumeInner, add};
 
-use super::append::{CacheWish, Route, Then};
+use super::route::{CacheWish, Route, Then};
 
 impl<E: Env> VolumeInner<E> {
     /// Stores `buf`, which is not empty, at a valid place.

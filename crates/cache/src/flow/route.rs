@@ -1,0 +1,157 @@
+//! Where a host's write goes in a read-write pool (rule `one-dirty-rule`): into the write log, around the cache, or
+//! nowhere until there is room.
+
+use std::ops::Range;
+
+use hotset_block::Env;
+
+use crate::config::WriteMode;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::state::BlockKey;
+use crate::state::log::Log;
+use crate::volume::{Attached, Durability, VolumeInner};
+
+/// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
+const LATELY: std::time::Duration = std::time::Duration::from_secs(60);
+const SHORT_WRITE_BYTES: u64 = 64 << 10;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    Append(Then),
+    Around,
+    /// It has to be appended, and there is no room now.
+    Wait,
+}
+
+/// What follows an append before the host is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Answer,
+    /// It is flushed and written to the backing device.
+    WriteOut,
+}
+
+/// What speaks for caching a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheWish {
+    /// It belongs to a long stream.
+    pub(crate) streaming: bool,
+    /// It is FUA, or short and of a volume that flushed lately.
+    pub(crate) at_once: bool,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Two copies of new writes can be kept.
+    pub(crate) fn may_cache_writes(&self) -> bool {
+        self.ssds.len() >= 2 && self.ssds.iter().all(|ssd| ssd.online.get()) && self.fenced.borrow().is_none()
+    }
+
+    /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
+    pub(crate) fn route(
+        &self,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        wish: CacheWish,
+    ) -> Route {
+        let count = pages.end - pages.start;
+        let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
+        if live && !planted(Planted::LivePageWrittenAround) {
+            if !log.has_room(count) || self.online_ssds().next().is_none() {
+                return Route::Wait;
+            }
+            return Route::Append(if self.keeps_dirty(volume) { Then::Answer } else { Then::WriteOut });
+        }
+        if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
+            return Route::Around;
+        }
+        if !log.has_room(count) || self.is_paced_around(log, count) || is_over_its_share(log, volume, attached.index) {
+            log.mover_wanted.wake_all();
+            log.cleaner_wanted.wake_all();
+            return Route::Around;
+        }
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteThrough => Route::Append(Then::WriteOut),
+            WriteMode::WriteBack | WriteMode::InstantWriteBack | WriteMode::WriteAround => Route::Append(Then::Answer),
+        }
+    }
+
+    /// What is appended may stay dirty after the answer.
+    pub(crate) fn keeps_dirty(&self, volume: &VolumeInner<E>) -> bool {
+        let mode = volume.spec.borrow().settings.write_mode;
+        let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
+        cached && self.may_cache_writes() && !volume.draining.get()
+    }
+
+    fn wants_cached(
+        &self,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        wish: CacheWish,
+    ) -> bool {
+        match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteAround => false,
+            WriteMode::InstantWriteBack => !wish.streaming || log.overlay.borrow().total().dirty < self.watermark(log),
+            WriteMode::WriteBack | WriteMode::WriteThrough => {
+                !wish.streaming && (wish.at_once || self.count_to_cache(attached, pages))
+            }
+        }
+    }
+
+    /// Counts a write that may go past the cache; whether its blocks reached the threshold.
+    fn count_to_cache(&self, attached: &Attached<E>, pages: &Range<u64>) -> bool {
+        let threshold = self.settings.get().populate_on_write;
+        if threshold <= 1 {
+            return true;
+        }
+        let mut counters = self.counters.borrow_mut();
+        let mut reached = true;
+        for (block, _) in self.blocks_of(pages.clone()) {
+            reached &= counters.count_write(BlockKey { volume: attached.index, block }) >= threshold;
+        }
+        reached
+    }
+
+    /// Pages from which on cleaning goes on beside hosts.
+    pub(crate) fn watermark(&self, log: &Log) -> u64 {
+        log.dirty_max() * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    }
+
+    /// From three quarters of the dirty capacity on, a growing part of the writes goes to the backing device itself:
+    /// hosts slow down to its pace evenly, without a cliff.
+    fn is_paced_around(&self, log: &Log, pages: u64) -> bool {
+        let most = log.dirty_max();
+        let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get() + pages;
+        let slack = most - most * 3 / 4;
+        let over = dirty.saturating_sub(most - slack);
+        if over == 0 {
+            return false;
+        }
+        if over >= slack {
+            return true;
+        }
+        let pace = log.pace.get() + over;
+        log.pace.set(pace % slack.max(1));
+        pace >= slack
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    pub(crate) fn cache_wish(&self, bytes: u64, streaming: bool, durability: Durability) -> CacheWish {
+        let synced = durability == Durability::Durable
+            || (bytes <= SHORT_WRITE_BYTES
+                && self.last_flush.get().is_some_and(|flushed| self.env.now().since(flushed) < LATELY));
+        CacheWish { streaming, at_once: synced }
+    }
+}
+
+/// A volume whose backing device takes nothing holds at most half of what may be dirty (rule `reserves`).
+fn is_over_its_share<E: Env>(log: &Log, volume: &VolumeInner<E>, index: crate::state::VolumeIndex) -> bool {
+    let stuck = volume.clean_error.borrow().is_some() || volume.backing.latched().is_some();
+    stuck && log.counts(index).dirty >= log.dirty_max() / 2
+}
