@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::command::{cargo, succeed};
 
 /// What `cargo x test` runs.
-pub(crate) const SHORT: &[&str] = &["--seeds=500"];
+pub(crate) const SHORT: &[&str] = &["--seeds=1000"];
 
 /// Hands its arguments to the simulator. In the development profile: there our assertions and those of the arithmetic
 /// are on, and a panic can be caught and told with its history.
