@@ -31,6 +31,8 @@ pub struct Simulation {
     pub trace: Trace,
     /// Flushes begun on any disk.
     pub flushes: Cell<u64>,
+    /// Writes begun on any disk.
+    pub writes: Cell<u64>,
     /// Slots that began to be written on any disk.
     pub slot_writes: Cell<u64>,
     /// Batches of a slot index that publish slots and began to be written on any disk.
@@ -94,6 +96,7 @@ impl Simulation {
             buffers: BufPool::new(),
             trace: Trace::new(traced),
             flushes: Cell::new(0),
+            writes: Cell::new(0),
             slot_writes: Cell::new(0),
             publications: Cell::new(0),
             row_records: Cell::new(0),
@@ -111,6 +114,7 @@ impl Simulation {
 
     /// A write of this begins on some disk.
     pub fn count_write(&self, bytes: &[u8], sector_bytes: usize) {
+        self.writes.set(self.writes.get() + 1);
         self.slot_writes.set(self.slot_writes.get() + u64::from(is_slot(bytes)));
         self.row_records.set(self.row_records.get() + u64::from(is_row_record(bytes)));
         let publishes = bytes.chunks(sector_bytes).any(is_publication);

@@ -1,0 +1,367 @@
+//! A crash at write 0, 1, 2 … of every flow of a read-write pool, until none is left: the daemon is killed, or the power
+//! fails everywhere. Whatever was told to hosts before has to be there afterwards.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
+use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
+use hotset_cache::{DirtyData, Durability, Error, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_sim::device::SimDevice;
+use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::executor::{SimEnv, Simulation, Step};
+use hotset_sim::model::{Answered, Ending, VolumeModel};
+
+const PAGE: u64 = 4096;
+const VOLUME_BYTES: u64 = 512 << 10;
+const PAGES: u64 = VOLUME_BYTES / PAGE;
+/// Of one run; far more than any of them takes.
+const STEPS_MAX: u64 = 500_000;
+
+/// Devices that outlive the daemon, and what its hosts may see.
+#[derive(Clone)]
+struct Scene {
+    simulation: Rc<Simulation>,
+    ssds: Vec<Rc<Disk>>,
+    state: Rc<Disk>,
+    backing: Rc<Disk>,
+    model: Rc<RefCell<VolumeModel>>,
+    pool: Rc<RefCell<Option<Pool<SimEnv>>>>,
+    volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Self {
+        let simulation = Simulation::new(seed, false);
+        let info = |size_bytes: u64| DeviceInfo {
+            size_bytes,
+            logical_block_bytes: 512,
+            optimal_io_bytes: 0,
+            volatile_cache: true,
+            discard: Discard::Zeroes,
+            read_only: false,
+            emulated: false,
+        };
+        let speed = Speed { least_us: 20, most_us: 400, flush_slowness: 10 };
+        let disk = |name: &str, size_bytes| Disk::new(&simulation, name, info(size_bytes), speed);
+        let backing = disk("backing", VOLUME_BYTES);
+        let model = VolumeModel::new(0, VOLUME_BYTES, 512, backing.content());
+        Self {
+            ssds: vec![disk("ssd0", 8 << 20), disk("ssd1", 9 << 20)],
+            state: disk("state", STATE_BYTES),
+            backing,
+            model: Rc::new(RefCell::new(model)),
+            pool: Rc::default(),
+            volume: Rc::default(),
+            simulation,
+        }
+    }
+
+    fn env(&self) -> SimEnv {
+        SimEnv { simulation: Rc::clone(&self.simulation) }
+    }
+
+    /// Lets `flow` run until it has ended (true) or has begun more than `writes_max` writes (false).
+    fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
+        let done = Rc::new(Cell::new(false));
+        let ended = Rc::clone(&done);
+        self.simulation.spawn(async move {
+            flow.await;
+            ended.set(true);
+        });
+        let before = self.simulation.writes.get();
+        for _ in 0..STEPS_MAX {
+            if writes_max.is_some_and(|most| self.simulation.writes.get() - before > most) {
+                return false;
+            }
+            if done.get() {
+                return true;
+            }
+            assert_ne!(self.simulation.step(), Step::Idle, "nothing happens any more");
+        }
+        panic!("it runs in circles");
+    }
+
+    /// The daemon dies, by itself or with the power.
+    fn crash(&self, ending: Ending) {
+        self.volume.take();
+        self.simulation.drop_tasks();
+        if let Some(pool) = self.pool.take() {
+            pool.abandon();
+        }
+        for disk in self.ssds.iter().chain([&self.state, &self.backing]) {
+            match ending {
+                Ending::Kill => disk.kill(),
+                Ending::CutBefore | Ending::PowerCut => disk.cut_power(),
+            }
+        }
+        self.model.borrow_mut().end_run(ending);
+    }
+
+    fn named(&self) -> Vec<Named<SimDevice>> {
+        let named = |disk: &Rc<Disk>| Named { path: disk.name.clone(), device: SimDevice::open(disk) };
+        self.ssds.iter().map(named).collect()
+    }
+
+    fn pool(&self) -> Pool<SimEnv> {
+        self.pool.borrow().clone().unwrap()
+    }
+
+    fn volume(&self) -> Volume<SimEnv> {
+        self.volume.borrow().clone().unwrap()
+    }
+
+    // ---- what daemons, administrators and hosts do
+
+    async fn create(&self) {
+        let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        settings.cleaning =
+            Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
+        let pool = Pool::create(self.env(), spec, self.named(), SimDevice::open(&self.state)).await.unwrap();
+        *self.pool.borrow_mut() = Some(pool);
+    }
+
+    async fn open(&self) -> Result<(), Error> {
+        let state = Some(SimDevice::open(&self.state));
+        let pool = Pool::open(self.env(), self.named(), state, Missing::Refuse).await?;
+        *self.pool.borrow_mut() = Some(pool);
+        Ok(())
+    }
+
+    /// Serves the volume: out of the cache if the pool knows it.
+    async fn serve(&self) {
+        let spec = VolumeSpec {
+            name: "disk".parse().unwrap(),
+            backing: "backing".into(),
+            settings: VolumeSettings { write_cutoff_bytes: None, ..VolumeSettings::default() },
+        };
+        let volume = Volume::open(self.env(), spec, SimDevice::open(&self.backing)).unwrap();
+        if !self.pool().unsettled_volumes().is_empty() {
+            self.pool().reattach(&volume).await.unwrap();
+        }
+        *self.volume.borrow_mut() = Some(volume);
+    }
+
+    async fn attach(&self) {
+        let volume = self.volume();
+        self.pool().attach(&volume).await.unwrap();
+    }
+
+    async fn write(&self, page: u64, durability: Durability) {
+        let range = ByteRange::at(page % PAGES * PAGE, PAGE);
+        let mut buf = self.env().buffers().take(4096);
+        let number = {
+            let mut model = self.model.borrow_mut();
+            let number = model.begin_write(range, false);
+            model.fill(number, range, &mut buf);
+            number
+        };
+        let volume = self.volume();
+        volume.write(range.start, buf, durability).await.unwrap();
+        let answered = match durability {
+            Durability::Volatile => Answered::Done,
+            Durability::Durable => Answered::Durable,
+        };
+        self.model.borrow_mut().end_write(number, answered);
+    }
+
+    /// Writes pages one after the other; every fifth is flushed.
+    async fn write_some(&self, pages: impl Iterator<Item = u64>) {
+        for (turn, page) in pages.enumerate() {
+            let durability = if turn % 5 == 4 { Durability::Durable } else { Durability::Volatile };
+            self.write(page, durability).await;
+        }
+    }
+
+    /// Everything can be read as it has to be, now and after all of it went to the backing device.
+    async fn verify(&self) {
+        self.read_all().await;
+        let known = !self.pool().status().volumes.is_empty();
+        if known {
+            self.pool().drain(&self.volume().name()).await.unwrap();
+        }
+        self.model.borrow_mut().may_hold_all(&self.backing.content()).unwrap();
+        self.read_all().await;
+        self.pool().close().await.unwrap();
+    }
+
+    async fn read_all(&self) {
+        for start in (0..VOLUME_BYTES).step_by(128 << 10) {
+            let range = ByteRange::at(start, 128 << 10);
+            let begun = self.model.borrow_mut().begin_read();
+            let volume = self.volume();
+            let bytes = volume.read(range).await.unwrap();
+            self.model.borrow_mut().end_read(begun, range, Some(&bytes)).unwrap();
+        }
+    }
+}
+
+/// What was prepared before the flow, and the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Create,
+    Attach,
+    /// Rows are opened, filled and sealed.
+    FillRows,
+    /// The oldest rows are emptied and freed.
+    FreeRows,
+    Clean,
+    ChangeModes,
+    Detach,
+    Close,
+    Delete,
+    /// The start after a daemon died while rows were filled.
+    Recover(Ending),
+}
+
+impl Flow {
+    /// A pool, and a volume with dirty data.
+    async fn prepare(self, scene: Scene) {
+        if self == Self::Create {
+            return;
+        }
+        scene.create().await;
+        scene.serve().await;
+        if self == Self::Attach {
+            return scene.write_some(0..4).await;
+        }
+        scene.attach().await;
+        match self {
+            Self::FreeRows => scene.write_some((0..100).map(|turn| turn % 7)).await,
+            Self::Create
+            | Self::Attach
+            | Self::FillRows
+            | Self::Clean
+            | Self::ChangeModes
+            | Self::Detach
+            | Self::Close
+            | Self::Delete
+            | Self::Recover(_) => scene.write_some((0..23).map(|turn| turn * 5)).await,
+        }
+    }
+
+    async fn act(self, scene: Scene) {
+        match self {
+            Self::Create => scene.create().await,
+            Self::Attach => scene.attach().await,
+            Self::FillRows => scene.write_some((0..25).map(|turn| turn * 3)).await,
+            Self::FreeRows => scene.write_some((0..25).map(|turn| turn % 9)).await,
+            Self::Clean => drop(scene.pool().drain(&scene.volume().name()).await.unwrap()),
+            Self::ChangeModes => change_modes(&scene).await,
+            Self::Detach => scene.pool().detach(&scene.volume().name(), DirtyData::Clean).await.unwrap(),
+            Self::Close => drop(scene.pool().close().await.unwrap()),
+            Self::Delete => scene.pool().delete(DirtyData::Clean).await.unwrap(),
+            Self::Recover(_) => scene.open().await.unwrap(),
+        }
+    }
+}
+
+async fn change_modes(scene: &Scene) {
+    for (turn, mode) in (0..).zip([WriteMode::WriteThrough, WriteMode::WriteAround, WriteMode::WriteBack]) {
+        let volume = scene.volume();
+        volume.set(VolumeSettings { write_mode: mode, ..volume.settings() }).await.unwrap();
+        // What is dirty, and what was never written.
+        scene.write_some([turn * 5, 100 + turn].into_iter()).await;
+    }
+}
+
+/// A pool may have been on its way to be made, or to be deleted: then there is none, and no dirty data.
+async fn start_again(flow: Flow, scene: Scene) {
+    if let Err(error) = scene.open().await {
+        assert!(matches!(flow, Flow::Create | Flow::Delete), "the pool does not open: {error}");
+        scene.create().await;
+    }
+    scene.serve().await;
+    scene.verify().await;
+}
+
+/// Runs the flow until it begins its write number `crash_at`, then once more from what is left; false if it ended before.
+fn crash_at(flow: Flow, crash_at: u64, ending: Ending) -> bool {
+    let scene = Scene::new(crash_at % 7);
+    scene.run(flow.prepare(scene.clone()), None);
+    if let Flow::Recover(first) = flow {
+        scene.crash(first);
+    }
+    if scene.run(flow.act(scene.clone()), Some(crash_at)) {
+        return false;
+    }
+    scene.crash(ending);
+    scene.run(start_again(flow, scene.clone()), None);
+    true
+}
+
+fn crash_everywhere(flow: Flow) {
+    for ending in [Ending::Kill, Ending::PowerCut] {
+        let writes = (0..).take_while(|write| {
+            let caught = std::panic::catch_unwind(|| crash_at(flow, *write, ending));
+            caught.unwrap_or_else(|_| panic!("{flow:?}: {ending:?} at write {write}"))
+        });
+        println!("{flow:?}: {} writes, {ending:?} at each of them", writes.count());
+    }
+}
+
+// proves: D11, F7
+#[test]
+fn a_crash_at_every_write_of_making_a_pool_leaves_one_or_none() {
+    crash_everywhere(Flow::Create);
+}
+
+// proves: D11, F7
+#[test]
+fn a_crash_at_every_write_of_attaching_changes_no_byte() {
+    crash_everywhere(Flow::Attach);
+}
+
+// proves: D6, D11, F7
+#[test]
+fn a_crash_at_every_write_while_rows_are_opened_and_sealed_loses_nothing() {
+    crash_everywhere(Flow::FillRows);
+}
+
+// proves: D11, D12, F7
+#[test]
+fn a_crash_at_every_write_while_rows_are_emptied_and_freed_loses_nothing() {
+    crash_everywhere(Flow::FreeRows);
+}
+
+// proves: D8, D11, F7
+#[test]
+fn a_crash_at_every_write_of_cleaning_loses_nothing() {
+    crash_everywhere(Flow::Clean);
+}
+
+// proves: D7, D11, F7
+#[test]
+fn a_crash_at_every_write_of_changing_modes_loses_nothing() {
+    crash_everywhere(Flow::ChangeModes);
+}
+
+// proves: D11, F7
+#[test]
+fn a_crash_at_every_write_of_detaching_loses_nothing() {
+    crash_everywhere(Flow::Detach);
+}
+
+// proves: D11, D14, F7
+#[test]
+fn a_crash_at_every_write_of_closing_loses_nothing() {
+    crash_everywhere(Flow::Close);
+}
+
+// proves: D11, F7
+#[test]
+fn a_crash_at_every_write_of_deleting_a_pool_loses_nothing() {
+    crash_everywhere(Flow::Delete);
+}
+
+// proves: D11, F7
+#[test]
+fn a_crash_at_every_write_of_recovery_changes_nothing() {
+    crash_everywhere(Flow::Recover(Ending::Kill));
+    crash_everywhere(Flow::Recover(Ending::PowerCut));
+}
