@@ -2,6 +2,8 @@
 //! taken away, fencing, and what happens to volumes whose pool is not there.
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -400,6 +402,51 @@ fn killed_while_it_flushes_it_has_everything_and_the_flush_can_be_asked_for_agai
     }
     daemon.ok("volume delete v");
     assert_file_written_apart(&file, 512);
+}
+
+// proves: D8
+#[test]
+fn a_stop_waits_for_no_flush() {
+    let (mut daemon, _) = with_dirty_pages(4096);
+    let child = daemon.begin("volume delete v");
+    await_flush(&daemon);
+    assert!(daemon.stop().success(), "within seconds");
+    let (code, said) = finish(child);
+    assert_eq!(code, Some(1), "{said}");
+    daemon.launch();
+    assert_eq!(daemon.json("status")["flushes"], Value::Array(Vec::new()));
+    assert_written_apart(&daemon, 4096);
+}
+
+/// One request to the API without a body; answers status and body.
+fn request(daemon: &Daemon, method: &str, path: &str) -> (u16, Value) {
+    let mut stream = UnixStream::connect(daemon.api_socket()).expect("the API listens");
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("it answers");
+    let (head, body) = text.split_once("\r\n\r\n").expect("an answer has a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a head has a code");
+    (status, serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+// proves: S4, P13
+#[test]
+fn the_api_tells_of_a_flush_and_cancels_it_and_removals_need_no_body() {
+    let (daemon, file) = with_dirty_pages(2048);
+    let (code, said) = request(&daemon, "GET", "/v1/volumes/v/flush");
+    assert_eq!((code, &said["kind"]), (404, &Value::from("not-found")), "{said}");
+    let (cut, removal) = std::thread::scope(|scope| {
+        let removal = scope.spawn(|| request(&daemon, "DELETE", "/v1/volumes/v/cache"));
+        await_flush(&daemon);
+        let (code, flush) = request(&daemon, "GET", "/v1/volumes/v/flush");
+        assert_eq!((code, &flush["purpose"]), (200, &Value::from("disable-cache")), "{flush}");
+        (request(&daemon, "DELETE", "/v1/volumes/v/flush"), removal.join().expect("it only asks"))
+    });
+    assert_eq!((cut.0, &cut.1["changed"]), (200, &Value::from(true)));
+    assert_eq!((removal.0, &removal.1["kind"]), (409, &Value::from("cancelled")));
+    let (code, said) = request(&daemon, "DELETE", "/v1/volumes/v");
+    assert_eq!((code, &said["deleted"]), (200, &Value::from("v")), "{said}");
+    assert_file_written_apart(&file, 2048);
 }
 
 // proves: F8

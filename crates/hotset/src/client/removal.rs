@@ -109,7 +109,7 @@ impl Shown {
 /// How far a flush is, in one line.
 pub(super) fn line(flush: &Flush) -> String {
     let total = human(flush.drained_bytes + flush.dirty_bytes);
-    let rate = flush.drained_bytes.checked_div(flush.elapsed_seconds).unwrap_or(0);
+    let rate = flush.drained_bytes / flush.elapsed_seconds.max(1);
     format!(
         "flushing {} for {}: {} of {total}, {}/s, {}",
         flush.name,
@@ -142,6 +142,6 @@ mod tests {
         };
         assert_eq!(line(&flush), "flushing p for delete-pool: 1 MiB of 4 MiB, 512 KiB/s, 6 s left");
         let young = Flush { elapsed_seconds: 0, eta_seconds: None, ..flush };
-        assert!(line(&young).ends_with("0 B/s, time left unknown"), "{}", line(&young));
+        assert!(line(&young).ends_with("1 MiB/s, time left unknown"), "{}", line(&young));
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Extent {
 }
 
 /// Whether the removal changed anything.
-type Outcome = Result<bool, ApiError>;
+pub(super) type Outcome = Result<bool, ApiError>;
 
 /// A flush that is under way.
 #[derive(Clone, Debug)]
@@ -88,11 +88,10 @@ impl Running {
         outcome.unwrap_or_else(|| Err(ApiError::new(ApiErrorKind::Internal, "the flush was cut off; the log says why")))
     }
 
-    /// Cancels it, and waits until nothing of it runs.
-    pub(super) async fn stop(self) {
+    /// Cancels it, and waits until nothing of it runs; it may have come to its end just before.
+    pub(super) async fn stop(self) -> Outcome {
         self.cancel.send_replace(true);
-        // It says that it was cancelled, or that it was done just before.
-        let _ = self.ended().await;
+        self.ended().await
     }
 
     /// A second request of the same kind joins the first; any other one has to wait.
@@ -262,8 +261,16 @@ impl Manager {
             self.check_exists(subject).await?;
             return Ok(FlushCancelled { changed: false, name: subject.name().to_owned() });
         };
-        running.stop().await;
-        Ok(FlushCancelled { changed: true, name: subject.name().to_owned() })
+        match running.stop().await {
+            Ok(_) => Err(ApiError::new(
+                ApiErrorKind::Refused,
+                format!("{subject}: the flush had come to its end, and what it was made for is done"),
+            )),
+            Err(error) => {
+                let changed = error.kind == ApiErrorKind::Cancelled;
+                Ok(FlushCancelled { changed, name: subject.name().to_owned() })
+            }
+        }
     }
 
     async fn check_exists(&self, subject: &Subject) -> Result<(), ApiError> {

@@ -86,8 +86,8 @@ impl Manager {
                 return flush.joined_by(subject, purpose).map(Plan::Join);
             }
             self.plan_for(subject, removal, &snapshot)?;
-            // Whoever waits for it hears that it was cancelled.
-            flush.stop().await;
+            // Whoever waits for it hears that it was cancelled. It cannot be at its end: that needs the lock which we hold.
+            let _ = flush.stop().await;
         }
         self.plan_for(subject, removal, &snapshot)
     }
@@ -295,7 +295,13 @@ impl Manager {
         // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
         // then the pool's wins.
         let delete = name.clone();
-        self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await?;
+        let deleted = self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await;
+        if let Err(error) = deleted {
+            // Some volumes may have left it.
+            self.save_volumes().await?;
+            self.save_pool(name).await?;
+            return Err(error);
+        }
         self.release_offline_volumes(name.as_str());
         self.save_volumes().await?;
         self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;

@@ -90,7 +90,8 @@ impl Manager {
         let done = self.plane.call(move |plane| plane.attach(to, attached)).await;
         if done.is_err() {
             self.update_udev_rules().await;
-            self.save_pool(pool).await?;
+            // Best effort: the error that is reported is the one that came first.
+            let _ = self.save_pool(pool).await;
         }
         done
     }
