@@ -9,6 +9,7 @@ mod flush;
 mod guard;
 mod pools;
 mod removal;
+mod serve;
 mod start;
 mod status;
 mod volumes;

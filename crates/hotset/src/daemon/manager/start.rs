@@ -1,27 +1,25 @@
-//! Opening everything at the start. What cannot be opened stops nothing else.
+//! Opening pools at the start. What cannot be opened stops nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
-use hotset_cache::{DirtyData, Missing, PoolStatus, Reattached};
+use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::{DirtyData, Missing, PoolStatus};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::disks::{self, SsdOnDisk};
-use super::{Fenced, Manager, OfflinePool, OfflineVolume, Waiting, blocking, pool_name, uuid};
+use super::serve::RETRY_INTERVAL;
+use super::{Manager, OfflinePool, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{self, Found};
-use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
+use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord};
 use crate::plane::Opened;
 
 /// How often missing SSDs are looked for.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
-
-/// How often volumes that could not be opened are tried again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a search for a pool's SSDs found.
 struct Search {
@@ -287,108 +285,11 @@ impl Manager {
         self.save_pool(name).await
     }
 
-    /// A crash came between a volume's leaving its pool, or before its joining it, and the record of that.
-    async fn serve_left_over(&self, volume: &VolumeRecord, catalogued: &[VolumeName]) -> Result<(), ApiError> {
-        let is_catalogued = catalogued.iter().any(|name| name.as_str() == volume.name);
-        if is_catalogued || self.belongs_to_a_pool(&volume.name).await {
-            return Ok(());
-        }
-        self.serve_or_set_offline(volume).await
-    }
-
     async fn note_disks(&self, name: &PoolName, opened: &Opened) -> Result<(), ApiError> {
         let (kind, on_disks) = (opened.status.kind, opened.disks.clone());
         let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
         self.offline().warnings.insert(name.to_string(), warnings);
         Ok(())
-    }
-
-    async fn settle_volume(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
-        let volume = spec.name.clone();
-        let open = self.plane.snapshot().await?.volumes.into_iter().find(|open| open.name == volume);
-        // It may serve uncached since its pool could not be opened at the start.
-        let serves = open.as_ref().is_some_and(|open| open.backing == spec.backing);
-        if !serves {
-            self.plane.call(move |plane| plane.open_volume(spec)).await?;
-        }
-        let (to, name) = (pool.clone(), volume.clone());
-        let mut fenced = None;
-        match self.plane.call(move |plane| plane.reattach(to, name)).await {
-            Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
-            Ok(Reattached::Fenced { reason, dirty_bytes }) => {
-                tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
-                fenced = Some(Fenced { reason, dirty_bytes });
-            }
-            Ok(Reattached::Dropped { reason }) => {
-                tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
-            }
-            Err(error) => {
-                if !serves {
-                    self.plane.call(move |plane| plane.remove_volume(volume)).await?;
-                }
-                return Err(error);
-            }
-        }
-        let shown = volume.clone();
-        match fenced {
-            Some(fenced) => self.fence(shown, fenced).await?,
-            None if serves => {}
-            None => self.plane.call(move |plane| plane.export(shown)).await?,
-        }
-        self.offline().volumes.remove(volume.as_str());
-        Ok(())
-    }
-
-    /// Hosts would only get errors from it, and make things worse: it is hidden from them.
-    async fn fence(&self, volume: VolumeName, fenced: Fenced) -> Result<(), ApiError> {
-        self.offline().fenced.insert(volume.to_string(), fenced);
-        self.plane.call(move |plane| plane.hide(volume)).await
-    }
-
-    /// What a read-write pool holds of them may be newer than their backing devices.
-    fn hold_back_volumes(&self, record: &PoolRecord) {
-        let reason = format!(
-            "pool {} cannot be opened, and may hold data of this volume that its backing device lacks",
-            record.name
-        );
-        let mut offline = self.offline();
-        for volume in &record.volumes {
-            let held_back =
-                OfflineVolume { record: volume.clone(), pool: Some(record.name.clone()), reason: reason.clone() };
-            offline.volumes.insert(volume.name.clone(), held_back);
-        }
-    }
-
-    pub(super) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
-        let seconds = RETRY_INTERVAL.as_secs();
-        let reason =
-            format!("{error}; it is tried every {seconds} s; `hotset volume delete {}` gives it up", spec.name);
-        let volume = OfflineVolume { record: VolumeRecord::of(spec), pool: pool.map(PoolName::to_string), reason };
-        self.offline().volumes.insert(spec.name.to_string(), volume);
-    }
-
-    /// A read pool holds copies only, so its volumes can do without it, once nothing it holds can be believed any more.
-    async fn serve_without_pool(&self, record: &PoolRecord) {
-        let forgotten = pool_name(&record.name)
-            .and_then(|name| self.state.reset_member(&name).map_err(|error| self.state_failed(&error)));
-        for volume in &record.volumes {
-            let Ok(spec) = volume.spec() else { continue };
-            let served = match &forgotten {
-                Ok(()) => self.serve_uncached(spec.clone()).await,
-                Err(error) => Err(error.clone()),
-            };
-            if let Err(error) = served {
-                tracing::error!(volume = volume.name, "cannot be served: {error}");
-                let pool = pool_name(&record.name).ok();
-                self.set_volume_offline(&spec, pool.as_ref(), &error);
-            }
-        }
-    }
-
-    pub(super) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
-        let name = spec.name.clone();
-        self.plane.call(move |plane| plane.open_volume(spec)).await?;
-        self.plane.call(move |plane| plane.export(name)).await
     }
 
     /// Pools that no record names: the state directory was lost, or their SSDs came from elsewhere.
@@ -416,77 +317,6 @@ impl Manager {
                 self.try_open(&record, paths, Missing::Leave).await;
             }
         }
-    }
-
-    async fn open_uncached_volumes(&self) {
-        let records = self.state.volumes().unwrap_or_else(|message| {
-            tracing::error!("{message}");
-            self.offline().broken.push(message);
-            Vec::new()
-        });
-        let _one_at_a_time = self.change.lock().await;
-        for record in records {
-            // What is in both records belongs to its pool.
-            if self.belongs_to_a_pool(&record.name).await {
-                continue;
-            }
-            let spec = match record.spec() {
-                Ok(spec) => spec,
-                Err(error) => {
-                    self.offline().broken.push(format!("state directory, volumes.json: {error}"));
-                    continue;
-                }
-            };
-            if let Err(error) = self.serve_uncached(spec.clone()).await {
-                tracing::error!(volume = record.name, "cannot be opened: {error}");
-                self.set_volume_offline(&spec, None, &error);
-            }
-        }
-    }
-
-    /// Tries offline volumes again, for as long as the daemon runs: their backing devices may come back.
-    pub(crate) async fn retry_offline_volumes(&self) {
-        loop {
-            tokio::time::sleep(RETRY_INTERVAL).await;
-            let names: Vec<String> = self.offline().volumes.keys().cloned().collect();
-            for name in names {
-                let _one_at_a_time = self.change.lock().await;
-                self.retry_volume(&name).await;
-            }
-        }
-    }
-
-    async fn retry_volume(&self, name: &str) {
-        let found = self.offline().volumes.get(name).cloned();
-        let Some(OfflineVolume { record, pool, .. }) = found else { return };
-        let Ok(spec) = record.spec() else { return };
-        let pool = pool.and_then(|pool| pool_name(&pool).ok());
-        let opened = match &pool {
-            None => self.serve_uncached(spec.clone()).await,
-            Some(pool) if self.is_open(pool).await => self.settle_volume(pool, spec.clone()).await,
-            // It comes with its pool.
-            Some(_) => return,
-        };
-        match opened {
-            Ok(()) => {
-                tracing::info!(volume = name, "is there again");
-                self.offline().volumes.remove(name);
-            }
-            Err(error) => self.set_volume_offline(&spec, pool.as_ref(), &error),
-        }
-    }
-
-    async fn is_open(&self, pool: &PoolName) -> bool {
-        self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
-    }
-
-    pub(super) async fn belongs_to_a_pool(&self, volume: &str) -> bool {
-        let of_offline = {
-            let offline = self.offline();
-            offline.pool_of(volume).is_some() || offline.volumes.contains_key(volume)
-        };
-        let snapshot = self.plane.snapshot().await;
-        of_offline || snapshot.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
     }
 }
 
