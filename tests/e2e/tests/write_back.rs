@@ -323,6 +323,38 @@ fn dirty_data_of_another_backing_device_is_kept_and_hidden_from_hosts() {
     assert_written_apart(&daemon, 1024);
 }
 
+// proves: F6, P13
+#[test]
+fn dirty_data_whose_backing_device_is_missing_is_kept_until_it_is_given_up_by_name() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    let file = daemon.make_volume(PAGES, "p");
+    let write_and_die = |daemon: &mut Daemon| {
+        // Killed before the volume counts as idle, and is cleaned.
+        daemon.client("v").write(0, &pages(0, 64, 1)).expect("a write");
+        daemon.kill();
+    };
+    write_and_die(&mut daemon);
+    fs::rename(&file, file.with_extension("away")).expect("the backing device can be moved away");
+    daemon.launch();
+    let shown = daemon.json("volume show v");
+    assert_eq!((&shown["state"], &shown["health"]), (&Value::from("offline"), &Value::from("failed")), "{shown}");
+    assert!(daemon.json("status")["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
+    for verb in ["volume delete v", "volume delete v --force", "pool delete p"] {
+        let said = daemon.refuse(verb, 1, "bytes");
+        assert!(said.contains("dirty"), "{verb}: {said}");
+    }
+    fs::rename(file.with_extension("away"), &file).expect("the backing device comes back");
+    eventually("the volume is served again", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 1);
+    write_and_die(&mut daemon);
+    fs::remove_file(&file).expect("the backing device can be lost");
+    daemon.launch();
+    daemon.ok("volume delete v --force --yes-lose-data");
+    daemon.refuse("volume show v", 1, "no such volume");
+    daemon.ok("pool delete p");
+}
+
 // proves: F8
 #[test]
 fn a_fenced_volume_whose_dirty_data_is_given_up_is_an_ordinary_one() {
