@@ -6,7 +6,7 @@ use hotset_block::{ByteRange, Env};
 use hotset_cache::Health;
 
 use crate::daemon::Daemon;
-use crate::disk::{Faults, LATE_IN_TIME_MS, TOO_LATE_MS};
+use crate::disk::{Faults, LATE_IN_TIME_MS, TOO_LATE_MS, WhatIsLate};
 use crate::shape::Profile;
 use crate::world::{HostVolume, Ssd, World};
 
@@ -39,7 +39,8 @@ fn break_something(world: &World) {
     let (ssd, volume) = (&world.ssds[ssd], &world.volumes[volume]);
     let ssd = if world.may_suffer(ssd) { ssd } else { &world.ssds[0] };
     let damages = world.may_damage(ssd);
-    match world.simulation.draw(|random| random.below(12)) {
+    let choices = if world.shape.profile == Profile::AlternateMissing { 3 } else { 12 };
+    match world.simulation.draw(|random| random.below(choices)) {
         0..3 if troubles.ssd_errors && damages => ssd_errors(world, ssd),
         3 if troubles.ssd_hangs && damages => ssd_hangs(world, ssd),
         4 if troubles.ssds_vanish && damages && ssd.present.get() && !ssd.disk.is_gone() => {
@@ -64,7 +65,7 @@ pub fn ssd_errors(world: &World, ssd: &Ssd) {
     }
     let faults = world.simulation.draw(|random| Faults {
         read_errors: if only_writes { 0 } else { random.pick(&[0, 20, 300]) },
-        write_errors: random.pick(&[0, 0, 5, 100]),
+        write_errors: if only_writes { 100 } else { random.pick(&[0, 0, 5, 100]) },
         flush_errors: random.pick(&[0, 0, 0, 20]),
         ..Faults::default()
     });
@@ -86,9 +87,21 @@ pub fn ssd_hangs(world: &World, ssd: &Ssd) {
 
 /// It is slow now and then, and never so slow that it may be taken for dead: whatever it is told, it does.
 pub fn ssd_is_late(world: &World, ssd: &Ssd) {
-    let late = world.simulation.draw(|random| random.pick(&[10, 50, 200]));
-    ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, reads_in_time: true, ..Faults::default() });
-    world.simulation.note(|| format!("{}: {late} writes and flushes of 1000 are late", ssd.disk.name));
+    let (late, what) = match world.shape.profile {
+        Profile::LateLog => (300, WhatIsLate::Journal),
+        Profile::Everything
+        | Profile::PowerCuts
+        | Profile::LateSsds
+        | Profile::OldContent
+        | Profile::LogCuts
+        | Profile::OneCopy
+        | Profile::AlternateMissing
+        | Profile::HungBacking => {
+            (world.simulation.draw(|random| random.pick(&[10, 50, 200])), WhatIsLate::AllButReads)
+        }
+    };
+    ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, what_is_late: what, ..Faults::default() });
+    world.simulation.note(|| format!("{}: {late} operations of 1000 are late: {what:?}", ssd.disk.name));
 }
 
 pub fn rot(world: &World, ssd: &Ssd) {
@@ -106,7 +119,7 @@ fn backing_errors(world: &World, volume: &HostVolume) {
         late: random.pick(&[0, 0, 10]),
         late_ms: TOO_LATE_MS,
         hang: 0,
-        reads_in_time: false,
+        what_is_late: WhatIsLate::Anything,
     });
     // What cannot be cleaned fills the log: hosts wait for it as long as for a device that hangs.
     volume.may_hang.set(volume.may_hang.get() || faults.late > 0 || world.writes_back());

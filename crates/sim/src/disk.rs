@@ -15,11 +15,42 @@ use hotset_block::{ByteRange, DeviceErrorKind, DeviceIdentity, DeviceInfo};
 use crate::executor::Simulation;
 use crate::image::{Image, index};
 use crate::media::{Media, length};
+use crate::recognise::is_journal_sector;
 
 /// Late, and some of it later than any timeout allows.
 pub const TOO_LATE_MS: &[u64] = &[8_000, 8_000, 40_000];
 /// Late, and always in time.
 pub const LATE_IN_TIME_MS: &[u64] = &[3_000];
+
+/// Which operations may take seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhatIsLate {
+    #[default]
+    Anything,
+    /// All but reads: a start that reads step by step would take such an SSD for dead.
+    AllButReads,
+    /// What a slot index is told.
+    Journal,
+}
+
+/// What a disk is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write,
+    WriteOfJournal,
+    Flush,
+}
+
+impl WhatIsLate {
+    fn contains(self, kind: Kind) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::AllButReads => kind != Kind::Read,
+            Self::Journal => kind == Kind::WriteOfJournal,
+        }
+    }
+}
 
 /// What goes wrong by itself, in operations of a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +60,7 @@ pub struct Faults {
     pub flush_errors: u64,
     /// Operations that take seconds.
     pub late: u64,
-    /// Reads are never late: a start that reads much of an SSD, step by step, takes it for dead after some of them.
-    pub reads_in_time: bool,
+    pub what_is_late: WhatIsLate,
     /// How long these may take, in milliseconds: one of the choices is the most.
     pub late_ms: &'static [u64],
     /// Operations that are never answered.
@@ -148,7 +178,7 @@ impl Disk {
         if sampled {
             self.state.borrow().media.current.read(offset, &mut answer.borrow_mut().data);
         }
-        self.fly(self.simulation.unique(), Work::Read { offset, sampled }, answer)
+        self.fly(Kind::Read, self.simulation.unique(), Work::Read { offset, sampled }, answer)
     }
 
     pub(crate) fn submit_write(self: &Rc<Self>, offset: u64, data: &[u8]) -> Rc<RefCell<Answer>> {
@@ -166,13 +196,14 @@ impl Disk {
                 now.into_iter().for_each(|(offset, data)| state.media.land(operation, offset, data));
             }
         }
-        self.fly(operation, Work::Write { rest }, Rc::default())
+        let kind = if is_journal_sector(data) { Kind::WriteOfJournal } else { Kind::Write };
+        self.fly(kind, operation, Work::Write { rest }, Rc::default())
     }
 
     pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
         let covered = self.state.borrow().media.flushable();
         self.simulation.flushes.set(self.simulation.flushes.get() + 1);
-        self.fly(self.simulation.unique(), Work::Flush { covered }, Rc::default())
+        self.fly(Kind::Flush, self.simulation.unique(), Work::Flush { covered }, Rc::default())
     }
 
     pub(crate) fn is_hole(&self, offset: u64) -> bool {
@@ -193,15 +224,16 @@ impl Disk {
         if choice % 2 == 0 { (head, tail) } else { (tail, head) }
     }
 
-    fn fly(self: &Rc<Self>, operation: u64, work: Work, answer: Rc<RefCell<Answer>>) -> Rc<RefCell<Answer>> {
+    fn fly(
+        self: &Rc<Self>,
+        kind: Kind,
+        operation: u64,
+        work: Work,
+        answer: Rc<RefCell<Answer>>,
+    ) -> Rc<RefCell<Answer>> {
         let flight = Flight { work, answer: Rc::clone(&answer) };
         self.state.borrow_mut().flying.insert(operation, flight);
-        let (is_flush, is_read) = match self.state.borrow().flying[&operation].work {
-            Work::Flush { .. } => (true, false),
-            Work::Read { .. } => (false, true),
-            Work::Write { .. } => (false, false),
-        };
-        if let Some(delay) = self.delay(is_flush, is_read) {
+        if let Some(delay) = self.delay(kind) {
             let disk = Rc::clone(self);
             self.simulation.call_after(delay, move || disk.complete(operation));
         }
@@ -209,19 +241,19 @@ impl Disk {
     }
 
     /// The time that an operation takes; `None` is for ever.
-    fn delay(&self, is_flush: bool, is_read: bool) -> Option<Duration> {
+    fn delay(&self, kind: Kind) -> Option<Duration> {
         let faults = self.state.borrow().faults;
         self.simulation.draw(|random| {
             if random.below(1000) < faults.hang {
                 return None;
             }
-            if random.below(1000) < faults.late && !(is_read && faults.reads_in_time) {
+            if random.below(1000) < faults.late && faults.what_is_late.contains(kind) {
                 let longest_ms = random.pick(faults.late_ms);
                 return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
             // A flush takes as long as several writes: the moments in which it matters whether it was waited for.
             let slowness = if random.one_in(50) { 20 } else { 1 }
-                * if is_flush { random.between(1, self.speed.flush_slowness) } else { 1 };
+                * if kind == Kind::Flush { random.between(1, self.speed.flush_slowness) } else { 1 };
             Some(Duration::from_micros(random.between(self.speed.least_us, self.speed.most_us) * slowness))
         })
     }
@@ -230,6 +262,7 @@ impl Disk {
         let Some(flight) = self.state.borrow_mut().flying.remove(&operation) else { return };
         let outcome = self.carry_out(operation, flight.work, &flight.answer);
         self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
+        self.simulation.failures.set(self.simulation.failures.get() + u64::from(outcome.is_err()));
         self.simulation.trace.mix(operation ^ u64::from(outcome.is_err()).rotate_left(63));
         let waker = {
             let mut answer = flight.answer.borrow_mut();

@@ -31,6 +31,10 @@ pub struct Simulation {
     pub trace: Trace,
     /// Flushes begun on any disk.
     pub flushes: Cell<u64>,
+    /// Hosts' flushes that succeeded.
+    pub host_flushes: Cell<u64>,
+    /// Operations that failed on any disk.
+    pub failures: Cell<u64>,
     /// Writes begun on any disk.
     pub writes: Cell<u64>,
     /// Slots that began to be written on any disk.
@@ -96,6 +100,8 @@ impl Simulation {
             buffers: BufPool::new(),
             trace: Trace::new(traced),
             flushes: Cell::new(0),
+            host_flushes: Cell::new(0),
+            failures: Cell::new(0),
             writes: Cell::new(0),
             slot_writes: Cell::new(0),
             publications: Cell::new(0),

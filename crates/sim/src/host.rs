@@ -139,6 +139,8 @@ impl Host {
         let begun = model.borrow_mut().begin_flush();
         self.volume.flush().await?;
         model.borrow_mut().end_flush(begun);
+        let flushes = &self.daemon.world.simulation.host_flushes;
+        flushes.set(flushes.get() + 1);
         Ok(())
     }
 

@@ -44,6 +44,10 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
 pub fn before_life(world: &World) {
     let troubles = world.shape.troubles;
     let late = world.shape.profile == Profile::LateLog;
+    if world.shape.profile == Profile::AlternateMissing {
+        // Which SSD is the only one of the pool shows when it is open.
+        return;
+    }
     for ssd in world.present_ssds().filter(|ssd| late || world.may_damage(ssd)) {
         if [Profile::LateSsds, Profile::LateLog].contains(&world.shape.profile) {
             ssd_is_late(world, ssd);
@@ -66,7 +70,9 @@ fn lose_first_ssd(world: &World) {
 
 /// All SSDs are there, or all but one, with everything that they held.
 fn miss_one_ssd(world: &World) {
-    let missing = world.simulation.draw(|random| random.index(world.ssds.len() + 1));
+    // The one that has failed is there, and the other one is not.
+    let failed = world.shape.troubles.ssd_errors && world.simulation.draw(|random| random.one_in(2));
+    let missing = if failed { 1 } else { world.simulation.draw(|random| random.index(world.ssds.len() + 1)) };
     for (number, ssd) in world.ssds.iter().enumerate() {
         ssd.present.set(number != missing);
     }

@@ -24,6 +24,8 @@ fn log_cuts(random: &mut Random) -> Shape {
     shape.settings.block_bytes = BlockBytes::new(block_bytes).expect("the sizes above are valid");
     shape.settings.cleaning.dirty_age_max_seconds = if lazy { 600 } else { 1 };
     shape.settings.cleaning.dirty_watermark_percent = if lazy { 90 } else { 1 };
+    // What fills and drops write is flushed, and the log with it.
+    shape.volumes[0].settings.read_cache = random.one_in(3);
     shape
 }
 
@@ -41,7 +43,7 @@ fn one_copy(random: &mut Random) -> Shape {
 
 fn alternate_missing(random: &mut Random) -> Shape {
     let shape = busy(Profile::AlternateMissing, random);
-    let troubles = Troubles { ssd_errors: random.one_in(2), ..shape.troubles };
+    let troubles = Troubles { ssd_errors: !random.one_in(3), ..shape.troubles };
     let mut ssds = shape.ssds;
     if random.one_in(4) {
         ssds.push(ssd(random));
@@ -54,6 +56,10 @@ fn hung_backing(random: &mut Random) -> Shape {
     let mut shape = busy(Profile::HungBacking, random);
     shape.volumes.push(shape.volumes[0]);
     shape.wander_percent = 60;
+    let block_bytes = random.pick(&[64 << 10, 512 << 10]);
+    shape.settings.block_bytes = BlockBytes::new(block_bytes).expect("the sizes above are valid");
+    shape.think_ms = 1;
+    shape.hosts = 4;
     shape.durable_percent = 0;
     shape.lives = 2;
     shape.troubles.crashes = false;

@@ -87,6 +87,15 @@ pub enum Death {
         records: u64,
         steps: u64,
     },
+    /// Some steps after so many flushes of hosts were answered.
+    NearHostFlush {
+        flushes: u64,
+        steps: u64,
+    },
+    /// Some steps after something failed.
+    NearFailure {
+        steps: u64,
+    },
     /// So many steps after it began to close its pool.
     WhileClosing(u64),
 }
@@ -108,12 +117,22 @@ impl Death {
                 }
             });
         }
-        if world.shape.profile == Profile::LogCuts || world.shape.profile == Profile::LateLog {
+        let steps = world.simulation.draw(|random| random.pick(&[1, 5, 20, 60, 200]));
+        if world.shape.profile == Profile::LogCuts {
             return world.simulation.draw(|random| match random.below(8) {
                 0 => Self::Never,
-                1..5 => {
-                    Self::NearRowRecord { records: random.between(3, 200), steps: random.pick(&[1, 5, 20, 60, 200]) }
-                }
+                1..4 => Self::NearRowRecord { records: random.between(3, 200), steps },
+                4..7 => Self::NearHostFlush { flushes: random.between(1, 20), steps },
+                _ => Self::AfterSteps(random.between(500, 20_000)),
+            });
+        }
+        if world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors {
+            return Self::NearFailure { steps };
+        }
+        if world.shape.profile == Profile::LateLog {
+            return world.simulation.draw(|random| match random.below(8) {
+                0 => Self::Never,
+                1..5 => Self::NearRowRecord { records: random.between(3, 200), steps },
                 5 => Self::AfterSteps(random.between(500, 20_000)),
                 _ => Self::NearFlush { flushes: random.between(1, 200), steps: random.pick(&[1, 5, 20, 60]) },
             });
@@ -159,6 +178,8 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
     let flushes_before = world.simulation.flushes.get();
     let slot_writes_before = world.simulation.slot_writes.get();
     let publications_before = world.simulation.publications.get();
+    let host_flushes_before = world.simulation.host_flushes.get();
+    let failures_before = world.simulation.failures.get();
     let row_records_before = world.simulation.row_records.get();
     let hung = world.shape.profile == Profile::HungBacking;
     let life_max = if hung { LIFE_MAX_BESIDE_A_HUNG_DEVICE } else { LIFE_MAX };
@@ -185,6 +206,14 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
             }
             Death::NearRowRecord { records, steps } => {
                 near += u64::from(world.simulation.row_records.get() - row_records_before >= records);
+                near > steps
+            }
+            Death::NearHostFlush { flushes, steps } => {
+                near += u64::from(world.simulation.host_flushes.get() - host_flushes_before >= flushes);
+                near > steps
+            }
+            Death::NearFailure { steps } => {
+                near += u64::from(world.simulation.failures.get() > failures_before);
                 near > steps
             }
             Death::WhileClosing(count) => closing >= count,

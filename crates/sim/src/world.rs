@@ -114,6 +114,8 @@ impl HostVolume {
         if let Some(saved) = self.right_one.take() {
             self.disk.put_back(saved);
             self.changed.set(false);
+            // A daemon may have died when it had just got used to the other one.
+            self.shaken.set(true);
         }
     }
 

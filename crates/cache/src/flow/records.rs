@@ -142,7 +142,11 @@ impl<E: Env> PoolInner<E> {
             members.ssds.retain(|member| member.ssd_uuid != uuid);
             members.epoch += 1;
         };
-        let recorded = if planted(Planted::ExpelWithoutEpoch) { Ok(()) } else { self.change_members(&change).await };
+        let recorded = match self.last_copy_on(ssd) {
+            Some(error) => Err(error),
+            None if planted(Planted::ExpelWithoutEpoch) => Ok(()),
+            None => self.change_members(&change).await,
+        };
         match recorded {
             Ok(()) => ssd.left.set(true),
             Err(error) => *self.fenced.borrow_mut() = Some(error),
@@ -158,6 +162,39 @@ impl<E: Env> PoolInner<E> {
             self.refuse_appends(log);
         }
         self.forget_slots_of(ssd).await;
+        if self.fenced.borrow().is_none() {
+            self.forget_clean_rows().await;
+        }
+    }
+
+    /// Dirty data whose only copy is on this SSD: it must not leave, or nobody would believe it any more when it is well
+    /// again after a restart. The pool stops taking writes instead.
+    fn last_copy_on(&self, ssd: &Ssd<E>) -> Option<Error> {
+        let log = self.log.as_ref()?;
+        let is_last = |row: &crate::state::log::Row| {
+            let mut pairs = row.segments.iter().map(|pair| [pair[0].get().ssd, pair[1].get().ssd]);
+            row.dirty() > 0 && pairs.any(|pair| pair.iter().flatten().eq([&ssd.index]))
+        };
+        let row = log.rows_live().into_iter().find(|row| is_last(row))?;
+        let message = format!(
+            "pool {}: SSD {} failed ({}) and has the only copy of row {} of the write log: no more writes are taken; see to \
+             the SSD, then restart",
+            self.name,
+            ssd.path,
+            ssd.reason.borrow(),
+            row.number
+        );
+        Some(Error::new(ErrorKind::Gone, message))
+    }
+
+    /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
+    async fn forget_clean_rows(self: &Rc<Self>) {
+        let Some(log) = &self.log else { return };
+        if self.online_ssds().next().is_none() && log.overlay.borrow().total().dirty == 0 {
+            log.oldest_live.set(log.next_number.get());
+            // If that cannot be recorded either, a start asks for the SSDs, which is safe.
+            let _ = self.record_rows(log).await;
+        }
     }
 
     /// Takes the slots of an offline SSD out of the map, some at a time.

@@ -125,6 +125,9 @@ impl<E: Env> PoolInner<E> {
     /// From three quarters of the dirty capacity on, a growing part of the writes goes to the backing device itself:
     /// hosts slow down to its pace evenly, without a cliff.
     fn is_paced_around(&self, log: &Log, pages: u64) -> bool {
+        if planted(Planted::ReserveIgnored) {
+            return false;
+        }
         let most = log.dirty_max();
         let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get() + pages;
         let slack = most - most * 3 / 4;

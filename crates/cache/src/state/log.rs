@@ -430,9 +430,9 @@ impl Log {
         if self.row_count() + ROWS_RESERVED > self.rows_max.get() {
             room = 0;
         }
-        // Headers take up to half of the pages, if every batch brings a single page. A write that is long for this log goes
-        // in piece by piece.
-        room / 2 > self.queued_pages.get() + pages.min(self.data_pages_max.get() / 8)
+        // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a
+        // row go in piece by piece: more than two free rows are not made for anybody (`log_is_long`).
+        room / 2 >= self.queued_pages.get() + pages.min(self.row_pages())
     }
 
     fn pages_left(&self, row: &Row) -> u64 {
