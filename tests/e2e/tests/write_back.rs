@@ -342,7 +342,7 @@ fn dirty_data_whose_backing_device_is_missing_is_kept_until_it_is_given_up_by_na
     assert!(daemon.json("status")["dirty_bytes"].as_u64().is_some_and(|bytes| bytes > 0));
     for verb in ["volume delete v", "volume delete v --force", "pool delete p"] {
         let said = daemon.refuse(verb, 1, "bytes");
-        assert!(said.contains("dirty"), "{verb}: {said}");
+        assert!(said.contains("dirty") && said.contains("--yes-lose-data"), "{verb}: {said}");
     }
     fs::rename(file.with_extension("away"), &file).expect("the backing device comes back");
     eventually("the volume is served again", Duration::from_secs(30), || daemon.is_online("v"));

@@ -13,6 +13,7 @@ use hotset_cache::{DirtyData, Drained};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::removal::or_by_force;
 use super::{Manager, pool_name, volume_name};
 use crate::plane::Snapshot;
 
@@ -230,7 +231,7 @@ impl Manager {
         }
         while let Some(drained) = drains.join_next().await {
             let drained = drained.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;
-            match drained? {
+            match drained.map_err(or_by_force)? {
                 (_, Drained::Clean) => {}
                 (volume, Drained::Cancelled) => return Err(cancellation(&Subject::Volume(volume))),
             }

@@ -276,7 +276,8 @@ impl Manager {
         let open = self.plane.snapshot().await?.pools.iter().any(|open| Some(&open.name) == pool.as_ref());
         if let Some(pool) = pool.clone().filter(|_| open) {
             let volume = name.clone();
-            self.plane.call(move |plane| plane.detach(pool, volume, dirty)).await?;
+            let detached = self.plane.call(move |plane| plane.detach(pool, volume, dirty)).await;
+            detached.map_err(or_by_force)?;
             self.update_udev_rules().await;
         }
         self.offline().volumes.remove(name.as_str());
@@ -364,6 +365,22 @@ impl Manager {
         for volume in self.offline().volumes.values_mut().filter(|volume| volume.pool.as_deref() == Some(pool)) {
             volume.pool = None;
         }
+    }
+}
+
+/// What cannot be flushed can be given up.
+pub(super) fn or_by_force(error: ApiError) -> ApiError {
+    match error.kind {
+        ApiErrorKind::Refused => ApiError::new(error.kind, format!("{error} (--force --yes-lose-data)")),
+        ApiErrorKind::Invalid
+        | ApiErrorKind::NotFound
+        | ApiErrorKind::Cancelled
+        | ApiErrorKind::Unsupported
+        | ApiErrorKind::Device
+        | ApiErrorKind::Corrupt
+        | ApiErrorKind::Full
+        | ApiErrorKind::Unavailable
+        | ApiErrorKind::Internal => error,
     }
 }
 
