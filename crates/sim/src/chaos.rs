@@ -12,7 +12,9 @@ use crate::world::{HostVolume, Ssd, World};
 
 /// Breaks things until the daemon stops.
 pub async fn work(daemon: Daemon) {
-    let longest_ms = daemon.world.simulation.draw(|random| random.pick(&[200, 2_000, 10_000]));
+    let soon = daemon.world.shape.profile == Profile::AlternateMissing;
+    let choices = if soon { [200, 200, 2_000] } else { [200, 2_000, 10_000] };
+    let longest_ms = daemon.world.simulation.draw(|random| random.pick(&choices));
     while !daemon.stopping.get() {
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;

@@ -228,7 +228,7 @@ impl Daemon {
         match pool.reattach(volume).await {
             Ok(Reattached::Warm { bytes }) => {
                 self.warm_bytes.set(self.warm_bytes.get() + bytes);
-                if host.changed.get() && (bytes > 0 || self.world.writes_back()) {
+                if host.changed.get() && (bytes > 0 || volume.status().dirty_bytes > 0) {
                     self.world.violate(format!("{} was changed behind our back and is warm", host.spec.name));
                 }
                 self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.spec.name));

@@ -70,9 +70,13 @@ fn lose_first_ssd(world: &World) {
 
 /// All SSDs are there, or all but one, with everything that they held.
 fn miss_one_ssd(world: &World) {
+    let errors = world.shape.troubles.ssd_errors;
+    if errors && world.ssds[0].disk.failed_operations() == 0 {
+        return;
+    }
     // The one that has failed is there, and the other one is not.
-    let failed = world.shape.troubles.ssd_errors && world.simulation.draw(|random| random.one_in(2));
-    let missing = if failed { 1 } else { world.simulation.draw(|random| random.index(world.ssds.len() + 1)) };
+    let other = errors && world.simulation.draw(|random| random.percent(85));
+    let missing = if other { 1 } else { world.simulation.draw(|random| random.index(world.ssds.len() + 1)) };
     for (number, ssd) in world.ssds.iter().enumerate() {
         ssd.present.set(number != missing);
     }

@@ -43,7 +43,7 @@ fn one_copy(random: &mut Random) -> Shape {
 
 fn alternate_missing(random: &mut Random) -> Shape {
     let shape = busy(Profile::AlternateMissing, random);
-    let troubles = Troubles { ssd_errors: !random.one_in(3), ..shape.troubles };
+    let troubles = Troubles { ssd_errors: !random.one_in(5), ..shape.troubles };
     let mut ssds = shape.ssds;
     if random.one_in(4) {
         ssds.push(ssd(random));

@@ -127,7 +127,7 @@ impl Death {
             });
         }
         if world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors {
-            return Self::NearFailure { steps };
+            return Self::NearFailure { steps: steps.min(20) };
         }
         if world.shape.profile == Profile::LateLog {
             return world.simulation.draw(|random| match random.below(8) {
@@ -162,7 +162,10 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
         (false, true) => 95,
         (false, false) => 60,
     };
-    let may_reboot = may_reboot && world.shape.profile != Profile::OneCopy;
+    // Where a copy is lost with its SSD, what was answered has to survive the daemon's death alone.
+    let kills = world.shape.profile == Profile::OneCopy
+        || (world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors);
+    let may_reboot = may_reboot && !kills;
     let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));
     let everywhere = cuts || world.simulation.draw(|random| random.one_in(2));
     world
@@ -280,8 +283,9 @@ fn spawn_hosts(daemon: &Daemon) {
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number) else { continue };
         for _ in 0..daemon.world.shape.hosts {
+            let most = if daemon.world.shape.profile == Profile::HungBacking { 2_000 } else { 300 };
             let (requests, streams) =
-                daemon.world.simulation.draw(|random| (random.between(20, 300), random.one_in(8)));
+                daemon.world.simulation.draw(|random| (random.between(20, most), random.one_in(8)));
             let stream_at = streams.then_some(0);
             let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at };
             daemon.world.simulation.spawn(host.run(requests));
