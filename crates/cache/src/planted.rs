@@ -116,6 +116,8 @@ bugs! {
     FreeBeforeDropsFlushed: "free-oldest-first",
     /// A page is moved to the head although a newer version took its place before.
     MoveNotRechecked: "free-oldest-first",
+    /// A page that was cleaned while its move was in flight is forgotten where it was moved to.
+    CleanedMoveForgotten: "free-oldest-first",
     /// A fill takes pages that have a live copy.
     FillTakesLivePages: "fill-clean-only",
     /// A write is answered when one copy of its batch is written.

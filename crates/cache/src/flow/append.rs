@@ -96,8 +96,8 @@ impl<E: Env> PoolInner<E> {
         let append = Append { volume, attachment, page, body, done };
         log.queued_pages.set(log.queued_pages.get() + u64::from(append.data_pages()));
         match append.body {
-            Body::Data(_) => log.hosts.borrow_mut().push_back(append),
-            Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_back(append),
+            Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_back(append),
+            Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_back(append),
         }
         log.wanted.wake_all();
         wait

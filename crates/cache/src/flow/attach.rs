@@ -206,8 +206,11 @@ impl<E: Env> PoolInner<E> {
             Some(volume) => Some(volume.hold_all().await),
             None => None,
         };
-        if dirty == DirtyData::Clean {
-            self.clean_rest(index, volume.as_ref(), name).await?;
+        if dirty == DirtyData::Clean
+            && let Err(error) = self.clean_rest(index, volume.as_ref(), name).await
+        {
+            self.cancel_drain(name);
+            return Err(error);
         }
         let attachment = self.attachment_of(index).expect("it has an index");
         let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
@@ -217,15 +220,15 @@ impl<E: Env> PoolInner<E> {
             volume.draining.set(false);
             *volume.fenced.borrow_mut() = None;
         }
-        drop(held);
         if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
             entry.volume = None;
             entry.attachment = DEAD;
         }
         if let Some(volume) = &volume {
-            // What is on its way to the backing device from the log ends before anything else is written there.
+            // What is on its way to the backing device from the log ends before a host writes there.
             drop(volume.clean_locks.exclusive(0..1 << 46).await);
         }
+        drop(held);
         self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
         self.volumes.borrow_mut()[usize::from(index.0)] = None;

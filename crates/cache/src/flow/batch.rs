@@ -99,6 +99,8 @@ impl<E: Env> PoolInner<E> {
         let prepared = log.prepared.borrow_mut().take();
         if let Some(row) = prepared {
             row.dirty_since.set(self.env.now());
+            // Of an empty row, the one before it: what its summary says if it stays empty.
+            row.last_checksum.set(log.last_checksum.get());
             *log.current.borrow_mut() = Some(Rc::clone(&row));
             return Some(row);
         }
@@ -383,8 +385,10 @@ impl<E: Env> PoolInner<E> {
         let mut moved = 0;
         for (page, offset) in append.pages().zip(0..) {
             let before = log.overlay.borrow().get(append.volume, page);
+            // A page that was cleaned meanwhile goes with its copy too: what the row holds must be known until it is freed.
             let same = before.filter(|live| {
-                (live.place == from.at(offset, spread) && live.dirty) || planted(Planted::MoveNotRechecked)
+                let forgotten = !live.dirty && planted(Planted::CleanedMoveForgotten);
+                (live.place == from.at(offset, spread) && !forgotten) || planted(Planted::MoveNotRechecked)
             });
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
@@ -401,17 +405,15 @@ impl<E: Env> PoolInner<E> {
         let flights = log.flights.take();
         if let Some(first) = flights.front() {
             log.last_checksum.set(first.previous);
-            first.row.whole.set(false);
         }
         for flight in flights.iter().rev() {
+            flight.row.whole.set(false);
             flight.row.in_flight.set(flight.row.in_flight.get() - 1);
             flight.row.changed.wake_all();
             for (append, _) in flight.appends.take().into_iter().rev() {
                 match append.body {
-                    Body::Data(_) => log.hosts.borrow_mut().push_front(append),
-                    Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
-                        log.urgent.borrow_mut().push_front(append)
-                    }
+                    Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_front(append),
+                    Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_front(append),
                 }
             }
         }

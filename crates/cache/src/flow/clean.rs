@@ -16,7 +16,7 @@ use crate::pool::{Drained, PoolInner};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::state::log::{CleanedHint, Log};
-use crate::state::overlay::Content;
+use crate::state::overlay::{Content, Live};
 use crate::volume::{Attached, VolumeInner, ZeroEffort, add};
 
 use super::read_log::LogRun;
@@ -105,7 +105,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
         while let Some(effort) = self.effort(log, index, volume) {
-            if self.stopping_log.get() || volume.detached_from(self) {
+            if self.stopping_log.get() || !volume.is_at(self, index) {
                 break;
             }
             match self.clean_pass(log, index, volume, effort).await {
@@ -196,7 +196,7 @@ impl<E: Env> PoolInner<E> {
         let writes = extents.into_iter().map(async |extent| {
             let lives = extent.runs.iter().all(|run| run.hold_again(log));
             let result =
-                if lives { self.write_extent(volume, &extent, effort).await.map(|()| true) } else { Ok(false) };
+                if lives { self.write_extent(log, volume, &extent, effort).await.map(|()| true) } else { Ok(false) };
             extent.runs.iter().for_each(LogRun::release);
             (extent, result)
         });
@@ -217,8 +217,28 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
+    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, and holds up
+    /// nothing else. The mover makes that durable.
+    async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Error {
+        let mut lost = 0;
+        for page in run.pages.clone() {
+            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
+                let buf = self.env.buffers().take(single.bytes());
+                if self.read_run_of_log(&single, buf).await.is_none()
+                    && log.overlay.borrow().get(run.first.volume, page) == Some(single.first)
+                {
+                    log.set(&Live { content: Content::Lost, ..single.first });
+                    lost += PAGE;
+                }
+            }
+        }
+        let message = format!("{lost} bytes of dirty data cannot be read from any copy on the SSDs");
+        Error::new(ErrorKind::Media, message)
+    }
+
     async fn write_extent(
         self: &Rc<Self>,
+        log: &Log,
         volume: &VolumeInner<E>,
         extent: &Extent,
         effort: Effort,
@@ -233,10 +253,9 @@ impl<E: Env> PoolInner<E> {
         for run in &extent.runs {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
             rest = Some(next);
-            let part = self.read_run_of_log(run, part).await.ok_or_else(|| {
-                let message = format!("{} bytes of dirty data cannot be read from the SSDs", run.bytes());
-                Error::new(ErrorKind::Media, message)
-            })?;
+            let Some(part) = self.read_run_of_log(run, part).await else {
+                return Err(self.lose_unreadable(log, run).await);
+            };
             // A read may bring another buffer than the one that it was given.
             whole = Some(match whole {
                 None => part,
@@ -290,7 +309,13 @@ impl<E: Env> PoolInner<E> {
         let held = volume.clean_locks.exclusive(pages.clone()).await;
         let runs = log.runs(attached.index, pages.clone(), |live| live.dirty && live.content != Content::Lost);
         let extents = split_at_gaps(pages.clone(), runs, held);
-        self.write_extents(log, volume, extents, Effort::Full).await?;
+        let wanted = extents.len();
+        let written = self.write_extents(log, volume, extents, Effort::Full).await?;
+        if written.len() < wanted {
+            let message =
+                format!("volume {}: not all of a write reached its backing device", volume.spec.borrow().name);
+            return Err(Error::new(ErrorKind::Media, message));
+        }
         Ok(())
     }
 
@@ -416,6 +441,11 @@ impl<E: Env> VolumeInner<E> {
     /// The bytes of these pages that lie inside the volume.
     pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
         ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes) }
+    }
+
+    /// It is in this place of this pool.
+    fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
+        self.attached().is_some_and(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
     }
 
     pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use hotset_block::sync::Promised;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::error::Error;
@@ -84,12 +85,16 @@ impl<E: Env> PoolInner<E> {
         let mut waits = Vec::new();
         for entry in entries {
             let pages = entry.page..entry.page + u64::from(entry.count);
-            let here = |live: &Live| live.dirty && live.place.row() == row.slot;
+            // Of an older entry of the same row the page is not: it would be moved with a version that is too low.
+            let here = |live: &Live| {
+                let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
+                live.dirty && live.place == entry.place_of(row, offset)
+            };
             let mut start = pages.start;
             while start < pages.end {
                 let end = pages.end.min(start + MOVE_PAGES);
                 for run in log.runs(entry.volume, start..end, here) {
-                    waits.extend(self.move_run(log, entry, run).await);
+                    self.move_run(log, entry, run, &mut waits).await;
                 }
                 start = end;
             }
@@ -110,8 +115,9 @@ impl<E: Env> PoolInner<E> {
         log: &Rc<Log>,
         entry: &Entry,
         run: LogRun,
-    ) -> Option<hotset_block::sync::Promised<Result<(), Error>>> {
-        let attachment = self.attachment_of(entry.volume)?;
+        waits: &mut Vec<Promised<Result<(), Error>>>,
+    ) {
+        let Some(attachment) = self.attachment_of(entry.volume) else { return };
         let count = run.pages.end - run.pages.start;
         let (from, version) = (run.first.place, entry.version);
         let mark = |content, spread| Body::Mark { content, from, spread, version, count };
@@ -122,12 +128,12 @@ impl<E: Env> PoolInner<E> {
                 match self.read_run_of_log(&run, buf).await {
                     Some(data) => Body::Move { data, from, version },
                     // Page by page, what can be read is moved, and the rest is lost.
-                    None if count > 1 => return self.move_pages(log, entry, &run, attachment).await,
+                    None if count > 1 => return self.move_pages(log, entry, &run, attachment, waits).await,
                     None => mark(Content::Lost, true),
                 }
             }
         };
-        Some(self.submit_for(log, entry.volume, attachment, run.pages.start, body))
+        waits.push(self.submit_for(log, entry.volume, attachment, run.pages.start, body));
     }
 
     async fn move_pages(
@@ -136,8 +142,8 @@ impl<E: Env> PoolInner<E> {
         entry: &Entry,
         run: &LogRun,
         attachment: u64,
-    ) -> Option<hotset_block::sync::Promised<Result<(), Error>>> {
-        let mut last = None;
+        waits: &mut Vec<Promised<Result<(), Error>>>,
+    ) {
         for page in run.pages.clone() {
             for single in log.runs(entry.volume, page..page + 1, |live| live.dirty) {
                 let (from, version) = (single.first.place, entry.version);
@@ -146,10 +152,9 @@ impl<E: Env> PoolInner<E> {
                     Some(data) => Body::Move { data, from, version },
                     None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
-                last = Some(self.submit_for(log, entry.volume, attachment, page, body));
+                waits.push(self.submit_for(log, entry.volume, attachment, page, body));
             }
         }
-        last
     }
 
     /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
@@ -165,7 +170,7 @@ impl<E: Env> PoolInner<E> {
         entries
     }
 
-    fn living_in(&self, log: &Log, row: &Row) -> Vec<Entry> {
+    pub(crate) fn living_in(&self, log: &Log, row: &Row) -> Vec<Entry> {
         let overlay = log.overlay.borrow();
         let volumes = self.volumes.borrow().len();
         let mut entries = Vec::new();
@@ -173,7 +178,7 @@ impl<E: Env> PoolInner<E> {
             let volume = VolumeIndex(u16::try_from(index).expect("volumes are bounded"));
             for live in overlay.range(volume, 0..1 << 46).filter(|live| live.place.row() == row.slot) {
                 let data = matches!(live.content, Content::Data { .. });
-                let (position, version) = (live.place.position(), row.number << 32);
+                let (position, version) = (live.place.position(), row.version_ceiling());
                 entries.push(Entry { volume, page: live.page, count: 1, position, version, data });
             }
         }

@@ -396,7 +396,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
-    pub(crate) fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+    fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         add(&ssd.read_errors, 1);
         match error {
             Some(error) if ssd.is_gone(error) => self.expel(ssd, &format!("{error}")),

@@ -5,13 +5,13 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::{Buf, Env, PAGE_BYTES};
+use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
 
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::format::crc32c;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::ssd::Fault;
+use crate::ssd::{Fault, Ssd};
 use crate::state::VolumeIndex;
 use crate::state::log::{Log, Mirror, Row, RowReading};
 use crate::state::overlay::{Content, Live};
@@ -155,11 +155,46 @@ impl<E: Env> PoolInner<E> {
             if let Some((volume, _)) = self.attached_volume(run.first.volume) {
                 add(&volume.stats.read_errors_hidden, 1);
             }
-            self.count_read_error(ssd, error.as_ref());
+            self.log_read_failed(ssd, error.as_ref());
             bad.push(mirror);
             buf = self.env.buffers().take(length);
         }
-        None
+        if run.checksums.len() > 1 { self.read_pages_of_log(run).await } else { None }
+    }
+
+    /// Page by page, each from whichever copy is good: no copy brings the whole run.
+    async fn read_pages_of_log(self: &Rc<Self>, run: &LogRun) -> Option<Buf> {
+        let (segment, first) = run.row.locate(run.first.place.position());
+        let mut whole = self.env.buffers().take(run.bytes());
+        for ((chunk, checksum), page) in whole.chunks_exact_mut(PAGE_BYTES).zip(&run.checksums).zip(first..) {
+            let mut found = false;
+            for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
+                let Some(index) = mirror.ssd else { continue };
+                let buf = self.env.buffers().take(PAGE_BYTES);
+                let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
+                if let Ok(bytes) = read
+                    && matches(&bytes, std::slice::from_ref(checksum))
+                {
+                    chunk.copy_from_slice(&bytes);
+                    found = true;
+                    break;
+                }
+            }
+            if !found {
+                return None;
+            }
+        }
+        Some(whole)
+    }
+
+    /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
+    fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+        if let Some(error) = error.filter(|error| ssd.is_gone(error)) {
+            self.expel(ssd, &error.to_string());
+        }
+        if ssd.read_errors.get() < limits::SSD_READ_ERRORS_MAX {
+            add(&ssd.read_errors, 1);
+        }
     }
 
     /// How many copies of a run of data have the right checksums.

@@ -44,22 +44,34 @@ struct Gathered {
     previous: Option<u32>,
 }
 
+/// What lies in a row behind the end of its chain.
+#[derive(Default)]
+struct Behind {
+    flushed: StreamMark,
+    /// Batches of the row that do not follow the chain, on all copies together.
+    batches: u32,
+}
+
 impl<E: Env> PoolInner<E> {
     /// Brings what the log holds into memory; answers what is told to the administrator.
-    pub(crate) async fn recover_log(self: &Rc<Self>, log: &Rc<Log>, record: &Rows) -> Result<String, Error> {
+    pub(crate) async fn recover_log(self: &Rc<Self>, log: &Rc<Log>, rows: &Rows) -> Result<String, Error> {
         let started = self.env.now();
-        self.list_rows(log, record)?;
+        self.list_rows(log, rows)?;
         let mut gathered = Gathered::default();
         let mut walked = Vec::new();
         for row in log.rows_live() {
-            let record = record.rows.iter().find(|record| record.number == row.number);
-            if record.is_some_and(|record| record.sealed) && self.gather_sealed(log, &row, &mut gathered).await {
+            let record = rows.rows.iter().find(|record| record.number == row.number);
+            let sealed = record.is_some_and(|record| record.sealed);
+            if self.is_behind_a_gap(log, &rows, row.number) {
+                gathered.previous = None;
+            }
+            if sealed && self.gather_sealed(log, &row, &mut gathered).await {
                 continue;
             }
-            self.walk_row(log, &row, &mut gathered).await?;
+            self.walk_row(log, &row, sealed, &mut gathered).await?;
             walked.push(row);
         }
-        self.check_cuts(log, &gathered)?;
+        self.check_cuts(&gathered)?;
         log.last_checksum.set(gathered.previous.unwrap_or(0));
         let pages = self.show_gathered(log, gathered);
         if self.offline.is_some() {
@@ -87,6 +99,12 @@ impl<E: Env> PoolInner<E> {
             log.row_count(),
             log.recovered_bytes.get(),
         ))
+    }
+
+    /// The row before this one could not be listed: the chain begins anew behind it.
+    fn is_behind_a_gap(&self, log: &Log, record: &Rows, number: u64) -> bool {
+        let before = record.rows.iter().rev().find(|row| row.number < number);
+        before.is_some_and(|before| log.rows_live().iter().all(|row| row.number != before.number))
     }
 
     /// The rows of the record, with the copies that are there.
@@ -201,7 +219,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Follows the chain of batches of a row to its end.
-    async fn walk_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) -> Result<(), Error> {
+    async fn walk_row(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Rc<Row>,
+        sealed: bool,
+        gathered: &mut Gathered,
+    ) -> Result<(), Error> {
         self.repair_headers(row).await;
         while let Some((batch, first_page)) = self.next_of_chain(log, row, gathered.previous).await {
             let segment = row.next_segment();
@@ -220,9 +244,17 @@ impl<E: Env> PoolInner<E> {
         if row.batches.get() == 0 {
             row.last_checksum.set(gathered.previous.unwrap_or(0));
         }
-        gathered.cuts.push(StreamMark { row: row.number, index: row.batches.get() });
-        let later = self.flushed_behind(log, row).await;
-        gathered.flushed = gathered.flushed.max(later);
+        let cut = StreamMark { row: row.number, index: row.batches.get() };
+        gathered.cuts.push(cut);
+        let behind = self.behind(log, row).await;
+        gathered.flushed = gathered.flushed.max(behind.flushed);
+        // Of a sealed row every batch was flushed; of another one, what a later batch says.
+        let lost =
+            (sealed && behind.batches > 0) || (behind.flushed.row == cut.row && behind.flushed.index > cut.index);
+        if lost {
+            self.check_loss(cut)?;
+            gathered.previous = None;
+        }
         Ok(())
     }
 
@@ -308,46 +340,48 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// What batches behind the end of the chain say was flushed before them: if that is more than the chain has, the
-    /// chain did not end, it was broken.
-    async fn flushed_behind(self: &Rc<Self>, log: &Log, row: &Row) -> StreamMark {
-        let mut newest = StreamMark::default();
+    /// What lies behind the end of the chain: if a batch there says that more was flushed than the chain has, it did not
+    /// end, it was broken.
+    async fn behind(self: &Rc<Self>, log: &Log, row: &Row) -> Behind {
+        let mut behind = Behind::default();
         let starts = row.next_page.borrow().clone();
         for (segment, start) in (0..).zip(starts) {
             for mirror in row.mirrors(segment).collect::<Vec<_>>() {
-                newest = newest.max(self.flushed_behind_in(log, row, mirror, start).await);
+                self.look_behind(log, row, mirror, start, &mut behind).await;
             }
         }
-        newest
+        behind
     }
 
-    async fn flushed_behind_in(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, start: u32) -> StreamMark {
-        let mut newest = StreamMark::default();
-        let Some(index) = mirror.ssd else { return newest };
+    async fn look_behind(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, start: u32, behind: &mut Behind) {
+        let Some(index) = mirror.ssd else { return };
         let ssd = &self.ssds[usize::from(index.0)];
         let (mut offset, end) = (self.log_offset(mirror, start), self.log_offset(mirror, row.batches_end()));
         while offset < end {
             let length = SEARCH_BYTES.min(usize::try_from(end - offset).expect("a segment fits in memory"));
-            let Ok(bytes) = ssd.read(offset, self.env.buffers().take(length)).await else { return newest };
+            let Ok(bytes) = ssd.read(offset, self.env.buffers().take(length)).await else { return };
             log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(length).expect("small"));
             for first in (0..length).step_by(PAGE_BYTES) {
                 let Some(pages) = Batch::peek(&bytes[first..], row.number, row.incarnation) else { continue };
                 let header = bytes.get(first..first + at(pages) * PAGE_BYTES);
                 if let Some(Ok(batch)) = header.map(Batch::decode) {
                     let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
-                    newest = newest.max(mark);
+                    behind.flushed = behind.flushed.max(mark);
+                    behind.batches += u32::from(batch.place.index >= row.batches.get());
                 }
             }
             offset += u64::try_from(length).expect("small");
         }
-        newest
     }
 
-    /// A chain that ends before what was flushed is a loss, not a cut.
-    fn check_cuts(&self, _log: &Log, gathered: &Gathered) -> Result<(), Error> {
+    /// A chain that ends before what was flushed is a loss, not a cut; also where only a later row says so.
+    fn check_cuts(&self, gathered: &Gathered) -> Result<(), Error> {
         let lost =
             gathered.cuts.iter().find(|cut| gathered.flushed.row == cut.row && gathered.flushed.index > cut.index);
-        let Some(cut) = lost else { return Ok(()) };
+        lost.map_or(Ok(()), |cut| self.check_loss(*cut))
+    }
+
+    fn check_loss(&self, cut: StreamMark) -> Result<(), Error> {
         let error = Error::new(
             ErrorKind::Corrupt,
             format!(

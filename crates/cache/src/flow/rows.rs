@@ -108,12 +108,12 @@ impl<E: Env> PoolInner<E> {
             self.drop_row(log, &row);
             return Err(error);
         }
-        let lost = row
-            .segments
-            .iter()
-            .flatten()
-            .any(|mirror| mirror.get().ssd.is_some_and(|ssd| !self.ssds[usize::from(ssd.0)].online.get()));
-        if lost {
+        // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
+        let is_lost = |mirror: Mirror| match mirror.ssd {
+            Some(ssd) => !self.ssds[usize::from(ssd.0)].online.get(),
+            None => mirror.ssd_uuid != 0,
+        };
+        if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
             self.drop_row(log, &row);
             return Ok(None);
         }
@@ -336,6 +336,12 @@ impl<E: Env> PoolInner<E> {
             }
             if turn % 1024 == 1023 {
                 self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        if row.live.get() > 0 {
+            // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
+            for entry in self.living_in(log, row) {
+                log.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
             }
         }
         assert_eq!(row.live.get(), 0, "row {} is freed while pages live in it", row.number);

@@ -294,7 +294,7 @@ pub(crate) struct Log {
     pub(crate) data_pages_max: Cell<u64>,
 
     pub(crate) hosts: RefCell<VecDeque<Append>>,
-    /// Moves, zeroes, losses: they may use what is reserved.
+    /// Moves and losses: they may use what is reserved.
     pub(crate) urgent: RefCell<VecDeque<Append>>,
     pub(crate) hints: RefCell<Vec<CleanedHint>>,
     /// Hints are worth a batch of their own.
