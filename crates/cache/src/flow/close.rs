@@ -117,13 +117,11 @@ impl<E: Env> PoolInner<E> {
             if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
                 break;
             }
-            if self.is_out_of_rows(log) {
+            let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, log.room.wait()).await;
+            if changed.is_none() || self.is_out_of_rows(log) {
                 // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
                 log.hints_wanted.set(false);
                 self.refuse_appends(log);
-            }
-            if !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
-                log.room.wait().await;
             }
         }
         self.flush_log(log).await?;

@@ -184,7 +184,7 @@ impl<E: Env> Parts<E> {
             }
         })
         .await?;
-        if changed {
+        if changed || plan.catalogue_behind {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
             pool.change_catalogue(&|_| {}).await?;
         }

@@ -42,6 +42,8 @@ pub(crate) struct Survey<E: Env> {
     state_agrees: bool,
     /// The state directory knows the pool.
     state_knows: bool,
+    /// Some member does not have the newest catalogue.
+    catalogue_behind: bool,
 }
 
 /// Who is in the pool at this start, and who is believed.
@@ -50,6 +52,8 @@ pub(crate) struct Membership {
     pub(crate) missing: Vec<Member>,
     /// SSDs that are there and are no members (any more): they come back empty.
     pub(crate) returned: Vec<u128>,
+    /// The newest catalogue is not everywhere: whoever wrote it may have died before its change took effect.
+    pub(crate) catalogue_behind: bool,
     /// Nothing on any SSD is believed, and why.
     pub(crate) all_cold: Option<String>,
 }
@@ -93,6 +97,9 @@ impl<E: Env> Survey<E> {
             Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Catalogue { next_attachment: 1, volumes: Vec::new() },
         };
+        let numbers = found.iter().map(|ssd| ssd.catalogue.as_ref()).chain([state_catalogue.as_ref()]);
+        let catalogue_behind =
+            numbers.map(|record| record.map(|record| record.number)).any(|number| number != newest.map(|r| r.number));
         let catalogue_number = newest.map_or(0, |record| record.number);
         let newest = latest(state_rows.as_ref(), ssd_rows);
         let rows = match newest {
@@ -113,6 +120,7 @@ impl<E: Env> Survey<E> {
             rows_number,
             state_agrees,
             state_knows: state_members.is_some(),
+            catalogue_behind,
         })
     }
 
@@ -134,7 +142,7 @@ impl<E: Env> Survey<E> {
         } else {
             None
         };
-        Membership { missing, returned, all_cold }
+        Membership { missing, returned, catalogue_behind: self.catalogue_behind, all_cold }
     }
 
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
