@@ -19,6 +19,9 @@ const TOO_RARE: &[Planted] = &[
     // A write has to be answered between an SSD's failure and the record of it, the daemon has to die between the same two,
     // and at the next start it must be the other SSD that is missing.
     Planted::AckBeforeEpoch,
+    // A page has to be cleaned while its move is in flight, its row freed, the page written around, and the daemon restarted
+    // before the row is freed to which it was moved.
+    Planted::CleanedMoveForgotten,
 ];
 
 // proves: D3, D5, D11, D15, F1, F4, F7
