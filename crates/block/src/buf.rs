@@ -357,9 +357,9 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_powers_of_two_from_a_page_to_four_mebibytes() {
+    fn classes_are_powers_of_two_from_a_page_to_eight_mebibytes() {
         assert_eq!([1, 4096, 4097, 8192, 8193].map(class_of), [Some(0), Some(0), Some(1), Some(1), Some(2)]);
-        assert_eq!((class_of(4 << 20), class_of((4 << 20) + 1), class_of(usize::MAX)), (Some(10), None, None));
+        assert_eq!((class_of(8 << 20), class_of((8 << 20) + 1), class_of(usize::MAX)), (Some(11), None, None));
     }
 
     #[test]
