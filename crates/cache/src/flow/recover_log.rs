@@ -62,7 +62,7 @@ impl<E: Env> PoolInner<E> {
         for row in log.rows_live() {
             let record = rows.rows.iter().find(|record| record.number == row.number);
             let sealed = record.is_some_and(|record| record.sealed);
-            if self.is_behind_a_gap(log, &rows, row.number) {
+            if self.is_behind_a_gap(log, rows, row.number) {
                 gathered.previous = None;
             }
             if sealed && self.gather_sealed(log, &row, &mut gathered).await {
