@@ -99,7 +99,8 @@ fn fio(load: Load) -> Command {
     fio.arg(format!("--bs={}", load.request_bytes)).arg(format!("--iodepth={}", load.depth));
     fio.arg(format!("--size={}", load.span_bytes)).arg("--time_based").arg(format!("--runtime={}", load.seconds));
     if load.access == Access::WriteAndFlush {
-        fio.arg("--fdatasync=1");
+        // Its NBD engine knows no other kind of flush.
+        fio.arg("--fsync=1");
     }
     fio
 }
