@@ -28,7 +28,7 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         data: Buf,
     ) -> Result<(), Error> {
-        let chunk = usize::try_from(attached.pool.append_pages_max(log)).expect("small") * PAGE_BYTES;
+        let chunk = usize::try_from(attached.pool.append_pages_max()).expect("small") * PAGE_BYTES;
         if data.len() <= chunk {
             let wait = attached.pool.submit(log, attached, pages.start, Body::Data(data));
             return wait.await.unwrap_or_else(|| Err(stopped()));
@@ -61,7 +61,7 @@ fn stopped() -> Error {
 
 impl<E: Env> PoolInner<E> {
     /// Pages of the longest append: it fits into an empty segment.
-    fn append_pages_max(&self, _log: &Log) -> u32 {
+    fn append_pages_max(&self) -> u32 {
         let segment_pages = self.segment_pages();
         let room = segment_pages - crate::format::log::summary_pages(segment_pages) - 1;
         APPEND_PAGES_MAX.min(room.saturating_sub(2)).max(1)

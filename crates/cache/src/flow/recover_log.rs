@@ -165,13 +165,8 @@ impl<E: Env> PoolInner<E> {
         let reads = (0..segments).map(|segment| self.read_summary(row, segment));
         let summaries: Option<Vec<Summary>> = join_all(reads).await.into_iter().collect();
         let Some(summaries) = summaries else { return false };
-        let batches = summaries[0].row_batches;
-        row.batches.set(batches);
+        row.batches.set(summaries[0].row_batches);
         gathered.previous = Some(summaries[0].last_checksum);
-        if batches == 0 {
-            // An empty row has no checksum of its own.
-            row.last_checksum.set(summaries[0].last_checksum);
-        }
         row.last_checksum.set(summaries[0].last_checksum);
         for summary in summaries {
             let base = summary.header.position * row.segment_pages;
@@ -234,16 +229,14 @@ impl<E: Env> PoolInner<E> {
             let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
             gathered.flushed = gathered.flushed.max(mark);
             gathered.previous = Some(batch.checksum);
-            row.last_checksum.set(batch.checksum);
             let mut payload = Payload::default();
             batch.entries.iter().for_each(|entry| payload.push(entry));
             row.drafts.borrow_mut()[at(segment)].push(batch.place.index, first_page, &payload);
             row.next_page.borrow_mut()[at(segment)] = first_page + batch.header_pages + batch.data_pages;
             row.batches.set(row.batches.get() + 1);
         }
-        if row.batches.get() == 0 {
-            row.last_checksum.set(gathered.previous.unwrap_or(0));
-        }
+        // Of an empty row, the one before it.
+        row.last_checksum.set(gathered.previous.unwrap_or(0));
         let cut = StreamMark { row: row.number, index: row.batches.get() };
         gathered.cuts.push(cut);
         let behind = self.behind(log, row).await;

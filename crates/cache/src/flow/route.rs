@@ -63,7 +63,7 @@ impl<E: Env> PoolInner<E> {
             if !log.has_room(count) || self.online_ssds().next().is_none() {
                 return Route::Wait;
             }
-            return Route::Append(if self.keeps_dirty(volume) { Then::Answer } else { Then::WriteOut });
+            return Route::Append(self.after_append(volume));
         }
         if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
             return Route::Around;
@@ -73,10 +73,11 @@ impl<E: Env> PoolInner<E> {
             log.cleaner_wanted.wake_all();
             return Route::Around;
         }
-        match volume.spec.borrow().settings.write_mode {
-            WriteMode::WriteThrough => Route::Append(Then::WriteOut),
-            WriteMode::WriteBack | WriteMode::InstantWriteBack | WriteMode::WriteAround => Route::Append(Then::Answer),
-        }
+        Route::Append(self.after_append(volume))
+    }
+
+    fn after_append(&self, volume: &VolumeInner<E>) -> Then {
+        if self.keeps_dirty(volume) { Then::Answer } else { Then::WriteOut }
     }
 
     /// What is appended may stay dirty after the answer.
