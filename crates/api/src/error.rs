@@ -13,6 +13,10 @@ pub enum ApiErrorKind {
     NotFound,
     /// It exists already, is in use, or something has to be done first; the message says what.
     Refused,
+    /// The request has no token, or not one that is known here.
+    Unauthenticated,
+    /// The role of the request's token does not allow it.
+    Forbidden,
     /// It was cancelled on request, before it was done.
     Cancelled,
     /// This version or this device cannot do it.
@@ -29,22 +33,35 @@ pub enum ApiErrorKind {
     Internal,
 }
 
-/// A failure: its kind, and one message for people: what failed, on what, and what to do.
+/// A failure: a code for programs, one message for people that says what failed and on what, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApiError {
+    #[serde(rename = "code")]
     pub kind: ApiErrorKind,
     pub message: String,
+    /// What to do; empty where the message says it.
+    #[serde(default)]
+    pub hint: String,
 }
 
 impl ApiError {
     pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), hint: String::new() }
+    }
+
+    /// … with what to do about it.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: hint.into(), ..self }
     }
 }
 
 impl std::fmt::Display for ApiError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
+        match self.hint.as_str() {
+            "" => f.write_str(&self.message),
+            hint => write!(f, "{}; {hint}", self.message),
+        }
     }
 }
 

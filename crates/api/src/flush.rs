@@ -38,7 +38,7 @@ impl FlushPurpose {
     }
 }
 
-/// `GET /v1/volumes/{name}/flush` and `GET /v1/pools/{name}/flush`: a flush that is under way. `DELETE` cancels it: writes
+/// `GET /api/v1/volumes/{name}/flush` and `GET /api/v1/pools/{name}/flush`: a flush that is under way. `DELETE` cancels it: writes
 /// are cached again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Flush {

@@ -20,4 +20,4 @@ pub use words::{
 };
 
 /// What every path of this version of the API starts with.
-pub const PREFIX: &str = "/v1";
+pub const PREFIX: &str = "/api/v1";

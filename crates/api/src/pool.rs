@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
-/// `POST /v1/pools` and `POST /v1/pools/plan`: the pool to make. What is left out comes from the preset.
+/// `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolCreate {
@@ -32,7 +32,7 @@ pub struct PoolCreate {
     pub allow_same_disk: bool,
 }
 
-/// `POST /v1/pools/import`: a pool whose SSDs are at these paths.
+/// `POST /api/v1/pools/import`: a pool whose SSDs are at these paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolImport {
@@ -45,7 +45,7 @@ pub struct PoolImport {
     pub accept_loss: bool,
 }
 
-/// `PATCH /v1/pools/{name}`: the settings to change.
+/// `PATCH /api/v1/pools/{name}`: the settings to change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
@@ -174,7 +174,7 @@ pub struct Ssd {
     pub written_bytes: u64,
 }
 
-/// `GET /v1/pools`
+/// `GET /api/v1/pools`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
     pub pools: Vec<Pool>,

@@ -7,7 +7,7 @@ use crate::volume::VolumeStats;
 use crate::words::Health;
 use crate::{Flush, Pool, Volume};
 
-/// `GET /v1/status`
+/// `GET /api/v1/status`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
     /// The worst of all pools and volumes.
@@ -43,7 +43,7 @@ pub struct Work {
     pub total_bytes: u64,
 }
 
-/// `GET /v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers.
+/// `GET /api/v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {
     /// The moment, in nanoseconds of the daemon's monotonic clock.

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::words::{Health, VolumeState, WriteMode};
 
-/// `POST /v1/volumes`
+/// `POST /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
@@ -28,7 +28,7 @@ pub struct VolumeCreate {
     pub read_cache: Option<bool>,
 }
 
-/// `PATCH /v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache.
+/// `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSet {
@@ -43,7 +43,7 @@ pub struct VolumeSet {
     pub read_cache: Option<bool>,
 }
 
-/// `PUT /v1/volumes/{name}/cache`
+/// `PUT /api/v1/volumes/{name}/cache`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CacheEnable {
@@ -121,7 +121,7 @@ pub struct VolumeStats {
     pub cache_drops: u64,
 }
 
-/// `GET /v1/volumes`
+/// `GET /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
     pub volumes: Vec<Volume>,

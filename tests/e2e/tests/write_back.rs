@@ -468,18 +468,18 @@ fn request(daemon: &Daemon, method: &str, path: &str) -> (u16, Value) {
 #[test]
 fn the_api_tells_of_a_flush_and_cancels_it_and_removals_need_no_body() {
     let (daemon, file) = with_dirty_pages(2048);
-    let (code, said) = request(&daemon, "GET", "/v1/volumes/v/flush");
-    assert_eq!((code, &said["kind"]), (404, &Value::from("not-found")), "{said}");
+    let (code, said) = request(&daemon, "GET", "/api/v1/volumes/v/flush");
+    assert_eq!((code, &said["code"]), (404, &Value::from("not-found")), "{said}");
     let (cut, removal) = std::thread::scope(|scope| {
-        let removal = scope.spawn(|| request(&daemon, "DELETE", "/v1/volumes/v/cache"));
+        let removal = scope.spawn(|| request(&daemon, "DELETE", "/api/v1/volumes/v/cache"));
         await_flush(&daemon);
-        let (code, flush) = request(&daemon, "GET", "/v1/volumes/v/flush");
+        let (code, flush) = request(&daemon, "GET", "/api/v1/volumes/v/flush");
         assert_eq!((code, &flush["purpose"]), (200, &Value::from("disable-cache")), "{flush}");
-        (request(&daemon, "DELETE", "/v1/volumes/v/flush"), removal.join().expect("it only asks"))
+        (request(&daemon, "DELETE", "/api/v1/volumes/v/flush"), removal.join().expect("it only asks"))
     });
     assert_eq!((cut.0, &cut.1["changed"]), (200, &Value::from(true)));
-    assert_eq!((removal.0, &removal.1["kind"]), (409, &Value::from("cancelled")));
-    let (code, said) = request(&daemon, "DELETE", "/v1/volumes/v");
+    assert_eq!((removal.0, &removal.1["code"]), (409, &Value::from("cancelled")));
+    let (code, said) = request(&daemon, "DELETE", "/api/v1/volumes/v");
     assert_eq!((code, &said["deleted"]), (200, &Value::from("v")), "{said}");
     assert_file_written_apart(&file, 2048);
 }

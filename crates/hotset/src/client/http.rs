@@ -107,11 +107,12 @@ fn not_there(endpoint: &Endpoint, error: &std::io::Error) -> ApiError {
     } else {
         "name the daemon's API with --api or HOTSET_API"
     };
-    ApiError::new(ApiErrorKind::Unavailable, format!("no daemon at {endpoint} ({error}): {hint}"))
+    ApiError::new(ApiErrorKind::Unavailable, format!("no daemon at {endpoint} ({error})")).with_hint(hint)
 }
 
 fn broken(error: &hyper::Error) -> ApiError {
-    ApiError::new(ApiErrorKind::Unavailable, format!("the daemon broke the connection off: {error}; its log says why"))
+    ApiError::new(ApiErrorKind::Unavailable, format!("the daemon broke the connection off: {error}"))
+        .with_hint("its log says why")
 }
 
 fn strange(error: &serde_json::Error) -> ApiError {

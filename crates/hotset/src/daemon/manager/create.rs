@@ -203,14 +203,14 @@ fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
     Err(ApiError::new(
         ApiErrorKind::Full,
         format!(
-            "pool {}: its tables need {} of memory, but of the limit of {} other pools need {}; take less SSD capacity \
-             or a larger cache block, or raise memory_limit",
+            "pool {}: its tables need {} of memory, but of the limit of {} other pools need {}",
             plan.name,
             human(plan.memory_bytes),
             human(plan.memory_limit_bytes),
             human(plan.memory_in_use_bytes)
         ),
-    ))
+    )
+    .with_hint("take less SSD capacity or a larger cache block, or raise memory_limit"))
 }
 
 /// An SSD that is too small is named here; the engine knows sizes only.
@@ -235,9 +235,8 @@ fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
 fn check_unsigned(candidates: &[Candidate]) -> Result<(), ApiError> {
     let signed = candidates.iter().find_map(|candidate| Some((&candidate.path, candidate.signature.as_ref()?)));
     let Some((path, signature)) = signed else { return Ok(()) };
-    let message =
-        format!("SSD {path}: it carries {signature}, which would be lost; use --force if that is what you want");
-    Err(ApiError::new(ApiErrorKind::Refused, message))
+    let message = format!("SSD {path}: it carries {signature}, which would be lost");
+    Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("use --force if that is what you want"))
 }
 
 fn invalid(message: String) -> ApiError {

@@ -252,12 +252,13 @@ fn volume_name(text: &str) -> Result<VolumeName, ApiError> {
 }
 
 fn no_such_pool(name: &str) -> ApiError {
-    ApiError::new(ApiErrorKind::NotFound, format!("pool {name}: there is no such pool (`hotset pool list` shows all)"))
+    ApiError::new(ApiErrorKind::NotFound, format!("pool {name}: there is no such pool"))
+        .with_hint("`hotset pool list` shows all")
 }
 
 fn no_such_volume(name: &str) -> ApiError {
-    let message = format!("volume {name}: there is no such volume (`hotset volume list` shows all)");
-    ApiError::new(ApiErrorKind::NotFound, message)
+    ApiError::new(ApiErrorKind::NotFound, format!("volume {name}: there is no such volume"))
+        .with_hint("`hotset volume list` shows all")
 }
 
 /// Runs what blocks on a thread for that.

@@ -380,7 +380,9 @@ pub(super) fn or_by_force(error: ApiError) -> ApiError {
         | ApiErrorKind::Corrupt
         | ApiErrorKind::Full
         | ApiErrorKind::Unavailable
-        | ApiErrorKind::Internal => error,
+        | ApiErrorKind::Internal
+        | ApiErrorKind::Unauthenticated
+        | ApiErrorKind::Forbidden => error,
     }
 }
 

@@ -337,6 +337,8 @@ fn may_pass(kind: ApiErrorKind) -> bool {
         | ApiErrorKind::Corrupt
         | ApiErrorKind::Full
         | ApiErrorKind::Unavailable
-        | ApiErrorKind::Internal => false,
+        | ApiErrorKind::Internal
+        | ApiErrorKind::Unauthenticated
+        | ApiErrorKind::Forbidden => false,
     }
 }

@@ -1,0 +1,85 @@
+//! Paths of volumes.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use hotset_api as api;
+use hotset_api::ApiError;
+
+use super::Manages;
+use super::exchange::{Answer, Body, OptionalBody, lasting};
+use crate::daemon::manager::Subject;
+
+#[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = api::VolumeList)))]
+pub(super) async fn list_volumes(State(manager): Manages) -> Answer<api::VolumeList> {
+    Ok(Json(manager.volumes().await?))
+}
+
+#[utoipa::path(post, path = "/api/v1/volumes", request_body = api::VolumeCreate,
+    responses((status = 200, body = api::Volume), (status = "default", body = ApiError)))]
+pub(super) async fn create_volume(
+    State(manager): Manages,
+    Body(request): Body<api::VolumeCreate>,
+) -> Answer<api::Volume> {
+    lasting(async move { manager.create_volume(&request).await }).await
+}
+
+#[utoipa::path(get, path = "/api/v1/volumes/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = api::Volume), (status = "default", body = ApiError)))]
+pub(super) async fn show_volume(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Volume> {
+    Ok(Json(manager.volume(&name).await?))
+}
+
+#[utoipa::path(patch, path = "/api/v1/volumes/{name}", params(("name" = String, Path)), request_body = api::VolumeSet,
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn set_volume(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(set): Body<api::VolumeSet>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.set_volume(&name, set).await }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}", params(("name" = String, Path)), request_body = api::Removal,
+    responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
+pub(super) async fn delete_volume(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    OptionalBody(removal): OptionalBody<api::Removal>,
+) -> Answer<api::Deleted> {
+    lasting(async move { manager.delete_volume(&name, removal).await }).await
+}
+
+#[utoipa::path(get, path = "/api/v1/volumes/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::Flush), (status = "default", body = ApiError)))]
+pub(super) async fn volume_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Flush> {
+    Ok(Json(manager.flush(&Subject::volume(&name)?).await?))
+}
+
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}/flush", params(("name" = String, Path)),
+    responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
+pub(super) async fn cancel_volume_flush(
+    State(manager): Manages,
+    Path(name): Path<String>,
+) -> Answer<api::FlushCancelled> {
+    Ok(Json(manager.cancel_flush(&Subject::volume(&name)?).await?))
+}
+
+#[utoipa::path(put, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn enable_cache(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(request): Body<api::CacheEnable>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.enable_cache(&name, &request.pool).await }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::Removal,
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn disable_cache(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    OptionalBody(removal): OptionalBody<api::Removal>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.disable_cache(&name, removal).await }).await
+}
