@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # The whole life of the virtual machine: connect to the daemon on the host by the kernel's NBD client, use the device as
 # a disk with ext4 on it, check, say so on the console, and switch off. A line "FAILED" or a missing line "guest: done"
-# is a failure.
+# is a failure. With phase=write it writes until the daemon dies under it; with phase=check it looks at what is left.
 /bin/busybox --install -s /bin
 export PATH=/bin
 
@@ -25,6 +25,7 @@ for word in $(cat /proc/cmdline); do
     case $word in
         nbd_port=*) port=${word#nbd_port=} ;;
         nbd_export=*) export_name=${word#nbd_export=} ;;
+        phase=*) phase=${word#phase=} ;;
     esac
 done
 ip link set lo up
@@ -34,6 +35,43 @@ ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 step /programs/nbd-client -C 4 -b 4096 -N "$export_name" 10.0.2.2 "$port" /dev/nbd0
 step [ "$(cat /sys/block/nbd0/queue/logical_block_size)" = 4096 ]
 step [ "$(cat /sys/block/nbd0/queue/write_cache)" = "write back" ]
+
+# Files of which sync said that they are safe are told on the console, then more is written without end.
+write_until_the_end() {
+    step /programs/mke2fs -q -F -t ext4 /dev/nbd0
+    step mount -t ext4 /dev/nbd0 /mnt
+    round=0
+    while true; do
+        round=$((round + 1))
+        mkdir -p /mnt/$((round % 8)) || return
+        dd if=/dev/urandom of=/mnt/$((round % 8))/$round bs=3001 count=$((round % 90 + 1)) 2>/dev/null || return
+        # More than fits into this machine's memory: the page cache is written back under pressure all the time.
+        dd if=/dev/zero of=/mnt/big bs=1M seek=$((round % 40)) count=4 conv=notrunc 2>/dev/null || return
+        if [ $((round % 5)) = 0 ]; then
+            sync /mnt/$((round % 8))/$round || return
+            echo "guest: safe $(md5sum /mnt/$((round % 8))/$round)"
+        fi
+        [ $round = 60 ] && echo "guest: at work"
+    done
+}
+
+# The journal is replayed, nothing that was safe is missing, and the file system is whole.
+look_at_what_is_left() {
+    step mount -t ext4 /dev/nbd0 /mnt
+    (cd /mnt && find . -type f | sort | xargs md5sum) > /sums
+    step umount /mnt
+    step /programs/e2fsck -f -n /dev/nbd0
+    sed 's/^/guest: sum /' /sums
+    step /programs/nbd-client -d /dev/nbd0
+    echo "guest: done"
+    poweroff -f
+}
+
+case $phase in
+    write) write_until_the_end; echo "guest: the disk is gone"; poweroff -f ;;
+    check) look_at_what_is_left ;;
+esac
+
 step /programs/mke2fs -q -F -t ext4 /dev/nbd0
 step mount -t ext4 /dev/nbd0 /mnt
 

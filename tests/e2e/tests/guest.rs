@@ -1,7 +1,9 @@
 //! The kernel's own NBD client, in a virtual machine with an unmodified Debian kernel, and ext4 on the volume.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::files::{MIB, build_folder};
@@ -22,7 +24,7 @@ fn the_guest_kernel_uses_a_cached_volume_as_a_disk_with_ext4() {
     let backing = daemon.site.blank("backing", 96 * MIB);
     daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
 
-    let said = boot(&machine, port);
+    let said = boot(&machine, port, "all", 512);
     assert!(said.contains("guest: done") && !said.contains("FAILED"), "{said}");
     assert!(daemon.stat("v", "read_hits") > 0, "the cache had a part in it");
     assert_eq!(daemon.stat("v", "errors"), 0);
@@ -41,16 +43,64 @@ fn the_guest_kernel_uses_a_cached_volume_as_a_disk_with_ext4() {
     }
 }
 
-/// Runs the machine to its end; returns what it printed on its console.
-fn boot(machine: &Path, port: u16) -> String {
-    let append = format!("console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init nbd_port={port} nbd_export=v");
+// proves: S1, D6, D11, F7
+#[test]
+fn files_that_the_guest_synced_survive_the_death_of_a_write_back_cache() {
+    let machine = build_folder().join("lab-write-back");
+    succeed("sh", &[format!("{LAB}/build.sh"), machine.display().to_string()]);
+    let port = free_port();
+    let mut daemon = Daemon::start_with(&format!("--nbd tcp:127.0.0.1:{port} --missing-wait 1"));
+    daemon.make_read_write_pool(&[64, 64], "");
+    let backing = daemon.site.blank("backing", 96 * MIB);
+    daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
+
+    let mut guest = machine_command(&machine, port, "write", 160).stdout(Stdio::piped()).spawn().expect("QEMU starts");
+    let mut said = String::new();
+    let lines = BufReader::new(guest.stdout.take().expect("its console is piped")).lines();
+    for line in lines.map_while(Result::ok) {
+        let at_work = line.contains("guest: at work");
+        said += &format!("{line}\n");
+        if at_work {
+            break;
+        }
+        assert!(!line.contains("FAILED"), "{said}");
+    }
+    assert!(said.contains("guest: at work"), "{said}");
+    daemon.kill();
+    // Its time limit is the process that was started; it passes the signal on to the machine.
+    succeed("kill", &["-TERM", &guest.id().to_string()]);
+    guest.wait().expect("the machine is ours");
+    daemon.launch();
+
+    let left = boot(&machine, port, "check", 160);
+    assert!(left.contains("guest: done") && !left.contains("FAILED"), "{left}");
+    let sums = guest_sums(&left);
+    let safe: Vec<&str> = said.lines().filter_map(|line| line.split("guest: safe ").nth(1)).collect();
+    assert!(safe.len() >= 12, "{said}");
+    for line in safe {
+        let (sum, path) = line.trim().split_once("  /mnt/").expect("a sum and a path");
+        assert_eq!(sums.get(path).map(String::as_str), Some(sum), "{path} was safe");
+    }
+    assert_eq!(daemon.stat("v", "errors"), 0);
+}
+
+fn machine_command(machine: &Path, port: u16, phase: &str, memory_mib: u32) -> Command {
+    let append =
+        format!("console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init nbd_port={port} nbd_export=v phase={phase}");
     let (kernel, initrd) =
         (machine.join("vmlinuz").display().to_string(), machine.join("initrd.gz").display().to_string());
-    let fixed = "-accel tcg,thread=multi -cpu max -smp 2 -m 512 -nographic -no-reboot -monitor none -serial stdio \
-        -nic user,model=virtio-net-pci";
+    let fixed = format!(
+        "-accel tcg,thread=multi -cpu max -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
+        -nic user,model=virtio-net-pci"
+    );
     let mut arguments: Vec<&str> = fixed.split_whitespace().collect();
     arguments.extend(["-kernel", &kernel, "-initrd", &initrd, "-append", &append]);
-    text(&command("qemu-system-x86_64", &arguments).output().expect("QEMU can be started"))
+    command("qemu-system-x86_64", &arguments)
+}
+
+/// Runs the machine to its end; returns what it printed on its console.
+fn boot(machine: &Path, port: u16, phase: &str, memory_mib: u32) -> String {
+    text(&machine_command(machine, port, phase, memory_mib).output().expect("QEMU can be started"))
 }
 
 /// File and checksum, as the guest printed them.
