@@ -21,5 +21,5 @@ pub use error::{Error, ErrorKind};
 pub use pool::{
     Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
 };
-pub use status::{Health, PoolPlan, PoolStatus, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus};
+pub use status::{Health, PoolPlan, PoolStatus, Rebuild, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus};
 pub use volume::{Durability, Volume, ZeroEffort};

@@ -144,6 +144,8 @@ bugs! {
     FenceIgnored: "backing-identity",
     /// A trim or zeroing leaves the live copies of its pages.
     ZeroesKeepLiveCopy: "zeroes",
+    /// A row record names a new copy of a segment before the copy is flushed.
+    MirrorNotFlushed: "membership",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
 }

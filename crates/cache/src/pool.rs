@@ -380,6 +380,15 @@ impl<E: Env> PoolInner<E> {
         self.ssds.iter().filter(|ssd| ssd.online.get())
     }
 
+    /// The SSDs that take something new.
+    pub(crate) fn serving_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
+        self.online_ssds().filter(|ssd| !ssd.leaving.get())
+    }
+
+    pub(crate) fn has_two_ssds(&self) -> bool {
+        self.serving_ssds().nth(1).is_some()
+    }
+
     /// The SSD that has this slot.
     pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
         let after = self.ssds.partition_point(|ssd| ssd.first_slot <= slot);
@@ -456,10 +465,6 @@ impl<E: Env> PoolInner<E> {
             return (Health::Failed, error.to_string());
         }
         let gone = self.ssds.iter().filter(|ssd| !ssd.online.get()).count() + self.absent.len();
-        let single = self.kind == PoolKind::ReadWrite && self.online_ssds().count() == 1;
-        if gone == 0 && !single {
-            return (Health::Good, String::new());
-        }
         if self.online_ssds().next().is_none() {
             let reason =
                 "no SSD is left: volumes run at their backing devices' speed; replace the SSDs, then delete and \
@@ -468,18 +473,27 @@ impl<E: Env> PoolInner<E> {
             return (Health::Failed, reason);
         }
         let reason = match self.kind {
+            PoolKind::Read if gone == 0 => return (Health::Good, String::new()),
             PoolKind::Read => {
                 format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
             }
-            PoolKind::ReadWrite if single => {
+            PoolKind::ReadWrite if self.online_ssds().nth(1).is_none() => {
                 "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
                  backing devices, cached reads are served; replace the other SSDs"
                     .to_owned()
             }
-            PoolKind::ReadWrite => format!(
-                "{gone} SSD(s) out of use: dirty data is being flushed, new writes go to the backing devices, cached reads \
-                 are served; see the SSDs' reasons and replace them"
-            ),
+            PoolKind::ReadWrite => match self.rebuild_status() {
+                None => return (Health::Good, String::new()),
+                Some(rebuild) if rebuild.stuck => {
+                    "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
+                     writes go to the backing devices, cached reads are served; add an SSD"
+                        .to_owned()
+                }
+                Some(rebuild) => format!(
+                    "second copies of dirty data are being made: {} of {} bytes; writes are cached meanwhile",
+                    rebuild.done_bytes, rebuild.total_bytes
+                ),
+            },
         };
         (Health::Degraded, reason)
     }
@@ -508,6 +522,7 @@ impl<E: Env> PoolInner<E> {
                 + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
                 + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
+            rebuild: self.rebuild_status(),
             write_log: self.log.as_ref().map(|log| self.log_status(log)),
             ssds,
             volumes: names,

@@ -48,6 +48,8 @@ pub(crate) struct Ssd<E: Env> {
     /// A members record without it is durable.
     pub(crate) left: Cell<bool>,
     pub(crate) left_event: Event,
+    /// It is to be removed: it gets nothing new.
+    pub(crate) leaving: Cell<bool>,
     /// Why it is offline.
     pub(crate) reason: RefCell<String>,
     /// Slots that can be filled.
@@ -88,6 +90,7 @@ impl<E: Env> Ssd<E> {
             online: Cell::new(true),
             left: Cell::new(false),
             left_event: Event::new(),
+            leaving: Cell::new(false),
             reason: RefCell::default(),
             ready: RefCell::default(),
             grace: Grace::default(),
@@ -189,6 +192,12 @@ impl<E: Env> Ssd<E> {
     /// How long the slowest operation in flight has been waiting.
     pub(crate) fn oldest_operation(&self) -> std::time::Duration {
         self.watch.oldest().map_or(std::time::Duration::ZERO, |since| self.env.now().since(since))
+    }
+
+    /// Segments that the write log may still take here.
+    pub(crate) fn log_segments_left(&self) -> usize {
+        let segments = self.segments.borrow();
+        (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
     }
 
     /// The slot's index on this SSD.

@@ -30,10 +30,23 @@ pub struct PoolStatus {
     pub memory_bytes: u64,
     /// What recovery found, for the administrator.
     pub recovery: String,
+    /// Copies of dirty data that are being made anew; `None` if all are there.
+    pub rebuild: Option<Rebuild>,
     /// Dirty data and the write log; `None` in a read pool.
     pub write_log: Option<WriteLogStatus>,
     pub ssds: Vec<SsdStatus>,
     pub volumes: Vec<VolumeName>,
+}
+
+/// How far the copies are that are made anew because an SSD failed or is to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebuild {
+    pub done_bytes: u64,
+    /// Copied and still to be copied, about.
+    pub total_bytes: u64,
+    pub bytes_per_second: u64,
+    /// No SSD has room for the rest: dirty data is flushed instead.
+    pub stuck: bool,
 }
 
 /// The write log of a read-write pool.

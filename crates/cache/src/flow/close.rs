@@ -65,7 +65,7 @@ impl<E: Env> PoolInner<E> {
         }
         if let Some(log) = &self.log {
             self.refuse_appends(log);
-            for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted] {
+            for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
                 event.wake_all();
             }
         }
@@ -101,11 +101,12 @@ impl<E: Env> PoolInner<E> {
     async fn stop_log(self: &Rc<Self>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         self.stopping_log.set(true);
-        log.mover_wanted.wake_all();
-        log.cleaner_wanted.wake_all();
+        for event in [&log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
+            event.wake_all();
+        }
         let quiet = async {
             let cleans = || self.attached_volumes().iter().any(|(_, volume)| volume.cleaning.get());
-            while !log.mover_ended.get() || cleans() {
+            while !log.mover_ended.get() || !log.mirrors.ended.get() || cleans() {
                 log.room.wait().await;
             }
         };

@@ -10,6 +10,7 @@
 //! | `read_log.rs` | pages are read from the log | `checked-or-not-served` |
 //! | `rows.rs` | rows are opened, sealed, freed | `free-oldest-first`, `reserves` |
 //! | `move_row.rs` | the oldest row is emptied | `free-oldest-first` |
+//! | `mirror.rs` | copies of the log are made again | `membership` |
 //! | `clean.rs` | dirty data goes to the backing device | `clean-one-at-a-time`, `write-ahead` |
 //! | `recover_log.rs` | what the log holds after a start | `recovery` |
 //! | `drop_pages.rs` | pages leave the cache | `believed-until-dropped` |
@@ -40,6 +41,7 @@ pub(crate) mod fill;
 pub(crate) mod flush;
 pub(crate) mod identity;
 pub(crate) mod journal;
+pub(crate) mod mirror;
 pub(crate) mod move_row;
 pub(crate) mod open;
 pub(crate) mod publish;

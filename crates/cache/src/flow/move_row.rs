@@ -214,12 +214,17 @@ impl<E: Env> PoolInner<E> {
 
     /// The summary of one of the row's segments, from whichever copy is good.
     pub(crate) async fn read_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<Summary> {
+        self.good_summary(row, segment).await.map(|(summary, _)| summary)
+    }
+
+    /// … and its bytes.
+    pub(crate) async fn good_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
         for mirror in row.mirrors(segment).collect::<Vec<_>>() {
             let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
             let Ok(summary) = Summary::decode(&bytes) else { continue };
             let header = summary.header;
             if (header.row, header.incarnation, header.position) == (row.number, row.incarnation, segment) {
-                return Some(summary);
+                return Some((summary, bytes));
             }
         }
         None

@@ -305,6 +305,8 @@ impl<E: Env> PoolInner<E> {
             self.env.spawn(Rc::clone(self).run_log_writer(Rc::clone(log)));
             self.env.spawn(Rc::clone(self).run_cleaner(Rc::clone(log)));
             self.env.spawn(Rc::clone(self).run_mover(Rc::clone(log)));
+            self.judge_mirrors(log);
+            self.env.spawn(Rc::clone(self).run_mirrorer(Rc::clone(log)));
         }
     }
 

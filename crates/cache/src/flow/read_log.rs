@@ -188,7 +188,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
-    fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+    pub(crate) fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         if let Some(error) = error.filter(|error| ssd.is_gone(error)) {
             self.expel(ssd, &error.to_string());
         }

@@ -43,9 +43,10 @@ pub(crate) struct CacheWish {
 }
 
 impl<E: Env> PoolInner<E> {
-    /// Two copies of new writes can be kept.
+    /// Two copies of new writes can be kept, and what lost a copy can have another one (REQUIREMENTS F2).
     pub(crate) fn may_cache_writes(&self) -> bool {
-        self.ssds.len() >= 2 && self.ssds.iter().all(|ssd| ssd.online.get()) && self.fenced.borrow().is_none()
+        let stuck = self.log.as_ref().is_some_and(|log| log.mirrors.stuck.get());
+        !stuck && self.has_two_ssds() && self.fenced.borrow().is_none()
     }
 
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.

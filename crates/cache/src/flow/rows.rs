@@ -58,7 +58,7 @@ pub(crate) fn capacity(mut segments: Vec<usize>, segment_pages: u32) -> (usize, 
 impl<E: Env> PoolInner<E> {
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure_log(&self, log: &Log) {
-        let segments = self.online_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let (rows, pages) = capacity(segments, self.segment_pages());
         log.rows_max.set(rows);
         log.data_pages_max.set(pages);
@@ -121,21 +121,17 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
-    fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
+    pub(crate) fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
         log.remove_newest(row);
         self.release_segments(row);
     }
 
     /// Segments for one row, a pair for every two SSDs; `None` if there are none.
     async fn take_segments(self: &Rc<Self>) -> Option<Vec<[Mirror; 2]>> {
-        let mut ssds: Vec<Rc<Ssd<E>>> = self.online_ssds().cloned().collect();
-        let left = |ssd: &Rc<Ssd<E>>| {
-            let segments = ssd.segments.borrow();
-            (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
-        };
-        ssds.retain(|ssd| left(ssd) > 0);
-        ssds.sort_by_key(|ssd| std::cmp::Reverse(left(ssd)));
-        if ssds.len() == 1 && self.online_ssds().count() > 1 {
+        let mut ssds: Vec<Rc<Ssd<E>>> = self.serving_ssds().cloned().collect();
+        ssds.retain(|ssd| ssd.log_segments_left() > 0);
+        ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
+        if ssds.len() == 1 && self.serving_ssds().count() > 1 {
             return None;
         }
         let pairs = (ssds.len() / 2).min(32);
@@ -162,7 +158,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
-    async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
+    pub(crate) async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
         loop {
             if !ssd.online.get() {
                 return None;
@@ -303,6 +299,10 @@ impl<E: Env> PoolInner<E> {
             return true;
         }
         let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get();
+        if log.mirrors.stuck.get() && dirty == 0 {
+            // Its copies have no place: it is better empty.
+            return true;
+        }
         let needed = usize::try_from(LENGTH * dirty / log.row_pages().max(1)).expect("few rows") + ROWS_KEPT;
         log.row_count() > needed.min(log.rows_max.get().saturating_sub(2 * ROWS_RESERVED))
     }
@@ -357,7 +357,8 @@ impl<E: Env> PoolInner<E> {
 
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
     pub(crate) fn release_segments(self: &Rc<Self>, row: &Row) {
-        for mirror in row.segments.iter().flatten().map(std::cell::Cell::get) {
+        let replaced = row.replaced.take();
+        for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
             let Some(index) = mirror.ssd else { continue };
             let ssd = &self.ssds[usize::from(index.0)];
             if !ssd.online.get() {
@@ -395,6 +396,8 @@ impl<E: Env> PoolInner<E> {
             self.retire_current(log);
         }
         self.measure_log(log);
+        self.judge_mirrors(log);
+        log.mirrors.wanted.wake_all();
         log.mover_wanted.wake_all();
         log.cleaner_wanted.wake_all();
         log.wanted.wake_all();

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use hotset_block::sync::{Event, Promise};
 use hotset_block::{Buf, Instant};
 
+use super::mirrors::Mirrors;
 use super::overlay::{Content, Counts, Live, Overlay, Place};
 use super::{SsdIndex, VolumeIndex, at};
 use crate::error::Error;
@@ -63,6 +64,8 @@ pub(crate) struct Row {
     dirty: RefCell<Vec<u32>>,
     pub(crate) dirty_since: Cell<Instant>,
     readers: Cell<u32>,
+    /// Copies in whose place others are: their segments are used again when the row is freed.
+    pub(crate) replaced: RefCell<Vec<Mirror>>,
     pub(crate) changed: Event,
 }
 
@@ -96,6 +99,7 @@ impl Row {
             dirty: RefCell::default(),
             dirty_since: Cell::new(now),
             readers: Cell::new(0),
+            replaced: RefCell::default(),
             changed: Event::new(),
         }
     }
@@ -313,6 +317,7 @@ pub(crate) struct Log {
     pub(crate) cleaner_wanted: Event,
     pub(crate) mover_wanted: Event,
     pub(crate) mover_ended: Cell<bool>,
+    pub(crate) mirrors: Mirrors,
     /// Decides which writes go past a log that is nearly full.
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
@@ -346,6 +351,7 @@ impl Log {
             cleaner_wanted: Event::new(),
             mover_wanted: Event::new(),
             mover_ended: Cell::new(false),
+            mirrors: Mirrors::default(),
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),

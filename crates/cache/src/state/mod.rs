@@ -14,6 +14,7 @@ mod links;
 pub(crate) mod locks;
 pub(crate) mod log;
 pub mod map;
+pub(crate) mod mirrors;
 pub(crate) mod overlay;
 pub(crate) mod page_set;
 mod pages;
