@@ -3,17 +3,31 @@
 //! Keys are stable: a key is never renamed and never changes its meaning; new ones may appear. Every number's unit is
 //! the last word of its key. All paths start with [`PREFIX`]; every answer that is not 2xx is an [`ApiError`].
 
+mod access;
+mod connect;
+mod disk;
 mod error;
+mod event;
 mod flush;
+mod history;
+mod operation;
 mod pool;
 mod status;
+mod subject;
 mod volume;
 mod words;
 
+pub use access::{Role, Session, Token, TokenCreate, TokenCreated, TokenList};
+pub use connect::{Connect, ConnectAddress, ConnectKind, Snippet};
+pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};
+pub use event::{Event, EventList, Severity};
 pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
+pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles};
+pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
 pub use pool::{Pool, PoolChange, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};
-pub use status::{Stats, Status, VolumeCounters, Work};
+pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};
+pub use subject::{Subject, SubjectKind};
 pub use volume::{CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeSet, VolumeStats};
 pub use words::{
     FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState, VolumeState, WriteMode,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DeviceIo;
 use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
 /// `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset.
@@ -172,6 +173,9 @@ pub struct Ssd {
     /// Medium errors and checksum failures that hosts never saw.
     pub read_errors: u64,
     pub written_bytes: u64,
+    /// What the pool has had it do.
+    #[serde(default)]
+    pub io: DeviceIo,
 }
 
 /// `GET /api/v1/pools`

@@ -43,6 +43,15 @@ pub struct Work {
     pub total_bytes: u64,
 }
 
+/// Transfers of a device since its pool or volume was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeviceIo {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+}
+
 /// `GET /api/v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Stats {

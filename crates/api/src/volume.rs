@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DeviceIo;
 use crate::words::{Health, VolumeState, WriteMode};
 
 /// `POST /api/v1/volumes`
@@ -84,6 +85,9 @@ pub struct Volume {
     pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,
+    /// What the backing device has had to do.
+    #[serde(default)]
+    pub backing_io: DeviceIo,
     pub stats: VolumeStats,
 }
 

@@ -14,6 +14,7 @@ use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
 use crate::planted::{Planted, planted};
 use crate::state::flusher::{Flusher, Mark};
+use crate::state::io::IoCounts;
 use crate::state::turns::Turns;
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
@@ -26,6 +27,7 @@ pub(crate) struct Backing<E: Env> {
     pub(crate) device: E::Device,
     pub(crate) info: DeviceInfo,
     pub(crate) flusher: Flusher,
+    pub(crate) io: IoCounts,
     /// Cost of the hosts' transfers in flight.
     host_cost: Cell<u64>,
     /// Cost of the fills' reads in flight.
@@ -154,6 +156,7 @@ impl<E: Env> Backing<E> {
             clean_cost: Cell::new(0),
             clean_ended: Event::new(),
             flusher,
+            io: IoCounts::default(),
             host_cost: Cell::new(0),
             fill_cost: Cell::new(0),
             fill_ended: Event::new(),
@@ -188,6 +191,7 @@ impl<E: Env> Backing<E> {
         }
         host.begin();
         let (buf, result) = self.device.read(offset, buf).await;
+        self.io.has_read(buf.len());
         (buf, result.map_err(|error| self.error(&error)))
     }
 
@@ -230,6 +234,7 @@ impl<E: Env> Backing<E> {
         drop(waiting);
         let (buf, result) = self.device.read(offset, buf).await;
         drop(reading);
+        self.io.has_read(buf.len());
         (buf, result.map_err(|error| self.error(&error)))
     }
 
@@ -249,7 +254,8 @@ impl<E: Env> Backing<E> {
         self.check_latch()?;
         let mut host = HostRequest::new(self, cost_of(buf.len()));
         host.begin();
-        let (_buf, result) = self.device.write(offset, buf).await;
+        let (buf, result) = self.device.write(offset, buf).await;
+        self.io.has_written(buf.len());
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -263,7 +269,8 @@ impl<E: Env> Backing<E> {
             self.clean_ended.wait().await;
         }
         let counted = Counted::new(&self.clean_cost, cost);
-        let (_buf, result) = self.device.write(offset, buf).await;
+        let (buf, result) = self.device.write(offset, buf).await;
+        self.io.has_written(buf.len());
         self.flusher.wrote();
         drop(counted);
         self.clean_ended.wake_all();

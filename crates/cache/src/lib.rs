@@ -21,5 +21,8 @@ pub use error::{Error, ErrorKind};
 pub use pool::{
     Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
 };
-pub use status::{Health, PoolPlan, PoolStatus, Rebuild, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus};
+pub use state::latency::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
+pub use status::{
+    DeviceIo, Health, PoolPlan, PoolStatus, Rebuild, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus,
+};
 pub use volume::{Durability, Volume, ZeroEffort};

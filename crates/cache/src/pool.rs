@@ -542,5 +542,6 @@ fn ssd_status<E: Env>(ssd: &Ssd<E>) -> SsdStatus {
         slots_used: u64::from(ssd.slots_used.get()),
         read_errors: ssd.read_errors.get(),
         bytes_written: ssd.bytes_written.get(),
+        io: ssd.io.snapshot(),
     }
 }

@@ -18,6 +18,7 @@ use crate::format::superblock::Superblock;
 use crate::pool::Named;
 use crate::state::flusher::{Flusher, Mark};
 use crate::state::grace::Grace;
+use crate::state::io::IoCounts;
 use crate::state::journal::Journal;
 use crate::state::segments::Segments;
 use crate::state::watch::Watch;
@@ -67,6 +68,7 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) slots_used: Cell<u32>,
     pub(crate) read_errors: Cell<u64>,
     pub(crate) bytes_written: Cell<u64>,
+    pub(crate) io: IoCounts,
     watch: Watch,
 }
 
@@ -104,6 +106,7 @@ impl<E: Env> Ssd<E> {
             slots_used: Cell::new(0),
             read_errors: Cell::new(0),
             bytes_written: Cell::new(0),
+            io: IoCounts::default(),
             watch: Watch::default(),
         }
     }
@@ -131,6 +134,7 @@ impl<E: Env> Ssd<E> {
 
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let (buf, result) = self.watched(self.device.read(offset, buf)).await?;
+        self.io.has_read(buf.len());
         result.map_err(Fault::Device)?;
         Ok(buf)
     }
@@ -139,6 +143,7 @@ impl<E: Env> Ssd<E> {
         let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
         let (buf, result) = self.watched(self.device.write(offset, buf)).await?;
         self.bytes_written.set(self.bytes_written.get() + length);
+        self.io.has_written(buf.len());
         self.flusher.wrote();
         result.map_err(Fault::Device)?;
         Ok(buf)

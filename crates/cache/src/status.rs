@@ -83,6 +83,17 @@ pub struct SsdStatus {
     /// Medium errors and checksum failures that hosts never saw.
     pub read_errors: u64,
     pub bytes_written: u64,
+    /// Of the pool's own, since it was opened.
+    pub io: DeviceIo,
+}
+
+/// Transfers that a device was asked for and that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceIo {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +116,8 @@ pub struct VolumeStatus {
     /// The cache is being flushed, so that it can be taken away.
     pub draining: bool,
     pub backing_emulated: bool,
+    /// Of the backing device, since the volume was opened.
+    pub backing_io: DeviceIo,
     pub stats: VolumeStats,
 }
 

@@ -11,6 +11,7 @@ use crate::backing::Backing;
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::pool::PoolInner;
+use crate::state::latency::{Latencies, LatencyCounts};
 use crate::state::locks::RangeLocks;
 use crate::state::overlay::{Content, Counts};
 use crate::state::{BlockKey, Streams, VolumeIndex};
@@ -96,6 +97,8 @@ pub(crate) struct Stats {
     pub(crate) cleaned_bytes: Cell<u64>,
     pub(crate) moved_bytes: Cell<u64>,
     pub(crate) cache_drops: Cell<u64>,
+    read_latency: Latencies,
+    write_latency: Latencies,
 }
 
 pub(crate) fn add(counter: &Cell<u64>, amount: u64) {
@@ -213,7 +216,9 @@ impl<E: Env> Volume<E> {
         if range.is_empty() {
             return Ok(volume.env.buffers().take(0));
         }
+        let began = volume.stats.read_latency.begin(|| volume.env.now());
         let result = volume.read_range(range).await;
+        volume.stats.read_latency.end(began, || volume.env.now());
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);
         add(&volume.stats.read_bytes, range.length());
@@ -230,7 +235,10 @@ impl<E: Env> Volume<E> {
         if buf.is_empty() {
             return Ok(());
         }
-        volume.counted(volume.write_range(offset, buf, durability).await)
+        let began = volume.stats.write_latency.begin(|| volume.env.now());
+        let result = volume.write_range(offset, buf, durability).await;
+        volume.stats.write_latency.end(began, || volume.env.now());
+        volume.counted(result)
     }
 
     /// Makes every write durable that was answered before this call, on any connection.
@@ -323,8 +331,15 @@ impl<E: Env> Volume<E> {
             oldest_dirty_seconds: volume.oldest_dirty_seconds(attached.as_deref()),
             draining: volume.draining.get(),
             backing_emulated: volume.backing.info.emulated,
+            backing_io: volume.backing.io.snapshot(),
             stats: volume.stats.snapshot(),
         }
+    }
+
+    /// How long reads and writes of hosts took since the volume was opened, of those that were timed.
+    pub fn latencies(&self) -> (LatencyCounts, LatencyCounts) {
+        let stats = &self.inner.stats;
+        (stats.read_latency.snapshot(), stats.write_latency.snapshot())
     }
 
     /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching); refuses the

@@ -50,6 +50,15 @@ pub(crate) enum Verb {
     Status(StatusArguments),
     /// Show counters and rates of volumes
     Stats(StatsArguments),
+    /// Show volumes by what they do now, every second
+    Top(TopArguments),
+    /// Show what changed, when, and why
+    Events(EventsArguments),
+    /// Show what takes long and is being done, or was
+    Operations(OperationsArguments),
+    /// Make, show and delete tokens for the API over the network
+    #[command(subcommand)]
+    Token(TokenVerb),
     /// Print udev rules that keep the system off block devices whose newest data may be on SSDs
     UdevRules,
     /// Make image files that can serve as SSDs
@@ -309,6 +318,84 @@ pub(crate) struct StatsArguments {
     pub(crate) watch: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct TopArguments {
+    /// What comes first
+    #[arg(long, value_enum, default_value_t = TopOrder::Iops)]
+    pub(crate) sort: TopOrder,
+    /// End after so many seconds
+    #[arg(long)]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TopOrder {
+    /// Most requests first
+    Iops,
+    /// Most bytes first
+    Bandwidth,
+    /// Worst hit ratio first
+    HitRatio,
+    /// Most data at risk first
+    Dirty,
+    Name,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EventsArguments {
+    /// Go on with what happens, until interrupted
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Only events after the one with this number
+    #[arg(long, value_name = "ID")]
+    pub(crate) after: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OperationsArguments {
+    #[command(subcommand)]
+    pub(crate) verb: Option<OperationsVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum OperationsVerb {
+    /// End an operation before it is done
+    Cancel { id: u64 },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenVerb {
+    /// Make a token, and show it this once
+    Create {
+        /// 1 to 64 characters of A-Z a-z 0-9 - _ .
+        name: String,
+        /// What it allows
+        #[arg(long, value_enum)]
+        role: TokenRole,
+    },
+    /// List the tokens by name
+    List,
+    /// Take a token back: nobody gets in with it any more
+    Delete { name: String },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TokenRole {
+    /// Look, and change nothing
+    View,
+    /// Everything
+    Admin,
+}
+
+impl From<TokenRole> for hotset_api::Role {
+    fn from(role: TokenRole) -> Self {
+        match role {
+            TokenRole::View => Self::View,
+            TokenRole::Admin => Self::Admin,
+        }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageVerb {
     /// Make a fully written image file
@@ -392,6 +479,13 @@ mod tests {
             "hotset status --check --api unix:/a",
             "hotset stats v --watch",
             "hotset udev-rules",
+            "hotset top --sort hit-ratio --count 3",
+            "hotset events --follow --after 7",
+            "hotset operations",
+            "hotset operations cancel 3",
+            "hotset token create grafana --role view",
+            "hotset token list",
+            "hotset token delete grafana",
             "hotset image create f 1G",
             "hotset demo --seconds 30 --dir /d --serve",
             "hotset completions bash",

@@ -5,6 +5,7 @@
 
 pub mod daemon;
 pub mod files;
+pub mod http;
 pub mod load;
 pub mod nbd;
 pub mod pattern;

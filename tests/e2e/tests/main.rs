@@ -1,6 +1,7 @@
 //! The product, driven by real clients. Each test starts a daemon of its own and names the requirements it proves.
 
 mod administration;
+mod api;
 mod attachment;
 mod clients;
 mod crash;
@@ -10,6 +11,7 @@ mod faults;
 mod geometry;
 mod guest;
 mod hostile;
+mod metrics;
 mod refusals;
 mod tls;
 mod write_back;

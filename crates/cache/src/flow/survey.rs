@@ -13,7 +13,7 @@ use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, newest_superblock};
-use crate::status::SsdStatus;
+use crate::status::{DeviceIo, SsdStatus};
 
 use super::records::newest_record;
 use super::within;
@@ -230,6 +230,7 @@ impl<E: Env> Survey<E> {
             slots_used: 0,
             read_errors: 0,
             bytes_written: 0,
+            io: DeviceIo::default(),
         }
     }
 }
@@ -248,6 +249,7 @@ fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
         slots_used: 0,
         read_errors: 0,
         bytes_written: 0,
+        io: DeviceIo::default(),
     }
 }
 

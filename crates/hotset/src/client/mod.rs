@@ -1,13 +1,17 @@
 //! The verbs that talk to the daemon: each makes a request and prints the answer.
 
+mod events;
 mod http;
 mod image;
+mod operations;
 mod pool;
 mod removal;
 mod rules;
 mod stats;
 mod status;
 mod table;
+mod token;
+mod top;
 mod volume;
 
 use std::io::{ErrorKind, Write};
@@ -15,13 +19,17 @@ use std::io::{ErrorKind, Write};
 use hotset_api::{ApiError, ApiErrorKind};
 use serde::Serialize;
 
+pub(crate) use events::run as run_events;
 pub(crate) use http::Client;
 pub(crate) use image::{create as create_image, fill_bar};
+pub(crate) use operations::run as run_operations;
 pub(crate) use pool::run as run_pool;
 pub(crate) use rules::run as run_udev_rules;
 pub(crate) use stats::run as run_stats;
 pub(crate) use status::run as run_status;
 pub(crate) use table::Table;
+pub(crate) use token::run as run_token;
+pub(crate) use top::run as run_top;
 pub(crate) use volume::run as run_volume;
 
 use crate::args::Output;

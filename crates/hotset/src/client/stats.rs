@@ -13,21 +13,21 @@ use crate::args::{Output, StatsArguments};
 use crate::size::{grouped, human};
 
 /// The rates of one volume over the last interval. Keys are as stable as the API's.
-#[derive(Debug, PartialEq, Serialize)]
-struct Rates {
-    name: String,
-    read_iops: f64,
-    write_iops: f64,
-    read_bytes_per_s: f64,
-    write_bytes_per_s: f64,
-    hit_ratio: f64,
-    populated_bytes_per_s: f64,
-    write_hits_per_s: f64,
-    cleaned_bytes_per_s: f64,
-    moved_bytes_per_s: f64,
-    dirty_bytes: u64,
-    cache_used_bytes: u64,
-    pool_capacity_bytes: u64,
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Rates {
+    pub(super) name: String,
+    pub(super) read_iops: f64,
+    pub(super) write_iops: f64,
+    pub(super) read_bytes_per_s: f64,
+    pub(super) write_bytes_per_s: f64,
+    pub(super) hit_ratio: f64,
+    pub(super) populated_bytes_per_s: f64,
+    pub(super) write_hits_per_s: f64,
+    pub(super) cleaned_bytes_per_s: f64,
+    pub(super) moved_bytes_per_s: f64,
+    pub(super) dirty_bytes: u64,
+    pub(super) cache_used_bytes: u64,
+    pub(super) pool_capacity_bytes: u64,
 }
 
 pub(crate) fn run(client: &Client, output: Output, arguments: &StatsArguments) -> Result<(), ApiError> {
@@ -141,7 +141,7 @@ fn line_of_json(rates: &Rates) -> String {
 }
 
 /// One entry for each volume that both samples know.
-fn rates(before: &Stats, now: &Stats) -> Vec<Rates> {
+pub(super) fn rates(before: &Stats, now: &Stats) -> Vec<Rates> {
     let seconds = float(now.at_ns.saturating_sub(before.at_ns).max(1)) / 1e9;
     let pairs = now.volumes.iter().filter_map(|new| {
         let old = before.volumes.iter().find(|old| old.name == new.name)?;

@@ -1,30 +1,47 @@
-//! The control API's listeners: unix sockets for their owner only, and loopback TCP.
+//! The control API's listeners: unix sockets for their owner only, loopback TCP, and TLS for every other address.
 
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::serve::Listener;
-use tokio::net::unix::SocketAddr;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 
+use super::http::Door;
 use crate::endpoint::Endpoint;
 use crate::paths::own_user;
 
 /// How long accepting rests after an error that is not the connection's own (no descriptors left).
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a client has for its TLS handshake, and for the head of each request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 256;
+
+/// The largest head of a request.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// All listeners of the API, bound and not yet served.
 pub(super) struct Listeners {
     unix: Vec<OwnerOnly>,
-    tcp: Vec<TcpListener>,
+    loopback: Vec<TcpListener>,
+    tls: Vec<(TcpListener, TlsAcceptor)>,
 }
 
-/// Binds all endpoints. An error is a message for people.
-pub(super) async fn bind(endpoints: &[Endpoint]) -> Result<Listeners, String> {
-    let mut listeners = Listeners { unix: Vec::new(), tcp: Vec::new() };
+/// Binds all endpoints; those that are not of this machine alone need `tls`. An error is a message for people.
+pub(super) async fn bind(endpoints: &[Endpoint], tls: Option<&TlsAcceptor>) -> Result<Listeners, String> {
+    let mut listeners = Listeners { unix: Vec::new(), loopback: Vec::new(), tls: Vec::new() };
     for endpoint in endpoints {
         let context = |error: io::Error| format!("api {endpoint}: {error}");
         match endpoint {
@@ -32,7 +49,11 @@ pub(super) async fn bind(endpoints: &[Endpoint]) -> Result<Listeners, String> {
             Endpoint::Tcp(address) => {
                 let listener = TcpListener::bind(address).await.map_err(context)?;
                 tracing::info!("the control API listens on tcp:{}", listener.local_addr().map_err(context)?);
-                listeners.tcp.push(listener);
+                match tls {
+                    _ if address.ip().is_loopback() => listeners.loopback.push(listener),
+                    Some(acceptor) => listeners.tls.push((listener, acceptor.clone())),
+                    None => return Err(format!("api {endpoint}: an address that others reach needs [api_tls]")),
+                }
             }
         }
     }
@@ -40,14 +61,71 @@ pub(super) async fn bind(endpoints: &[Endpoint]) -> Result<Listeners, String> {
 }
 
 impl Listeners {
-    /// Answers in the background, until the runtime ends.
-    pub(super) fn serve(self, router: &Router) {
+    /// Answers in the background, until the runtime ends. `router` makes the router for those who come by a door.
+    pub(super) fn serve(self, router: impl Fn(Door) -> Router) {
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         for listener in self.unix {
-            tokio::spawn(axum::serve(listener, router.clone()).into_future());
+            tokio::spawn(serve_unix(listener, router(Door::Unix), Arc::clone(&room)));
         }
-        for listener in self.tcp {
-            tokio::spawn(axum::serve(listener, router.clone()).into_future());
+        for listener in self.loopback {
+            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback), Arc::clone(&room)));
         }
+        for (listener, acceptor) in self.tls {
+            // Strangers take no room from those who are on this machine.
+            let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls), room));
+        }
+    }
+}
+
+async fn serve_unix(listener: OwnerOnly, router: Router, room: Arc<Semaphore>) {
+    loop {
+        let permit = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        let stream = listener.accept().await;
+        let router = router.clone();
+        tokio::spawn(async move {
+            converse(stream, router).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Router, room: Arc<Semaphore>) {
+    loop {
+        let permit = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("control API: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (router, acceptor) = (router.clone(), acceptor.clone());
+        tokio::spawn(async move {
+            match acceptor {
+                None => converse(stream, router).await,
+                Some(acceptor) => {
+                    // One who cannot do it in time, or does not want to, is none of ours.
+                    if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                        converse(stream, router).await;
+                    }
+                }
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Answers one connection until it ends.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    if let Err(error) = connection.await {
+        tracing::debug!("control API: a connection ended: {error}");
     }
 }
 
@@ -76,6 +154,20 @@ impl OwnerOnly {
         Ok(Self { listener, owner: own_user()?, path: path.to_owned(), inode })
     }
 
+    /// Waits for the next client that is admitted.
+    async fn accept(&self) -> UnixStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) if self.admits(&stream) => return stream,
+                Ok(_) => tracing::warn!("refused a client of another user on the control API"),
+                Err(error) => {
+                    tracing::warn!("control API: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
     fn admits(&self, stream: &UnixStream) -> bool {
         let peer = stream.peer_cred().map(|peer| peer.uid());
         peer.is_ok_and(|user| user == self.owner || user == 0)
@@ -98,28 +190,6 @@ fn remove_socket(path: &Path) -> io::Result<()> {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "something that is no socket is there")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-    }
-}
-
-impl Listener for OwnerOnly {
-    type Io = UnixStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, address)) if self.admits(&stream) => return (stream, address),
-                Ok(_) => tracing::warn!("refused a client of another user on the control API"),
-                Err(error) => {
-                    tracing::warn!("control API: {error}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 }
 

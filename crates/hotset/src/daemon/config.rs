@@ -32,6 +32,17 @@ struct File {
     ssd_scan: Option<Vec<String>>,
     udev_rules: Option<PathBuf>,
     tls: Option<TlsFiles>,
+    api_tls: Option<ApiTlsFiles>,
+    api_names: Option<Vec<String>>,
+    event_hook: Option<Vec<String>>,
+}
+
+/// PEM files for the control API and the console over TLS.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ApiTlsFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 /// PEM files for NBD over TLS.
@@ -61,6 +72,12 @@ pub(crate) struct Config {
     /// Where the rules go that keep the system off block devices with dirty data; none: nowhere.
     pub(crate) udev_rules: Option<PathBuf>,
     pub(crate) tls: Option<TlsFiles>,
+    /// Without it the control API is for this machine alone.
+    pub(crate) api_tls: Option<ApiTlsFiles>,
+    /// Names by which others call this machine, beside its addresses.
+    pub(crate) api_names: Vec<String>,
+    /// A program with its arguments that is run for each event; empty: none.
+    pub(crate) event_hook: Vec<String>,
 }
 
 impl Config {
@@ -83,6 +100,9 @@ impl Config {
             ssd_scan: file.ssd_scan.unwrap_or_default(),
             udev_rules: udev_rules(file.udev_rules),
             tls: tls(arguments, file.tls)?,
+            api_tls: file.api_tls,
+            api_names: file.api_names.unwrap_or_default(),
+            event_hook: file.event_hook.unwrap_or_default(),
             state,
         };
         config.check()?;
@@ -96,13 +116,18 @@ impl Config {
         if !(1..=3600).contains(&self.request_timeout_s) {
             return Err(format!("request_timeout_s {}: it is 1 to 3600", self.request_timeout_s));
         }
+        if self.event_hook.first().is_some_and(|program| !Path::new(program).is_absolute()) {
+            return Err("event_hook: name the program from the root, as [\"/usr/local/bin/hook\"]".to_owned());
+        }
         for endpoint in &self.api {
             if let Endpoint::Tcp(address) = endpoint
                 && !address.ip().is_loopback()
+                && self.api_tls.is_none()
             {
                 return Err(format!(
-                    "api {endpoint}: the control API listens on loopback addresses only (127.0.0.1 or ::1), because \
-                     whoever reaches it owns all volumes; reach it from elsewhere through ssh"
+                    "api {endpoint}: without TLS the control API listens on loopback addresses only (127.0.0.1 or \
+                     ::1), because whoever reaches it owns all volumes; give it a certificate with [api_tls] in the \
+                     configuration, or reach it through ssh"
                 ));
             }
         }
@@ -208,6 +233,11 @@ mod tests {
             log = "debug"
             ssd_scan = ["/dev/disk/by-id/nvme-*"]
             udev_rules = "/run/hotset.rules"
+            api_names = ["cache.example"]
+            event_hook = ["/usr/local/bin/hook", "--all"]
+            [api_tls]
+            certificate = "/etc/hotset/api.pem"
+            key = "/etc/hotset/api-key.pem"
             [tls]
             certificate = "/etc/hotset/cert.pem"
             key = "/etc/hotset/key.pem"
@@ -219,6 +249,11 @@ mod tests {
         assert_eq!((config.memory_limit_bytes, config.log.as_str()), (2 << 30, "debug"));
         assert_eq!(config.udev_rules, Some(PathBuf::from("/run/hotset.rules")));
         assert_eq!(load("udev_rules = \"\"").unwrap().udev_rules, None);
+        assert_eq!(config.event_hook, ["/usr/local/bin/hook", "--all"]);
+        assert_eq!(
+            (config.api_names.len(), config.api_tls.map(|tls| tls.key)),
+            (1, Some("/etc/hotset/api-key.pem".into()))
+        );
         assert_eq!(config.tls.unwrap().client_ca, PathBuf::from("/etc/hotset/clients.pem"));
     }
 
@@ -257,6 +292,7 @@ mod tests {
             ("memory_limit = \"much\"", ["memory_limit", "not a size"]),
             ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
             ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),
+            ("event_hook = [\"hook\"]", ["event_hook", "from the root"]),
             ("[tls]\ncertificate = \"/c\"", ["line 1", "key"]),
             ("[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/a\"", ["line 4", "ca"]),
             ("state = \"/a", ["line 1", "state"]),

@@ -3,19 +3,27 @@
 //! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
 
 mod api_socket;
+mod clock;
 mod config;
+mod connect;
+mod events;
+mod history;
+mod hook;
 mod http;
 mod manager;
+mod observer;
 mod predecessor;
 mod probe;
 mod scan;
 mod state;
+mod tokens;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hotset_api::{Severity, Subject, SubjectKind};
 use hotset_serve::TlsFiles;
 use hotset_serve::nbd::ServerSettings;
 use sd_notify::NotifyState;
@@ -24,8 +32,13 @@ use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 
 use self::config::Config;
+use self::events::{EventLog, Happened};
+use self::hook::Hook;
+use self::http::{Control, Gate};
 use self::manager::Manager;
+use self::observer::Observer;
 use self::state::StateDirectory;
+use self::tokens::Tokens;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, StopReport};
@@ -64,7 +77,15 @@ fn start_log(filter: &str) -> Result<(), String> {
 
 async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<ExitCode, String> {
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
-    let listeners = api_socket::bind(&config.api).await?;
+    let api_tls =
+        config.api_tls.as_ref().map(|files| http::tls_acceptor(&files.certificate, &files.key)).transpose()?;
+    let listeners = api_socket::bind(&config.api, api_tls.as_ref()).await?;
+    let names = Arc::new(config.api_names.clone());
+    let tokens = Arc::new(Tokens::load(&state)?);
+    let state_path = state.path().to_owned();
+    let events = Arc::new(EventLog::open(&state_path));
+    let hook = Hook::start(config.event_hook.clone());
+    observer::record(&events, hook.as_ref(), vec![started(&events)]).await;
     let (nbd, tls) = (config.nbd.clone(), config.tls.clone().map(tls_files));
     let manager = Arc::new(Manager::new(plane.clone(), state, config));
     let first_pass = Arc::new(Notify::new());
@@ -80,7 +101,23 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
     if opened {
         let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
         manager.listens(listening);
-        listeners.serve(&http::router(Arc::clone(&manager)));
+        let (latest, status) = tokio::sync::watch::channel(None);
+        let history = history::Handle::start(&state_path).map_err(|error| format!("history: {error}"))?;
+        let control = Control {
+            history: history.clone(),
+            manager: Arc::clone(&manager),
+            events: Arc::clone(&events),
+            tokens: Arc::clone(&tokens),
+            latest: status,
+        };
+        listeners.serve(|door| {
+            let gate = Gate { door, tokens: Arc::clone(&tokens), names: Arc::clone(&names) };
+            http::router(control.clone(), gate)
+        });
+        tokio::spawn(history.clone().sample(Arc::clone(&manager)));
+        let observer =
+            Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook: hook.clone(), history };
+        tokio::spawn(observer.run(latest));
         let run = async {
             announce(start).await;
             manager.retry_offline_volumes().await;
@@ -91,7 +128,39 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
             () = plane.died() => return Err("the data plane died; the log says why, the next start recovers".to_owned()),
         }
     }
-    Ok(stop(&manager, &plane, signals).await)
+    let code = stop(&manager, &plane, signals).await;
+    if code == ExitCode::SUCCESS {
+        events.append(vec![of_the_daemon(Severity::Info, STOPPED, "")]);
+    }
+    Ok(code)
+}
+
+/// What the last event says after a clean stop.
+const STOPPED: &str = "stopped";
+
+/// The event of this start.
+fn started(events: &EventLog) -> Happened {
+    let last = events.list(None).events.pop();
+    let cleanly = last.is_none_or(|last| last.subject.kind == SubjectKind::Daemon && last.change == STOPPED);
+    let version = format!("version {}", env!("CARGO_PKG_VERSION"));
+    match cleanly {
+        true => of_the_daemon(Severity::Info, "started", &version),
+        false => {
+            let cause = format!("{version}; the last run had no clean stop");
+            of_the_daemon(Severity::Warning, "started", &cause)
+        }
+    }
+}
+
+fn of_the_daemon(severity: Severity, change: &str, cause: &str) -> Happened {
+    Happened {
+        severity,
+        subject: Subject::new(SubjectKind::Daemon, ""),
+        pool: None,
+        path: String::new(),
+        change: change.to_owned(),
+        cause: cause.to_owned(),
+    }
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

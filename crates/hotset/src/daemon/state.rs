@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::predecessor::{lock_patiently, wait_for_files};
+use super::tokens::TokenRecord;
 use crate::words;
 
 /// The newest version of the records; a newer one is not read.
@@ -149,6 +150,11 @@ struct Volumes {
     volumes: Vec<VolumeRecord>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct TokenRecords {
+    tokens: Vec<TokenRecord>,
+}
+
 /// The directory, locked for this process.
 pub(crate) struct StateDirectory {
     path: PathBuf,
@@ -219,6 +225,19 @@ impl StateDirectory {
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
         write_record(&self.path, "volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
+    }
+
+    /// The tokens of the API. A missing file means none.
+    pub(crate) fn tokens(&self) -> Result<Vec<TokenRecord>, String> {
+        let path = self.path.join("tokens.json");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        read_record::<TokenRecords>(&path).map(|file| file.tokens)
+    }
+
+    pub(crate) fn write_tokens(&self, tokens: &[TokenRecord]) -> io::Result<()> {
+        write_record(&self.path, "tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Instant};
 use hotset_cache::config::{PoolName, VolumeName};
-use hotset_cache::{Error, ErrorKind, Pool, PoolStatus, Volume, VolumeStatus};
+use hotset_cache::{Error, ErrorKind, LatencyCounts, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::nbd::{Server, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
@@ -56,6 +56,12 @@ impl Plane {
             pools: self.pools.borrow().values().map(Pool::status).collect(),
             volumes: self.volumes.borrow().values().map(Volume::status).collect(),
         }
+    }
+
+    /// How long the requests of hosts took, reads and writes, by volume.
+    pub(crate) fn latencies(&self) -> BTreeMap<String, (LatencyCounts, LatencyCounts)> {
+        let volumes = self.volumes.borrow();
+        volumes.iter().map(|(name, volume)| (name.to_string(), volume.latencies())).collect()
     }
 
     fn pool(&self, name: &PoolName) -> Result<Pool<HostEnv>, Error> {

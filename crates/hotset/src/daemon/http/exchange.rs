@@ -1,12 +1,18 @@
 //! What every request and every answer has in common: bodies, errors as JSON, and changes that outlive their client.
 
+use std::time::Duration;
+
 use axum::Json;
-use axum::extract::rejection::JsonRejection;
-use axum::extract::{FromRequest, Request};
-use axum::http::StatusCode;
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hotset_api::{ApiError, ApiErrorKind};
 use hyper::body::Body as _;
+
+/// How long a client has to send a body.
+const BODY_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) type Answer<T> = Result<Json<T>, Failure>;
 
@@ -26,13 +32,18 @@ impl IntoResponse for Failure {
             ApiErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
             ApiErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ApiErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ApiErrorKind::Refused | ApiErrorKind::Cancelled => StatusCode::CONFLICT,
-            ApiErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
-            ApiErrorKind::Full => StatusCode::INSUFFICIENT_STORAGE,
+            ApiErrorKind::Refused | ApiErrorKind::Cancelled | ApiErrorKind::Full => StatusCode::CONFLICT,
+            ApiErrorKind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
+            // It is not the daemon that failed.
+            ApiErrorKind::Device | ApiErrorKind::Corrupt => StatusCode::FAILED_DEPENDENCY,
             ApiErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            ApiErrorKind::Device | ApiErrorKind::Corrupt | ApiErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ApiErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        (status, Json(self.0)).into_response()
+        let mut response = (status, Json(self.0)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -47,9 +58,13 @@ where
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        match Json::from_request(request, state).await {
-            Ok(Json(body)) => Ok(Self(body)),
-            Err(rejection) => Err(Failure(ApiError::new(ApiErrorKind::Invalid, rejection.body_text()))),
+        match tokio::time::timeout(BODY_LIMIT, Json::from_request(request, state)).await {
+            Ok(Ok(Json(body))) => Ok(Self(body)),
+            Ok(Err(rejection)) => Err(Failure(ApiError::new(ApiErrorKind::Invalid, rejection.body_text()))),
+            Err(_) => {
+                let message = format!("the body did not come within {} s", BODY_LIMIT.as_secs());
+                Err(Failure(ApiError::new(ApiErrorKind::Invalid, message)))
+            }
         }
     }
 }
@@ -71,6 +86,42 @@ where
         }
         Body::from_request(request, state).await.map(|Body(body)| Self(body))
     }
+}
+
+/// A part of the path, whose errors are ours.
+pub(super) struct Name<T>(pub(super) T);
+
+impl<T, S> FromRequestParts<S> for Name<T>
+where
+    axum::extract::Path<T>: FromRequestParts<S, Rejection = PathRejection>,
+    S: Send + Sync,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let found = axum::extract::Path::from_request_parts(parts, state).await;
+        found.map(|path| Self(path.0)).map_err(|rejection| invalid(rejection.body_text()))
+    }
+}
+
+/// The query, whose errors are ours.
+pub(super) struct Asked<T>(pub(super) T);
+
+impl<T, S> FromRequestParts<S> for Asked<T>
+where
+    axum::extract::Query<T>: FromRequestParts<S, Rejection = QueryRejection>,
+    S: Send + Sync,
+{
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let found = axum::extract::Query::from_request_parts(parts, state).await;
+        found.map(|query| Self(query.0)).map_err(|rejection| invalid(rejection.body_text()))
+    }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure(ApiError::new(ApiErrorKind::Invalid, message))
 }
 
 /// Runs a change to its end even if the client hangs up, which drops the handler.

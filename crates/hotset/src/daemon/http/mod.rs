@@ -1,25 +1,56 @@
 //! The control API over HTTP: paths to requests of the manager, errors to JSON, and who may connect.
 
+mod access;
+mod console;
+mod events;
 mod exchange;
+mod history;
+mod metrics;
+mod operations;
 mod pools;
+mod tls;
 mod volumes;
 mod whole;
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::header;
-use axum::middleware::Next;
+use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
-use hotset_api::{ApiError, ApiErrorKind};
+use hotset_api::{ApiError, ApiErrorKind, Status};
+use tokio::sync::watch;
 use utoipa::OpenApi;
 
 use self::exchange::Failure;
+use super::events::EventLog;
 use super::manager::Manager;
+use super::tokens::Tokens;
+
+pub(crate) use access::{Door, Gate};
+pub(crate) use tls::acceptor as tls_acceptor;
+
+/// The largest body: room for the longest list of SSDs.
+const BODY_BYTES_MAX: usize = 256 << 10;
 
 type Manages = State<Arc<Manager>>;
+
+/// What answers are made of. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub(crate) struct Control {
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) history: super::history::Handle,
+    /// What the observer saw last; `None` until it has looked.
+    pub(crate) latest: watch::Receiver<Option<Arc<Status>>>,
+}
+
+impl FromRef<Control> for Arc<Manager> {
+    fn from_ref(control: &Control) -> Self {
+        Arc::clone(&control.manager)
+    }
+}
 
 /// The document that describes the API.
 #[derive(OpenApi)]
@@ -33,6 +64,8 @@ type Manages = State<Arc<Manager>>;
         pools::show_pool,
         pools::set_pool,
         pools::delete_pool,
+        pools::pool_flush,
+        pools::cancel_pool_flush,
         volumes::list_volumes,
         volumes::create_volume,
         volumes::show_volume,
@@ -42,35 +75,68 @@ type Manages = State<Arc<Manager>>;
         volumes::disable_cache,
         volumes::volume_flush,
         volumes::cancel_volume_flush,
-        pools::pool_flush,
-        pools::cancel_pool_flush,
+        volumes::connect,
+        operations::list_operations,
+        operations::start_operation,
+        operations::show_operation,
+        operations::cancel_operation,
+        events::list_events,
+        events::stream_events,
+        history::history,
         whole::status,
-        whole::stats
-    )
+        whole::stats,
+        whole::disks,
+        whole::session,
+        whole::list_tokens,
+        whole::create_token,
+        whole::delete_token
+    ),
+    components(schemas(hotset_api::Event))
 )]
 pub(crate) struct Document;
 
-pub(crate) fn router(manager: Arc<Manager>) -> Router {
+/// For those who come by one door.
+pub(crate) fn router(control: Control, gate: Gate) -> Router {
+    let api = Router::new()
+        .route("/pools", get(pools::list_pools).post(pools::create_pool))
+        .route("/pools/plan", post(pools::plan_pool))
+        .route("/pools/import", post(pools::import_pool))
+        .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
+        .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
+        .route("/volumes", get(volumes::list_volumes).post(volumes::create_volume))
+        .route("/volumes/{name}", get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume))
+        .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
+        .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
+        .route("/volumes/{name}/connect", get(volumes::connect))
+        .route("/operations", get(operations::list_operations).post(operations::start_operation))
+        .route("/operations/{id}", get(operations::show_operation).delete(operations::cancel_operation))
+        .route("/events", get(events::list_events))
+        .route("/events/stream", get(events::stream_events))
+        .route("/history", get(history::history))
+        .route("/status", get(whole::status))
+        .route("/stats", get(whole::stats))
+        .route("/disks", get(whole::disks))
+        .route("/session", get(whole::session))
+        .route("/tokens", get(whole::list_tokens).post(whole::create_token))
+        .route("/tokens/{name}", delete(whole::delete_token))
+        .route("/openapi.json", get(async || Json(Document::openapi())));
     Router::new()
-        .route("/api/v1/pools", get(pools::list_pools).post(pools::create_pool))
-        .route("/api/v1/pools/plan", post(pools::plan_pool))
-        .route("/api/v1/pools/import", post(pools::import_pool))
-        .route("/api/v1/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
-        .route("/api/v1/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
-        .route("/api/v1/volumes", get(volumes::list_volumes).post(volumes::create_volume))
-        .route(
-            "/api/v1/volumes/{name}",
-            get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume),
-        )
-        .route("/api/v1/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
-        .route("/api/v1/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
-        .route("/api/v1/status", get(whole::status))
-        .route("/api/v1/stats", get(whole::stats))
-        .route("/api/v1/openapi.json", get(async || Json(Document::openapi())))
-        .fallback(no_such_path)
+        .nest(hotset_api::PREFIX, api)
+        .route("/metrics", get(metrics::metrics))
+        .fallback(elsewhere)
         .method_not_allowed_fallback(no_such_path)
-        .layer(axum::middleware::from_fn(own_host_only))
-        .with_state(manager)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn_with_state(gate, access::admit))
+        .with_state(control)
+}
+
+/// The console's files, and what is not there.
+async fn elsewhere(request: Request) -> Response {
+    let page = console::answer(request.method(), request.uri(), request.headers());
+    match page {
+        Some(page) => page,
+        None => no_such_path(request).await.into_response(),
+    }
 }
 
 async fn no_such_path(request: Request) -> Failure {
@@ -78,42 +144,27 @@ async fn no_such_path(request: Request) -> Failure {
     Failure(ApiError::new(ApiErrorKind::NotFound, message).with_hint("GET /api/v1/openapi.json lists all"))
 }
 
-/// Refuses what a browser sends here on behalf of another site, which has found a name that leads to this machine.
-async fn own_host_only(request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-    if is_own_host(host) {
-        return next.run(request).await;
-    }
-    Failure(ApiError::new(ApiErrorKind::Refused, format!("host {host:?}: this API answers to localhost only")))
-        .into_response()
-}
-
-fn is_own_host(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.chars().all(|c| c.is_ascii_digit()) => name,
-        Some(_) | None => host,
-    };
-    ["", "hotset", "localhost", "127.0.0.1", "[::1]"].contains(&name) || name.starts_with("127.")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
-    #[test]
-    fn only_names_of_this_machine_are_answered() {
-        for host in ["", "hotset", "localhost", "localhost:7780", "127.0.0.1:7780", "127.0.0.2", "[::1]:7780", "[::1]"]
-        {
-            assert!(is_own_host(host), "{host}");
-        }
-        for host in ["example.org", "example.org:80", "10.0.0.1:7780", "localhost.example.org", "[::2]:80"] {
-            assert!(!is_own_host(host), "{host}");
-        }
-    }
+    /// Set this to have the committed document written anew.
+    const BLESS: &str = "HOTSET_BLESS";
 
     #[test]
-    fn the_document_describes_every_path() {
-        let document = Document::openapi();
-        assert_eq!(document.paths.paths.len(), 11);
+    fn the_committed_document_is_the_one_of_the_types() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let now = crate::client::json(&Document::openapi());
+        if std::env::var_os(BLESS).is_some() {
+            std::fs::write(&path, &now).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            committed == now,
+            "docs/openapi.json is not that of the code; {BLESS}=1 cargo test -p hotset writes it"
+        );
+        assert!(now.contains("\"openapi\": \"3.1"), "console and clients are generated from 3.1");
     }
 }

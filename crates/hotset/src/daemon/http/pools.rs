@@ -1,15 +1,15 @@
 //! Paths of pools.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use hotset_api as api;
 use hotset_api::ApiError;
 
 use super::Manages;
-use super::exchange::{Answer, Body, OptionalBody, lasting};
+use super::exchange::{Answer, Body, Name, OptionalBody, lasting};
 use crate::daemon::manager::Subject;
 
-#[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = api::PoolList)))]
+#[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = api::PoolList), (status = "default", body = ApiError)))]
 pub(super) async fn list_pools(State(manager): Manages) -> Answer<api::PoolList> {
     Ok(Json(manager.pools().await?))
 }
@@ -38,7 +38,7 @@ pub(super) async fn import_pool(
 
 #[utoipa::path(get, path = "/api/v1/pools/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Pool), (status = "default", body = ApiError)))]
-pub(super) async fn show_pool(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Pool> {
+pub(super) async fn show_pool(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Pool> {
     Ok(Json(manager.pool(&name).await?))
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn show_pool(State(manager): Manages, Path(name): Path<String>)
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_pool(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     Body(set): Body<api::PoolSet>,
 ) -> Answer<api::PoolChange> {
     lasting(async move { manager.set_pool(&name, set).await }).await
@@ -56,7 +56,7 @@ pub(super) async fn set_pool(
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
 pub(super) async fn delete_pool(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     OptionalBody(removal): OptionalBody<api::Removal>,
 ) -> Answer<api::Deleted> {
     lasting(async move { manager.delete_pool(&name, removal).await }).await
@@ -64,7 +64,7 @@ pub(super) async fn delete_pool(
 
 #[utoipa::path(get, path = "/api/v1/pools/{name}/flush", params(("name" = String, Path)),
     responses((status = 200, body = api::Flush), (status = "default", body = ApiError)))]
-pub(super) async fn pool_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Flush> {
+pub(super) async fn pool_flush(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Flush> {
     Ok(Json(manager.flush(&Subject::pool(&name)?).await?))
 }
 
@@ -72,7 +72,7 @@ pub(super) async fn pool_flush(State(manager): Manages, Path(name): Path<String>
     responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_pool_flush(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
 ) -> Answer<api::FlushCancelled> {
     Ok(Json(manager.cancel_flush(&Subject::pool(&name)?).await?))
 }

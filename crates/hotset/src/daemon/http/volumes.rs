@@ -1,15 +1,15 @@
 //! Paths of volumes.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use hotset_api as api;
 use hotset_api::ApiError;
 
 use super::Manages;
-use super::exchange::{Answer, Body, OptionalBody, lasting};
+use super::exchange::{Answer, Body, Name, OptionalBody, lasting};
 use crate::daemon::manager::Subject;
 
-#[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = api::VolumeList)))]
+#[utoipa::path(get, path = "/api/v1/volumes", responses((status = 200, body = api::VolumeList), (status = "default", body = ApiError)))]
 pub(super) async fn list_volumes(State(manager): Manages) -> Answer<api::VolumeList> {
     Ok(Json(manager.volumes().await?))
 }
@@ -25,7 +25,7 @@ pub(super) async fn create_volume(
 
 #[utoipa::path(get, path = "/api/v1/volumes/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Volume), (status = "default", body = ApiError)))]
-pub(super) async fn show_volume(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Volume> {
+pub(super) async fn show_volume(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Volume> {
     Ok(Json(manager.volume(&name).await?))
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn show_volume(State(manager): Manages, Path(name): Path<String
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_volume(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     Body(set): Body<api::VolumeSet>,
 ) -> Answer<api::VolumeChange> {
     lasting(async move { manager.set_volume(&name, set).await }).await
@@ -43,7 +43,7 @@ pub(super) async fn set_volume(
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
 pub(super) async fn delete_volume(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     OptionalBody(removal): OptionalBody<api::Removal>,
 ) -> Answer<api::Deleted> {
     lasting(async move { manager.delete_volume(&name, removal).await }).await
@@ -51,7 +51,7 @@ pub(super) async fn delete_volume(
 
 #[utoipa::path(get, path = "/api/v1/volumes/{name}/flush", params(("name" = String, Path)),
     responses((status = 200, body = api::Flush), (status = "default", body = ApiError)))]
-pub(super) async fn volume_flush(State(manager): Manages, Path(name): Path<String>) -> Answer<api::Flush> {
+pub(super) async fn volume_flush(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Flush> {
     Ok(Json(manager.flush(&Subject::volume(&name)?).await?))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn volume_flush(State(manager): Manages, Path(name): Path<Strin
     responses((status = 200, body = api::FlushCancelled), (status = "default", body = ApiError)))]
 pub(super) async fn cancel_volume_flush(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
 ) -> Answer<api::FlushCancelled> {
     Ok(Json(manager.cancel_flush(&Subject::volume(&name)?).await?))
 }
@@ -68,7 +68,7 @@ pub(super) async fn cancel_volume_flush(
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn enable_cache(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     Body(request): Body<api::CacheEnable>,
 ) -> Answer<api::VolumeChange> {
     lasting(async move { manager.enable_cache(&name, &request.pool).await }).await
@@ -78,8 +78,14 @@ pub(super) async fn enable_cache(
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn disable_cache(
     State(manager): Manages,
-    Path(name): Path<String>,
+    Name(name): Name<String>,
     OptionalBody(removal): OptionalBody<api::Removal>,
 ) -> Answer<api::VolumeChange> {
     lasting(async move { manager.disable_cache(&name, removal).await }).await
+}
+
+#[utoipa::path(get, path = "/api/v1/volumes/{name}/connect", params(("name" = String, Path)),
+    responses((status = 200, body = api::Connect), (status = "default", body = ApiError)))]
+pub(super) async fn connect(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Connect> {
+    Ok(Json(manager.connect(&name).await?))
 }

@@ -1,18 +1,82 @@
-//! Paths of the daemon as a whole.
+//! Paths of the daemon as a whole: its status, what it counts, its disks, and who asks.
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use hotset_api as api;
+use hotset_api::ApiError;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use super::Manages;
-use super::exchange::Answer;
+use super::access::Client;
+use super::exchange::{Answer, Asked, Body, Name, lasting};
+use super::{Control, Manages};
 
-#[utoipa::path(get, path = "/api/v1/status", responses((status = 200, body = api::Status)))]
+#[utoipa::path(get, path = "/api/v1/status",
+    responses((status = 200, body = api::Status), (status = "default", body = ApiError)))]
 pub(super) async fn status(State(manager): Manages) -> Answer<api::Status> {
     Ok(Json(manager.status().await?))
 }
 
-#[utoipa::path(get, path = "/api/v1/stats", responses((status = 200, body = api::Stats)))]
+#[utoipa::path(get, path = "/api/v1/stats",
+    responses((status = 200, body = api::Stats), (status = "default", body = ApiError)))]
 pub(super) async fn stats(State(manager): Manages) -> Answer<api::Stats> {
     Ok(Json(manager.stats().await?))
+}
+
+/// What is looked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DisksAsked {
+    /// List the image files of this directory instead of block devices. For the role admin only.
+    directory: Option<String>,
+}
+
+#[utoipa::path(get, path = "/api/v1/disks", params(DisksAsked),
+    responses((status = 200, body = api::DiskList), (status = "default", body = ApiError)))]
+pub(super) async fn disks(
+    State(manager): Manages,
+    Extension(client): Extension<Option<Client>>,
+    Asked(asked): Asked<DisksAsked>,
+) -> Answer<api::DiskList> {
+    if asked.directory.is_some() {
+        known(client)?.must_be_admin("listing files")?;
+    }
+    Ok(Json(manager.disks(asked.directory).await?))
+}
+
+#[utoipa::path(get, path = "/api/v1/session",
+    responses((status = 200, body = api::Session), (status = "default", body = ApiError)))]
+pub(super) async fn session(Extension(client): Extension<Option<Client>>) -> Answer<api::Session> {
+    let Client { role, token } = known(client)?;
+    Ok(Json(api::Session { role, token, version: env!("CARGO_PKG_VERSION").to_owned() }))
+}
+
+/// Whoever reaches a path of the API was asked who it is.
+fn known(client: Option<Client>) -> Result<Client, ApiError> {
+    client.ok_or_else(|| ApiError::new(api::ApiErrorKind::Unauthenticated, "nobody knows who asks"))
+}
+
+#[utoipa::path(get, path = "/api/v1/tokens",
+    responses((status = 200, body = api::TokenList), (status = "default", body = ApiError)))]
+pub(super) async fn list_tokens(
+    State(control): State<Control>,
+    Extension(client): Extension<Option<Client>>,
+) -> Answer<api::TokenList> {
+    known(client)?.must_be_admin("listing tokens")?;
+    Ok(Json(control.tokens.list()))
+}
+
+#[utoipa::path(post, path = "/api/v1/tokens", request_body = api::TokenCreate,
+    responses((status = 200, body = api::TokenCreated), (status = "default", body = ApiError)))]
+pub(super) async fn create_token(
+    State(control): State<Control>,
+    Body(request): Body<api::TokenCreate>,
+) -> Answer<api::TokenCreated> {
+    lasting(async move { control.tokens.create(control.manager.state(), &request) }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/tokens/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
+pub(super) async fn delete_token(State(control): State<Control>, Name(name): Name<String>) -> Answer<api::Deleted> {
+    lasting(async move { control.tokens.delete(control.manager.state(), &name) }).await
 }

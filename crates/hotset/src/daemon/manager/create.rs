@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use hotset_api::{ApiError, ApiErrorKind, Pool, PoolCreate, PoolPlan, Work};
+use hotset_api::{ApiError, ApiErrorKind, OperationKind, Pool, PoolCreate, PoolPlan, Subject, SubjectKind, Work};
 use hotset_cache::PoolSpec;
-use hotset_cache::config::{BlockBytes, PoolKind, PoolSettings, limits};
+use hotset_cache::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
 
 use super::disks::{self, SsdOnDisk};
 use super::{Manager, blocking, pool_name};
@@ -29,7 +29,7 @@ impl Manager {
     pub(crate) async fn create_pool(&self, request: &PoolCreate) -> Result<Pool, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let checked = self.check_create(request).await?;
-        self.fill_sparse(&checked.candidates).await?;
+        self.fill_sparse(&checked.spec.name, &checked.candidates).await?;
         let name = checked.spec.name.clone();
         let warnings = checked.plan.warnings.clone();
         self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
@@ -127,23 +127,29 @@ impl Manager {
     }
 
     /// Writes sparse image files in full, and tells how far it is.
-    async fn fill_sparse(&self, candidates: &[Candidate]) -> Result<(), ApiError> {
+    async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
         let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
         let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
         let what = "writing sparse SSD images in full".to_owned();
-        *self.work() = (total_bytes > 0).then_some(Work { what, done_bytes: 0, total_bytes });
+        if total_bytes == 0 {
+            return Ok(());
+        }
+        *self.work() = Some(Work { what, done_bytes: 0, total_bytes });
+        let subject = Subject::new(SubjectKind::Pool, name.as_str());
+        let id = self.operations.begin(OperationKind::WriteImages, subject, total_bytes, false);
         let mut outcome = Ok(());
         for candidate in sparse {
-            outcome = self.fill_one(candidate.path.clone()).await;
+            outcome = self.fill_one(candidate.path.clone(), id).await;
             if outcome.is_err() {
                 break;
             }
         }
         *self.work() = None;
+        self.operations.end(id, outcome.as_ref().err());
         outcome
     }
 
-    async fn fill_one(&self, path: String) -> Result<(), ApiError> {
+    async fn fill_one(&self, path: String, operation: u64) -> Result<(), ApiError> {
         let (told, mut progress) = tokio::sync::mpsc::unbounded_channel();
         let filled = path.clone();
         let work = tokio::task::spawn_blocking(move || {
@@ -155,6 +161,7 @@ impl Manager {
         while let Some(bytes) = progress.recv().await {
             if let Some(work) = self.work().as_mut() {
                 work.done_bytes += bytes;
+                self.operations.progress(operation, work.done_bytes, work.total_bytes);
             }
         }
         let done = work.await.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use hotset_api::{ApiError, ApiErrorKind, Flush, FlushCancelled, FlushPurpose};
+use hotset_api::{ApiError, ApiErrorKind, Flush, FlushCancelled, FlushPurpose, SubjectKind};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{DirtyData, Drained};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use super::operations::Operations;
 use super::removal::or_by_force;
 use super::{Manager, pool_name, volume_name};
 use crate::plane::Snapshot;
@@ -40,6 +41,14 @@ impl Subject {
 
     pub(crate) fn pool(name: &str) -> Result<Self, ApiError> {
         pool_name(name).map(Self::Pool)
+    }
+
+    pub(super) fn for_api(&self) -> hotset_api::Subject {
+        let kind = match self {
+            Self::Volume(_) => SubjectKind::Volume,
+            Self::Pool(_) => SubjectKind::Pool,
+        };
+        hotset_api::Subject::new(kind, self.name())
     }
 
     fn name(&self) -> &str {
@@ -73,6 +82,8 @@ pub(super) type Outcome = Result<bool, ApiError>;
 /// A flush that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
+    /// Of the operation that it is.
+    id: u64,
     subject: Subject,
     purpose: FlushPurpose,
     extent: Extent,
@@ -82,6 +93,11 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Of its operation.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Waits for its end.
     pub(super) async fn ended(mut self) -> Outcome {
         let ended = self.outcome.wait_for(Option::is_some).await;
@@ -139,7 +155,7 @@ pub(super) fn dirty_bytes(subject: &Subject, snapshot: &Snapshot) -> u64 {
 }
 
 /// At the pace so far, rounded up; `None` until there is one.
-fn eta_seconds(left_bytes: u64, done_bytes: u64, elapsed: std::time::Duration) -> Option<u64> {
+pub(super) fn eta_seconds(left_bytes: u64, done_bytes: u64, elapsed: std::time::Duration) -> Option<u64> {
     let spent = elapsed.as_millis() * u128::from(left_bytes);
     let left_ms = spent.checked_div(u128::from(done_bytes))?;
     u64::try_from(left_ms.div_ceil(1000)).ok()
@@ -177,6 +193,14 @@ impl Flushes {
     pub(super) fn progress(&self, snapshot: &Snapshot) -> Vec<Flush> {
         self.running().values().map(|flush| flush.progress(snapshot)).collect()
     }
+
+    /// Tells the register of operations how far each one is.
+    pub(super) fn tell(&self, snapshot: &Snapshot, operations: &Operations) {
+        for flush in self.running().values() {
+            let Flush { drained_bytes, dirty_bytes, .. } = flush.progress(snapshot);
+            operations.progress(flush.id, drained_bytes, drained_bytes + dirty_bytes);
+        }
+    }
 }
 
 impl Manager {
@@ -186,7 +210,8 @@ impl Manager {
         let (told, outcome) = watch::channel(None);
         let (cancel, cancelled) = watch::channel(false);
         let (subject, cancel) = (subject.clone(), Arc::new(cancel));
-        let running = Running { subject, purpose, extent, began: Instant::now(), cancel, outcome };
+        let id = self.operations.begin(purpose.into(), subject.for_api(), extent.dirty_bytes, true);
+        let running = Running { id, subject, purpose, extent, began: Instant::now(), cancel, outcome };
         self.flushes.running().insert(running.subject.clone(), running.clone());
         let (manager, flush) = (Arc::clone(self), running.clone());
         tokio::spawn(async move {
@@ -196,6 +221,7 @@ impl Manager {
                 tracing::warn!("{}: its flush for {} ended: {error}", flush.subject, flush.purpose.word());
             }
             manager.flushes.running().remove(&flush.subject);
+            manager.operations.end(flush.id, outcome.as_ref().err());
             told.send_replace(Some(outcome));
         });
         running
@@ -311,7 +337,7 @@ mod tests {
             FlushPurpose::DeleteVolume | FlushPurpose::DisableCache => Subject::Volume("v".parse().unwrap()),
         };
         let (cancel, outcome) = (Arc::new(watch::channel(false).0), watch::channel(None).1);
-        Running { subject, purpose, extent, began: Instant::now(), cancel, outcome }
+        Running { id: 1, subject, purpose, extent, began: Instant::now(), cancel, outcome }
     }
 
     #[test]

@@ -6,7 +6,9 @@
 mod create;
 mod disks;
 mod flush;
+mod found;
 mod guard;
+mod operations;
 mod pools;
 mod removal;
 mod serve;
@@ -18,18 +20,21 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use hotset_api::{ApiError, ApiErrorKind, Work};
+use hotset_api::{ApiError, ApiErrorKind, Connect, Work};
 use hotset_cache::VolumeStatus;
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 
 use self::flush::Flushes;
+use self::operations::Operations;
 use super::config::Config;
+use super::connect;
 use super::probe::{self, DeviceKey};
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
 
 pub(crate) use flush::Subject;
+pub(super) use status::nbd_uri;
 
 pub(crate) struct Manager {
     plane: Handle,
@@ -40,6 +45,7 @@ pub(crate) struct Manager {
     offline: Mutex<Offline>,
     work: Mutex<Option<Work>>,
     flushes: Flushes,
+    operations: Operations,
     /// Where hosts connect; empty until they may.
     nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
@@ -102,6 +108,7 @@ impl Manager {
             offline: Mutex::default(),
             work: Mutex::default(),
             flushes: Flushes::default(),
+            operations: Operations::default(),
             nbd: OnceLock::new(),
             started: Instant::now(),
         }
@@ -119,6 +126,20 @@ impl Manager {
     fn uris(&self, export: &str) -> Vec<String> {
         let endpoints = self.nbd.get().map_or(&[][..], Vec::as_slice);
         endpoints.iter().map(|endpoint| status::nbd_uri(endpoint, self.config.tls.is_some(), export)).collect()
+    }
+
+    /// How hosts connect to a volume.
+    pub(crate) async fn connect(&self, name: &str) -> Result<Connect, ApiError> {
+        let volume = self.volume(name).await?.name;
+        let endpoints = self.nbd.get().map_or(&[][..], Vec::as_slice);
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let addresses = connect::addresses(endpoints, self.config.tls.is_some(), &volume, host_name.trim());
+        Ok(Connect { volume, addresses })
+    }
+
+    /// The records that last.
+    pub(crate) fn state(&self) -> &StateDirectory {
+        &self.state
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.

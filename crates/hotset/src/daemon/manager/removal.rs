@@ -21,6 +21,14 @@ enum Plan {
     Join(Running),
 }
 
+/// A removal that was begun.
+enum Begun {
+    /// … and is done; whether it changed anything.
+    Done(bool),
+    /// It follows a flush.
+    Flushing(Running),
+}
+
 /// Dirty data in the way of a removal.
 enum InTheWay {
     /// No read-write pool is concerned.
@@ -67,15 +75,45 @@ impl Manager {
         purpose: FlushPurpose,
         removal: Removal,
     ) -> Result<bool, ApiError> {
-        let flush = {
-            let _one_at_a_time = self.change.lock().await;
-            match self.plan_removal(subject, purpose, removal).await? {
-                Plan::Remove(dirty) => return self.carry_out(subject, purpose, dirty).await,
-                Plan::Flush(extent) => self.begin_flush(subject, purpose, extent),
-                Plan::Join(flush) => flush,
-            }
+        match self.begin(subject, purpose, removal).await? {
+            Begun::Done(changed) => Ok(changed),
+            Begun::Flushing(flush) => flush.ended().await,
+        }
+    }
+
+    async fn begin(
+        self: &Arc<Self>,
+        subject: &Subject,
+        purpose: FlushPurpose,
+        removal: Removal,
+    ) -> Result<Begun, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        Ok(match self.plan_removal(subject, purpose, removal).await? {
+            Plan::Remove(dirty) => Begun::Done(self.carry_out(subject, purpose, dirty).await?),
+            Plan::Flush(extent) => Begun::Flushing(self.begin_flush(subject, purpose, extent)),
+            Plan::Join(flush) => Begun::Flushing(flush),
+        })
+    }
+
+    /// Begins a removal; answers the id of its operation.
+    pub(super) async fn begin_removal(
+        self: &Arc<Self>,
+        purpose: FlushPurpose,
+        name: &str,
+        removal: Removal,
+    ) -> Result<u64, ApiError> {
+        let subject = match purpose {
+            FlushPurpose::DisableCache | FlushPurpose::DeleteVolume => Subject::volume(name)?,
+            FlushPurpose::DeletePool => Subject::pool(name)?,
         };
-        flush.ended().await
+        match self.begin(&subject, purpose, removal).await? {
+            Begun::Flushing(flush) => Ok(flush.id()),
+            Begun::Done(_) => {
+                let id = self.operations.begin(purpose.into(), subject.for_api(), 0, false);
+                self.operations.end(id, None);
+                Ok(id)
+            }
+        }
     }
 
     async fn plan_removal(&self, subject: &Subject, purpose: FlushPurpose, removal: Removal) -> Result<Plan, ApiError> {

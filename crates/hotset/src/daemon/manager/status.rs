@@ -1,14 +1,15 @@
 //! What is reported: what is open, and what is not and why.
 
 use hotset_api::{
-    ApiError, Health, Pool, PoolList, PoolState, Ssd, SsdState, Stats, Status, Volume, VolumeCounters, VolumeList,
-    VolumeState, VolumeStats, WriteLog,
+    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Ssd, SsdState, Stats, Status, Volume, VolumeCounters,
+    VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
 use hotset_cache::{PoolStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::create::memory_in_use;
 use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
+use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
 use crate::plane::Snapshot;
@@ -116,6 +117,13 @@ impl Manager {
         })
     }
 
+    /// One look at all counters, for the history.
+    pub(crate) async fn look(&self) -> Result<Look, ApiError> {
+        let (snapshot, latencies) =
+            self.plane.call(|plane| async move { Ok((plane.snapshot(), plane.latencies())) }).await?;
+        Ok(Look { snapshot, latencies })
+    }
+
     pub(crate) async fn stats(&self) -> Result<Stats, ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let counters = |volume: &VolumeStatus| VolumeCounters {
@@ -151,7 +159,7 @@ fn reasons(pools: &[Pool], volumes: &[Volume], broken: Vec<String>) -> Vec<Strin
 }
 
 /// The URI of an export (NBD URI specification); of the server, with an empty name.
-pub(super) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
+pub(crate) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
     match endpoint {
         Endpoint::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
         Endpoint::Tcp(address) if tls => format!("nbds://{address}/{name}"),
@@ -181,6 +189,7 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         slots_used: ssd.slots_used,
         read_errors: ssd.read_errors,
         written_bytes: ssd.bytes_written,
+        io: device_io(ssd.io),
     });
     Pool {
         name: status.name.to_string(),
@@ -270,6 +279,7 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         slots_used: 0,
         read_errors: 0,
         written_bytes: 0,
+        io: DeviceIo::default(),
     });
     Pool {
         name: offline.record.name.clone(),
@@ -298,6 +308,7 @@ fn volume(status: &VolumeStatus) -> Volume {
         write_cache_used_bytes: status.write_cache_used_bytes,
         dirty_bytes: status.dirty_bytes,
         oldest_dirty_seconds: status.oldest_dirty_seconds,
+        backing_io: device_io(status.backing_io),
         stats: stats(&status.stats),
         ..bare_volume(status.name.to_string(), status.backing.clone(), status.settings)
     }
@@ -324,6 +335,7 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         dirty_bytes: 0,
         oldest_dirty_seconds: None,
         nbd: Vec::new(),
+        backing_io: DeviceIo::default(),
         stats: VolumeStats::default(),
     }
 }
@@ -358,6 +370,11 @@ fn recorded_volume(record: &VolumeRecord) -> Volume {
         backing_emulated: record.backing.starts_with("emulated:"),
         ..bare_volume(record.name.clone(), record.backing.clone(), record.settings())
     }
+}
+
+fn device_io(io: hotset_cache::DeviceIo) -> DeviceIo {
+    let hotset_cache::DeviceIo { reads, read_bytes, writes, written_bytes } = io;
+    DeviceIo { reads, read_bytes, writes, written_bytes }
 }
 
 fn stats(stats: &hotset_cache::VolumeStats) -> VolumeStats {

@@ -1,0 +1,113 @@
+//! Operations: what takes long and goes on whether or not anybody waits for it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{ApiError, FlushPurpose, Subject};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationKind {
+    /// Flush a volume's dirty data, then take its cache away.
+    DisableCache,
+    /// Flush a volume's dirty data, then stop serving it.
+    DeleteVolume,
+    /// Flush a pool's dirty data, then delete it.
+    DeletePool,
+    /// Write the sparse image files of a new pool in full.
+    WriteImages,
+}
+
+impl OperationKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::DisableCache => "disable-cache",
+            Self::DeleteVolume => "delete-volume",
+            Self::DeletePool => "delete-pool",
+            Self::WriteImages => "write-images",
+        }
+    }
+}
+
+impl From<FlushPurpose> for OperationKind {
+    fn from(purpose: FlushPurpose) -> Self {
+        match purpose {
+            FlushPurpose::DisableCache => Self::DisableCache,
+            FlushPurpose::DeleteVolume => Self::DeleteVolume,
+            FlushPurpose::DeletePool => Self::DeletePool,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationState {
+    Running,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+impl OperationState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Operation {
+    /// Counts from 1 since the daemon started.
+    pub id: u64,
+    pub kind: OperationKind,
+    pub subject: Subject,
+    pub state: OperationState,
+    /// Whether `DELETE` ends it before it is done.
+    pub cancellable: bool,
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    /// On average since it began.
+    pub rate_bytes_per_second: u64,
+    pub elapsed_seconds: u64,
+    /// At the pace so far; null until there is a pace, and when it has ended.
+    pub eta_seconds: Option<u64>,
+    pub began_unix_ms: u64,
+    pub ended_unix_ms: Option<u64>,
+    /// Why it failed, or was cancelled.
+    pub error: Option<ApiError>,
+}
+
+/// `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationList {
+    pub operations: Vec<Operation>,
+}
+
+/// `POST /api/v1/operations`: begins a removal and answers at once, where a `DELETE` of the volume, its cache or the pool
+/// is answered when all is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OperationStart {
+    /// `disable-cache`, `delete-volume` or `delete-pool`.
+    pub kind: OperationKind,
+    /// The volume or the pool.
+    pub name: String,
+    /// As in [`Removal`](crate::Removal).
+    #[serde(default)]
+    pub force: bool,
+    #[serde(default)]
+    pub lose_data: bool,
+}
+
+/// `DELETE /api/v1/operations/{id}`
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct OperationCancelled {
+    /// False if it had ended before.
+    pub changed: bool,
+    pub operation: Operation,
+}

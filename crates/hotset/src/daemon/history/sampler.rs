@@ -1,0 +1,179 @@
+//! From one look at the data plane to the next: what happened between, by subject.
+
+use std::collections::BTreeMap;
+
+use hotset_api::{Subject, SubjectKind};
+use hotset_cache::{DeviceIo, LatencyCounts, PoolStatus, VolumeStats, VolumeStatus};
+
+use super::bucket::{Bucket, Classes, Field};
+use crate::plane::Snapshot;
+
+/// Reads and writes of a volume, by class of latency.
+pub(crate) type Latencies = BTreeMap<String, (LatencyCounts, LatencyCounts)>;
+
+/// One look.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) latencies: Latencies,
+}
+
+/// Remembers the last look.
+#[derive(Debug, Default)]
+pub(super) struct Sampler {
+    last: Option<Look>,
+}
+
+impl Sampler {
+    /// What happened since the last look; gauges only at the first one, and for what is new.
+    pub(super) fn sample(&mut self, look: Look) -> Vec<(Subject, Bucket)> {
+        let before = self.last.as_ref();
+        let covered_ms = before.map_or(0, |before| {
+            let time = look.snapshot.at.since(before.snapshot.at);
+            u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+        });
+        let mut samples = Vec::new();
+        let mut of_volumes = BTreeMap::new();
+        for volume in &look.snapshot.volumes {
+            let bucket = volume_bucket(volume, &look, before, covered_ms);
+            samples.push((Subject::new(SubjectKind::Volume, volume.name.as_str()), bucket.clone()));
+            of_volumes.insert(volume.name.clone(), bucket);
+        }
+        for pool in &look.snapshot.pools {
+            let mut whole = Bucket { samples: 1, covered_ms, ..Bucket::default() };
+            for bucket in pool.volumes.iter().filter_map(|name| of_volumes.get(name)) {
+                whole.add_values(bucket);
+            }
+            for (subject, bucket) in ssd_buckets(pool, before, covered_ms) {
+                // What the SSDs hold is what the volumes have in them: counted once.
+                let mut io = bucket.clone();
+                io.set(Field::CacheUsedBytes, 0);
+                whole.add_values(&io);
+                samples.push((subject, bucket));
+            }
+            whole.set(Field::CacheUsedBytes, pool.used_bytes);
+            if let Some(log) = &pool.write_log {
+                whole.set(Field::WriteCacheUsedBytes, log.live_bytes);
+                whole.set(Field::DirtyBytes, log.dirty_bytes);
+            }
+            samples.push((Subject::new(SubjectKind::Pool, pool.name.as_str()), whole));
+        }
+        self.last = Some(look);
+        samples
+    }
+}
+
+/// A volume that was not there at the last look was opened since: all that it counts is of this interval.
+fn volume_bucket(volume: &VolumeStatus, look: &Look, before: Option<&Look>, covered_ms: u64) -> Bucket {
+    let mut bucket = Bucket { samples: 1, covered_ms, ..Bucket::default() };
+    bucket.set(Field::CacheUsedBytes, volume.cache_used_bytes);
+    bucket.set(Field::WriteCacheUsedBytes, volume.write_cache_used_bytes);
+    bucket.set(Field::DirtyBytes, volume.dirty_bytes);
+    let Some(before) = before else { return bucket };
+    let old = before.snapshot.volumes.iter().find(|old| old.name == volume.name);
+    let (old_stats, old_io) = old.map_or_else(Default::default, |old| (old.stats, old.backing_io));
+    count_requests(&mut bucket, &old_stats, &volume.stats);
+    let DeviceIo { reads, read_bytes, writes, written_bytes } = between(old_io, volume.backing_io);
+    bucket.set(Field::BackingReads, reads);
+    bucket.set(Field::BackingReadBytes, read_bytes);
+    bucket.set(Field::BackingWrites, writes);
+    bucket.set(Field::BackingWrittenBytes, written_bytes);
+    let name = volume.name.as_str();
+    if let Some((reads, writes)) = look.latencies.get(name) {
+        let old = before.latencies.get(name);
+        bucket.read_latency = classes_between(old.map(|old| &old.0), reads);
+        bucket.write_latency = classes_between(old.map(|old| &old.1), writes);
+    }
+    bucket
+}
+
+fn count_requests(bucket: &mut Bucket, old: &VolumeStats, new: &VolumeStats) {
+    // Opened anew, all counters begin at zero: then reads tell, which only grow.
+    let old = if new.reads < old.reads || new.writes < old.writes { &VolumeStats::default() } else { old };
+    for (field, old, new) in [
+        (Field::Reads, old.reads, new.reads),
+        (Field::ReadHits, old.read_hits, new.read_hits),
+        (Field::ReadBytes, old.read_bytes, new.read_bytes),
+        (Field::Writes, old.writes, new.writes),
+        (Field::WriteHits, old.write_hits, new.write_hits),
+        (Field::WriteBytes, old.write_bytes, new.write_bytes),
+        (Field::PopulatedBytes, old.populated_bytes, new.populated_bytes),
+        (Field::EvictedBlocks, old.evicted_blocks, new.evicted_blocks),
+        (Field::CleanedBytes, old.cleaned_bytes, new.cleaned_bytes),
+    ] {
+        bucket.set(field, since(old, new));
+    }
+}
+
+fn ssd_buckets(pool: &PoolStatus, before: Option<&Look>, covered_ms: u64) -> Vec<(Subject, Bucket)> {
+    let old_pool = before.and_then(|before| before.snapshot.pools.iter().find(|old| old.uuid == pool.uuid));
+    let slot_bytes = pool.settings.block_bytes.get();
+    let online = pool.ssds.iter().filter(|ssd| ssd.online);
+    online
+        .map(|ssd| {
+            let old = old_pool.and_then(|old| old.ssds.iter().find(|old| old.uuid == ssd.uuid));
+            let mut bucket = Bucket { samples: 1, covered_ms: old.map_or(0, |_| covered_ms), ..Bucket::default() };
+            bucket.set(Field::CacheUsedBytes, ssd.slots_used.saturating_mul(slot_bytes));
+            if let Some(old) = old {
+                let DeviceIo { reads, read_bytes, writes, written_bytes } = between(old.io, ssd.io);
+                bucket.set(Field::SsdReads, reads);
+                bucket.set(Field::SsdReadBytes, read_bytes);
+                bucket.set(Field::SsdWrites, writes);
+                bucket.set(Field::SsdWrittenBytes, written_bytes);
+            }
+            (Subject::new(SubjectKind::Ssd, format!("{:032x}", ssd.uuid)), bucket)
+        })
+        .collect()
+}
+
+fn between(old: DeviceIo, new: DeviceIo) -> DeviceIo {
+    DeviceIo {
+        reads: since(old.reads, new.reads),
+        read_bytes: since(old.read_bytes, new.read_bytes),
+        writes: since(old.writes, new.writes),
+        written_bytes: since(old.written_bytes, new.written_bytes),
+    }
+}
+
+/// A counter that is less than it was began anew.
+fn since(old: u64, new: u64) -> u64 {
+    new.checked_sub(old).unwrap_or(new)
+}
+
+fn classes_between(old: Option<&LatencyCounts>, new: &LatencyCounts) -> Classes {
+    let before = |class: usize| old.map_or(0, |old| old.classes[class]);
+    let counts = new.classes.iter().enumerate().map(|(class, count)| (class, since(before(class), *count)));
+    counts
+        .filter(|(_, count)| *count > 0)
+        .filter_map(|(class, count)| Some((u16::try_from(class).ok()?, count)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_cache::LATENCY_CLASSES;
+
+    use super::*;
+
+    #[test]
+    fn only_what_was_counted_since_counts_and_a_counter_may_begin_anew() {
+        let counts = |first: u64, last: u64| {
+            let mut classes = vec![0; LATENCY_CLASSES];
+            (classes[3], classes[LATENCY_CLASSES - 1]) = (first, last);
+            LatencyCounts { classes, total_ns: 0 }
+        };
+        assert_eq!(classes_between(Some(&counts(5, 1)), &counts(7, 1)), [(3, 2)]);
+        assert_eq!(classes_between(None, &counts(7, 0)), [(3, 7)]);
+        assert_eq!((since(5, 9), since(9, 5)), (4, 5));
+    }
+
+    #[test]
+    fn a_volume_that_was_opened_anew_starts_from_zero() {
+        let stats = |reads, read_hits| VolumeStats { reads, read_hits, ..Default::default() };
+        let mut bucket = Bucket::default();
+        count_requests(&mut bucket, &stats(100, 90), &stats(40, 30));
+        assert_eq!((bucket.get(Field::Reads), bucket.get(Field::ReadHits)), (40, 30));
+        count_requests(&mut bucket, &stats(40, 30), &stats(50, 32));
+        assert_eq!((bucket.get(Field::Reads), bucket.get(Field::ReadHits)), (10, 2));
+    }
+}

@@ -1,0 +1,331 @@
+//! The history file: SQLite in the state directory, bounded by keeping old times in longer steps.
+//!
+//! Each level has its own rows, made by adding those of the level below when an interval is complete, so that every level
+//! reaches from its limit to now. What the file holds is a convenience: it is never waited for by anything but itself.
+
+use std::path::{Path, PathBuf};
+
+use hotset_api::{Subject, SubjectKind};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::bucket::Bucket;
+
+pub(super) const FILE_NAME: &str = "history.sqlite";
+
+/// Of the tables; a file of another version is set aside.
+const VERSION: i64 = 1;
+
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+
+/// Pools, volumes and SSDs that are kept at most: the file is bounded.
+const SUBJECTS_MAX: usize = 512;
+
+/// How long something is kept in steps of which length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    number: i64,
+    pub(super) step_seconds: u64,
+    pub(super) kept_seconds: u64,
+}
+
+/// The finest first. A day has a step more than its length, so that its average has all of it.
+pub(super) const LEVELS: [Level; 3] = [
+    Level { number: 0, step_seconds: 30, kept_seconds: DAY + HOUR },
+    Level { number: 1, step_seconds: 300, kept_seconds: 31 * DAY },
+    Level { number: 2, step_seconds: HOUR, kept_seconds: 366 * DAY },
+];
+
+/// One row: the end of its interval, and what was in it.
+pub(super) type Row = (u64, Bucket);
+
+pub(super) struct Store {
+    connection: Connection,
+}
+
+impl Store {
+    /// Opens the file, or makes it. One that cannot be used is set aside, and told of.
+    pub(super) fn open(directory: &Path) -> Result<(Self, Option<String>), String> {
+        let path = directory.join(FILE_NAME);
+        match Self::try_open(&path) {
+            Ok(store) => Ok((store, None)),
+            Err(error) => {
+                let aside = set_aside(&path).map_err(|failed| format!("{}: {error}; {failed}", path.display()))?;
+                let store = Self::try_open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let message = format!("{} cannot be used ({error}); it is now {}", path.display(), aside.display());
+                Ok((store, Some(message)))
+            }
+        }
+    }
+
+    fn try_open(path: &Path) -> Result<Self, String> {
+        let open = || -> rusqlite::Result<(Connection, i64)> {
+            let connection = Connection::open(path)?;
+            connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
+            // A page whose bytes make no sense is found now, not when somebody looks.
+            let whole: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+            if whole != "ok" {
+                return Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(11), Some(whole)));
+            }
+            connection.execute_batch(
+                "CREATE TABLE IF NOT EXISTS subjects (
+                    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, name TEXT NOT NULL, seen INTEGER NOT NULL,
+                    cache_enabled INTEGER, UNIQUE (kind, name));
+                CREATE TABLE IF NOT EXISTS rows (
+                    level INTEGER NOT NULL, subject INTEGER NOT NULL, at INTEGER NOT NULL, bucket BLOB NOT NULL,
+                    PRIMARY KEY (level, subject, at)) WITHOUT ROWID;",
+            )?;
+            let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+            Ok((connection, version))
+        };
+        let (connection, version) = open().map_err(|error| error.to_string())?;
+        match version {
+            0 => connection.pragma_update(None, "user_version", VERSION).map_err(|error| error.to_string())?,
+            VERSION => {}
+            other => return Err(format!("it has version {other}, not {VERSION}")),
+        }
+        Ok(Self { connection })
+    }
+
+    /// Stores the buckets of one sample, and what follows from it in the longer steps.
+    pub(super) fn append(&mut self, at: u64, samples: &[(Subject, Bucket)]) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for (subject, bucket) in samples {
+            let Some(id) = id_of(&transaction, subject, at)? else { continue };
+            let end = at.div_ceil(LEVELS[0].step_seconds) * LEVELS[0].step_seconds;
+            put(&transaction, LEVELS[0], id, end, bucket)?;
+            for level in &LEVELS[1..] {
+                let end = at.div_ceil(level.step_seconds) * level.step_seconds;
+                put(&transaction, *level, id, end, bucket)?;
+            }
+        }
+        transaction.commit()
+    }
+
+    /// Forgets what is older than its level keeps, and subjects of which nothing is left.
+    pub(super) fn forget(&mut self, now: u64) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        for level in LEVELS {
+            let before = signed(now.saturating_sub(level.kept_seconds));
+            // By subject, so that the primary key serves.
+            transaction.execute(
+                "DELETE FROM rows WHERE level = ?1 AND subject IN (SELECT id FROM subjects) AND at < ?2",
+                params![level.number, before],
+            )?;
+        }
+        let oldest = signed(now.saturating_sub(LEVELS[2].kept_seconds));
+        transaction.execute("DELETE FROM subjects WHERE seen < ?1", [oldest])?;
+        transaction.commit()
+    }
+
+    /// The rows of a subject whose intervals end after `from` and not after `to`.
+    pub(super) fn rows(&self, level: Level, subject: &Subject, from: u64, to: u64) -> rusqlite::Result<Vec<Row>> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT at, bucket FROM rows WHERE level = ?1 AND at > ?4 AND at <= ?5
+             AND subject = (SELECT id FROM subjects WHERE kind = ?2 AND name = ?3) ORDER BY at",
+        )?;
+        let arguments = params![level.number, subject.kind.word(), subject.name, signed(from), signed(to)];
+        let rows = query.query_map(arguments, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?;
+        let mut found = Vec::new();
+        for row in rows {
+            let (at, bytes) = row?;
+            // A bucket that makes no sense is as if it were not there.
+            if let (Ok(at), Some(bucket)) = (u64::try_from(at), Bucket::decode(&bytes)) {
+                found.push((at, bucket));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes that a volume got a cache.
+    pub(super) fn note_cache_enabled(&self, volume: &str, at: u64) -> rusqlite::Result<()> {
+        self.connection.execute(
+            "INSERT INTO subjects (kind, name, seen, cache_enabled) VALUES (?1, ?2, ?3, ?3)
+             ON CONFLICT (kind, name) DO UPDATE SET cache_enabled = ?3",
+            params![SubjectKind::Volume.word(), volume, signed(at)],
+        )?;
+        Ok(())
+    }
+
+    pub(super) fn cache_enabled(&self, subject: &Subject) -> rusqlite::Result<Option<u64>> {
+        let found: Option<Option<i64>> = self
+            .connection
+            .query_row(
+                "SELECT cache_enabled FROM subjects WHERE kind = ?1 AND name = ?2",
+                params![subject.kind.word(), subject.name],
+                |row| row.get(0),
+            )
+            .optional()?;
+        Ok(found.flatten().and_then(|at| u64::try_from(at).ok()))
+    }
+}
+
+/// Adds to the row that is there.
+fn put(
+    transaction: &rusqlite::Transaction<'_>,
+    level: Level,
+    id: i64,
+    at: u64,
+    bucket: &Bucket,
+) -> rusqlite::Result<()> {
+    let key = params![level.number, id, signed(at)];
+    let there: Option<Vec<u8>> = transaction
+        .prepare_cached("SELECT bucket FROM rows WHERE level = ?1 AND subject = ?2 AND at = ?3")?
+        .query_row(key, |row| row.get(0))
+        .optional()?;
+    let mut sum = there.and_then(|bytes| Bucket::decode(&bytes)).unwrap_or_default();
+    sum.add(bucket);
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO rows (level, subject, at, bucket) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![level.number, id, signed(at), sum.encode()])?;
+    Ok(())
+}
+
+/// The subject's number; `None` if there are too many.
+fn id_of(transaction: &rusqlite::Transaction<'_>, subject: &Subject, at: u64) -> rusqlite::Result<Option<i64>> {
+    let key = params![subject.kind.word(), subject.name];
+    let known: Option<i64> = transaction
+        .prepare_cached("SELECT id FROM subjects WHERE kind = ?1 AND name = ?2")?
+        .query_row(key, |row| row.get(0))
+        .optional()?;
+    if let Some(id) = known {
+        transaction.prepare_cached("UPDATE subjects SET seen = ?2 WHERE id = ?1")?.execute(params![id, signed(at)])?;
+        return Ok(Some(id));
+    }
+    let count: i64 = transaction.query_row("SELECT count(*) FROM subjects", [], |row| row.get(0))?;
+    if usize::try_from(count).is_ok_and(|count| count >= SUBJECTS_MAX) {
+        return Ok(None);
+    }
+    transaction.prepare_cached("INSERT INTO subjects (kind, name, seen) VALUES (?1, ?2, ?3)")?.execute(params![
+        subject.kind.word(),
+        subject.name,
+        signed(at)
+    ])?;
+    Ok(Some(transaction.last_insert_rowid()))
+}
+
+fn signed(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// Moves the file out of the way, over one that was moved before; its log files go.
+fn set_aside(path: &Path) -> Result<PathBuf, String> {
+    let aside = path.with_extension("sqlite.broken");
+    for log in ["sqlite-wal", "sqlite-shm"] {
+        // Without their file they mean nothing; they may not be there.
+        let _ = std::fs::remove_file(path.with_extension(log));
+    }
+    std::fs::rename(path, &aside).map_err(|error| format!("it cannot be set aside: {error}"))?;
+    Ok(aside)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::bucket::Field;
+    use super::*;
+
+    fn subject() -> Subject {
+        Subject::new(SubjectKind::Volume, "v")
+    }
+
+    fn bucket(reads: u64, used: u64) -> Bucket {
+        let mut bucket = Bucket { samples: 1, covered_ms: 30_000, ..Default::default() };
+        bucket.set(Field::Reads, reads);
+        bucket.set(Field::CacheUsedBytes, used);
+        bucket.read_latency = vec![(10, reads)];
+        bucket
+    }
+
+    fn store(directory: &Path) -> Store {
+        Store::open(directory).unwrap().0
+    }
+
+    fn sum(rows: &[Row], field: Field) -> u64 {
+        rows.iter().map(|(_, bucket)| bucket.get(field)).sum()
+    }
+
+    #[test]
+    fn longer_steps_are_the_sums_of_the_shorter_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let start = 1_800_000_000;
+        for index in 1..=240 {
+            store.append(start + index * 30, &[(subject(), bucket(index, 100))]).unwrap();
+        }
+        let all = |level: Level| store.rows(level, &subject(), start, start + 7200).unwrap();
+        assert_eq!(all(LEVELS[0]).len(), 240);
+        assert_eq!(all(LEVELS[1]).len(), 24);
+        assert_eq!(all(LEVELS[2]).len(), 2);
+        for level in LEVELS {
+            let rows = all(level);
+            assert_eq!(sum(&rows, Field::Reads), 240 * 241 / 2, "{level:?}");
+            let point = rows[0].1.point(0, SubjectKind::Volume);
+            assert_eq!(point.cache_used_bytes, Some(100.0), "{level:?}: a gauge is averaged");
+            assert_eq!(point.covered_seconds, level.step_seconds);
+        }
+    }
+
+    // proves: S2
+    #[test]
+    fn a_year_is_kept_and_no_more_and_the_file_stays_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let start = 1_800_000_000;
+        // Every hour a sample, for 400 days: the fake clock runs.
+        for hour in 0..400 * 24 {
+            let now = start + hour * HOUR;
+            store.append(now, &[(subject(), bucket(1, 1))]).unwrap();
+            if hour % 24 == 0 {
+                store.forget(now).unwrap();
+            }
+        }
+        let now = start + 400 * DAY;
+        store.forget(now).unwrap();
+        let count = |level: Level| store.rows(level, &subject(), 0, now).unwrap().len();
+        assert_eq!((count(LEVELS[0]), count(LEVELS[1]), count(LEVELS[2])), (25, 31 * 24, 366 * 24));
+    }
+
+    #[test]
+    fn a_subject_that_was_not_seen_for_a_year_is_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        store.append(DAY, &[(subject(), bucket(1, 1))]).unwrap();
+        store.note_cache_enabled("v", DAY).unwrap();
+        assert_eq!(store.cache_enabled(&subject()).unwrap(), Some(DAY));
+        store.forget(368 * DAY).unwrap();
+        assert_eq!(store.cache_enabled(&subject()).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_set_aside_and_a_new_one_begun() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let good = {
+            let mut store = store(directory.path());
+            store.append(30, &[(subject(), bucket(1, 1))]).unwrap();
+            drop(store);
+            std::fs::read(&path).unwrap()
+        };
+        let mut torn = good.clone();
+        torn[200..].fill(0xA5);
+        let mut newer = good.clone();
+        newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
+        for broken in [b"this is no database".repeat(300), torn, newer] {
+            std::fs::write(&path, &broken).unwrap();
+            let (mut store, message) = Store::open(directory.path()).unwrap();
+            assert!(message.unwrap().contains("history.sqlite.broken"));
+            assert_eq!(std::fs::read(directory.path().join("history.sqlite.broken")).unwrap(), broken);
+            store.append(60, &[(subject(), bucket(2, 1))]).unwrap();
+            assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 100).unwrap(), Field::Reads), 2);
+        }
+    }
+
+    #[test]
+    fn what_was_stored_is_there_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        store(directory.path()).append(30, &[(subject(), bucket(7, 1))]).unwrap();
+        let (store, message) = Store::open(directory.path()).unwrap();
+        assert_eq!(message, None);
+        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::Reads), 7);
+    }
+}

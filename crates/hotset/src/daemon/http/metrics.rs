@@ -1,0 +1,334 @@
+//! `/metrics` in the text format of Prometheus: base units, and one series for each pool, SSD or volume, never for what
+//! hosts choose.
+//!
+//! Every value is one that the status has too; a scrape counts nothing and scans nothing. The format is a dozen lines
+//! (https://prometheus.io/docs/instrumenting/exposition_formats/), and values come from a snapshot, so that a client
+//! library's registry would have nothing to do.
+
+use std::fmt::{Display, Write as _};
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+use hotset_api::{Health, Pool, PoolState, SsdState, Status, Volume, VolumeState};
+use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
+
+use super::Manages;
+use super::exchange::Failure;
+use crate::daemon::history::Look;
+
+/// The ends of the histograms' buckets are the ends of every so many classes: each doubles the one before.
+const CLASSES_PER_BUCKET: usize = 8;
+
+/// The first bucket ends with this class: 8 µs; the ones before say nothing of disks.
+const FIRST_CLASS: usize = 7;
+
+/// The last one that is told apart: 16 s.
+const LAST_CLASS: usize = FIRST_CLASS + 21 * CLASSES_PER_BUCKET;
+
+const _: () = assert!(LAST_CLASS < LATENCY_CLASSES);
+
+pub(super) async fn metrics(State(manager): Manages) -> Result<impl IntoResponse, Failure> {
+    let (status, look) = (manager.status().await?, manager.look().await?);
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, content_type)], text(&status, &look)))
+}
+
+fn text(status: &Status, look: &Look) -> String {
+    let mut page = Page(String::new());
+    of_daemon(&mut page, status);
+    of_pools(&mut page, &status.pools);
+    of_ssds(&mut page, &status.pools);
+    of_volumes(&mut page, &status.volumes);
+    of_latencies(&mut page, look);
+    page.0
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Gauge,
+    Counter,
+    Histogram,
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: Kind, help: &str) {
+        let kind = match kind {
+            Kind::Gauge => "gauge",
+            Kind::Counter => "counter",
+            Kind::Histogram => "histogram",
+        };
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    fn line(&mut self, line: impl Display) {
+        writeln!(self.0, "{line}").expect("strings take all");
+    }
+
+    fn sample(&mut self, name: &str, labels: &Labels<'_>, value: impl Display) {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        match labels.is_empty() {
+            true => self.line(format_args!("{name} {value}")),
+            false => self.line(format_args!("{name}{{{}}} {value}", labels.join(","))),
+        }
+    }
+
+    /// A metric of each of `all`.
+    fn family<'a, T: 'a, V: Display>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &str),
+        all: impl IntoIterator<Item = &'a T>,
+        labels: impl Fn(&'a T) -> Labels<'a>,
+        value: impl Fn(&'a T) -> V,
+    ) {
+        let mut all = all.into_iter().peekable();
+        if all.peek().is_some() {
+            self.head(name, kind, help);
+        }
+        for one in all {
+            self.sample(name, &labels(one), value(one));
+        }
+    }
+}
+
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn health(health: Health) -> u8 {
+    match health {
+        Health::Good => 0,
+        Health::Degraded => 1,
+        Health::Failed => 2,
+    }
+}
+
+fn of_daemon(page: &mut Page, status: &Status) {
+    page.head("hotset_build_info", Kind::Gauge, "Always 1; the version is in the label.");
+    page.sample("hotset_build_info", &vec![("version", status.version.as_str())], 1);
+    for (name, help, value) in [
+        (
+            "hotset_health",
+            "The worst of all pools and volumes: 0 good, 1 degraded, 2 failed.",
+            u64::from(health(status.health)),
+        ),
+        ("hotset_uptime_seconds", "Time since the daemon started.", status.uptime_s),
+        ("hotset_memory_in_use_bytes", "Memory that the tables of all pools take.", status.memory_in_use_bytes),
+        ("hotset_memory_limit_bytes", "Memory that the tables of all pools may take.", status.memory_limit_bytes),
+        (
+            "hotset_dirty_bytes",
+            "Data at risk: acknowledged to hosts and not yet on the backing devices.",
+            status.dirty_bytes,
+        ),
+        (
+            "hotset_oldest_dirty_seconds",
+            "How long the oldest dirty data has been dirty; 0 if none is.",
+            status.oldest_dirty_seconds.unwrap_or(0),
+        ),
+    ] {
+        page.head(name, Kind::Gauge, help);
+        page.sample(name, &Labels::new(), value);
+    }
+}
+
+fn of_pools(page: &mut Page, pools: &[Pool]) {
+    use Kind::Gauge;
+    let labels = |pool| -> Labels<'_> {
+        let pool: &Pool = pool;
+        vec![("pool", pool.name.as_str())]
+    };
+    let log = |pool: &Pool, value: fn(&hotset_api::WriteLog) -> u64| pool.write_log.as_ref().map_or(0, value);
+    let head = |name, help| (name, Gauge, help);
+    page.family(head("hotset_pool_health", "0 good, 1 degraded, 2 failed."), pools, labels, |pool| health(pool.health));
+    let online = |pool: &Pool| u8::from(pool.state != PoolState::Offline);
+    page.family(head("hotset_pool_online", "1 if the pool is open, 0 if it is offline."), pools, labels, online);
+    page.family(head("hotset_pool_capacity_bytes", "Cached pages that the pool can hold."), pools, labels, |pool| {
+        pool.capacity_bytes
+    });
+    page.family(head("hotset_pool_used_bytes", "Valid cached pages."), pools, labels, |pool| pool.used_bytes);
+    page.family(head("hotset_pool_memory_bytes", "Memory that its tables take."), pools, labels, |pool| {
+        pool.memory_bytes
+    });
+    page.family(
+        head("hotset_pool_dirty_capacity_bytes", "Data that may be dirty at once; 0 in a read pool."),
+        pools,
+        labels,
+        |pool| log(pool, |log| log.dirty_capacity_bytes),
+    );
+    page.family(
+        head("hotset_pool_dirty_bytes", "Data acknowledged to hosts and not yet on the backing devices."),
+        pools,
+        labels,
+        |pool| log(pool, |log| log.dirty_bytes),
+    );
+    page.family(
+        head("hotset_pool_write_caching_off", "1 if new writes go past the cache because two copies cannot be kept."),
+        pools,
+        labels,
+        |pool| log(pool, |log| u64::from(log.write_caching_off)),
+    );
+}
+
+fn of_ssds(page: &mut Page, pools: &[Pool]) {
+    use Kind::{Counter, Gauge};
+    type OfPool<'a> = (&'a Pool, &'a hotset_api::Ssd);
+    let ssds: Vec<OfPool<'_>> = pools.iter().flat_map(|pool| pool.ssds.iter().map(move |ssd| (pool, ssd))).collect();
+    fn labels<'a>((pool, ssd): &OfPool<'a>) -> Labels<'a> {
+        vec![("pool", pool.name.as_str()), ("ssd", ssd.uuid.as_str()), ("path", ssd.path.as_str())]
+    }
+    let mut family = |name, kind, help, value: fn(&hotset_api::Ssd) -> u64| {
+        page.family((name, kind, help), &ssds, |one| labels(one), |(_, ssd)| value(ssd));
+    };
+    family("hotset_ssd_online", Gauge, "1 if the SSD is in use.", |ssd| u64::from(ssd.state == SsdState::Online));
+    family("hotset_ssd_size_bytes", Gauge, "Its size.", |ssd| ssd.size_bytes);
+    family("hotset_ssd_slots", Gauge, "Cache blocks that it can hold.", |ssd| ssd.slots);
+    family("hotset_ssd_slots_used", Gauge, "Cache blocks that it holds.", |ssd| ssd.slots_used);
+    family(
+        "hotset_ssd_read_errors_total",
+        Counter,
+        "Medium errors and checksum failures that hosts never saw.",
+        |ssd| ssd.read_errors,
+    );
+    family("hotset_ssd_reads_total", Counter, "Reads of the SSD.", |ssd| ssd.io.reads);
+    family("hotset_ssd_read_bytes_total", Counter, "Bytes read from the SSD.", |ssd| ssd.io.read_bytes);
+    family("hotset_ssd_writes_total", Counter, "Writes to the SSD.", |ssd| ssd.io.writes);
+    family("hotset_ssd_written_bytes_total", Counter, "Bytes written to the SSD.", |ssd| ssd.io.written_bytes);
+}
+
+fn of_volumes(page: &mut Page, volumes: &[Volume]) {
+    use Kind::{Counter, Gauge};
+    fn labels(volume: &Volume) -> Labels<'_> {
+        vec![("volume", volume.name.as_str()), ("pool", volume.pool.as_deref().unwrap_or(""))]
+    }
+    let mut family = |name, kind, help, value: fn(&Volume) -> u64| {
+        page.family((name, kind, help), volumes, labels, value);
+    };
+    family("hotset_volume_health", Gauge, "0 good, 1 degraded, 2 failed.", |volume| u64::from(health(volume.health)));
+    family("hotset_volume_online", Gauge, "1 if hosts can use the volume.", |volume| {
+        u64::from(volume.state != VolumeState::Offline)
+    });
+    family("hotset_volume_size_bytes", Gauge, "Its size.", |volume| volume.size_bytes);
+    family("hotset_volume_cache_used_bytes", Gauge, "Its pages in the cache.", |volume| volume.cache_used_bytes);
+    family(
+        "hotset_volume_dirty_bytes",
+        Gauge,
+        "Data at risk: acknowledged, and not yet on the backing device.",
+        |volume| volume.dirty_bytes,
+    );
+    family("hotset_volume_reads_total", Counter, "Read requests of hosts.", |volume| volume.stats.reads);
+    family("hotset_volume_read_hits_total", Counter, "Reads answered by the cache alone.", |volume| {
+        volume.stats.read_hits
+    });
+    family("hotset_volume_read_bytes_total", Counter, "Bytes that hosts read.", |volume| volume.stats.read_bytes);
+    family("hotset_volume_writes_total", Counter, "Write requests of hosts.", |volume| volume.stats.writes);
+    family("hotset_volume_write_hits_total", Counter, "Writes acknowledged from the SSDs alone.", |volume| {
+        volume.stats.write_hits
+    });
+    family("hotset_volume_write_bytes_total", Counter, "Bytes that hosts wrote.", |volume| volume.stats.write_bytes);
+    family(
+        "hotset_volume_bypassed_reads_total",
+        Counter,
+        "Reads that a detected stream took past the cache.",
+        |volume| volume.stats.bypassed_reads,
+    );
+    family(
+        "hotset_volume_bypassed_writes_total",
+        Counter,
+        "Writes that a detected stream took past the cache.",
+        |volume| volume.stats.bypassed_writes,
+    );
+    family("hotset_volume_populated_bytes_total", Counter, "Bytes stored in the cache after a miss.", |volume| {
+        volume.stats.populated_bytes
+    });
+    family("hotset_volume_evicted_blocks_total", Counter, "Cache blocks that were evicted.", |volume| {
+        volume.stats.evicted_blocks
+    });
+    family("hotset_volume_cleaned_bytes_total", Counter, "Dirty data written to the backing device.", |volume| {
+        volume.stats.cleaned_bytes
+    });
+    family(
+        "hotset_volume_hidden_read_errors_total",
+        Counter,
+        "SSD errors that the backing device made good.",
+        |volume| volume.stats.read_errors_hidden,
+    );
+    family("hotset_volume_errors_total", Counter, "Requests answered with an error.", |volume| volume.stats.errors);
+    family("hotset_volume_backing_reads_total", Counter, "Reads of the backing device.", |volume| {
+        volume.backing_io.reads
+    });
+    family("hotset_volume_backing_read_bytes_total", Counter, "Bytes read from the backing device.", |volume| {
+        volume.backing_io.read_bytes
+    });
+    family("hotset_volume_backing_writes_total", Counter, "Writes to the backing device.", |volume| {
+        volume.backing_io.writes
+    });
+    family("hotset_volume_backing_written_bytes_total", Counter, "Bytes written to the backing device.", |volume| {
+        volume.backing_io.written_bytes
+    });
+}
+
+fn of_latencies(page: &mut Page, look: &Look) {
+    if look.latencies.is_empty() {
+        return;
+    }
+    let name = "hotset_volume_request_duration_seconds";
+    page.head(name, Kind::Histogram, "How long requests of hosts took; of every eighth request, chosen at random.");
+    for (volume, (reads, writes)) in &look.latencies {
+        histogram(page, name, volume, "read", reads);
+        histogram(page, name, volume, "write", writes);
+    }
+}
+
+fn histogram(page: &mut Page, name: &str, volume: &str, operation: &'static str, counts: &LatencyCounts) {
+    let labels = |end: Option<String>| {
+        format!(
+            "volume=\"{}\",operation=\"{operation}\"{}",
+            escaped(volume),
+            end.map_or_else(String::new, |end| format!(",le=\"{end}\""))
+        )
+    };
+    let up_to = |class: usize| counts.classes[..=class].iter().sum::<u64>();
+    for class in (FIRST_CLASS..=LAST_CLASS).step_by(CLASSES_PER_BUCKET) {
+        let end = seconds(class_end_ns(class));
+        page.line(format_args!("{name}_bucket{{{}}} {}", labels(Some(end)), up_to(class)));
+    }
+    let all = counts.classes.iter().sum::<u64>();
+    page.line(format_args!("{name}_bucket{{{}}} {all}", labels(Some("+Inf".to_owned()))));
+    page.line(format_args!("{name}_sum{{{}}} {}", labels(None), seconds(counts.total_ns)));
+    page.line(format_args!("{name}_count{{{}}} {all}", labels(None)));
+}
+
+/// Exactly, without the detour of a float.
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped_and_seconds_are_exact() {
+        let mut page = Page(String::new());
+        page.sample("m", &vec![("path", "a\"b\\c\nd")], 1);
+        assert_eq!(page.0, "m{path=\"a\\\"b\\\\c\\nd\"} 1\n");
+        assert_eq!(seconds(1_500_000_001), "1.500000001");
+    }
+
+    #[test]
+    fn buckets_double_and_hold_all() {
+        let mut counts = LatencyCounts { classes: vec![0; LATENCY_CLASSES], total_ns: 5 };
+        (counts.classes[0], counts.classes[FIRST_CLASS + 1], counts.classes[LATENCY_CLASSES - 1]) = (1, 2, 4);
+        let mut page = Page(String::new());
+        histogram(&mut page, "h", "v", "read", &counts);
+        let values: Vec<u64> = page.0.lines().map_while(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+        assert_eq!((values[0], values[1], values.last()), (1, 3, Some(&7)));
+        assert_eq!(class_end_ns(FIRST_CLASS + CLASSES_PER_BUCKET), 2 * class_end_ns(FIRST_CLASS));
+        assert!(page.0.contains("le=\"0.000008192\"} 1"), "{}", page.0);
+    }
+}

@@ -1,0 +1,37 @@
+//! The API's certificate.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+/// Reads the certificate chain and the key. Clients show no certificate: they have tokens.
+///
+/// # Errors
+/// A message that names the file.
+pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(certificate, &error))?;
+    if chain.is_empty() {
+        return Err(unusable(certificate, &"it contains no certificate"));
+    }
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(certificate, &error))?
+        .with_no_client_auth()
+        .with_single_cert(chain, private)
+        .map_err(|error| unusable(certificate, &error))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn unusable(path: &Path, why: &dyn Display) -> String {
+    format!("api_tls file {}: {why}", path.display())
+}

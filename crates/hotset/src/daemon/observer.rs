@@ -1,0 +1,261 @@
+//! Watches the status: publishes it for those who follow, and makes events of what changed in it.
+//!
+//! It only looks. What it finds is the same that an administrator would see who asked every second.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotset_api::{Health, PoolState, Severity, SsdState, Status, Subject, SubjectKind, VolumeState};
+use tokio::sync::watch;
+
+use super::events::{EventLog, Happened};
+use super::history;
+use super::hook::Hook;
+use super::manager::Manager;
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is watched of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Condition {
+    state: &'static str,
+    health: Health,
+    reason: String,
+    /// The pool that an SSD is in, or that caches a volume.
+    pool: Option<String>,
+    path: String,
+}
+
+type Conditions = BTreeMap<Subject, Condition>;
+
+/// Who looks, and who is told.
+pub(super) struct Observer {
+    pub(super) manager: Arc<Manager>,
+    pub(super) log: Arc<EventLog>,
+    pub(super) hook: Option<Hook>,
+    pub(super) history: history::Handle,
+}
+
+impl Observer {
+    /// Runs until the runtime ends.
+    pub(super) async fn run(self, latest: watch::Sender<Option<Arc<Status>>>) {
+        let mut before: Option<Conditions> = None;
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let Ok(status) = self.manager.status().await else { continue };
+            let now = conditions(&status);
+            let happened = match &before {
+                Some(before) => changes(before, &now),
+                None => not_good(&now),
+            };
+            if let Some(before) = &before {
+                for volume in newly_cached(before, &now) {
+                    self.history.note_cache_enabled(&volume.name);
+                }
+            }
+            before = Some(now);
+            latest.send_replace(Some(Arc::new(status)));
+            record(&self.log, self.hook.as_ref(), happened).await;
+        }
+    }
+}
+
+/// Volumes that have a cache which they did not have before.
+fn newly_cached<'a>(before: &'a Conditions, now: &'a Conditions) -> impl Iterator<Item = &'a Subject> {
+    let cached = now.iter().filter(|(subject, new)| subject.kind == SubjectKind::Volume && new.pool.is_some());
+    let newly = cached.filter(|(subject, new)| before.get(subject).is_none_or(|old| old.pool != new.pool));
+    newly.map(|(subject, _)| subject)
+}
+
+/// Appends events, and hands them to the hook.
+pub(super) async fn record(log: &Arc<EventLog>, hook: Option<&Hook>, happened: Vec<Happened>) {
+    if happened.is_empty() {
+        return;
+    }
+    for event in &happened {
+        match event.severity {
+            Severity::Info => tracing::info!("event: {}: {}", event.subject, said(event)),
+            Severity::Warning | Severity::Error => tracing::warn!("event: {}: {}", event.subject, said(event)),
+        }
+    }
+    let log = Arc::clone(log);
+    let appended = tokio::task::spawn_blocking(move || log.append(happened)).await;
+    if let (Some(hook), Ok(appended)) = (hook, appended) {
+        hook.tell(appended);
+    }
+}
+
+fn said(event: &Happened) -> String {
+    match event.cause.as_str() {
+        "" => event.change.clone(),
+        cause => format!("{} ({cause})", event.change),
+    }
+}
+
+fn conditions(status: &Status) -> Conditions {
+    let mut conditions = Conditions::new();
+    for pool in &status.pools {
+        let condition = Condition {
+            state: pool_state(pool.state),
+            health: pool.health,
+            reason: pool.reason.clone(),
+            pool: None,
+            path: String::new(),
+        };
+        conditions.insert(Subject::new(SubjectKind::Pool, pool.name.as_str()), condition);
+        for ssd in pool.ssds.iter().filter(|ssd| !ssd.uuid.is_empty()) {
+            let condition = Condition {
+                state: ssd_state(ssd.state),
+                health: ssd_health(ssd.state),
+                reason: ssd.reason.clone(),
+                pool: Some(pool.name.clone()),
+                path: ssd.path.clone(),
+            };
+            conditions.insert(Subject::new(SubjectKind::Ssd, ssd.uuid.as_str()), condition);
+        }
+    }
+    for volume in &status.volumes {
+        let condition = Condition {
+            state: volume_state(volume.state),
+            health: volume.health,
+            reason: volume.reason.clone(),
+            pool: volume.pool.clone(),
+            path: String::new(),
+        };
+        conditions.insert(Subject::new(SubjectKind::Volume, volume.name.as_str()), condition);
+    }
+    conditions
+}
+
+/// At the start: what is not as it should be.
+fn not_good(now: &Conditions) -> Vec<Happened> {
+    let bad = now.iter().filter(|(_, condition)| condition.health != Health::Good);
+    bad.map(|(subject, condition)| {
+        let change = format!("{}, health {} at the start", condition.state, condition.health.word());
+        happened(subject, condition, change)
+    })
+    .collect()
+}
+
+fn changes(before: &Conditions, now: &Conditions) -> Vec<Happened> {
+    let mut all = Vec::new();
+    for (subject, condition) in now {
+        match before.get(subject) {
+            Some(old) => all.extend(change(subject, old, condition)),
+            None => all.push(happened(subject, condition, "new".to_owned())),
+        }
+    }
+    for (subject, condition) in before.iter().filter(|(subject, _)| !now.contains_key(subject)) {
+        let gone = Condition { health: Health::Good, reason: String::new(), ..condition.clone() };
+        all.push(happened(subject, &gone, "removed".to_owned()));
+    }
+    all
+}
+
+fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happened> {
+    let mut parts = Vec::new();
+    if old.state != new.state {
+        parts.push(format!("{} → {}", old.state, new.state));
+    }
+    if old.health != new.health {
+        parts.push(format!("health {} → {}", old.health.word(), new.health.word()));
+    }
+    if subject.kind == SubjectKind::Volume && old.pool != new.pool {
+        parts.push(match &new.pool {
+            Some(pool) => format!("cache enabled in pool {pool}"),
+            None => "cache disabled".to_owned(),
+        });
+    }
+    (!parts.is_empty()).then(|| happened(subject, new, parts.join(", ")))
+}
+
+fn happened(subject: &Subject, condition: &Condition, change: String) -> Happened {
+    let severity = match condition.health {
+        Health::Good => Severity::Info,
+        Health::Degraded => Severity::Warning,
+        Health::Failed => Severity::Error,
+    };
+    Happened {
+        severity,
+        subject: subject.clone(),
+        pool: condition.pool.clone(),
+        path: condition.path.clone(),
+        change,
+        cause: condition.reason.clone(),
+    }
+}
+
+fn pool_state(state: PoolState) -> &'static str {
+    match state {
+        PoolState::Online => "online",
+        PoolState::Flushing => "flushing",
+        PoolState::Offline => "offline",
+    }
+}
+
+fn ssd_state(state: SsdState) -> &'static str {
+    match state {
+        SsdState::Online => "online",
+        SsdState::Missing => "missing",
+        SsdState::Expelled => "expelled",
+    }
+}
+
+fn ssd_health(state: SsdState) -> Health {
+    match state {
+        SsdState::Online => Health::Good,
+        SsdState::Missing => Health::Degraded,
+        SsdState::Expelled => Health::Failed,
+    }
+}
+
+fn volume_state(state: VolumeState) -> &'static str {
+    match state {
+        VolumeState::Online => "online",
+        VolumeState::Flushing => "flushing",
+        VolumeState::Offline => "offline",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(kind: SubjectKind, state: &'static str, health: Health, pool: Option<&str>) -> Conditions {
+        let condition =
+            Condition { state, health, reason: "why".to_owned(), pool: pool.map(str::to_owned), path: String::new() };
+        Conditions::from([(Subject::new(kind, "x"), condition)])
+    }
+
+    #[test]
+    fn what_stays_as_it_is_is_no_event() {
+        let good = one(SubjectKind::Pool, "online", Health::Good, None);
+        assert_eq!(changes(&good, &good), []);
+        assert_eq!(not_good(&good), []);
+    }
+
+    #[test]
+    fn a_change_of_state_and_health_is_one_event_with_its_cause() {
+        let good = one(SubjectKind::Ssd, "online", Health::Good, Some("p"));
+        let failed = one(SubjectKind::Ssd, "expelled", Health::Failed, Some("p"));
+        let happened = changes(&good, &failed);
+        assert_eq!(happened.len(), 1);
+        assert_eq!(happened[0].change, "online → expelled, health good → failed");
+        assert_eq!((happened[0].severity, happened[0].cause.as_str()), (Severity::Error, "why"));
+        assert_eq!(not_good(&failed).len(), 1);
+    }
+
+    #[test]
+    fn what_comes_goes_or_gets_a_cache_is_told() {
+        let (none, volume) = (Conditions::new(), one(SubjectKind::Volume, "online", Health::Good, None));
+        assert_eq!(changes(&none, &volume)[0].change, "new");
+        assert_eq!(changes(&volume, &none)[0].change, "removed");
+        let cached = one(SubjectKind::Volume, "online", Health::Good, Some("p"));
+        assert_eq!(changes(&volume, &cached)[0].change, "cache enabled in pool p");
+        assert_eq!(changes(&cached, &volume)[0].change, "cache disabled");
+    }
+}

@@ -1,0 +1,186 @@
+//! Bearer tokens: who may use the API over the network. Only hashes of them are kept.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hotset_api::{ApiError, ApiErrorKind, Deleted, Role, Token, TokenCreate, TokenCreated, TokenList};
+use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use super::clock::unix_ms;
+use super::state::StateDirectory;
+
+/// Tokens at most.
+const TOKENS_MAX: usize = 256;
+
+/// Random bytes of a token: 256 bits cannot be guessed, so a plain hash is enough to keep them by.
+const TOKEN_BYTES: usize = 32;
+
+/// What a token starts with, so that it is recognized where it does not belong.
+const TOKEN_PREFIX: &str = "hotset_";
+
+const NAME_LENGTH_MAX: usize = 64;
+
+/// A token as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenRecord {
+    name: String,
+    role: Role,
+    created_unix_ms: u64,
+    /// SHA-256 of the whole token, 64 hexadecimal digits.
+    sha256: String,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(Mutex<Vec<TokenRecord>>);
+
+impl Tokens {
+    /// Reads what is kept.
+    ///
+    /// # Errors
+    /// If the record cannot be read: then nobody has a token, rather than anybody.
+    pub(crate) fn load(state: &StateDirectory) -> Result<Self, String> {
+        state.tokens().map(|tokens| Self(Mutex::new(tokens)))
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn records(&self) -> MutexGuard<'_, Vec<TokenRecord>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose token this is. Takes the same time whichever of the tokens it is, and if it is none.
+    pub(crate) fn who(&self, token: &str) -> Option<(String, Role)> {
+        let hash = hash(token);
+        let mut found = None;
+        for record in self.records().iter() {
+            if bool::from(record.sha256.as_bytes().ct_eq(hash.as_bytes())) {
+                found = Some((record.name.clone(), record.role));
+            }
+        }
+        found
+    }
+
+    pub(crate) fn list(&self) -> TokenList {
+        let shown = |record: &TokenRecord| Token {
+            name: record.name.clone(),
+            role: record.role,
+            created_unix_ms: record.created_unix_ms,
+        };
+        TokenList { tokens: self.records().iter().map(shown).collect() }
+    }
+
+    /// Makes a token. Blocking.
+    pub(crate) fn create(&self, state: &StateDirectory, request: &TokenCreate) -> Result<TokenCreated, ApiError> {
+        check_name(&request.name)?;
+        let mut records = self.records();
+        if records.iter().any(|record| record.name == request.name) {
+            let message = format!("token {}: a token of this name exists already", request.name);
+            return Err(
+                ApiError::new(ApiErrorKind::Refused, message).with_hint("delete it first, or take another name")
+            );
+        }
+        if records.len() >= TOKENS_MAX {
+            return Err(ApiError::new(ApiErrorKind::Full, format!("there are {TOKENS_MAX} tokens already")));
+        }
+        let token = new_token()?;
+        let record = TokenRecord {
+            name: request.name.clone(),
+            role: request.role,
+            created_unix_ms: unix_ms(),
+            sha256: hash(&token),
+        };
+        let mut changed = records.clone();
+        changed.push(record);
+        state.write_tokens(&changed).map_err(|error| not_kept(&error))?;
+        *records = changed;
+        tracing::info!(name = request.name, role = request.role.word(), "made a token");
+        Ok(TokenCreated { name: request.name.clone(), role: request.role, token })
+    }
+
+    /// From this answer on nobody gets in with it. Blocking.
+    pub(crate) fn delete(&self, state: &StateDirectory, name: &str) -> Result<Deleted, ApiError> {
+        let mut records = self.records();
+        let left: Vec<_> = records.iter().filter(|record| record.name != name).cloned().collect();
+        if left.len() == records.len() {
+            return Err(ApiError::new(ApiErrorKind::NotFound, format!("token {name}: there is no such token"))
+                .with_hint("`hotset token list` shows all"));
+        }
+        state.write_tokens(&left).map_err(|error| not_kept(&error))?;
+        *records = left;
+        tracing::info!(name, "deleted a token");
+        Ok(Deleted { deleted: name.to_owned() })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if (1..=NAME_LENGTH_MAX).contains(&name.len()) && name.chars().all(allowed) {
+        return Ok(());
+    }
+    let message = format!("token name {name:?}: 1 to {NAME_LENGTH_MAX} characters of A-Z a-z 0-9 - _ .");
+    Err(ApiError::new(ApiErrorKind::Invalid, message))
+}
+
+fn new_token() -> Result<String, ApiError> {
+    let mut bytes = [0; TOKEN_BYTES];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| ApiError::new(ApiErrorKind::Internal, "the kernel gives no random bytes"))?;
+    Ok(format!("{TOKEN_PREFIX}{}", hexadecimal(&bytes)))
+}
+
+fn hash(token: &str) -> String {
+    hexadecimal(digest(&SHA256, token.as_bytes()).as_ref())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn not_kept(error: &std::io::Error) -> ApiError {
+    ApiError::new(ApiErrorKind::Device, format!("the tokens cannot be kept in the state directory: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(name: &str, role: Role) -> TokenCreate {
+        TokenCreate { name: name.to_owned(), role }
+    }
+
+    #[test]
+    fn a_token_is_known_by_its_hash_until_it_is_deleted_also_after_a_restart() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let tokens = Tokens::load(&state).unwrap();
+        let made = tokens.create(&state, &request("grafana", Role::View)).unwrap();
+        let other = tokens.create(&state, &request("me", Role::Admin)).unwrap();
+        assert_ne!(made.token, other.token);
+        let kept = std::fs::read_to_string(directory.path().join("tokens.json")).unwrap();
+        assert!(!kept.contains(made.token.trim_start_matches(TOKEN_PREFIX)), "only the hash is kept");
+        let again = Tokens::load(&state).unwrap();
+        assert_eq!(again.who(&made.token), Some(("grafana".to_owned(), Role::View)));
+        assert_eq!(again.who(&other.token), Some(("me".to_owned(), Role::Admin)));
+        assert_eq!(again.who(&made.token[..made.token.len() - 1]), None);
+        assert_eq!(again.who(""), None);
+        again.delete(&state, "grafana").unwrap();
+        assert_eq!(again.who(&made.token), None);
+        assert_eq!(again.delete(&state, "grafana").unwrap_err().kind, ApiErrorKind::NotFound);
+    }
+
+    #[test]
+    fn names_are_checked_and_taken_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let tokens = Tokens::load(&state).unwrap();
+        for wrong in ["", "a b", "a/b", "é", &"x".repeat(65)] {
+            let error = tokens.create(&state, &request(wrong, Role::View)).unwrap_err();
+            assert_eq!(error.kind, ApiErrorKind::Invalid, "{wrong}");
+        }
+        tokens.create(&state, &request("a", Role::View)).unwrap();
+        let error = tokens.create(&state, &request("a", Role::Admin)).unwrap_err();
+        assert_eq!(error.kind, ApiErrorKind::Refused);
+    }
+}
