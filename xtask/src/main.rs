@@ -4,6 +4,7 @@
 
 mod bench;
 mod command;
+mod console;
 mod fuzz;
 mod sim;
 mod tally;
@@ -46,6 +47,11 @@ enum Chore {
     Tidy,
     /// The tests in a virtual machine: the kernel's own NBD client
     Guest,
+    /// The web console: its lints, types and build, and the tests in a browser
+    Console {
+        /// Only the browser tests whose file name has one of these words in it
+        filter: Vec<String>,
+    },
     /// Regenerates docs/TRACEABILITY.md from the tests
     Traceability,
     /// Measures speed and memory
@@ -72,6 +78,7 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Fuzz { seconds, target } => fuzz::run(seconds, target.as_deref()).map(|tally| tally.exit_code()),
         Chore::Tidy => tidy::run(),
         Chore::Guest => test::guest(),
+        Chore::Console { filter } => test::console(filter),
         Chore::Traceability => finish(traceability::write()),
         Chore::Bench(options) => finish(bench::run(&options)),
         Chore::TargetDir => {

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::{cargo, succeed, target_dir, watch};
 use crate::tally::Tally;
-use crate::{fuzz, sim, tidy, traceability};
+use crate::{console, fuzz, sim, tidy, traceability};
 
 /// How long the parts take whose length can be chosen.
 #[derive(Clone, Copy)]
@@ -48,6 +48,13 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
 /// The virtual machine alone.
 pub(crate) fn guest() -> Result<ExitCode> {
     let steps: Vec<(&str, Step)> = vec![("guest", Box::new(|| end_to_end(&["guest"])))];
+    Ok(run_steps(&steps).exit_code())
+}
+
+/// The console alone: its checks, its build, and the browser.
+pub(crate) fn console(filter: Vec<String>) -> Result<ExitCode> {
+    let steps: Vec<(&str, Step)> =
+        vec![("console", Box::new(console::check)), ("browser", Box::new(move || console::browse(&filter)))];
     Ok(run_steps(&steps).exit_code())
 }
 
@@ -92,7 +99,7 @@ fn end_to_end(filter: &[&str]) -> Result<Tally> {
     count(command)
 }
 
-fn count(command: std::process::Command) -> Result<Tally> {
+pub(crate) fn count(command: std::process::Command) -> Result<Tally> {
     let mut tally = Tally::default();
     let succeeded = watch(command, |line| tally.add_line(line))?;
     // A program that did not build or was killed printed no sum.

@@ -38,7 +38,7 @@ pub(crate) fn write() -> Result<()> {
 
 fn collect() -> Result<Tests> {
     let mut tests = Tests::new();
-    let listed = listed_files(&["*.rs"])?;
+    let listed = listed_files(&["*.rs", "*.spec.ts"])?;
     let mut paths: Vec<_> = listed.lines().filter(|path| !path.starts_with("xtask/")).collect();
     paths.sort_unstable();
     paths.dedup();
@@ -50,7 +50,7 @@ fn collect() -> Result<Tests> {
     Ok(tests)
 }
 
-/// The name of a test is that of the first function after the comment.
+/// The name of a test is that of the first function after the comment; of a browser test, its title.
 fn collect_file(path: &str, text: &str, tests: &mut Tests) -> Result<()> {
     let mut proves: Vec<Id> = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -58,7 +58,7 @@ fn collect_file(path: &str, text: &str, tests: &mut Tests) -> Result<()> {
             for id in ids.split(',') {
                 proves.push(parse(id.trim()).with_context(|| format!("{path}: {line}"))?);
             }
-        } else if let Some(name) = function_name(line) {
+        } else if let Some(name) = function_name(line).or_else(|| title(line)) {
             for id in proves.drain(..) {
                 tests.entry(id).or_default().push((path.to_owned(), name.to_owned()));
             }
@@ -77,6 +77,10 @@ fn parse(id: &str) -> Result<Id> {
 fn function_name(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches("pub ").trim_start_matches("async ").strip_prefix("fn ")?;
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+fn title(line: &str) -> Option<&str> {
+    line.strip_prefix("test(\"")?.split('"').next()
 }
 
 fn document(tests: &Tests) -> String {
@@ -104,6 +108,14 @@ mod tests {
         let document = document(&tests);
         let rows: Vec<_> = document.lines().skip(6).collect();
         assert_eq!(rows, ["| D3 | `a.rs` it works |", "| P9 | `a.rs` more |", "| P10 | `a.rs` it works |"]);
+    }
+
+    #[test]
+    fn a_browser_test_is_listed_by_its_title() {
+        let mut tests = Tests::new();
+        let text = format!("{MARK} S3\ntest(\"the wizard makes a pool\", async ({{ page }}) => {{\n");
+        collect_file("a.spec.ts", &text, &mut tests).expect("the id is valid");
+        assert!(document(&tests).ends_with("| S3 | `a.spec.ts` the wizard makes a pool |\n"));
     }
 
     #[test]

@@ -1,0 +1,2239 @@
+// Generated from docs/openapi.json by `npm run types`.
+export interface paths {
+    "/api/v1/disks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["disks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Server-sent events. `event: event` carries an `Event` as JSON, with its id as the message's id; `event: status` carries
+         *     a `Status`, at once and then every second. Begins after `after`, or with what comes next.
+         */
+        get: operations["stream_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["history"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/operations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_operations"];
+        put?: never;
+        post: operations["start_operation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/operations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["show_operation"];
+        put?: never;
+        post?: never;
+        delete: operations["cancel_operation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_pools"];
+        put?: never;
+        post: operations["create_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["import_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["plan_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["show_pool"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_pool"];
+        options?: never;
+        head?: never;
+        patch: operations["set_pool"];
+        trace?: never;
+    };
+    "/api/v1/pools/{name}/flush": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["pool_flush"];
+        put?: never;
+        post?: never;
+        delete: operations["cancel_pool_flush"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["session"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["stats"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["status"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_tokens"];
+        put?: never;
+        post: operations["create_token"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["delete_token"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["list_volumes"];
+        put?: never;
+        post: operations["create_volume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["show_volume"];
+        put?: never;
+        post?: never;
+        delete: operations["delete_volume"];
+        options?: never;
+        head?: never;
+        patch: operations["set_volume"];
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}/cache": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["enable_cache"];
+        post?: never;
+        delete: operations["disable_cache"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}/connect": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["connect"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/volumes/{name}/flush": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["volume_flush"];
+        put?: never;
+        post?: never;
+        delete: operations["cancel_volume_flush"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+}
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description A failure: a code for programs, one message for people that says what failed and on what, and what to do about it. */
+        ApiError: {
+            code: components["schemas"]["ApiErrorKind"];
+            /** @description What to do; empty where the message says it. */
+            hint?: string;
+            message: string;
+        };
+        /**
+         * @description What the caller can do about it.
+         * @enum {string}
+         */
+        ApiErrorKind: "invalid" | "not-found" | "refused" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "full" | "unavailable" | "internal";
+        /** @description `PUT /api/v1/volumes/{name}/cache` */
+        CacheEnable: {
+            pool: string;
+        };
+        /** @description `GET /api/v1/volumes/{name}/connect` */
+        Connect: {
+            addresses: components["schemas"]["ConnectAddress"][];
+            volume: string;
+        };
+        /** @description One address at which hosts find the volume. */
+        ConnectAddress: {
+            /** @description Only hosts on this machine can use it. */
+            local: boolean;
+            snippets: components["schemas"]["Snippet"][];
+            /** @description Clients need a certificate. */
+            tls: boolean;
+            /** @description As `nbd://192.0.2.1:10809/vol1`. */
+            uri: string;
+        };
+        /** @enum {string} */
+        ConnectKind: "nbd-client" | "qemu" | "libvirt" | "fstab";
+        /** @description What a `DELETE` removed. */
+        Deleted: {
+            deleted: string;
+        };
+        /** @description A block device or an image file. */
+        Disk: {
+            kind: components["schemas"]["DiskKind"];
+            /** @description Empty where the kernel does not know it; so are the next three. */
+            manufacturer: string;
+            model: string;
+            /** @description The kernel's name, as `nvme0n1`; of an image file its file name. */
+            name: string;
+            /** @description It can be an SSD only by `force`, because it carries something. */
+            needs_force: boolean;
+            /** @description Why it cannot be the backing device of a volume now. Empty if it can. */
+            not_as_backing: string;
+            /** @description Why it cannot be an SSD of a pool now. Empty if it can. */
+            not_as_ssd: string;
+            /** @description What to name in a request: the most durable path there is. */
+            path: string;
+            /** @description Whether it turns; null for files and where the kernel does not know. */
+            rotational?: boolean | null;
+            serial: string;
+            /** @description What it carries and would be lost: a file system, a partition table, a pool's label. Empty if nothing was found. */
+            signature: string;
+            /** Format: int64 */
+            size_bytes: number;
+            /** @description `nvme`, `sata`, `sas`, `usb`, `virtio`, … */
+            transport: string;
+        };
+        /** @enum {string} */
+        DiskKind: "block-device" | "image-file";
+        /**
+         * @description `GET /api/v1/disks`: the block devices; with `?directory=PATH` the image files in that directory instead, for the role
+         *     *admin* only.
+         */
+        DiskList: {
+            disks: components["schemas"]["Disk"][];
+        };
+        /** @description A change of the state or the health of a pool, an SSD or a volume, or of the daemon itself. */
+        Event: {
+            /** Format: int64 */
+            at_unix_ms: number;
+            /** @description Why, and what to do. May be empty. */
+            cause: string;
+            /** @description In a few words, as `health good → degraded`. */
+            change: string;
+            /**
+             * Format: int64
+             * @description Grows by one with each event, also over restarts.
+             */
+            id: number;
+            /** @description What it is called where its name is none for people: the path of an SSD. Empty otherwise. */
+            path?: string;
+            /** @description The pool that the subject is in; of an SSD always there. */
+            pool?: string | null;
+            severity: components["schemas"]["Severity"];
+            subject: components["schemas"]["Subject"];
+        };
+        /** @description `GET /api/v1/events?after=ID`: the events after that one, oldest first, a thousand at most. Without `after` the newest. */
+        EventList: {
+            events: components["schemas"]["Event"][];
+            /**
+             * Format: int64
+             * @description The newest event that the daemon knows; 0 if there is none.
+             */
+            newest_id: number;
+        };
+        /**
+         * @description How much of the backing device's time fills may take beside hosts.
+         * @enum {string}
+         */
+        FetchRate: "low" | "medium" | "high";
+        /**
+         * @description `GET /api/v1/volumes/{name}/flush` and `GET /api/v1/pools/{name}/flush`: a flush that is under way. `DELETE` cancels it: writes
+         *     are cached again.
+         */
+        Flush: {
+            /**
+             * Format: int64
+             * @description Bytes that are still dirty.
+             */
+            dirty_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes that were written to the backing devices since the flush began.
+             */
+            drained_bytes: number;
+            /** Format: int64 */
+            elapsed_seconds: number;
+            /**
+             * Format: int64
+             * @description At the pace so far; null until there is a pace.
+             */
+            eta_seconds?: number | null;
+            /** @description The volume or the pool. */
+            name: string;
+            purpose: components["schemas"]["FlushPurpose"];
+        };
+        /** @description The flush that was cancelled. */
+        FlushCancelled: {
+            /** @description False if none was under way. */
+            changed: boolean;
+            name: string;
+        };
+        /**
+         * @description What follows when everything is clean.
+         * @enum {string}
+         */
+        FlushPurpose: "disable-cache" | "delete-volume" | "delete-pool";
+        /**
+         * @description How much of the backing device's time cleaning may take beside hosts.
+         * @enum {string}
+         */
+        FlushRate: "low" | "medium" | "high";
+        /**
+         * @description Best first.
+         * @enum {string}
+         */
+        Health: "good" | "degraded" | "failed";
+        /**
+         * @description `GET /api/v1/history?subject=volume:NAME&from=&to=&points=`
+         *
+         *     `subject` is `pool:NAME`, `ssd:UUID` or `volume:NAME`; `from` and `to` are seconds since 1970 (by default the last four
+         *     hours), `points` is at most 2000 (by default 480).
+         */
+        History: {
+            averages: components["schemas"]["HistoryAverages"];
+            /**
+             * Format: int64
+             * @description When the volume's cache was enabled last, as far as the history reaches: where its warm-up begins.
+             */
+            cache_enabled_unix_seconds?: number | null;
+            current?: null | components["schemas"]["HistoryPoint"];
+            /** Format: int64 */
+            from_unix_seconds: number;
+            points: components["schemas"]["HistoryPoint"][];
+            /**
+             * Format: int64
+             * @description From one point to the next; a multiple of 30 s. Intervals without any sample are left out.
+             */
+            step_seconds: number;
+            subject: components["schemas"]["Subject"];
+            /** Format: int64 */
+            to_unix_seconds: number;
+        };
+        /** @description Averages over the time until now; null while there is no sample in it. */
+        HistoryAverages: {
+            day?: null | components["schemas"]["HistoryPoint"];
+            month?: null | components["schemas"]["HistoryPoint"];
+            week?: null | components["schemas"]["HistoryPoint"];
+        };
+        /**
+         * @description What happened in one interval of time. A value that the subject does not have is null: only volumes have hits and
+         *     latencies, only pools and SSDs have SSD I/O.
+         *
+         *     Gauges (`…_bytes`) are averages of the samples, rates are differences of counters over `covered_seconds`.
+         */
+        HistoryPoint: {
+            /**
+             * Format: int64
+             * @description The end of the interval.
+             */
+            at_unix_seconds: number;
+            /** Format: double */
+            backing_read_bytes_per_second?: number | null;
+            /** Format: double */
+            backing_reads_per_second?: number | null;
+            /** Format: double */
+            backing_writes_per_second?: number | null;
+            /** Format: double */
+            backing_written_bytes_per_second?: number | null;
+            /** Format: double */
+            cache_used_bytes?: number | null;
+            /** Format: double */
+            cleaned_bytes_per_second?: number | null;
+            /**
+             * Format: int64
+             * @description How much of the interval was observed: the daemon may have been down.
+             */
+            covered_seconds: number;
+            /** Format: double */
+            dirty_bytes?: number | null;
+            /** Format: double */
+            evicted_blocks_per_second?: number | null;
+            /**
+             * Format: double
+             * @description `hits` / `requests`, 0 to 1; null without requests.
+             */
+            hit_ratio?: number | null;
+            /**
+             * Format: int64
+             * @description Reads answered by the cache alone.
+             */
+            hits?: number | null;
+            /** Format: int64 */
+            misses?: number | null;
+            /** Format: double */
+            populated_bytes_per_second?: number | null;
+            /** Format: double */
+            read_bytes_per_second?: number | null;
+            read_latency?: null | components["schemas"]["LatencyPercentiles"];
+            /** Format: double */
+            reads_per_second?: number | null;
+            /**
+             * Format: int64
+             * @description Reads; `hits` + `misses` = `requests`.
+             */
+            requests?: number | null;
+            /** Format: double */
+            ssd_read_bytes_per_second?: number | null;
+            /** Format: double */
+            ssd_reads_per_second?: number | null;
+            /** Format: double */
+            ssd_writes_per_second?: number | null;
+            /** Format: double */
+            ssd_written_bytes_per_second?: number | null;
+            /** Format: double */
+            write_bytes_per_second?: number | null;
+            /** Format: double */
+            write_cache_used_bytes?: number | null;
+            /** Format: int64 */
+            write_hits?: number | null;
+            write_latency?: null | components["schemas"]["LatencyPercentiles"];
+            /**
+             * Format: int64
+             * @description Writes that hosts made, and those of them that were acknowledged from the SSDs alone.
+             */
+            writes?: number | null;
+            /** Format: double */
+            writes_per_second?: number | null;
+        };
+        /**
+         * @description The preset by which a pool was made.
+         * @enum {string}
+         */
+        IoType: "database" | "file-system" | "web-service" | "custom";
+        /** @description Of requests, from their arrival to their answer; each is at most 13 % above the true value. */
+        LatencyPercentiles: {
+            /** Format: double */
+            p50_microseconds: number;
+            /** Format: double */
+            p95_microseconds: number;
+            /** Format: double */
+            p99_microseconds: number;
+        };
+        /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
+        Operation: {
+            /** Format: int64 */
+            began_unix_ms: number;
+            /** @description Whether `DELETE` ends it before it is done. */
+            cancellable: boolean;
+            /** Format: int64 */
+            done_bytes: number;
+            /** Format: int64 */
+            elapsed_seconds: number;
+            /** Format: int64 */
+            ended_unix_ms?: number | null;
+            error?: null | components["schemas"]["ApiError"];
+            /**
+             * Format: int64
+             * @description At the pace so far; null until there is a pace, and when it has ended.
+             */
+            eta_seconds?: number | null;
+            /**
+             * Format: int64
+             * @description Counts from 1 since the daemon started.
+             */
+            id: number;
+            kind: components["schemas"]["OperationKind"];
+            /**
+             * Format: int64
+             * @description On average since it began.
+             */
+            rate_bytes_per_second: number;
+            state: components["schemas"]["OperationState"];
+            subject: components["schemas"]["Subject"];
+            /** Format: int64 */
+            total_bytes: number;
+        };
+        /** @description `DELETE /api/v1/operations/{id}` */
+        OperationCancelled: {
+            /** @description False if it had ended before. */
+            changed: boolean;
+            operation: components["schemas"]["Operation"];
+        };
+        /** @enum {string} */
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "write-images";
+        /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
+        OperationList: {
+            operations: components["schemas"]["Operation"][];
+        };
+        /**
+         * @description `POST /api/v1/operations`: begins a removal and answers at once, where a `DELETE` of the volume, its cache or the pool
+         *     is answered when all is done.
+         */
+        OperationStart: {
+            /** @description As in [`Removal`](crate::Removal). */
+            force?: boolean;
+            /** @description `disable-cache`, `delete-volume` or `delete-pool`. */
+            kind: components["schemas"]["OperationKind"];
+            lose_data?: boolean;
+            /** @description The volume or the pool. */
+            name: string;
+        };
+        /** @enum {string} */
+        OperationState: "running" | "done" | "failed" | "cancelled";
+        /**
+         * @description What is evicted first.
+         * @enum {string}
+         */
+        PolicyKind: "s3-fifo" | "lru" | "fifo";
+        /** @description A pool as it is now. */
+        Pool: {
+            /** Format: int64 */
+            block_size_bytes: number;
+            /** Format: int64 */
+            capacity_bytes: number;
+            checksums: boolean;
+            /** Format: int32 */
+            dirty_age_max_seconds: number;
+            /** Format: int32 */
+            dirty_watermark_percent: number;
+            /** Format: int64 */
+            epoch: number;
+            fetch_rate: components["schemas"]["FetchRate"];
+            flush_rate: components["schemas"]["FlushRate"];
+            health: components["schemas"]["Health"];
+            io_type: components["schemas"]["IoType"];
+            /**
+             * Format: int64
+             * @description Memory that its tables take now.
+             */
+            memory_bytes: number;
+            name: string;
+            policy: components["schemas"]["PolicyKind"];
+            /** Format: int32 */
+            populate_on_read: number;
+            /** Format: int32 */
+            populate_on_write: number;
+            /** @description Why it is not good, and what to do. Empty when good. */
+            reason: string;
+            /** @description What the last start found. */
+            recovery: string;
+            /** Format: int64 */
+            slots: number;
+            /** Format: int64 */
+            slots_used: number;
+            ssds: components["schemas"]["Ssd"][];
+            state: components["schemas"]["PoolState"];
+            type: components["schemas"]["PoolKind"];
+            /** Format: int64 */
+            used_bytes: number;
+            /** @description 32 hexadecimal digits; empty while the pool is not open. */
+            uuid: string;
+            volumes: string[];
+            /** @description What is not as safe as it could be, although the pool is good. */
+            warnings: string[];
+            write_log?: null | components["schemas"]["WriteLog"];
+        };
+        /** @description A pool, and whether the request changed it. */
+        PoolChange: {
+            changed: boolean;
+            pool: components["schemas"]["Pool"];
+        };
+        /** @description `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset. */
+        PoolCreate: {
+            /** @description Make a read-write pool of block devices that share a physical disk: both copies may be lost with it. */
+            allow_same_disk?: boolean;
+            /**
+             * Format: int64
+             * @description A power of two from 64 KiB to 4 MiB; custom pools only.
+             */
+            block_size_bytes?: number | null;
+            /** @description Use the SSDs although they carry a foreign signature, whose content is lost. */
+            force?: boolean;
+            io_type: components["schemas"]["IoType"];
+            name: string;
+            policy?: null | components["schemas"]["PolicyKind"];
+            /** Format: int32 */
+            populate_on_read?: number | null;
+            /** Format: int32 */
+            populate_on_write?: number | null;
+            /** @description Absolute paths of block devices or image files. */
+            ssds: string[];
+            type: components["schemas"]["PoolKind"];
+        };
+        /** @description `POST /api/v1/pools/import`: a pool whose SSDs are at these paths. */
+        PoolImport: {
+            /** @description Give up the dirty data of which no copy is left, and the proof that what is left is the newest. */
+            accept_loss?: boolean;
+            /** @description Go on although SSDs of the pool are not among them: those leave the pool for good. */
+            accept_missing?: boolean;
+            ssds: string[];
+        };
+        /**
+         * @description What a pool may hold: clean data only, or mirrored dirty data too.
+         * @enum {string}
+         */
+        PoolKind: "read" | "read-write";
+        /** @description `GET /api/v1/pools` */
+        PoolList: {
+            pools: components["schemas"]["Pool"][];
+        };
+        /** @description What a pool would be like (`pool create --dry-run`). */
+        PoolPlan: {
+            /** Format: int64 */
+            block_size_bytes: number;
+            /**
+             * Format: int64
+             * @description SSD files that are sparse and are written in full before use: their bytes.
+             */
+            bytes_to_write_first: number;
+            /**
+             * Format: int64
+             * @description Bytes of cached pages that it can hold.
+             */
+            capacity_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes that hosts may have dirty at once; 0 in a read pool.
+             */
+            dirty_capacity_bytes: number;
+            /**
+             * Format: int64
+             * @description The part of `memory_bytes` that is for dirty data, in the worst case: random writes of 4 KiB.
+             */
+            dirty_memory_bytes: number;
+            io_type: components["schemas"]["IoType"];
+            /**
+             * Format: int64
+             * @description Memory for its tables when every slot is in use and all that may be dirty is.
+             */
+            memory_bytes: number;
+            /**
+             * Format: int64
+             * @description What the tables of the other pools take.
+             */
+            memory_in_use_bytes: number;
+            /**
+             * Format: int64
+             * @description What the tables of all pools may take together.
+             */
+            memory_limit_bytes: number;
+            name: string;
+            policy: components["schemas"]["PolicyKind"];
+            /** Format: int32 */
+            populate_on_read: number;
+            /** Format: int32 */
+            populate_on_write: number;
+            /** Format: int64 */
+            segment_bytes: number;
+            /** Format: int64 */
+            slots: number;
+            /** @description Per SSD, in the order of the request: bytes of cached pages it will hold. */
+            ssd_capacity_bytes: number[];
+            type: components["schemas"]["PoolKind"];
+            warnings: string[];
+        };
+        /** @description `PATCH /api/v1/pools/{name}`: the settings to change. */
+        PoolSet: {
+            /**
+             * Format: int32
+             * @description Dirty data older than this is cleaned whatever hosts do: 1 s to 30 days.
+             */
+            dirty_age_max_seconds?: number | null;
+            /**
+             * Format: int32
+             * @description Cleaning goes on beside hosts from this share of the dirty capacity on: 1 to 90.
+             */
+            dirty_watermark_percent?: number | null;
+            fetch_rate?: null | components["schemas"]["FetchRate"];
+            flush_rate?: null | components["schemas"]["FlushRate"];
+            policy?: null | components["schemas"]["PolicyKind"];
+            /** Format: int32 */
+            populate_on_read?: number | null;
+            /** Format: int32 */
+            populate_on_write?: number | null;
+        };
+        /**
+         * @description What a pool is doing.
+         * @enum {string}
+         */
+        PoolState: "online" | "flushing" | "offline";
+        /**
+         * @description The body of a `DELETE` of a volume, of its cache, or of a pool; it may be left out.
+         *
+         *     Dirty data is written to the backing device first; the request is answered when all is done, and goes on if its client
+         *     hangs up. A second request of the same kind joins it.
+         */
+        Removal: {
+            /**
+             * @description Do not flush: dirty data is lost. Refused, with the number of bytes, unless `lose_data` is set too or nothing is
+             *     dirty.
+             */
+            force?: boolean;
+            /** @description The administrator knows what is lost. */
+            lose_data?: boolean;
+        };
+        /**
+         * @description What a client may do.
+         * @enum {string}
+         */
+        Role: "view" | "admin";
+        /** @description `GET /api/v1/session`: whom the daemon takes the client for. */
+        Session: {
+            role: components["schemas"]["Role"];
+            /** @description The name of the token; null for a client that needs none. */
+            token?: string | null;
+            version: string;
+        };
+        /** @enum {string} */
+        Severity: "info" | "warning" | "error";
+        /** @description A command or a piece of configuration, to be copied. */
+        Snippet: {
+            kind: components["schemas"]["ConnectKind"];
+            /** @description Where it goes, and what must be there first. */
+            note: string;
+            text: string;
+            /** @description As `Linux block device (nbd-client)`. */
+            title: string;
+        };
+        /** @description An SSD of a pool. */
+        Ssd: {
+            online: boolean;
+            path: string;
+            /**
+             * Format: int64
+             * @description Medium errors and checksum failures that hosts never saw.
+             */
+            read_errors: number;
+            /** @description Why it is not online, or a warning. Empty if there is nothing to say. */
+            reason: string;
+            /** Format: int64 */
+            size_bytes: number;
+            /** Format: int64 */
+            slots: number;
+            /** Format: int64 */
+            slots_used: number;
+            state: components["schemas"]["SsdState"];
+            uuid: string;
+            /** Format: int64 */
+            written_bytes: number;
+        };
+        /**
+         * @description What an SSD of a pool is doing.
+         * @enum {string}
+         */
+        SsdState: "online" | "missing" | "expelled";
+        /** @description `GET /api/v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers. */
+        Stats: {
+            /**
+             * Format: int64
+             * @description The moment, in nanoseconds of the daemon's monotonic clock.
+             */
+            at_ns: number;
+            volumes: components["schemas"]["VolumeCounters"][];
+        };
+        /** @description `GET /api/v1/status` */
+        Status: {
+            /**
+             * Format: int64
+             * @description Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.
+             */
+            dirty_bytes: number;
+            /** @description Caches that are being flushed so that they can be taken away. */
+            flushes: components["schemas"]["Flush"][];
+            /** @description The worst of all pools and volumes. */
+            health: components["schemas"]["Health"];
+            /**
+             * Format: int64
+             * @description What the tables of the pools take.
+             */
+            memory_in_use_bytes: number;
+            /** Format: int64 */
+            memory_limit_bytes: number;
+            /** @description Where hosts connect, one URI for each listener. */
+            nbd: string[];
+            /**
+             * Format: int64
+             * @description How long the oldest of them has been dirty; null if nothing is dirty.
+             */
+            oldest_dirty_seconds?: number | null;
+            /** Format: int32 */
+            pid: number;
+            pools: components["schemas"]["Pool"][];
+            /** @description One line for each pool or volume that is not good, and for each warning. */
+            reasons: string[];
+            state_directory: string;
+            /** Format: int64 */
+            uptime_s: number;
+            version: string;
+            volumes: components["schemas"]["Volume"][];
+            /** @description What takes long and is being done now. */
+            work: components["schemas"]["Work"][];
+        };
+        /** @description Something with a name of its own. */
+        Subject: {
+            kind: components["schemas"]["SubjectKind"];
+            /** @description Of a pool or a volume; of an SSD its UUID, 32 hexadecimal digits; empty for the daemon. */
+            name: string;
+        };
+        /** @enum {string} */
+        SubjectKind: "daemon" | "pool" | "ssd" | "volume";
+        /** @description A token as it is listed. */
+        Token: {
+            /** Format: int64 */
+            created_unix_ms: number;
+            name: string;
+            role: components["schemas"]["Role"];
+        };
+        /** @description `POST /api/v1/tokens` */
+        TokenCreate: {
+            /** @description 1 to 64 characters of `A-Z a-z 0-9 - _ .` */
+            name: string;
+            role: components["schemas"]["Role"];
+        };
+        /** @description A new token: the only time that it is shown. The daemon keeps a hash of it. */
+        TokenCreated: {
+            name: string;
+            role: components["schemas"]["Role"];
+            /** @description Goes into the header `Authorization: Bearer TOKEN`. */
+            token: string;
+        };
+        /** @description `GET /api/v1/tokens` */
+        TokenList: {
+            tokens: components["schemas"]["Token"][];
+        };
+        /** @description A volume as it is now. */
+        Volume: {
+            backing: string;
+            /** @description The backing device is a model of one: its speed is not that of a real array. */
+            backing_emulated: boolean;
+            /**
+             * Format: int64
+             * @description Bytes of its pages in the cache.
+             */
+            cache_used_bytes: number;
+            /**
+             * Format: int64
+             * @description Data at risk: bytes acknowledged to hosts and not yet on the backing device.
+             */
+            dirty_bytes: number;
+            /** @description Of the volume with its cache. */
+            health: components["schemas"]["Health"];
+            /** Format: int32 */
+            logical_block_bytes: number;
+            name: string;
+            /** @description Where hosts find it, one URI for each listener. */
+            nbd: string[];
+            /**
+             * Format: int64
+             * @description How long the oldest of them has been dirty; null if nothing is dirty.
+             */
+            oldest_dirty_seconds?: number | null;
+            /** @description The pool that caches it; null: none. */
+            pool?: string | null;
+            /** @description Whether reads populate the cache and are answered from it. */
+            read_cache: boolean;
+            /**
+             * Format: int64
+             * @description A read stream longer than this bypasses the cache; null: never.
+             */
+            read_cutoff_bytes?: number | null;
+            read_only: boolean;
+            /** @description Why it is not good, and what to do. Empty when good. */
+            reason: string;
+            /** Format: int64 */
+            size_bytes: number;
+            state: components["schemas"]["VolumeState"];
+            stats: components["schemas"]["VolumeStats"];
+            /**
+             * Format: int64
+             * @description Bytes of its newest pages in the write log, dirty or clean.
+             */
+            write_cache_used_bytes: number;
+            /**
+             * Format: int64
+             * @description A write stream longer than this bypasses the cache; null: never.
+             */
+            write_cutoff_bytes?: number | null;
+            write_mode: components["schemas"]["WriteMode"];
+        };
+        /** @description A volume, and whether the request changed it. */
+        VolumeChange: {
+            changed: boolean;
+            volume: components["schemas"]["Volume"];
+        };
+        /** @description A volume's counters. */
+        VolumeCounters: {
+            /** Format: int64 */
+            cache_used_bytes: number;
+            /** Format: int64 */
+            dirty_bytes: number;
+            name: string;
+            pool?: string | null;
+            /**
+             * Format: int64
+             * @description Bytes of cached pages that its pool can hold; 0 without a pool.
+             */
+            pool_capacity_bytes: number;
+            /** Format: int64 */
+            size_bytes: number;
+            stats: components["schemas"]["VolumeStats"];
+            /** Format: int64 */
+            write_cache_used_bytes: number;
+        };
+        /** @description `POST /api/v1/volumes` */
+        VolumeCreate: {
+            /** @description The absolute path of a block device or file, or `emulated:disks=16,level=raid5,size=8G,file=PATH`. */
+            backing: string;
+            /**
+             * Format: int32
+             * @description The block that hosts see: 512 or 4096. Left out: the backing device's.
+             */
+            logical_block_bytes?: number | null;
+            name: string;
+            /** @description The pool that caches it; none: it is served uncached. */
+            pool?: string | null;
+            /** @description Left out: true. */
+            read_cache?: boolean | null;
+            read_only?: boolean;
+            write_mode?: null | components["schemas"]["WriteMode"];
+        };
+        /** @description `GET /api/v1/volumes` */
+        VolumeList: {
+            volumes: components["schemas"]["Volume"][];
+        };
+        /** @description `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache. */
+        VolumeSet: {
+            /** @description Whether reads populate the cache and are answered from it. */
+            read_cache?: boolean | null;
+            /** Format: int64 */
+            read_cutoff_bytes?: number | null;
+            /** Format: int64 */
+            write_cutoff_bytes?: number | null;
+            write_mode?: null | components["schemas"]["WriteMode"];
+        };
+        /**
+         * @description What a volume is doing.
+         * @enum {string}
+         */
+        VolumeState: "online" | "flushing" | "offline";
+        /** @description Counters since the volume was opened. Requests count once, whatever their length. */
+        VolumeStats: {
+            /**
+             * Format: int64
+             * @description Reads that a detected stream took past the cache.
+             */
+            bypassed_reads: number;
+            /** Format: int64 */
+            bypassed_writes: number;
+            /**
+             * Format: int64
+             * @description How often the whole cache of this volume was dropped.
+             */
+            cache_drops: number;
+            /**
+             * Format: int64
+             * @description Bytes of dirty data written to the backing device.
+             */
+            cleaned_bytes: number;
+            /**
+             * Format: int64
+             * @description Requests answered with an error.
+             */
+            errors: number;
+            /** Format: int64 */
+            evicted_blocks: number;
+            /** Format: int64 */
+            flushes: number;
+            /**
+             * Format: double
+             * @description Hits per read, 0 to 1; 0 without reads.
+             */
+            hit_ratio: number;
+            /**
+             * Format: int64
+             * @description Bytes copied within the write log, to make room in it.
+             */
+            moved_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes read from the backing device and stored in the cache.
+             */
+            populated_bytes: number;
+            /** Format: int64 */
+            read_bytes: number;
+            /**
+             * Format: int64
+             * @description Errors of SSDs that the backing device made good.
+             */
+            read_errors_hidden: number;
+            /**
+             * Format: int64
+             * @description Reads answered by the cache alone.
+             */
+            read_hits: number;
+            /** Format: int64 */
+            reads: number;
+            /** Format: int64 */
+            trims: number;
+            /** Format: int64 */
+            write_bytes: number;
+            /**
+             * Format: int64
+             * @description Writes acknowledged from the SSDs alone.
+             */
+            write_hits: number;
+            /** Format: int64 */
+            writes: number;
+            /** Format: int64 */
+            zeroes: number;
+        };
+        /** @description Something that takes long. */
+        Work: {
+            /** Format: int64 */
+            done_bytes: number;
+            /** Format: int64 */
+            total_bytes: number;
+            what: string;
+        };
+        /** @description The write log of a read-write pool. */
+        WriteLog: {
+            /**
+             * Format: int64
+             * @description Data at risk: bytes acknowledged to hosts and not yet on the backing devices.
+             */
+            dirty_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes that hosts may have dirty at once.
+             */
+            dirty_capacity_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes of newest pages in the log, dirty or clean.
+             */
+            live_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes of the SSDs that the log takes, both copies.
+             */
+            log_bytes: number;
+            /**
+             * Format: int64
+             * @description What the last start read of the log.
+             */
+            recovered_bytes: number;
+            /** Format: int64 */
+            recovery_ms: number;
+            /** Format: int64 */
+            rows: number;
+            /** @description New writes go past the cache, because two copies cannot be kept. */
+            write_caching_off: boolean;
+        };
+        /**
+         * @description Where a volume's writes go. In a read pool, and without a pool, every mode is `write-around`.
+         * @enum {string}
+         */
+        WriteMode: "write-back" | "instant-write-back" | "write-through" | "write-around";
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export interface operations {
+    disks: {
+        parameters: {
+            query?: {
+                /** @description List the image files of this directory instead of block devices. For the role admin only. */
+                directory?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DiskList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    list_events: {
+        parameters: {
+            query?: {
+                /** @description Only events after the one with this id. */
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    stream_events: {
+        parameters: {
+            query?: {
+                /** @description Only events after the one with this id. */
+                after?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    history: {
+        parameters: {
+            query: {
+                /** @description `pool:NAME`, `ssd:UUID` or `volume:NAME`. */
+                subject: string;
+                /** @description Seconds since 1970; by default four hours before `to`. */
+                from?: number;
+                /** @description Seconds since 1970; by default now. */
+                to?: number;
+                /** @description At most this many: 1 to 2000, by default 480. */
+                points?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    list_operations: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    start_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OperationStart"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    show_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    cancel_operation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    list_pools: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    create_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolCreate"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pool"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    import_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolImport"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    plan_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolCreate"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolPlan"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    show_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Pool"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    delete_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Removal"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    set_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolSet"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    pool_flush: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flush"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    cancel_pool_flush: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    stats: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    status: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Status"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    list_tokens: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    create_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenCreate"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenCreated"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    delete_token: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    list_volumes: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    create_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VolumeCreate"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Volume"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    show_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Volume"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    delete_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Removal"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    set_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VolumeSet"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    enable_cache: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CacheEnable"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    disable_cache: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Removal"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    connect: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Connect"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    volume_flush: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flush"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    cancel_volume_flush: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+}

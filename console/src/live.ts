@@ -1,0 +1,94 @@
+// What the daemon is doing now: its status as it is pushed, its counters every two seconds.
+import { ApiFailure, call, follow, onTokenChange } from "./api/client";
+import type { Operation, Session, Stats, Status } from "./api/types";
+import { EMPTY, extend, type Series } from "./rates";
+import { Store } from "./store";
+
+export type Connection =
+  | { state: "connecting" }
+  | { state: "live" }
+  | { state: "lost"; reason: string }
+  | { state: "unauthenticated" };
+
+export const connection = new Store<Connection>({ state: "connecting" });
+export const session = new Store<Session | null>(null);
+export const status = new Store<Status | null>(null);
+export const operations = new Store<Operation[]>([]);
+export const series = new Store<Series>(EMPTY);
+/** Grows with each event that was pushed, for those who list events. */
+export const eventCount = new Store(0);
+
+const SAMPLE_MS = 2000;
+const RETRY_MS = 1000;
+
+let abort = new AbortController();
+let before: Stats | null = null;
+
+/** Begins to follow the daemon, and never ends. */
+export function start(): void {
+  onTokenChange(() => abort.abort());
+  void followForever();
+  void sampleForever();
+}
+
+/** Asks for what is shown everywhere, after something was changed. */
+export async function refresh(): Promise<void> {
+  const [now, list] = await Promise.all([call("get", "/api/v1/status"), call("get", "/api/v1/operations")]);
+  status.set(now);
+  operations.set(list.operations);
+}
+
+async function followForever(): Promise<never> {
+  for (;;) {
+    abort = new AbortController();
+    try {
+      session.set(await call("get", "/api/v1/session"));
+      await refresh();
+      connection.set({ state: "live" });
+      await follow("/api/v1/events/stream", abort.signal, pushed);
+    } catch (error) {
+      if (!abort.signal.aborted) connection.set(lost(error));
+    }
+    await pause(RETRY_MS);
+  }
+}
+
+function pushed(name: string, data: string): void {
+  if (name !== "status") {
+    eventCount.set(eventCount.get() + 1);
+    return;
+  }
+  const now: Status = JSON.parse(data);
+  status.set(now);
+  // Operations are asked for while there are any, and once more to see how the last one ended.
+  const busy = now.flushes.length + now.work.length > 0 || operations.get().some((one) => one.state === "running");
+  if (busy) {
+    call("get", "/api/v1/operations").then(
+      (list) => operations.set(list.operations),
+      () => undefined,
+    );
+  }
+}
+
+function lost(error: unknown): Connection {
+  if (error instanceof ApiFailure && error.code === "unauthenticated") return { state: "unauthenticated" };
+  return { state: "lost", reason: error instanceof Error ? error.message : String(error) };
+}
+
+async function sampleForever(): Promise<never> {
+  for (;;) {
+    try {
+      const after = await call("get", "/api/v1/stats");
+      if (before !== null) series.set(extend(series.get(), before, after, Date.now() / 1000));
+      before = after;
+    } catch {
+      // The event stream says that the daemon is away; rates go on from the next answer.
+      before = null;
+    }
+    await pause(SAMPLE_MS);
+  }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((done) => setTimeout(done, ms));
+}

@@ -1,0 +1,110 @@
+// The wizard's SSDs: what was found on the machine, and why some of it cannot be used.
+import { useState } from "preact/hooks";
+import { explain } from "../api/client";
+import type { Disk } from "../api/types";
+import { bytes, plural } from "../format";
+import { Field, Notice } from "../ui/basics";
+import type { Draft } from "./create-state";
+import { needsForce } from "./create-state";
+import { DiskChoice } from "./disk-choice";
+
+type Props = {
+  draft: Draft;
+  set: (part: Partial<Draft>) => void;
+  disks: Disk[];
+  error: unknown;
+  directory: string;
+  setDirectory: (path: string) => void;
+};
+
+export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }: Props) {
+  const chosen = disks.filter((disk) => draft.ssds.includes(disk.path));
+  const total = chosen.reduce((sum, disk) => sum + disk.size_bytes, 0);
+  const lost = needsForce(draft, disks);
+  const toggle = (path: string, on: boolean) =>
+    set({ ssds: on ? [...draft.ssds, path] : draft.ssds.filter((other) => other !== path) });
+  return (
+    <section class="panel" aria-labelledby="ssds">
+      <header>
+        <h2 id="ssds">SSDs</h2>
+        <span class="muted" aria-live="polite">
+          {chosen.length === 0 ? "none chosen" : `${plural(chosen.length, "SSD")} chosen, ${bytes(total)}`}
+        </span>
+      </header>
+      {error !== null && (
+        <div class="inside">
+          <Notice tone="bad">{explain(error)}</Notice>
+        </div>
+      )}
+      <fieldset class="list" aria-labelledby="ssds">
+        {disks.map((disk) => (
+          <DiskChoice
+            key={disk.path}
+            disk={disk}
+            type="checkbox"
+            whyNot={disk.not_as_ssd}
+            chosen={draft.ssds.includes(disk.path)}
+            choose={(on) => toggle(disk.path, on)}
+          />
+        ))}
+      </fieldset>
+      <div class="inside">
+        {disks.length === 0 && error === null && <p class="muted">No disks were found on this machine.</p>}
+        <FindFiles directory={directory} setDirectory={setDirectory} />
+        {lost.length > 0 && (
+          <label class="choice">
+            <input
+              type="checkbox"
+              checked={draft.force}
+              onChange={(event) => set({ force: event.currentTarget.checked })}
+            />
+            <span>
+              Overwrite what is on them
+              <small>{lost.map((disk) => `${disk.name}: ${disk.signature}`).join("; ")}. It is lost for good.</small>
+            </span>
+          </label>
+        )}
+        {draft.type === "read-write" && (
+          <label class="choice">
+            <input
+              type="checkbox"
+              checked={draft.allowSameDisk}
+              onChange={(event) => set({ allowSameDisk: event.currentTarget.checked })}
+            />
+            <span>
+              Allow SSDs that share a physical disk
+              <small>
+                When that disk fails, both copies of data that is not yet on the backing device may be lost with it.
+              </small>
+            </span>
+          </label>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** Image files are looked for where the person says: the daemon lists no directory by itself. */
+function FindFiles({ directory, setDirectory }: { directory: string; setDirectory: (path: string) => void }) {
+  const [text, setText] = useState(directory);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    setDirectory(text.trim());
+  };
+  return (
+    <form class="row end" onSubmit={submit}>
+      <Field label="Image files in this directory of the daemon's machine">
+        {(ids) => (
+          <input
+            {...ids}
+            type="text"
+            autocomplete="off"
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <button type="submit">Look there</button>
+    </form>
+  );
+}

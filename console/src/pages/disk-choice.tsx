@@ -1,0 +1,43 @@
+// A disk of the machine, to be chosen: what it is, what it carries, and why it cannot be used.
+import type { Disk } from "../api/types";
+import { bytes } from "../format";
+
+type Props = {
+  disk: Disk;
+  type: "checkbox" | "radio";
+  /** Empty: it can be chosen. */
+  whyNot: string;
+  chosen: boolean;
+  choose: (on: boolean) => void;
+};
+
+export function DiskChoice({ disk, type, whyNot, chosen, choose }: Props) {
+  return (
+    <label class="choice">
+      <input
+        type={type}
+        name={type === "radio" ? "disk" : undefined}
+        checked={chosen}
+        disabled={whyNot !== ""}
+        onChange={(event) => choose(event.currentTarget.checked)}
+      />
+      <span>
+        <span>
+          <strong>{disk.name}</strong> {bytes(disk.size_bytes)}
+          {facts(disk) !== "" && <span class="muted"> · {facts(disk)}</span>}
+        </span>
+        <small class="path">{disk.path}</small>
+        {whyNot !== "" && <small class="error">Cannot be used: {whyNot}</small>}
+        {whyNot === "" && disk.signature !== "" && <small>Carries {disk.signature}.</small>}
+      </span>
+    </label>
+  );
+}
+
+function facts(disk: Disk): string {
+  const maker = [disk.manufacturer, disk.model].filter((word) => word !== "").join(" ");
+  const turns = disk.rotational === true ? "spinning disk" : "";
+  const serial = disk.serial === "" ? "" : `serial ${disk.serial}`;
+  const kind = disk.kind === "image-file" ? "image file" : disk.transport;
+  return [maker, kind, turns, serial].filter((word) => word !== "").join(" · ");
+}

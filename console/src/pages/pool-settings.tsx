@@ -1,0 +1,140 @@
+// The settings of a pool, which change while it serves.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import type { FetchRate, Pool } from "../api/types";
+import { change } from "../change";
+import { Action, Field } from "../ui/basics";
+import { Dialog } from "../ui/dialog";
+import { Select } from "../ui/select";
+import { POLICIES, policy, threshold } from "../words";
+
+const RATES: FetchRate[] = ["low", "medium", "high"];
+
+export function PoolSettings({ pool, close }: { pool: Pool; close: () => void }) {
+  const [set, setSet] = useState({
+    policy: pool.policy,
+    populate_on_read: pool.populate_on_read,
+    populate_on_write: pool.populate_on_write,
+    fetch_rate: pool.fetch_rate,
+    flush_rate: pool.flush_rate,
+    dirty_watermark_percent: pool.dirty_watermark_percent,
+    dirty_age_max_seconds: pool.dirty_age_max_seconds,
+  });
+  const [busy, setBusy] = useState(false);
+  const writes = pool.type === "read-write";
+  const bad = {
+    watermark: within(set.dirty_watermark_percent, 1, 90) ? null : "1 to 90",
+    age: within(set.dirty_age_max_seconds, 1, 30 * 86400) ? null : "1 to 2,592,000 (30 days)",
+  };
+  const save = async () => {
+    setBusy(true);
+    const { dirty_watermark_percent, dirty_age_max_seconds, flush_rate, ...shared } = set;
+    const body = writes ? { ...shared, dirty_watermark_percent, dirty_age_max_seconds, flush_rate } : shared;
+    const saved = await change(`The settings of pool ${pool.name} are changed.`, () =>
+      call("patch", "/api/v1/pools/{name}", { at: { name: pool.name }, body }),
+    );
+    setBusy(false);
+    if (saved) close();
+  };
+  const reason = bad.watermark ?? bad.age;
+  return (
+    <Dialog
+      title={`Settings of pool ${pool.name}`}
+      close={close}
+      footer={
+        <>
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <Action
+            label="Save"
+            kind="primary"
+            busy={busy}
+            reason={reason === null ? null : `A number is outside its limits: ${reason}.`}
+            run={save}
+          />
+        </>
+      }
+    >
+      <div class="row">
+        <Select
+          label="Eviction"
+          value={set.policy}
+          options={POLICIES.map((value) => ({ value, text: policy(value) }))}
+          choose={(value) => setSet({ ...set, policy: value })}
+        />
+        <Select
+          label="Fetch rate"
+          hint="How much filling may slow hosts"
+          value={set.fetch_rate}
+          options={RATES.map((value) => ({ value, text: value }))}
+          choose={(value) => setSet({ ...set, fetch_rate: value })}
+        />
+      </div>
+      <div class="row">
+        <Select
+          label="Populate on read"
+          value={String(set.populate_on_read)}
+          options={[1, 2, 3, 4].map((value) => ({ value: String(value), text: threshold(value, "read") }))}
+          choose={(value) => setSet({ ...set, populate_on_read: Number(value) })}
+        />
+        <Select
+          label="Populate on write"
+          value={String(set.populate_on_write)}
+          options={(writes ? [1, 2, 3, 4] : [0, 1, 2, 3, 4]).map((value) => ({
+            value: String(value),
+            text: threshold(value, "write"),
+          }))}
+          choose={(value) => setSet({ ...set, populate_on_write: Number(value) })}
+        />
+      </div>
+      {writes && (
+        <div class="row">
+          <Select
+            label="Flush rate"
+            hint="How much cleaning may slow hosts"
+            value={set.flush_rate}
+            options={RATES.map((value) => ({ value, text: value }))}
+            choose={(value) => setSet({ ...set, flush_rate: value })}
+          />
+          <NumberField
+            label="Dirty watermark (%)"
+            hint="Cleaning goes on beside hosts above it"
+            error={bad.watermark}
+            value={set.dirty_watermark_percent}
+            change={(value) => setSet({ ...set, dirty_watermark_percent: value })}
+          />
+          <NumberField
+            label="Dirty age (s)"
+            hint="Older data is cleaned whatever hosts do"
+            error={bad.age}
+            value={set.dirty_age_max_seconds}
+            change={(value) => setSet({ ...set, dirty_age_max_seconds: value })}
+          />
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+type NumberProps = {
+  label: string;
+  hint: string;
+  error: string | null;
+  value: number;
+  change: (value: number) => void;
+};
+
+function NumberField({ label, hint, error, value, change }: NumberProps) {
+  return (
+    <Field label={label} hint={hint} error={error}>
+      {(ids) => (
+        <input {...ids} type="number" value={value} onInput={(event) => change(event.currentTarget.valueAsNumber)} />
+      )}
+    </Field>
+  );
+}
+
+function within(value: number, from: number, to: number): boolean {
+  return Number.isInteger(value) && value >= from && value <= to;
+}

@@ -1,0 +1,36 @@
+// The volumes that a pool caches.
+import type { Pool, Volume } from "../api/types";
+import { bytes } from "../format";
+import { link } from "../router";
+import { Badge } from "../ui/basics";
+import { Table } from "../ui/table";
+import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
+
+export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[] }) {
+  return (
+    <Table
+      caption={`Volumes that pool ${pool.name} caches`}
+      rows={volumes.filter((volume) => volume.pool === pool.name)}
+      rowKey={(volume) => volume.name}
+      empty={
+        <>
+          None. Put this cache in front of a volume on the page <a href={link("volumes")}>Volumes</a>.
+        </>
+      }
+      columns={[
+        { head: "Volume", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
+        { head: "Cache status", cell: (volume) => <Badge word={word(volume.state)} /> },
+        { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+        { head: "Capacity", numeric: true, cell: (volume) => bytes(volume.size_bytes) },
+        { head: "Total cache used", numeric: true, cell: (volume) => bytes(volume.cache_used_bytes) },
+        { head: "Write cache used", numeric: true, cell: (volume) => bytes(volume.write_cache_used_bytes) },
+        {
+          head: "Data at risk now",
+          numeric: true,
+          cell: (volume) => atRisk(volume.dirty_bytes, volume.oldest_dirty_seconds),
+        },
+        { head: "Write mode", cell: (volume) => effectiveWriteMode(volume, [pool]) },
+      ]}
+    />
+  );
+}

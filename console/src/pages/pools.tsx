@@ -1,0 +1,178 @@
+// Cache pools: the list, and of the selected one its SSDs, its volumes and what can be done with it.
+import { useState } from "preact/hooks";
+import type { Pool, Status } from "../api/types";
+import { useReadOnly } from "../change";
+import { bytes, duration, percent } from "../format";
+import { status } from "../live";
+import { go, link, useRoute } from "../router";
+import { useStore } from "../store";
+import { Action, Badge, Facts, Heading, Meter, Notice } from "../ui/basics";
+import { Dialog } from "../ui/dialog";
+import { Table } from "../ui/table";
+import { atRisk, cacheType, health, ioType, policy, raid, threshold, word } from "../words";
+import { RunningOperation, useRunning } from "./operation";
+import { DeletePool } from "./pool-delete";
+import { PoolSettings } from "./pool-settings";
+import { Ssds } from "./pool-ssds";
+import { CachedVolumes } from "./pool-volumes";
+
+export function Pools() {
+  const known = useStore(status);
+  const route = useRoute();
+  if (known === null) return null;
+  const selected = known.pools.find((pool) => pool.name === route.name) ?? known.pools[0];
+  return (
+    <>
+      <Heading title="Cache pools">
+        <a class="button primary" href={link("create-pool")}>
+          Create pool
+        </a>
+      </Heading>
+      <section class="panel" aria-label="All cache pools">
+        <Table
+          caption="Cache pools"
+          rows={known.pools}
+          rowKey={(pool) => pool.name}
+          selected={selected?.name ?? ""}
+          select={(pool) => go(link("pools", pool.name))}
+          empty={
+            <>
+              No cache pools yet. <a href={link("create-pool")}>Create one</a> from the SSDs of this machine.
+            </>
+          }
+          columns={[
+            { head: "Name", cell: (pool) => <a href={link("pools", pool.name)}>{pool.name}</a> },
+            { head: "Status", cell: (pool) => <Badge word={word(pool.state)} /> },
+            { head: "Health", cell: (pool) => <Badge word={health(pool.health)} /> },
+            { head: "Total", numeric: true, cell: (pool) => bytes(pool.capacity_bytes) },
+            {
+              head: "Used",
+              numeric: true,
+              cell: (pool) => (
+                <span class="beside">
+                  {percent(pool.capacity_bytes === 0 ? 0 : pool.used_bytes / pool.capacity_bytes)}
+                  <Meter label="Used" value={pool.used_bytes} max={pool.capacity_bytes} />
+                </span>
+              ),
+            },
+            { head: "Cache type", cell: (pool) => cacheType(pool.type) },
+            {
+              head: "RAID",
+              help: "NRAID+: no redundancy, clean data only. NRAID 1+: dirty data on two SSDs.",
+              cell: (pool) => raid(pool.type),
+            },
+            { head: "I/O type", cell: (pool) => ioType(pool.io_type) },
+            { head: "Volumes", numeric: true, cell: (pool) => pool.volumes.length },
+          ]}
+        />
+      </section>
+      {selected !== undefined && <Selected pool={selected} status={known} />}
+    </>
+  );
+}
+
+type Open = "settings" | "information" | "delete" | null;
+
+function Selected({ pool, status }: { pool: Pool; status: Status }) {
+  const [open, setOpen] = useState<Open>(null);
+  const close = () => setOpen(null);
+  const running = useRunning("pool", pool.name);
+  const readOnly = useReadOnly();
+  return (
+    <section class="panel" aria-labelledby="selected-pool">
+      <header>
+        <h2 id="selected-pool">Pool {pool.name}</h2>
+        <div class="actions">
+          <Action label="Add SSDs" reason={NOT_YET.add} run={close} />
+          <Action label="Remove SSDs" reason={NOT_YET.remove} run={close} />
+          <Action label="Spares" reason={NOT_YET.spares} run={close} />
+          <Action label="Scrub" reason={NOT_YET.scrub} run={close} />
+          <Action label="Settings" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("settings")} />
+          <Action label="More information" run={() => setOpen("information")} />
+          <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
+        </div>
+      </header>
+      <div class="inside">
+        {pool.reason !== "" && <Notice tone={pool.health === "failed" ? "bad" : "warning"}>{pool.reason}</Notice>}
+        {pool.warnings.map((warning) => (
+          <Notice key={warning} tone="quiet">
+            {warning}
+          </Notice>
+        ))}
+        {running !== null && <RunningOperation operation={running} />}
+        <h3>SSDs</h3>
+      </div>
+      <Ssds pool={pool} />
+      <div class="inside">
+        <h3>Volumes it caches</h3>
+      </div>
+      <CachedVolumes pool={pool} volumes={status.volumes} />
+      {open === "settings" && <PoolSettings pool={pool} close={close} />}
+      {open === "information" && <Information pool={pool} close={close} />}
+      {open === "delete" && <DeletePool pool={pool} close={close} />}
+    </section>
+  );
+}
+
+/** What this version of the daemon has no request for. */
+const NOT_YET = {
+  add: "This version cannot add SSDs to a pool: delete the pool and create it again with more SSDs. Volumes stay in use meanwhile.",
+  remove: "This version cannot remove an SSD from a pool that works. One that failed or is missing has left by itself.",
+  spares: "This version has no spare SSDs.",
+  scrub: "This version cannot scrub on demand. Every page is checked when it is read.",
+};
+
+function whyNoSettings(pool: Pool): string | null {
+  return pool.state === "offline" ? "The pool is offline: its settings are on its SSDs." : null;
+}
+
+function whyNoDelete(pool: Pool): string | null {
+  return pool.state === "flushing" ? "It is being deleted: its dirty data is written to the backing devices." : null;
+}
+
+function Information({ pool, close }: { pool: Pool; close: () => void }) {
+  const log = pool.write_log;
+  return (
+    <Dialog
+      title={`Pool ${pool.name}: more information`}
+      close={close}
+      wide
+      footer={
+        <button type="button" onClick={close}>
+          Close
+        </button>
+      }
+    >
+      <Facts
+        facts={[
+          ["Type", `${cacheType(pool.type)} (${raid(pool.type)})`],
+          ["I/O type", ioType(pool.io_type)],
+          ["Cache block", bytes(pool.block_size_bytes)],
+          ["Populate at", `${threshold(pool.populate_on_read, "read")}, ${threshold(pool.populate_on_write, "write")}`],
+          ["Eviction", policy(pool.policy)],
+          ["Fetch rate", pool.fetch_rate],
+          ["Flush rate", pool.flush_rate],
+          [
+            "Cleaning starts at",
+            `${pool.dirty_watermark_percent} % of the dirty capacity, or after ${duration(pool.dirty_age_max_seconds)}`,
+          ],
+          ["Checksums of cached pages", pool.checksums ? "on" : "off"],
+          ["Capacity", bytes(pool.capacity_bytes)],
+          ["Used", bytes(pool.used_bytes)],
+          ["Slots in use", `${pool.slots_used} of ${pool.slots}`],
+          ["Memory of its tables", bytes(pool.memory_bytes)],
+          ...(log === null || log === undefined
+            ? []
+            : ([
+                ["Data at risk", atRisk(log.dirty_bytes, null)],
+                ["May be dirty at once", bytes(log.dirty_capacity_bytes)],
+                ["Write log on the SSDs, both copies", bytes(log.log_bytes)],
+                ["Write caching", log.write_caching_off ? "off: two copies cannot be kept" : "on"],
+              ] satisfies [string, string][])),
+          ["Last start", pool.recovery === "" ? "nothing to report" : pool.recovery],
+          ["Identity", <code class="path">{pool.uuid}</code>],
+        ]}
+      />
+    </Dialog>
+  );
+}

@@ -1,0 +1,73 @@
+// The values of now beside their averages of a day, a week and a month.
+import type { History, HistoryPoint, LatencyPercentiles } from "../api/types";
+import { bytes, bytesPerSecond, count, latency, NOTHING, percent } from "../format";
+import { Table } from "../ui/table";
+
+type Value = number | null | undefined;
+type Row = { name: string; say: (value: number) => string; of: (point: HistoryPoint) => Value };
+
+const perSecond = (value: number) => `${value < 10 && value > 0 ? value.toFixed(1) : count(value)}/s`;
+
+const ROWS: Row[] = [
+  { name: "Cache used", say: bytes, of: (point) => point.cache_used_bytes },
+  { name: "Cache hits", say: perSecond, of: (point) => rate(point.hits, point) },
+  { name: "Read requests", say: perSecond, of: (point) => rate(point.requests, point) },
+  { name: "Hit ratio", say: percent, of: (point) => point.hit_ratio },
+  { name: "Writes", say: perSecond, of: (point) => point.writes_per_second },
+  { name: "Data at risk", say: bytes, of: (point) => point.dirty_bytes },
+  { name: "Read latency, median", say: latency, of: (point) => median(point.read_latency) },
+  { name: "Read latency, 99 % within", say: latency, of: (point) => slowest(point.read_latency) },
+  { name: "Write latency, median", say: latency, of: (point) => median(point.write_latency) },
+  { name: "Write latency, 99 % within", say: latency, of: (point) => slowest(point.write_latency) },
+  { name: "Written to SSDs", say: bytesPerSecond, of: (point) => point.ssd_written_bytes_per_second },
+];
+
+export function Averages({ history }: { history: History }) {
+  const { current, averages } = history;
+  const points = [current, averages.day, averages.week, averages.month];
+  // What the subject does not have is left out: a pool has no latency of its own.
+  const rows = ROWS.filter((row) =>
+    points.some((point) => point !== null && point !== undefined && has(row.of(point))),
+  );
+  const say = (row: Row, point: HistoryPoint | null | undefined) => {
+    const value = point === null || point === undefined ? null : row.of(point);
+    return has(value) ? row.say(value) : NOTHING;
+  };
+  return (
+    <section class="panel" aria-labelledby="averages">
+      <header>
+        <h2 id="averages">Now and on average</h2>
+      </header>
+      <Table
+        caption="Now and on average"
+        small
+        rows={rows}
+        rowKey={(row) => row.name}
+        empty="No sample yet: the first is taken within 30 s."
+        columns={[
+          { head: "Value", cell: (row) => row.name },
+          { head: "Current", numeric: true, help: "The newest sample, of 30 s", cell: (row) => say(row, current) },
+          { head: "1 day", numeric: true, cell: (row) => say(row, averages.day) },
+          { head: "1 week", numeric: true, cell: (row) => say(row, averages.week) },
+          { head: "1 month", numeric: true, cell: (row) => say(row, averages.month) },
+        ]}
+      />
+    </section>
+  );
+}
+
+function has(value: Value): value is number {
+  return typeof value === "number";
+}
+
+function rate(value: Value, point: HistoryPoint): Value {
+  return has(value) && point.covered_seconds > 0 ? value / point.covered_seconds : null;
+}
+
+function median(value: LatencyPercentiles | null | undefined): Value {
+  return value === null || value === undefined ? null : value.p50_microseconds * 1000;
+}
+
+function slowest(value: LatencyPercentiles | null | undefined): Value {
+  return value === null || value === undefined ? null : value.p99_microseconds * 1000;
+}

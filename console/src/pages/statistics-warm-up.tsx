@@ -1,0 +1,49 @@
+// How the cache became warm: hit ratio and IOPS since it was put in front of the volume.
+import { call } from "../api/client";
+import { count, duration, percent } from "../format";
+import { usePolled } from "../store";
+import { Chart } from "../ui/chart";
+import { linesOf } from "./statistics-charts";
+
+const REFRESH_MS = 30_000;
+/** As many points as a chart has pixels to show. */
+const POINTS = 600;
+
+export function WarmUp({ subject, since }: { subject: string; since: number | null }) {
+  const history = usePolled(
+    async (signal) => {
+      if (since === null) return null;
+      const query = { subject, from: since, to: Math.floor(Date.now() / 1000), points: POINTS };
+      return call("get", "/api/v1/history", { query, signal });
+    },
+    `${subject} ${since}`,
+    REFRESH_MS,
+  );
+  if (history.value === null || since === null) return null;
+  const ratio = linesOf(history.value, [{ label: "hits", color: "--series-3", pick: (point) => point.hit_ratio }]);
+  const reads = linesOf(history.value, [
+    { label: "reads", color: "--series-1", pick: (point) => point.reads_per_second },
+  ]);
+  const range: [number, number] = [since, history.value.to_unix_seconds];
+  return (
+    <section class="panel" aria-labelledby="warm-up">
+      <header>
+        <h2 id="warm-up">Warm-up</h2>
+        <span class="muted">
+          since the cache was enabled, {duration(Math.max(0, history.value.to_unix_seconds - since))} ago
+        </span>
+      </header>
+      <div class="grid halves">
+        <Chart
+          title="Hit ratio of reads"
+          times={ratio.times}
+          lines={ratio.lines}
+          format={percent}
+          max={1}
+          range={range}
+        />
+        <Chart title="Read IOPS" times={reads.times} lines={reads.lines} format={count} range={range} />
+      </div>
+    </section>
+  );
+}

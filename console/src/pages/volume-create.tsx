@@ -1,0 +1,158 @@
+// Making a volume: a name, what is behind it, and which cache is in front of it.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import type { Status, WriteMode } from "../api/types";
+import { change } from "../change";
+import { go, link } from "../router";
+import { usePolled } from "../store";
+import { Action, Field } from "../ui/basics";
+import { Dialog } from "../ui/dialog";
+import { Select } from "../ui/select";
+import { cacheType, WRITE_MODES, writeMode } from "../words";
+import { DiskChoice } from "./disk-choice";
+
+const RELOAD_MS = 10_000;
+const NAME_RULE = "Letters, digits, - _ and dots; hosts connect by it";
+
+export function CreateVolume({ status, close }: { status: Status; close: () => void }) {
+  const [name, setName] = useState("");
+  const [backing, setBacking] = useState("");
+  const [pool, setPool] = useState("");
+  const [mode, setMode] = useState<WriteMode>("write-back");
+  const [block, setBlock] = useState("");
+  const [readOnly, setReadOnly] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const chosen = status.pools.find((entry) => entry.name === pool);
+  const taken = status.volumes.some((volume) => volume.name === name);
+  const reason = whyNot(name, backing, taken);
+  const run = async () => {
+    setBusy(true);
+    const done = await change(`Volume ${name} is served.`, () =>
+      call("post", "/api/v1/volumes", {
+        body: {
+          name,
+          backing,
+          read_only: readOnly,
+          ...(pool === "" ? {} : { pool }),
+          ...(chosen?.type === "read-write" ? { write_mode: mode } : {}),
+          ...(block === "" ? {} : { logical_block_bytes: Number(block) }),
+        },
+      }),
+    );
+    setBusy(false);
+    if (done) go(link("volumes", name));
+  };
+  return (
+    <Dialog
+      title="Create volume"
+      close={close}
+      footer={
+        <>
+          {reason !== null && <span class="why">{reason}</span>}
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <Action label="Create volume" kind="primary" busy={busy} reason={reason} run={run} />
+        </>
+      }
+    >
+      <Field label="Name" hint={NAME_RULE} error={taken ? "There is a volume of this name." : null}>
+        {(ids) => (
+          <input
+            {...ids}
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={name}
+            autofocus
+            onInput={(event) => setName(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <Field
+        label="Backing device"
+        hint="The path of a block device or file on this machine. Its data stays as it is; it is served in place."
+      >
+        {(ids) => (
+          <input
+            {...ids}
+            type="text"
+            autocomplete="off"
+            spellcheck={false}
+            value={backing}
+            onInput={(event) => setBacking(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <Found backing={backing} choose={setBacking} />
+      <div class="row">
+        <Select
+          label="Cache pool"
+          value={pool}
+          options={[
+            { value: "", text: "none" },
+            ...status.pools.map((entry) => ({ value: entry.name, text: `${entry.name} (${cacheType(entry.type)})` })),
+          ]}
+          choose={setPool}
+        />
+        <Select
+          label="Logical block"
+          value={block}
+          options={[
+            { value: "", text: "the backing device's" },
+            { value: "512", text: "512 bytes" },
+            { value: "4096", text: "4 KiB" },
+          ]}
+          choose={setBlock}
+        />
+      </div>
+      {chosen?.type === "read-write" && (
+        <Select
+          label="Write mode"
+          hint={writeMode(mode).meaning}
+          value={mode}
+          options={WRITE_MODES.map((value) => ({ value, text: writeMode(value).text }))}
+          choose={setMode}
+        />
+      )}
+      <label class="choice">
+        <input type="checkbox" checked={readOnly} onChange={(event) => setReadOnly(event.currentTarget.checked)} />
+        <span>
+          Read only
+          <small>Writes of hosts are refused.</small>
+        </span>
+      </label>
+    </Dialog>
+  );
+}
+
+/** The block devices of the machine, to be chosen in place of typing. */
+function Found({ backing, choose }: { backing: string; choose: (path: string) => void }) {
+  const found = usePolled(async (signal) => (await call("get", "/api/v1/disks", { signal })).disks, "", RELOAD_MS);
+  if (found.value === null || found.value.length === 0) return null;
+  return (
+    <fieldset>
+      <legend>Block devices of this machine</legend>
+      <div class="list short">
+        {found.value.map((disk) => (
+          <DiskChoice
+            key={disk.path}
+            disk={disk}
+            type="radio"
+            whyNot={disk.not_as_backing}
+            chosen={backing === disk.path}
+            choose={() => choose(disk.path)}
+          />
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+function whyNot(name: string, backing: string, taken: boolean): string | null {
+  if (name === "") return "Give it a name.";
+  if (taken) return "There is a volume of this name.";
+  if (backing === "") return "Name its backing device.";
+  if (!backing.startsWith("/") && !backing.startsWith("emulated:")) return "The backing device's path starts with /.";
+  return null;
+}

@@ -1,0 +1,74 @@
+// Rates from counters: what happened between two answers of the daemon, kept for a few minutes.
+import type { Stats, VolumeCounters } from "./api/types";
+
+/** What one volume, or all of them, did in one interval. A null is a ratio or latency of nothing. */
+export type Rate = {
+  readsPerSecond: number;
+  writesPerSecond: number;
+  readBytesPerSecond: number;
+  writeBytesPerSecond: number;
+  hitRatio: number | null;
+  latencyP50Ns: number | null;
+  latencyP99Ns: number | null;
+};
+
+/** Times in seconds since 1970, and the rate of each volume at each. The name of all volumes together is "". */
+export type Series = { times: number[]; rates: Map<string, Rate>[] };
+
+export const EMPTY: Series = { times: [], rates: [] };
+const POINTS_MAX = 150;
+
+/** The series with one more point: the difference of two answers. */
+export function extend(series: Series, before: Stats, after: Stats, time: number): Series {
+  const seconds = (after.at_ns - before.at_ns) / 1e9;
+  // Started anew: counters began again.
+  if (seconds <= 0) return series;
+  const rates = new Map<string, Rate>();
+  const sum = new Sum();
+  for (const now of after.volumes) {
+    const past = before.volumes.find((volume) => volume.name === now.name);
+    if (past === undefined || past.stats.reads > now.stats.reads) continue;
+    const own = new Sum();
+    own.add(past, now);
+    sum.add(past, now);
+    rates.set(now.name, own.rate(seconds));
+  }
+  rates.set("", sum.rate(seconds));
+  return {
+    times: [...series.times, time].slice(-POINTS_MAX),
+    rates: [...series.rates, rates].slice(-POINTS_MAX),
+  };
+}
+
+/** One volume's newest rate. */
+export function newest(series: Series, volume: string): Rate | null {
+  return series.rates.at(-1)?.get(volume) ?? null;
+}
+
+class Sum {
+  private reads = 0;
+  private hits = 0;
+  private writes = 0;
+  private readBytes = 0;
+  private writeBytes = 0;
+
+  add(before: VolumeCounters, after: VolumeCounters): void {
+    this.reads += after.stats.reads - before.stats.reads;
+    this.hits += after.stats.read_hits - before.stats.read_hits;
+    this.writes += after.stats.writes - before.stats.writes;
+    this.readBytes += after.stats.read_bytes - before.stats.read_bytes;
+    this.writeBytes += after.stats.write_bytes - before.stats.write_bytes;
+  }
+
+  rate(seconds: number): Rate {
+    return {
+      readsPerSecond: this.reads / seconds,
+      writesPerSecond: this.writes / seconds,
+      readBytesPerSecond: this.readBytes / seconds,
+      writeBytesPerSecond: this.writeBytes / seconds,
+      hitRatio: this.reads === 0 ? null : this.hits / this.reads,
+      latencyP50Ns: null,
+      latencyP99Ns: null,
+    };
+  }
+}

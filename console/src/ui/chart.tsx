@@ -1,0 +1,171 @@
+// Charts over time: uPlot on a canvas, with the newest or the pointed-at values in words above it.
+import { useEffect, useRef, useState } from "preact/hooks";
+import uPlot from "uplot";
+import { moment, NOTHING } from "../format";
+import { onThemeChange } from "../theme";
+
+export type Line = {
+  label: string;
+  /** A custom property of the style sheet: `--series-1`. */
+  color: string;
+  values: (number | null)[];
+};
+
+type ChartProps = {
+  title: string;
+  times: number[];
+  lines: Line[];
+  format: (value: number) => string;
+  /** Ticks at powers of two: the values are sizes. */
+  binary?: boolean;
+  /** The value axis ends here at least. */
+  max?: number;
+  height?: number;
+  /** From and to, in seconds: the axis shows this although there may be no data. */
+  range?: [number, number];
+  /** Someone marked a part of the chart. */
+  zoom?: (from: number, to: number) => void;
+};
+
+export function Chart(props: ChartProps) {
+  const { title, times, lines, format, height = 150 } = props;
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const [pointed, setPointed] = useState<number | null>(null);
+  const [theme, setTheme] = useState(0);
+  const latest = useRef(props);
+  latest.current = props;
+
+  useEffect(() => onThemeChange(() => setTheme((old) => old + 1)), []);
+  useEffect(() => {
+    const element = place.current;
+    if (element === null) return;
+    const made = new uPlot(options(latest, element, height, setPointed), data(latest.current), element);
+    plot.current = made;
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      made.destroy();
+      plot.current = null;
+    };
+  }, [theme, height, lines.map((line) => line.label).join()]);
+  useEffect(() => plot.current?.setData(data(latest.current)), [times, lines]);
+
+  const at = pointed !== null && pointed < times.length ? pointed : times.length - 1;
+  const said = lines.map((line) => `${line.label} ${spoken(line.values[at], format)}`).join(", ");
+  return (
+    <figure class="chart">
+      <figcaption>
+        <span class="title">{title}</span>
+        <span class="legend">
+          {lines.map((line) => (
+            <span key={line.label}>
+              <i style={{ background: `var(${line.color})` }} />
+              {line.label} <b>{spoken(line.values[at], format)}</b>
+            </span>
+          ))}
+          <time>{pointed === null ? "" : moment(new Date((times[at] ?? 0) * 1000))}</time>
+        </span>
+      </figcaption>
+      <div ref={place} class="plot" role="img" aria-label={`${title}: ${said}`} data-points={times.length} />
+    </figure>
+  );
+}
+
+function spoken(value: number | null | undefined, format: (value: number) => string): string {
+  return value === null || value === undefined ? NOTHING : format(value);
+}
+
+function data(props: ChartProps): uPlot.AlignedData {
+  return [props.times, ...props.lines.map((line) => line.values)];
+}
+
+function options(
+  latest: { current: ChartProps },
+  element: HTMLElement,
+  height: number,
+  point: (index: number | null) => void,
+): uPlot.Options {
+  const color = (name: string) => resolved(element, name);
+  const axis = {
+    stroke: color("--muted"),
+    font: "11px system-ui, sans-serif",
+    grid: { stroke: color("--grid"), width: 1 },
+    ticks: { show: false },
+  };
+  const { lines } = latest.current;
+  return {
+    width: element.clientWidth,
+    height,
+    padding: [8, 8, 0, 0],
+    legend: { show: false },
+    cursor: {
+      y: false,
+      points: { size: 7 },
+      drag: { x: latest.current.zoom !== undefined, y: false, setScale: false },
+      sync: { key: "time" },
+    },
+    scales: {
+      x: { time: true, range: (_, min, max) => latest.current.range ?? [min, max] },
+      y: {
+        range: (_, __, max) => [0, Math.max(latest.current.max ?? 0, max > 0 ? max * 1.1 : (latest.current.max ?? 1))],
+      },
+    },
+    axes: [
+      { ...axis, values: [...CLOCK], space: 64, size: 38, gap: 3 },
+      {
+        ...axis,
+        size: 62,
+        space: 32,
+        values: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : short(latest.current.format(tick)))),
+        ...(latest.current.binary === true ? { incrs: POWERS_OF_TWO } : {}),
+      },
+    ],
+    series: [
+      {},
+      ...lines.map((line, index) => ({
+        label: line.label,
+        stroke: color(line.color),
+        width: 1.5,
+        points: { show: false },
+        ...(index === 0 ? { fill: `color-mix(in srgb, ${color(line.color)} 12%, transparent)` } : {}),
+      })),
+    ],
+    hooks: {
+      setCursor: [(self) => point(self.cursor.idx ?? null)],
+      setSelect: [
+        (self) => {
+          if (self.select.width < 8) return;
+          const from = self.posToVal(self.select.left, "x");
+          const to = self.posToVal(self.select.left + self.select.width, "x");
+          self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          latest.current.zoom?.(from, to);
+        },
+      ],
+    },
+  };
+}
+
+const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+/** A tick without the zeroes after the point. */
+function short(text: string): string {
+  return text.replace(/\.0+ /, " ");
+}
+
+/** How the time axis is written, by the distance of its ticks; 24 hours, the date where it changes. */
+const CLOCK: (string | number | null)[][] = [
+  [86400 * 27, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MM}-{DD}", null, null, null, 1],
+  [1, ":{ss}", "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+];
+
+/** What a custom property is in the theme of now: a canvas knows none. */
+function resolved(element: HTMLElement, name: string): string {
+  element.style.color = `var(${name})`;
+  const color = getComputedStyle(element).color;
+  element.style.color = "";
+  return color;
+}

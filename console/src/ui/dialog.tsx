@@ -1,0 +1,35 @@
+// Dialogs: the browser's own, which keep the keyboard inside and close with Escape.
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+type DialogProps = {
+  title: string;
+  close: () => void;
+  wide?: boolean;
+  children: ComponentChildren;
+  footer: ComponentChildren;
+};
+
+export function Dialog({ title, close, wide = false, children, footer }: DialogProps) {
+  const id = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog ref={dialog} class={wide ? "wide" : ""} aria-labelledby={id} onClose={close}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" class="small bare" aria-label="Close" onClick={close}>
+          ✕
+        </button>
+      </header>
+      <div class="body">{children}</div>
+      <footer>{footer}</footer>
+    </dialog>
+  );
+}

@@ -1,0 +1,194 @@
+// The daemon's words, as a person reads them, and how each is coloured. One `switch` for each closed set.
+import type {
+  Health,
+  IoType,
+  Operation,
+  PolicyKind,
+  Pool,
+  PoolKind,
+  Severity,
+  Ssd,
+  Volume,
+  WriteMode,
+} from "./api/types";
+import { bytes, duration } from "./format";
+
+export type Tone = "good" | "busy" | "warning" | "bad" | "quiet";
+export type Word = { text: string; tone: Tone };
+
+/** States and healths of pools, SSDs and volumes. */
+const WORDS: Record<string, Word> = {
+  online: { text: "Online", tone: "good" },
+  rebuilding: { text: "Rebuilding", tone: "busy" },
+  flushing: { text: "Flushing", tone: "busy" },
+  leaving: { text: "Leaving", tone: "busy" },
+  spare: { text: "Spare", tone: "quiet" },
+  offline: { text: "Offline", tone: "bad" },
+  missing: { text: "Missing", tone: "bad" },
+  expelled: { text: "Expelled", tone: "bad" },
+  good: { text: "Good", tone: "good" },
+  optimal: { text: "Optimal", tone: "good" },
+  "partially-optimal": { text: "Partially optimal", tone: "warning" },
+  degraded: { text: "Degraded", tone: "warning" },
+  failed: { text: "Failed", tone: "bad" },
+  "error-alert": { text: "Error alert", tone: "warning" },
+  "read-errors": { text: "Read errors", tone: "warning" },
+};
+
+/** A word of the daemon's as a person reads it. One that is not known here is shown as it is. */
+export function word(value: string): Word {
+  return WORDS[value] ?? { text: value, tone: "quiet" };
+}
+
+export function health(value: Health): Word {
+  return word(value);
+}
+
+/** Of a volume with its cache. */
+export function volumeHealth(volume: Volume): Word {
+  return word(volume.health === "good" ? "optimal" : volume.health);
+}
+
+export function ssdHealth(ssd: Ssd): Word {
+  switch (ssd.state) {
+    case "missing":
+      return { text: "Unknown", tone: "quiet" };
+    case "expelled":
+      return word("failed");
+    default:
+      return word(ssd.read_errors > 0 ? "read-errors" : "good");
+  }
+}
+
+export function cacheType(kind: PoolKind): string {
+  switch (kind) {
+    case "read":
+      return "Read";
+    case "read-write":
+      return "Read-write";
+  }
+}
+
+export function raid(kind: PoolKind): string {
+  switch (kind) {
+    case "read":
+      return "NRAID+";
+    case "read-write":
+      return "NRAID 1+";
+  }
+}
+
+export function ioType(value: IoType): string {
+  switch (value) {
+    case "database":
+      return "Database";
+    case "file-system":
+      return "File system";
+    case "web-service":
+      return "Web service";
+    case "custom":
+      return "Custom";
+  }
+}
+
+export function policy(value: PolicyKind): string {
+  switch (value) {
+    case "s3-fifo":
+      return "S3-FIFO (scan-resistant)";
+    case "lru":
+      return "LRU";
+    case "fifo":
+      return "FIFO";
+  }
+}
+
+export function writeMode(value: WriteMode): { text: string; meaning: string } {
+  switch (value) {
+    case "write-back":
+      return { text: "Write-back", meaning: "To two SSDs, to the backing device later; streams go past the cache." };
+    case "instant-write-back":
+      return { text: "Instant write-back", meaning: "To two SSDs, streams too, until the dirty watermark." };
+    case "write-through":
+      return { text: "Write-through", meaning: "To the backing device, then into the cache." };
+    case "write-around":
+      return { text: "Write-around", meaning: "To the backing device only; cached copies are dropped." };
+  }
+}
+
+/** Where a volume's writes go now: a read pool holds no dirty data, whatever the mode says. */
+export function effectiveWriteMode(volume: Volume, pools: Pool[]): string {
+  const pool = pools.find((pool) => pool.name === volume.pool);
+  return writeMode(pool?.type === "read-write" ? volume.write_mode : "write-around").text;
+}
+
+export const WRITE_MODES: WriteMode[] = ["write-back", "instant-write-back", "write-through", "write-around"];
+export const POLICIES: PolicyKind[] = ["s3-fifo", "lru", "fifo"];
+
+/** Populate-on-read and on-write: `2nd read`, `off`. */
+export function threshold(value: number, what: "read" | "write"): string {
+  const nth = ["off", "1st", "2nd", "3rd"][value] ?? `${value}th`;
+  return value === 0 ? "off" : `${nth} ${what}`;
+}
+
+/** `12.0 MiB for 4 s`, or that nothing is. */
+export function atRisk(dirtyBytes: number, oldestSeconds: number | null | undefined): string {
+  if (dirtyBytes === 0) return "nothing";
+  return typeof oldestSeconds === "number"
+    ? `${bytes(dirtyBytes)}, oldest ${duration(oldestSeconds)}`
+    : bytes(dirtyBytes);
+}
+
+/** What an operation does. */
+export function operationTitle(operation: Operation): string {
+  const { name } = operation.subject;
+  switch (operation.kind) {
+    case "disable-cache":
+      return `Disable the cache of volume ${name}`;
+    case "delete-volume":
+      return `Delete volume ${name}`;
+    case "delete-pool":
+      return `Delete pool ${name}`;
+    case "write-images":
+      return `Write the image files of pool ${name}`;
+  }
+}
+
+export function operationState(operation: Operation): Word {
+  switch (operation.state) {
+    case "running":
+      return { text: "Running", tone: "busy" };
+    case "done":
+      return { text: "Done", tone: "good" };
+    case "failed":
+      return { text: "Failed", tone: "bad" };
+    case "cancelled":
+      return { text: "Cancelled", tone: "quiet" };
+  }
+}
+
+/** How it ended, in a sentence. */
+export function operationEnd(operation: Operation): Word {
+  const title = operationTitle(operation);
+  const { tone } = operationState(operation);
+  switch (operation.state) {
+    case "running":
+      return { tone, text: `${title}: in progress.` };
+    case "done":
+      return { tone, text: `${title}: done.` };
+    case "failed":
+      return { tone, text: `${title}: failed: ${operation.error?.message ?? "the daemon does not say why"}` };
+    case "cancelled":
+      return { tone, text: `${title}: cancelled. Writes are cached again.` };
+  }
+}
+
+export function severity(value: Severity): Word {
+  switch (value) {
+    case "info":
+      return { text: "Info", tone: "good" };
+    case "warning":
+      return { text: "Warning", tone: "warning" };
+    case "error":
+      return { text: "Error", tone: "bad" };
+  }
+}

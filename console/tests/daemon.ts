@@ -1,0 +1,142 @@
+// A daemon of a test's own: the real binary on image files in a directory that goes with the test.
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, open, rm, truncate } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+
+const run = promisify(execFile);
+
+/** `HOTSET_BIN`: the binary under test. */
+function binary(): string {
+  const path = process.env.HOTSET_BIN;
+  if (path === undefined) throw new Error("HOTSET_BIN names no binary: cargo build --package hotset");
+  return path;
+}
+
+export class Daemon {
+  private children: ChildProcess[] = [];
+
+  private constructor(
+    readonly directory: string,
+    private readonly port: number,
+  ) {}
+
+  /** Starts one that knows no pools and no volumes, and waits until it answers. */
+  static async start(): Promise<Daemon> {
+    const daemon = new Daemon(await mkdtemp(join(tmpdir(), "hotset-console-")), await freePort());
+    await daemon.serve();
+    return daemon;
+  }
+
+  private async serve(): Promise<void> {
+    const log = await open(this.path("log"), "a");
+    const child = spawn(
+      binary(),
+      [
+        "serve",
+        "--state",
+        this.path("state"),
+        "--missing-wait",
+        "1",
+        "--api",
+        this.api,
+        "--api",
+        `tcp:127.0.0.1:${this.port}`,
+      ],
+      { stdio: ["ignore", log.fd, log.fd] },
+    );
+    this.children.push(child);
+    await log.close();
+    for (;;) {
+      if (child.exitCode !== null) throw new Error(`the daemon ended at its start; its log: ${this.path("log")}`);
+      // Each attempt waits for an answer or a refusal.
+      if (
+        await fetch(`${this.url}api/v1/status`).then(
+          (answer) => answer.ok,
+          () => false,
+        )
+      )
+        return;
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  }
+
+  /** Where the console is. */
+  get url(): string {
+    return `http://127.0.0.1:${this.port}/`;
+  }
+
+  private get api(): string {
+    return `unix:${this.path("state/api.sock")}`;
+  }
+
+  path(name: string): string {
+    return join(this.directory, name);
+  }
+
+  /** Runs a verb of the command line to its end. */
+  async hotset(...words: string[]): Promise<string> {
+    const { stdout } = await run(binary(), ["--api", this.api, ...words], { cwd: this.directory });
+    return stdout;
+  }
+
+  /** A fully written image file that can be an SSD. */
+  async ssd(name: string, size: string): Promise<string> {
+    await this.hotset("image", "create", name, size);
+    return this.path(name);
+  }
+
+  /** An image file that can be a backing device. */
+  async backing(name: string, bytes: number): Promise<string> {
+    const file = await open(this.path(name), "w");
+    await file.truncate(bytes);
+    await file.close();
+    return this.path(name);
+  }
+
+  /** Takes an SSD away under the daemon: its file ends where it began. */
+  async failSsd(name: string): Promise<void> {
+    await truncate(this.path(name), 0);
+  }
+
+  /** Starts fio on a volume, over NBD, as a host would. It ends with the daemon. */
+  load(volume: string, ...options: string[]): void {
+    const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
+    const child = spawn(
+      "fio",
+      ["--name=load", "--ioengine=nbd", `--uri=${uri}`, "--time_based", "--runtime=600", ...options],
+      {
+        cwd: this.directory,
+        stdio: "ignore",
+      },
+    );
+    this.children.push(child);
+  }
+
+  /** Runs fio on a volume to its end. */
+  async loadOnce(volume: string, ...options: string[]): Promise<void> {
+    const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
+    await run("fio", ["--name=load", "--ioengine=nbd", `--uri=${uri}`, ...options], { cwd: this.directory });
+  }
+
+  async stop(): Promise<void> {
+    for (const child of this.children.reverse()) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill("SIGKILL");
+      await once(child, "exit");
+    }
+    await rm(this.directory, { recursive: true });
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  await new Promise((done) => server.close(done));
+  if (address === null || typeof address === "string") throw new Error("a TCP socket has a port");
+  return address.port;
+}

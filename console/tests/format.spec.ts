@@ -1,0 +1,59 @@
+// Numbers, sizes and times: what a person reads must be what the daemon said.
+import { expect, test } from "@playwright/test";
+import { bytes, duration, latency, parseBytes, percent, plural } from "../src/format";
+
+test("sizes are binary with three digits, and are read back", () => {
+  expect([0, 512, 1023, 1024, 1536, 64 << 20, 1.03 * 2 ** 30, 2 ** 40, 1023.9 * 1024].map(bytes)).toEqual([
+    "0 B",
+    "512 B",
+    "1,023 B",
+    "1 KiB",
+    "1.50 KiB",
+    "64 MiB",
+    "1.03 GiB",
+    "1 TiB",
+    "1.00 MiB",
+  ]);
+  expect(["4 MiB", "64K", "1.5 GiB", "512", "off", "4 XiB", "-1"].map(parseBytes)).toEqual([
+    4 << 20,
+    64 << 10,
+    1.5 * 2 ** 30,
+    512,
+    null,
+    null,
+    null,
+  ]);
+});
+
+test("a ratio is all or nothing only if it is", () => {
+  expect([0, 0.0001, 0.5, 0.987, 0.99999, 1].map(percent)).toEqual([
+    "0.0 %",
+    "< 0.1 %",
+    "50.0 %",
+    "98.7 %",
+    "> 99.9 %",
+    "100.0 %",
+  ]);
+});
+
+test("times have the unit that fits", () => {
+  expect([850, 4210, 250_000, 4_210_000, 1_200_000_000].map(latency)).toEqual([
+    "0.85 µs",
+    "4.21 µs",
+    "250 µs",
+    "4.21 ms",
+    "1.20 s",
+  ]);
+  expect([5, 65, 600, 12_000, 3 * 86_400 + 7200].map(duration)).toEqual([
+    "5 s",
+    "1 min 5 s",
+    "10 min",
+    "3 h 20 min",
+    "3 days 2 h",
+  ]);
+  expect([plural(1, "volume"), plural(3, "volume"), plural(0, "volume")]).toEqual([
+    "1 volume",
+    "3 volumes",
+    "0 volumes",
+  ]);
+});

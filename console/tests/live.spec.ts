@@ -1,0 +1,84 @@
+// The console under load: what moves, what fails, what is flushed.
+import { busyScene, expect, open, shot, slowArray, test } from "./fixtures";
+
+// proves: S3, S6
+test("the charts move, and the numbers are those of the daemon", async ({ page, daemon }) => {
+  await busyScene(daemon);
+  await open(page, daemon, "overview");
+  const iops = page.getByRole("img", { name: /^IOPS: reads [1-9]/ });
+  await expect(iops).toBeVisible();
+  const before = await iops.getAttribute("data-points");
+  await expect(iops).not.toHaveAttribute("data-points", before ?? "");
+  await expect(page.getByRole("img", { name: /^Hit ratio: of reads \d/ })).toBeVisible();
+
+  const row = page.getByRole("row", { name: /^database/ });
+  const rate = Number((await row.getByRole("cell").nth(4).textContent())?.replace(",", ""));
+  // fio writes 150 a second; a sample of 2 s may be off by a few.
+  expect(rate).toBeGreaterThan(75);
+  expect(rate).toBeLessThan(225);
+});
+
+// proves: S3, P10
+test("an SSD that fails is seen within five seconds and in words", async ({ page, daemon }) => {
+  await busyScene(daemon);
+  await open(page, daemon, "overview");
+  await expect(page.getByRole("heading", { level: 2, name: /^Good/ })).toBeVisible();
+  await expect(page.getByRole("img", { name: /^IOPS: reads [1-9]/ })).toBeVisible();
+
+  await daemon.failSsd("ssd0");
+  const health = page.getByRole("region", { name: "Health" });
+  await expect(health).toContainText(/Degraded|Failed/, { timeout: 5000 });
+  await expect(health).toContainText("fast");
+  await page.screenshot({ path: shot("overview-ssd-failed.png"), fullPage: true });
+
+  await page.getByRole("link", { name: "Cache pools" }).click();
+  await page.getByRole("link", { name: "fast", exact: true }).click();
+  const ssd = page.getByRole("table", { name: "SSDs of pool fast" }).getByRole("row", { name: /ssd0/ });
+  await expect(ssd).toContainText("Failed");
+  await expect(ssd).not.toContainText("Online");
+  await page.screenshot({ path: shot("pools-ssd-failed.png"), fullPage: true });
+
+  await page.getByRole("link", { name: "Events" }).click();
+  await expect(page.getByRole("row", { name: /SSD .*ssd0/ }).first()).toBeVisible();
+  await page.screenshot({ path: shot("events-ssd-failed.png"), fullPage: true });
+});
+
+// proves: S3, P13
+test("a pool is flushed before it is deleted, with progress, and that can be cancelled", async ({ page, daemon }) => {
+  const ssds = await Promise.all(["ssd0", "ssd1"].map((name) => daemon.ssd(name, "192M")));
+  await daemon.hotset("pool", "create", "mirror", "--type", "read-write", "--io-type", "database", "--ssd", ...ssds);
+  await daemon.hotset("pool", "set", "mirror", "dirty-watermark=90", "dirty-age=1d", "flush-rate=low");
+  await daemon.hotset("volume", "create", "database", "--backing", slowArray(daemon), "--pool", "mirror");
+  // Scattered, so that the array needs a while to take it.
+  await daemon.loadOnce("database", "--rw=randwrite", "--bs=4k", "--size=512M", "--io_size=28M", "--iodepth=8");
+  await open(page, daemon, "pools/mirror");
+  const volumes = page.getByRole("table", { name: "Volumes that pool mirror caches" });
+  await expect(volumes.getByRole("row", { name: /^database/ })).toContainText(/MiB, oldest/);
+
+  const remove = async () => {
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete pool" }).click();
+  };
+  await remove();
+  const operation = page.getByRole("region", { name: "Delete pool mirror" });
+  await expect(operation.getByRole("progressbar")).toBeVisible();
+  await expect(operation).toContainText(/ of .* · .*\/s/);
+  await expect(page.getByRole("button", { name: "Delete", exact: true })).toHaveAccessibleDescription(/being deleted/);
+  await page.getByRole("link", { name: /^Operations/ }).click();
+  await expect(operation.getByRole("progressbar")).toBeVisible();
+  await page.screenshot({ path: shot("operations-flushing.png"), fullPage: true });
+  await operation.getByRole("button", { name: "Cancel" }).click();
+  await expect(page.getByText(/cancelled. Writes are cached again/i).first()).toBeVisible();
+  await expect(page.getByText("Nothing that takes long is being done now.")).toBeVisible();
+
+  await page.getByRole("link", { name: /^Cache pools/ }).click();
+  await expect(
+    page.getByRole("region", { name: "All cache pools" }).getByRole("row", { name: /^mirror/ }),
+  ).toContainText("Online");
+  await daemon.hotset("pool", "set", "mirror", "flush-rate=high");
+  await remove();
+  await expect(page.getByText(/Delete pool mirror: done/)).toBeVisible({ timeout: 40_000 });
+  await expect(page.getByText(/^No cache pools yet/)).toBeVisible();
+  // The volume went on without it.
+  expect(await daemon.hotset("volume", "list")).toMatch(/database .*online/);
+});

@@ -1,0 +1,57 @@
+// Rates are differences of the daemon's own counters: nothing is made up, and nothing is negative.
+import { expect, test } from "@playwright/test";
+import type { Stats, VolumeCounters } from "../src/api/types";
+import { EMPTY, extend, newest } from "../src/rates";
+
+const NOTHING = {
+  reads: 0,
+  read_hits: 0,
+  read_bytes: 0,
+  writes: 0,
+  write_bytes: 0,
+  flushes: 0,
+  trims: 0,
+  zeroes: 0,
+  hit_ratio: 0,
+  bypassed_reads: 0,
+  bypassed_writes: 0,
+  populated_bytes: 0,
+  evicted_blocks: 0,
+  read_errors_hidden: 0,
+  errors: 0,
+  write_hits: 0,
+  cleaned_bytes: 0,
+  moved_bytes: 0,
+  cache_drops: 0,
+};
+
+function volume(name: string, stats: Partial<VolumeCounters["stats"]>): VolumeCounters {
+  const sizes = {
+    size_bytes: 1,
+    cache_used_bytes: 0,
+    write_cache_used_bytes: 0,
+    dirty_bytes: 0,
+    pool_capacity_bytes: 0,
+  };
+  return { name, ...sizes, stats: { ...NOTHING, ...stats } };
+}
+
+function at(seconds: number, ...volumes: VolumeCounters[]): Stats {
+  return { at_ns: seconds * 1e9, volumes };
+}
+
+test("a rate is the difference of two answers, of each volume and of all", () => {
+  const before = at(10, volume("a", { reads: 100, read_hits: 50 }), volume("b", { writes: 8 }));
+  const after = at(12, volume("a", { reads: 300, read_hits: 200 }), volume("b", { writes: 18 }));
+  const series = extend(EMPTY, before, after, 1);
+  expect(newest(series, "a")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 0, hitRatio: 0.75 });
+  expect(newest(series, "b")).toMatchObject({ readsPerSecond: 0, writesPerSecond: 5, hitRatio: null });
+  expect(newest(series, "")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 5, hitRatio: 0.75 });
+});
+
+test("a volume that is new, or a daemon that began anew, has no rate yet", () => {
+  const before = at(10, volume("a", { reads: 100 }));
+  expect(newest(extend(EMPTY, before, at(12, volume("a", { reads: 3 })), 1), "a")).toBeNull();
+  expect(newest(extend(EMPTY, before, at(12, volume("c", { reads: 3 })), 1), "c")).toBeNull();
+  expect(extend(EMPTY, before, at(1, volume("a", { reads: 3 })), 1)).toBe(EMPTY);
+});
