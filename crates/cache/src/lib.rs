@@ -23,6 +23,7 @@ pub use pool::{
 };
 pub use state::latency::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 pub use status::{
-    DeviceIo, Health, PoolPlan, PoolStatus, Rebuild, SsdStatus, VolumeStats, VolumeStatus, WriteLogStatus,
+    DeviceIo, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SsdStatus, VolumeStats, VolumeStatus,
+    WriteLogStatus,
 };
 pub use volume::{Durability, Volume, ZeroEffort};

@@ -21,8 +21,9 @@ use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
 use crate::state::overlay::{Counts, memory_for_pages};
+use crate::state::scrub::Scrub;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
-use crate::status::{Health, PoolPlan, PoolStatus, SsdStatus, WriteLogStatus};
+use crate::status::{Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
 /// A device and the name by which people know it (its path).
@@ -155,6 +156,7 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) accepts_loss: bool,
     /// Which copy is read first next time.
     pub(crate) log_turn: Cell<bool>,
+    pub(crate) scrub: Scrub,
 }
 
 /// A volume as the pool holds it.
@@ -299,6 +301,17 @@ impl<E: Env> Pool<E> {
 
     pub fn status(&self) -> PoolStatus {
         self.inner.status()
+    }
+
+    /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status
+    /// shows how far it is. Refused while another one runs.
+    pub async fn scrub(&self) -> Result<ScrubStatus, Error> {
+        self.inner.scrub().await
+    }
+
+    /// Ends a scrub that runs.
+    pub fn cancel_scrub(&self) {
+        self.inner.scrub.cancel();
     }
 
     /// Detaches all volumes and makes the SSDs forget the pool. Dirty data: as in [`Pool::detach`].
@@ -524,6 +537,7 @@ impl<E: Env> PoolInner<E> {
             recovery: self.recovery.borrow().clone(),
             rebuild: self.rebuild_status(),
             write_log: self.log.as_ref().map(|log| self.log_status(log)),
+            scrub: self.scrub.status(),
             ssds,
             volumes: names,
         }

@@ -34,6 +34,7 @@ pub struct PoolStatus {
     pub rebuild: Option<Rebuild>,
     /// Dirty data and the write log; `None` in a read pool.
     pub write_log: Option<WriteLogStatus>,
+    pub scrub: ScrubStatus,
     pub ssds: Vec<SsdStatus>,
     pub volumes: Vec<VolumeName>,
 }
@@ -47,6 +48,38 @@ pub struct Rebuild {
     pub bytes_per_second: u64,
     /// No SSD has room for the rest: dirty data is flushed instead.
     pub stuck: bool,
+}
+
+/// The scrub that runs, or the last one since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStatus {
+    pub state: ScrubState,
+    /// Bytes read and compared, of about how many: both copies of what lies in the write log count.
+    pub checked_bytes: u64,
+    pub total_bytes: u64,
+    /// Pages that could not be read or were not what was stored, by copy.
+    pub bad_pages: u64,
+    /// Of them, written again from the other copy.
+    pub repaired_pages: u64,
+    /// Of them, taken out of the cache; they are read from the backing device again.
+    pub dropped_pages: u64,
+    /// Dirty pages of which no good copy is left: reads of them fail until they are overwritten.
+    pub lost_pages: u64,
+    /// How long it took.
+    pub seconds: u64,
+    /// When it ended; 0 if it has not.
+    pub ended_unix_seconds: u64,
+}
+
+/// See [`ScrubStatus`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ScrubState {
+    /// None since the pool was opened.
+    #[default]
+    Never,
+    Running,
+    Finished,
+    Cancelled,
 }
 
 /// The write log of a read-write pool.

@@ -22,6 +22,7 @@
 //! | `create.rs` | a pool is made | |
 //! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
 //! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
+//! | `scrub.rs` | everything is read and checked, and mended | `checked-or-not-served` |
 //! | `close.rs` | a pool stops | |
 
 use std::pin::pin;
@@ -52,6 +53,7 @@ pub(crate) mod recover;
 pub(crate) mod recover_log;
 pub(crate) mod route;
 pub(crate) mod rows;
+pub(crate) mod scrub;
 pub(crate) mod survey;
 pub(crate) mod write;
 pub(crate) mod zero;

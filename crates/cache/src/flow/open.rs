@@ -23,6 +23,7 @@ use crate::ssd::Ssd;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
+use crate::state::scrub::Scrub;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
 
@@ -151,6 +152,7 @@ impl<E: Env> Parts<E> {
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
             log_turn: Cell::new(false),
+            scrub: Scrub::default(),
         })
     }
 

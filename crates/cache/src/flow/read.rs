@@ -395,6 +395,46 @@ impl<E: Env> PoolInner<E> {
         None
     }
 
+    /// For a scrub: reads pages of a slot that holds this block, and takes those that are bad out of the cache. Answers how
+    /// many they were.
+    pub(crate) async fn check_slot(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) -> u64 {
+        let ssd = self.ssd_of(slot);
+        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
+        if self.map.borrow().key(slot) != Some(key) {
+            return 0;
+        }
+        let mut bad = 0;
+        let at =
+            |page: u32| ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(page) * PAGE;
+        let buf = self.env.buffers().take(bytes_of(&(u64::from(pages.start)..u64::from(pages.end))));
+        if ssd.read(at(pages.start), buf).await.is_ok_and(|buf| self.checksums_match(slot, pages.start, &buf)) {
+            return 0;
+        }
+        for page in pages.clone() {
+            let error = match ssd.read(at(page), self.env.buffers().take(PAGE_BYTES)).await {
+                Ok(buf) if self.checksums_match(slot, page, &buf) => continue,
+                Ok(_) => None,
+                Err(Fault::Offline) => return bad,
+                Err(Fault::Device(error)) => Some(error),
+            };
+            bad += 1;
+            self.count_read_error(ssd, error.as_ref());
+            self.hide_bad_pages(slot, key, &(page..page + 1));
+        }
+        bad
+    }
+
+    /// For a scrub: reads a slot's header again. False: it does not say that the slot holds this block, which has left
+    /// the cache.
+    pub(crate) async fn check_header(self: &Rc<Self>, slot: SlotIndex, key: BlockKey) -> bool {
+        let ssd = self.ssd_of(slot);
+        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
+        self.map.borrow().key(slot) != Some(key)
+            || self.load_header(ssd, slot, key).await
+            || !ssd.online.get()
+            || self.map.borrow().find(key).is_some()
+    }
+
     /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
     fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         add(&ssd.read_errors, 1);

@@ -167,24 +167,22 @@ impl<E: Env> PoolInner<E> {
         let (segment, first) = run.row.locate(run.first.place.position());
         let mut whole = self.env.buffers().take(run.bytes());
         for ((chunk, checksum), page) in whole.chunks_exact_mut(PAGE_BYTES).zip(&run.checksums).zip(first..) {
-            let mut found = false;
-            for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
-                let Some(index) = mirror.ssd else { continue };
-                let buf = self.env.buffers().take(PAGE_BYTES);
-                let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
-                if let Ok(bytes) = read
-                    && matches(&bytes, std::slice::from_ref(checksum))
-                {
-                    chunk.copy_from_slice(&bytes);
-                    found = true;
-                    break;
-                }
-            }
-            if !found {
-                return None;
-            }
+            chunk.copy_from_slice(&self.read_page_of_log(run, segment, page, *checksum).await?);
         }
         Some(whole)
+    }
+
+    /// One page from whichever copy is good.
+    async fn read_page_of_log(self: &Rc<Self>, run: &LogRun, segment: u32, page: u32, checksum: u32) -> Option<Buf> {
+        for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
+            let Some(index) = mirror.ssd else { continue };
+            let buf = self.env.buffers().take(PAGE_BYTES);
+            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
+            if let Some(bytes) = read.ok().filter(|bytes| matches(bytes, std::slice::from_ref(&checksum))) {
+                return Some(bytes);
+            }
+        }
+        None
     }
 
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
@@ -211,6 +209,61 @@ impl<E: Env> PoolInner<E> {
         good
     }
 
+    /// For a scrub: reads every copy of a run of data, and mends the bad ones from the good.
+    pub(crate) async fn check_copies_of(self: &Rc<Self>, run: &LogRun) -> Copies {
+        let (segment, page) = run.row.locate(run.first.place.position());
+        let mut copies = Copies::default();
+        let (mut bad, mut good) = (Vec::new(), None);
+        for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
+            let Some(index) = mirror.ssd else { continue };
+            let ssd = &self.ssds[usize::from(index.0)];
+            let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
+                Ok(bytes) => {
+                    copies.checked += 1;
+                    let wrong = count_wrong(&bytes, &run.checksums);
+                    copies.bad_pages += wrong;
+                    if wrong == 0 {
+                        good = Some(bytes);
+                        continue;
+                    }
+                    None
+                }
+                Err(Fault::Offline) => continue,
+                Err(Fault::Device(error)) => {
+                    copies.bad_pages += run.pages.end - run.pages.start;
+                    Some(error)
+                }
+            };
+            self.log_read_failed(ssd, error.as_ref());
+            bad.push(mirror);
+        }
+        if bad.is_empty() {
+            return copies;
+        }
+        let whole = match good {
+            Some(bytes) => Some(bytes),
+            None => self.read_pages_of_log(run).await,
+        };
+        match whole {
+            Some(bytes) => {
+                self.repair(&bad, &bytes, page).await;
+                copies.repaired_pages = copies.bad_pages;
+            }
+            None => copies.lost_pages = self.count_lost_pages(run).await,
+        }
+        copies
+    }
+
+    /// The pages of a run of which no copy is good.
+    async fn count_lost_pages(self: &Rc<Self>, run: &LogRun) -> u64 {
+        let (segment, first) = run.row.locate(run.first.place.position());
+        let mut lost = 0;
+        for (checksum, page) in run.checksums.iter().zip(first..) {
+            lost += u64::from(self.read_page_of_log(run, segment, page, *checksum).await.is_none());
+        }
+        lost
+    }
+
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
     async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
         for mirror in bad {
@@ -223,6 +276,22 @@ impl<E: Env> PoolInner<E> {
             }
         }
     }
+}
+
+/// What a scrub found of a run, by copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Copies {
+    /// Copies that could be read.
+    pub(crate) checked: u64,
+    pub(crate) bad_pages: u64,
+    pub(crate) repaired_pages: u64,
+    /// Pages of which no copy is good.
+    pub(crate) lost_pages: u64,
+}
+
+fn count_wrong(bytes: &[u8], checksums: &[u32]) -> u64 {
+    let pages = bytes.chunks_exact(PAGE_BYTES).zip(checksums);
+    pages.map(|(page, checksum)| u64::from(!matches(page, std::slice::from_ref(checksum)))).sum()
 }
 
 fn matches(bytes: &[u8], checksums: &[u32]) -> bool {

@@ -13,6 +13,8 @@ const LEAF_PAGES: usize = 128;
 /// A full leaf gets room for so many pages more.
 const LEAF_STEP: usize = 16;
 const PAGE_BITS: u32 = 46;
+/// Above every page of a volume.
+pub(crate) const PAGES_MAX: u64 = 1 << PAGE_BITS;
 const FLAG_BITS: u32 = 8;
 
 const DIRTY: u64 = 1;

@@ -1,0 +1,84 @@
+//! A pool's devices in memory, which outlive the pool: handles on the same bytes.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::time::Duration;
+
+use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+
+pub(crate) const MIB: u64 = 1 << 20;
+
+pub(crate) struct World {
+    pub(crate) env: HostEnv,
+    pub(crate) ssds: Vec<MemoryDevice>,
+    state: MemoryDevice,
+    backing: MemoryDevice,
+}
+
+impl World {
+    pub(crate) fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+        let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 4096)).collect();
+        Self { env, ssds, state: MemoryDevice::new(STATE_BYTES, 512), backing: MemoryDevice::new(backing_bytes, 512) }
+    }
+
+    /// A pool with blocks of 64 KiB, in which dirty data stays dirty.
+    pub(crate) async fn create(&self, kind: PoolKind) -> Pool<HostEnv> {
+        let mut settings = PoolSettings::preset(kind, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
+        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
+            path: format!("ssd{index}"),
+            device: HostDevice::Memory(ssd.clone()),
+        };
+        let ssds = self.ssds.iter().enumerate().map(device).collect();
+        Pool::create(self.env.clone(), spec, ssds, HostDevice::Memory(self.state.clone())).await.unwrap()
+    }
+
+    pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+        let volume = Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap();
+        pool.attach(&volume).await.unwrap();
+        volume
+    }
+
+    /// Overwrites what an SSD holds behind its superblocks and records.
+    pub(crate) async fn rot(&self, ssd: usize) {
+        let ssd = &self.ssds[ssd];
+        let mut start = MIB;
+        while start < ssd.info().size_bytes {
+            let mut junk = Buf::zeroed(1 << 20);
+            junk.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[0xA5, 0x5A]));
+            ssd.write(start, junk).await.1.unwrap();
+            start += MIB;
+        }
+    }
+}
+
+pub(crate) async fn write(volume: &Volume<HostEnv>, number: u64, fill: u8) {
+    let mut page = Buf::zeroed(4096);
+    page.fill(fill);
+    volume.write(number * 4096, page, Durability::Volatile).await.unwrap();
+}
+
+pub(crate) async fn read(volume: &Volume<HostEnv>, number: u64) -> u8 {
+    let buf = volume.read(ByteRange::at(number * 4096, 4096)).await.unwrap();
+    assert!(buf.iter().all(|byte| *byte == buf[0]), "page {number} is torn");
+    buf[0]
+}
+
+pub(crate) async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+pub(crate) fn run(test: impl AsyncFnOnce(HostEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(test);
+}
