@@ -1,15 +1,13 @@
 // Rates from counters: what happened between two answers of the daemon, kept for a few minutes.
 import type { Stats, VolumeCounters } from "./api/types";
 
-/** What one volume, or all of them, did in one interval. A null is a ratio or latency of nothing. */
+/** What one volume, or all of them, did in one interval. A ratio of nothing is null. */
 export type Rate = {
   readsPerSecond: number;
   writesPerSecond: number;
   readBytesPerSecond: number;
   writeBytesPerSecond: number;
   hitRatio: number | null;
-  latencyP50Ns: number | null;
-  latencyP99Ns: number | null;
 };
 
 /** Times in seconds since 1970, and the rate of each volume at each. The name of all volumes together is "". */
@@ -67,8 +65,6 @@ class Sum {
       readBytesPerSecond: this.readBytes / seconds,
       writeBytesPerSecond: this.writeBytes / seconds,
       hitRatio: this.reads === 0 ? null : this.hits / this.reads,
-      latencyP50Ns: null,
-      latencyP99Ns: null,
     };
   }
 }

@@ -23,7 +23,7 @@ const LOOKS: Look[] = [
 
 // proves: S3
 test("every page is accessible, fits a narrow screen, and gives its reasons", async ({ page, daemon }) => {
-  test.setTimeout(90_000);
+  test.setTimeout(150_000);
   await busyScene(daemon);
   await open(page, daemon, "overview");
   // The charts have something to show.

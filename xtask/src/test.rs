@@ -36,11 +36,14 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         ("format of fuzz", Box::new(|| check(&["fmt", "--manifest-path=fuzz/Cargo.toml", "--check"]))),
         ("tidy", Box::new(|| Ok(Tally::one(tidy::run()? == ExitCode::SUCCESS)))),
         ("traceability", Box::new(|| traceability::check().map(Tally::one))),
+        // Before whatever builds the binary: it embeds the console.
+        ("console", Box::new(console::check)),
         ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
         ("unit tests", Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e"]))),
         ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SHORT).is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("real clients", Box::new(|| end_to_end(&[]))),
+        ("browser", Box::new(|| console::browse(&[]))),
     ];
     Ok(run_steps(&steps).exit_code())
 }

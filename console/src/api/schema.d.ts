@@ -381,6 +381,17 @@ export interface components {
         Deleted: {
             deleted: string;
         };
+        /** @description Transfers of a device since its pool or volume was opened. */
+        DeviceIo: {
+            /** Format: int64 */
+            read_bytes: number;
+            /** Format: int64 */
+            reads: number;
+            /** Format: int64 */
+            writes: number;
+            /** Format: int64 */
+            written_bytes: number;
+        };
         /** @description A block device or an image file. */
         Disk: {
             kind: components["schemas"]["DiskKind"];
@@ -901,6 +912,8 @@ export interface components {
         };
         /** @description An SSD of a pool. */
         Ssd: {
+            /** @description What the pool has had it do. */
+            io?: components["schemas"]["DeviceIo"];
             online: boolean;
             path: string;
             /**
@@ -1010,6 +1023,8 @@ export interface components {
             backing: string;
             /** @description The backing device is a model of one: its speed is not that of a real array. */
             backing_emulated: boolean;
+            /** @description What the backing device has had to do. */
+            backing_io?: components["schemas"]["DeviceIo"];
             /**
              * Format: int64
              * @description Bytes of its pages in the cache.

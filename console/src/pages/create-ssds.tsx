@@ -4,13 +4,13 @@ import { explain } from "../api/client";
 import type { Disk } from "../api/types";
 import { bytes, plural } from "../format";
 import { Field, Notice } from "../ui/basics";
-import type { Draft } from "./create-state";
+import type { Chosen } from "./create-state";
 import { needsForce } from "./create-state";
 import { DiskChoice } from "./disk-choice";
 
 type Props = {
-  draft: Draft;
-  set: (part: Partial<Draft>) => void;
+  draft: Chosen;
+  set: (part: Partial<Chosen>) => void;
   disks: Disk[];
   error: unknown;
   directory: string;

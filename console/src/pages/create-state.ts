@@ -72,8 +72,11 @@ export function whyNotPool(draft: Draft, pools: Pool[], disks: Disk[]): string |
   return null;
 }
 
+/** What choosing SSDs is about, for a new pool and for one that is there. */
+export type Chosen = Pick<Draft, "type" | "ssds" | "force" | "allowSameDisk">;
+
 /** The chosen SSDs that hold something. */
-export function needsForce(draft: Draft, disks: Disk[]): Disk[] {
+export function needsForce(draft: Chosen, disks: Disk[]): Disk[] {
   return disks.filter((disk) => draft.ssds.includes(disk.path) && disk.needs_force);
 }
 

@@ -12,9 +12,9 @@ import { type Draft, NEW, request, whyNotPool } from "./create-state";
 import { Summary } from "./create-summary";
 import { ChooseType } from "./create-type";
 import { ChooseVolumes } from "./create-volumes";
+import { useDisks } from "./disk-choice";
 
 const STEPS = ["Pool", "Volumes", "Summary"];
-const RELOAD_MS = 5000;
 
 export function Create() {
   const known = useStore(status);
@@ -23,7 +23,7 @@ export function Create() {
   const [directory, setDirectory] = useState("");
   const [busy, setBusy] = useState(false);
   const readOnly = useReadOnly();
-  const found = usePolled((signal) => findDisks(directory, signal), directory, RELOAD_MS);
+  const found = useDisks(directory);
   const plan = usePolled(
     async (signal) => (step === 2 ? call("post", "/api/v1/pools/plan", { body: request(draft), signal }) : null),
     `${step} ${JSON.stringify(request(draft))}`,
@@ -91,14 +91,6 @@ export function Create() {
       </div>
     </>
   );
-}
-
-/** The block devices of the machine, and the image files of a directory if one is named. */
-async function findDisks(directory: string, signal: AbortSignal): Promise<Disk[]> {
-  const { disks } = await call("get", "/api/v1/disks", { signal });
-  if (directory === "") return disks;
-  const files = await call("get", "/api/v1/disks", { query: { directory }, signal });
-  return [...disks, ...files.disks];
 }
 
 type Plan = { value: unknown; error: unknown };

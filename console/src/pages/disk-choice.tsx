@@ -1,6 +1,25 @@
 // A disk of the machine, to be chosen: what it is, what it carries, and why it cannot be used.
+import { call } from "../api/client";
 import type { Disk } from "../api/types";
 import { bytes } from "../format";
+import { type Polled, usePolled } from "../store";
+
+/** Disks come and go. */
+const RELOAD_MS = 5000;
+
+/** The block devices of the machine, and the image files of a directory if one is named. */
+export function useDisks(directory: string): Polled<Disk[]> {
+  return usePolled(
+    async (signal) => {
+      const { disks } = await call("get", "/api/v1/disks", { signal });
+      if (directory === "") return disks;
+      const files = await call("get", "/api/v1/disks", { query: { directory }, signal });
+      return [...disks, ...files.disks];
+    },
+    directory,
+    RELOAD_MS,
+  );
+}
 
 type Props = {
   disk: Disk;

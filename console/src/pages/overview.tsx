@@ -1,6 +1,6 @@
 // The first page: is all well, what needs action, what is it doing, what is at risk.
 import type { Status } from "../api/types";
-import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent, plural } from "../format";
+import { bytes, bytesPerSecond, count, duration, NOTHING, percent, plural } from "../format";
 import { series, status } from "../live";
 import { newest, type Rate, type Series } from "../rates";
 import { link } from "../router";
@@ -9,6 +9,7 @@ import { Badge, Heading, Mark, Meter } from "../ui/basics";
 import { Chart, type Line } from "../ui/chart";
 import { Table } from "../ui/table";
 import { health, type Tone, volumeHealth, word } from "../words";
+import { type Latency, LatencyChart, LatencyFigure, useLatency } from "./overview-latency";
 
 /** What the live charts show: what there is, within these limits. */
 const SHOWN_SECONDS_MIN = 60;
@@ -17,6 +18,7 @@ const SHOWN_SECONDS_MAX = 300;
 export function Overview() {
   const known = useStore(status);
   const rates = useStore(series);
+  const latencies = useLatency(known?.volumes ?? []);
   if (known === null) return null;
   const now = newest(rates, "");
   const last = rates.times.at(-1) ?? Date.now() / 1000;
@@ -26,7 +28,7 @@ export function Overview() {
     <>
       <Heading title="Overview" />
       <HealthPanel status={known} />
-      <Figures status={known} now={now} />
+      <Figures status={known} now={now} latency={latencies} />
       <div class="grid">
         <section class="panel" aria-label="IOPS">
           <Chart
@@ -50,18 +52,7 @@ export function Overview() {
             lines={[line(rates, "of reads", "--series-3", (rate) => rate.hitRatio)]}
           />
         </section>
-        <section class="panel" aria-label="Latency">
-          <Chart
-            title="Latency"
-            times={rates.times}
-            range={range}
-            format={latency}
-            lines={[
-              line(rates, "median", "--series-1", (rate) => rate.latencyP50Ns),
-              line(rates, "99th percentile", "--series-4", (rate) => rate.latencyP99Ns),
-            ]}
-          />
-        </section>
+        <LatencyChart of={latencies} />
       </div>
       <VolumesNow status={known} rates={rates} />
     </>
@@ -113,7 +104,7 @@ function sentence(status: Status): string {
   }
 }
 
-function Figures({ status, now }: { status: Status; now: Rate | null }) {
+function Figures({ status, now, latency }: { status: Status; now: Rate | null; latency: Latency | null }) {
   const used = status.pools.reduce((sum, pool) => sum + pool.used_bytes, 0);
   const capacity = status.pools.reduce((sum, pool) => sum + pool.capacity_bytes, 0);
   const share = capacity === 0 ? "" : ` (${percent(used / capacity)})`;
@@ -134,13 +125,7 @@ function Figures({ status, now }: { status: Status; now: Rate | null }) {
         </dd>
       </div>
       <div>
-        <dt>Latency, median</dt>
-        <dd>
-          {now === null || now.latencyP50Ns === null ? NOTHING : latency(now.latencyP50Ns)}
-          <small>
-            {now === null || now.latencyP99Ns === null ? "no requests now" : `99 % within ${latency(now.latencyP99Ns)}`}
-          </small>
-        </dd>
+        <LatencyFigure of={latency} />
       </div>
       <div>
         <dt>Data at risk now</dt>

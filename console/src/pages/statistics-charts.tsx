@@ -70,7 +70,8 @@ export function Charts({ history, ssds, setFrame }: Props) {
   );
 }
 
-function latencies(of: (point: HistoryPoint) => HistoryPoint["read_latency"]): Wanted[] {
+/** Median and tail of what a point has of them. */
+export function latencies(of: (point: HistoryPoint) => HistoryPoint["read_latency"]): Wanted[] {
   const nanoseconds = (value: number | undefined) => (value === undefined ? null : value * 1000);
   return [
     { label: "median", color: ONE, pick: (point) => nanoseconds(of(point)?.p50_microseconds) },

@@ -4,14 +4,12 @@ import { call } from "../api/client";
 import type { Status, WriteMode } from "../api/types";
 import { change } from "../change";
 import { go, link } from "../router";
-import { usePolled } from "../store";
 import { Action, Field } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Select } from "../ui/select";
 import { cacheType, WRITE_MODES, writeMode } from "../words";
-import { DiskChoice } from "./disk-choice";
+import { DiskChoice, useDisks } from "./disk-choice";
 
-const RELOAD_MS = 10_000;
 const NAME_RULE = "Letters, digits, - _ and dots; hosts connect by it";
 
 export function CreateVolume({ status, close }: { status: Status; close: () => void }) {
@@ -128,7 +126,7 @@ export function CreateVolume({ status, close }: { status: Status; close: () => v
 
 /** The block devices of the machine, to be chosen in place of typing. */
 function Found({ backing, choose }: { backing: string; choose: (path: string) => void }) {
-  const found = usePolled(async (signal) => (await call("get", "/api/v1/disks", { signal })).disks, "", RELOAD_MS);
+  const found = useDisks("");
   if (found.value === null || found.value.length === 0) return null;
   return (
     <fieldset>
