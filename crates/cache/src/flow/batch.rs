@@ -33,7 +33,6 @@ const BATCH_HINTS: usize = 128;
 type Copies = Vec<(Mirror, u64, Buf)>;
 
 /// What goes into one batch.
-#[derive(Default)]
 struct Selected {
     payload: Payload,
     appends: Vec<Append>,
@@ -120,12 +119,12 @@ impl<E: Env> PoolInner<E> {
 
     /// Takes what waits, as far as it fits into the next batch of the row.
     fn select(&self, log: &Log, row: &Row) -> Selected {
-        let Selected { mut payload, mut appends, mut checksums } = Selected::default();
+        let waiting = (log.hosts.borrow().len() + log.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
+        let mut payload = Payload::default();
+        let (mut appends, mut checksums) = (Vec::with_capacity(waiting), Vec::with_capacity(waiting));
         let room = row.room();
-        let draft_bytes = |payload_bytes| {
-            let segment = at(row.next_segment());
-            row.drafts.borrow()[segment].bytes_with(payload_bytes)
-        };
+        let draft_without = row.drafts.borrow()[at(row.next_segment())].bytes_with(0);
+        let draft_bytes = |payload_bytes| draft_without + payload_bytes;
         let summary_bytes = at(crate::format::log::summary_pages(row.segment_pages)) * PAGE_BYTES;
         let fits = |payload: &Payload, append: &Append| {
             let bytes = match append.data_pages() {

@@ -64,7 +64,8 @@ impl<E: Env> PoolInner<E> {
         if row.state.get() != RowState::Sealed {
             return Ok(false);
         }
-        let entries = self.entries_of(log, &row).await;
+        // Nothing comes to life in a row that is sealed.
+        let entries = if row.live.get() == 0 { Vec::new() } else { self.entries_of(log, &row).await };
         loop {
             let before = row.dirty();
             if before == 0 {
@@ -91,7 +92,7 @@ impl<E: Env> PoolInner<E> {
                 live.dirty && live.place == entry.place_of(row, offset)
             };
             let mut start = pages.start;
-            while start < pages.end {
+            while start < pages.end && row.live.get() > 0 {
                 let end = pages.end.min(start + MOVE_PAGES);
                 for run in log.runs(entry.volume, start..end, here) {
                     self.move_run(log, entry, run, &mut waits).await;

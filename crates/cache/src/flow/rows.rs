@@ -330,6 +330,9 @@ impl<E: Env> PoolInner<E> {
             return Err(error);
         }
         for (turn, entry) in pages.iter().enumerate() {
+            if row.live.get() == 0 {
+                break;
+            }
             for offset in 0..entry.count {
                 let place = entry.place_of(row, offset);
                 log.remove_at(entry.volume, entry.page + u64::from(offset), place);

@@ -105,7 +105,13 @@ impl Payload {
     /// Pages whose checksums follow, one after the other, from `checksums`.
     pub(crate) fn push_pages(&mut self, attachment: u64, page: u64, version: u64, checksums: &[u32]) {
         let count = u16::try_from(checksums.len()).expect("a batch has at most 512 pages");
-        self.writer.u8(PAGES).u64(attachment).u64(page).u64(version).u16(count);
+        let mut head = [0; 1 + 24 + 2];
+        head[0] = PAGES;
+        head[1..9].copy_from_slice(&attachment.to_le_bytes());
+        head[9..17].copy_from_slice(&page.to_le_bytes());
+        head[17..25].copy_from_slice(&version.to_le_bytes());
+        head[25..].copy_from_slice(&count.to_le_bytes());
+        self.writer.bytes(&head);
         for checksum in checksums {
             self.writer.u32(*checksum);
         }

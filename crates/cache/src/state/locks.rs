@@ -3,7 +3,7 @@
 //! Waiters are served in order of arrival as far as their ranges touch, so that nobody starves.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ pub(crate) struct RangeLocks {
 
 #[derive(Default)]
 struct Inner {
-    /// Start to end; held ranges are disjoint.
-    held: RefCell<BTreeMap<u64, u64>>,
+    /// Disjoint, in order. Few are held at a time, so that a sorted vector is cheaper than a tree.
+    held: RefCell<Vec<Range<u64>>>,
     waiting: RefCell<VecDeque<Rc<Waiter>>>,
 }
 
@@ -35,37 +35,50 @@ fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
 impl Inner {
     fn is_held(&self, pages: &Range<u64>) -> bool {
         let held = self.held.borrow();
-        held.range(..pages.end).next_back().is_some_and(|(_, end)| *end > pages.start)
+        let next = held.partition_point(|other| other.start < pages.end);
+        next > 0 && held[next - 1].end > pages.start
     }
 
     fn hold(&self, pages: &Range<u64>) {
-        self.held.borrow_mut().insert(pages.start, pages.end);
+        let mut held = self.held.borrow_mut();
+        let place = held.partition_point(|other| other.start < pages.start);
+        held.insert(place, pages.clone());
     }
 
-    /// Gives the lock to every waiter whose range touches neither a held one nor an earlier waiter's.
-    fn grant(&self) {
-        let mut blocked: Vec<Range<u64>> = Vec::new();
+    /// `pages` are held, or waited for, by one less: gives the lock to every waiter whose range touches neither a held one
+    /// nor an earlier waiter's. Those whose ranges do not touch `pages` wait for what they waited for before.
+    fn grant(&self, pages: &Range<u64>) {
         let mut wakers = Vec::new();
-        self.waiting.borrow_mut().retain(|waiter| {
-            let free = !self.is_held(&waiter.pages) && !blocked.iter().any(|other| touch(other, &waiter.pages));
+        let mut waiting = self.waiting.borrow_mut();
+        let mut index = 0;
+        while let Some(waiter) = waiting.get(index) {
+            let free = touch(&waiter.pages, pages)
+                && !self.is_held(&waiter.pages)
+                && !waiting.iter().take(index).any(|earlier| touch(&earlier.pages, &waiter.pages));
             if free {
                 self.hold(&waiter.pages);
                 waiter.granted.set(true);
                 wakers.extend(waiter.waker.take());
+                waiting.remove(index);
             } else {
-                blocked.push(waiter.pages.clone());
+                index += 1;
             }
-            !free
-        });
+        }
+        drop(waiting);
         for waker in wakers {
             waker.wake();
         }
     }
 
     fn release(&self, pages: &Range<u64>) {
-        self.held.borrow_mut().remove(&pages.start);
+        {
+            let mut held = self.held.borrow_mut();
+            let place = held.partition_point(|other| other.start < pages.start);
+            assert_eq!(held[place], *pages, "only what is held is released");
+            held.remove(place);
+        }
         if !self.waiting.borrow().is_empty() {
-            self.grant();
+            self.grant(pages);
         }
     }
 }
@@ -80,8 +93,8 @@ impl RangeLocks {
     /// The held ranges that touch `pages`.
     pub(crate) fn held_in(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
         let held = self.inner.held.borrow();
-        let ranges = held.range(..pages.end).rev().map(|(start, end)| *start..*end);
-        ranges.take_while(|range| range.end > pages.start).collect()
+        let next = held.partition_point(|other| other.start < pages.end);
+        held[..next].iter().rev().take_while(|range| range.end > pages.start).cloned().collect()
     }
 }
 
@@ -131,7 +144,7 @@ impl Drop for Exclusive {
             self.locks.inner.release(&self.pages);
         } else {
             self.locks.inner.waiting.borrow_mut().retain(|queued| !Rc::ptr_eq(queued, &waiter));
-            self.locks.inner.grant();
+            self.locks.inner.grant(&self.pages);
         }
     }
 }

@@ -359,8 +359,11 @@ impl Log {
     }
 
     pub(crate) fn row(&self, slot: u32) -> Rc<Row> {
-        let rows = self.rows.borrow();
-        Rc::clone(rows[at(slot)].as_ref().expect("a place names a row that lives"))
+        self.with_row(slot, Rc::clone)
+    }
+
+    fn with_row<T>(&self, slot: u32, act: impl FnOnce(&Rc<Row>) -> T) -> T {
+        act(self.rows.borrow()[at(slot)].as_ref().expect("a place names a row that lives"))
     }
 
     pub(crate) fn row_at(&self, slot: u32) -> Option<Rc<Row>> {
@@ -458,27 +461,29 @@ impl Log {
         if let Some(before) = &before {
             self.uncount(before);
         }
-        let row = self.row(live.place.row());
-        row.live.set(row.live.get() + 1);
-        if live.dirty {
-            row.add_dirty(live.volume);
-        }
+        self.with_row(live.place.row(), |row| {
+            row.live.set(row.live.get() + 1);
+            if live.dirty {
+                row.add_dirty(live.volume);
+            }
+        });
         before
     }
 
     fn uncount(&self, live: &Live) {
-        let row = self.row(live.place.row());
-        row.live.set(row.live.get() - 1);
-        if live.dirty {
-            row.remove_dirty(live.volume);
-        }
+        self.with_row(live.place.row(), |row| {
+            row.live.set(row.live.get() - 1);
+            if live.dirty {
+                row.remove_dirty(live.volume);
+            }
+        });
     }
 
     /// The page is clean, if its newest copy is still the one at `place`.
     pub(crate) fn set_clean_at(&self, volume: VolumeIndex, page: u64, place: Place) -> bool {
         let cleaned = self.overlay.borrow_mut().set_clean_at(volume, page, place);
         if cleaned {
-            self.row(place.row()).remove_dirty(volume);
+            self.with_row(place.row(), |row| row.remove_dirty(volume));
         }
         cleaned
     }

@@ -158,10 +158,15 @@ impl Overlay {
     /// Every page of the range that has a live copy, in order.
     pub(crate) fn range(&self, volume: VolumeIndex, pages: Range<u64>) -> impl Iterator<Item = Live> {
         let (start, end) = (id(volume, pages.start), id(volume, 0) + pages.end);
-        let before = self.leaves.range(..=start).next_back().map_or(start, |(first, _)| *first);
-        let from = if self.counts(volume).live == 0 { end } else { before.min(end) };
-        let items = self.leaves.range(from..end.max(from)).flat_map(|(_, leaf)| leaf);
-        items.skip_while(move |item| item.id() < start).take_while(move |item| item.id() < end).map(Item::live)
+        let is_empty = self.counts(volume).live == 0;
+        let around_start = if is_empty { None } else { self.leaves.range(..=start).next_back() };
+        let first: &[Item] =
+            around_start.map_or(&[], |(_, leaf)| &leaf[leaf.partition_point(|item| item.id() < start)..]);
+        // Most ranges end where they begin: another walk through the tree is left out.
+        let ends_here = is_empty || first.last().is_some_and(|item| item.id() + 1 >= end);
+        let others = (!ends_here).then(|| self.leaves.range(start + 1..end.max(start + 1)));
+        let others = others.into_iter().flatten().flat_map(|(_, leaf)| leaf);
+        first.iter().chain(others).take_while(move |item| item.id() < end).map(Item::live)
     }
 
     /// Sets what a page's live copy is; answers what it was before.
