@@ -49,8 +49,8 @@ enum Caching {
 
 struct Shared {
     file: Rc<OwnedFd>,
-    /// A handle on the same file for questions about it, if it is a regular file: that can be cut short under us.
-    regular: Option<File>,
+    /// A regular file: that can be cut short under us.
+    is_regular: bool,
     /// The file was shorter once than when it was opened. What it says or takes from then on means nothing: a write
     /// past its end would make it grow again, with zeroes where data was.
     cut: Cell<bool>,
@@ -87,9 +87,8 @@ impl FileDevice {
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
-        let regular = file_type.is_file().then_some(file_of_info);
-        let shared =
-            Shared { file: Rc::new(file), regular, cut: Cell::new(false), info, direct, path: path.to_owned() };
+        let (file, is_regular) = (Rc::new(file), file_type.is_file());
+        let shared = Shared { file, is_regular, cut: Cell::new(false), info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
 
@@ -126,8 +125,9 @@ impl FileDevice {
             Operation::Write | Operation::Flush | Operation::Discard | Operation::WriteZeroes => true,
             Operation::Open | Operation::Read | Operation::Allocation | Operation::Identity => false,
         };
-        if looks && let Some(file) = &shared.regular {
-            let whole = file.metadata().is_ok_and(|metadata| metadata.len() >= shared.info.size_bytes);
+        if looks && shared.is_regular {
+            // The cheapest way to ask for the size.
+            let whole = sys::seek(&shared.file, 0, libc::SEEK_END).is_ok_and(|end| end >= shared.info.size_bytes);
             shared.cut.set(shared.cut.get() || !whole);
         }
         if shared.cut.get() { Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)) } else { Ok(()) }

@@ -108,7 +108,7 @@ pub(crate) fn file_system_id(fd: &OwnedFd) -> io::Result<u64> {
     Ok(unsafe { status.assume_init() }.f_fsid)
 }
 
-/// Where the next data or the next hole is: `whence` is `SEEK_DATA` or `SEEK_HOLE`.
+/// Where the next data or the next hole is, or the end: `whence` is `SEEK_DATA`, `SEEK_HOLE` or `SEEK_END`.
 pub(crate) fn seek(fd: &OwnedFd, offset: u64, whence: c_int) -> io::Result<u64> {
     let offset = i64::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: no pointers are passed.

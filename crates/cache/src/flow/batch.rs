@@ -318,7 +318,9 @@ impl<E: Env> PoolInner<E> {
     fn take_effect(self: &Rc<Self>, log: &Rc<Log>, flight: &Flight) {
         let row = &flight.row;
         let mut checksums = &flight.checksums[..];
+        let mut of_hosts = false;
         for (append, position) in flight.appends.take() {
+            of_hosts |= matches!(append.body, Body::Data(_) | Body::Zeroes(_));
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
             log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
@@ -328,6 +330,11 @@ impl<E: Env> PoolInner<E> {
             append.done.set(Ok(()));
         }
         log.completed.set(StreamMark { row: row.number, index: flight.index + 1 });
+        if of_hosts && log.flush_habit.completed() {
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            // Whoever asks for a flush hears how it went.
+            self.env.spawn(async move { drop(pool.flush_log(&log).await) });
+        }
         row.in_flight.set(row.in_flight.get() - 1);
         row.changed.wake_all();
         let quarter = row.batches_end() / 4;

@@ -124,6 +124,7 @@ impl<E: Env> VolumeInner<E> {
         else {
             return self.backing.flush().await;
         };
+        log.flush_habit.flushed();
         let in_log =
             async { if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log(log).await } };
         let around =

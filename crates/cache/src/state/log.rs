@@ -283,6 +283,36 @@ pub(crate) struct StreamMark {
     pub(crate) index: u32,
 }
 
+/// Batches in a row that a host flushed, one by one, from which on the next one's flush is not waited for.
+const HABIT_BATCHES: u8 = 4;
+
+/// Whether hosts flush after every batch, as a database's log does. Then the flush begins when the batch is complete, while
+/// the answer to the write and the host's flush are on their way.
+#[derive(Default)]
+pub(crate) struct FlushHabit {
+    /// Batches of hosts since their last flush.
+    batches: Cell<u64>,
+    kept: Cell<u8>,
+}
+
+impl FlushHabit {
+    /// A batch of hosts is complete. True: begin to flush it.
+    pub(crate) fn completed(&self) -> bool {
+        if self.batches.get() > 0 {
+            self.kept.set(0);
+        }
+        self.batches.set(self.batches.get() + 1);
+        self.kept.get() >= HABIT_BATCHES
+    }
+
+    /// A host flushes.
+    pub(crate) fn flushed(&self) {
+        if self.batches.take() == 1 {
+            self.kept.set(HABIT_BATCHES.min(self.kept.get() + 1));
+        }
+    }
+}
+
 pub(crate) struct Log {
     pub(crate) overlay: RefCell<Overlay>,
     rows: RefCell<Vec<Option<Rc<Row>>>>,
@@ -310,6 +340,7 @@ pub(crate) struct Log {
     /// The batch behind the last one that completed, with all before it.
     pub(crate) completed: Cell<StreamMark>,
     pub(crate) flushed: Cell<StreamMark>,
+    pub(crate) flush_habit: FlushHabit,
     /// The writer has something to do.
     pub(crate) wanted: Event,
     /// Rows were freed, pages cleaned, or appends completed.
@@ -346,6 +377,7 @@ impl Log {
             last_checksum: Cell::new(0),
             completed: Cell::default(),
             flushed: Cell::default(),
+            flush_habit: FlushHabit::default(),
             wanted: Event::new(),
             room: Event::new(),
             cleaner_wanted: Event::new(),
@@ -515,5 +547,24 @@ impl Log {
     /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty() && self.flights.borrow().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_begins_early_only_where_every_batch_was_flushed_by_itself() {
+        let habit = FlushHabit::default();
+        for _ in 0..HABIT_BATCHES {
+            assert!(!habit.completed());
+            habit.flushed();
+        }
+        habit.flushed();
+        assert!(habit.completed(), "a flush without a batch changes nothing");
+        assert!(!habit.completed(), "the batch before was not flushed");
+        habit.flushed();
+        assert!(!habit.completed(), "the habit is to be shown anew");
     }
 }
