@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use crate::emulated::EmulatedArray;
+use crate::emulated::{EmulatedArray, EmulatedSsd};
 use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
 use crate::operation::{Outcome, RingOperation};
 use crate::{
@@ -74,6 +74,7 @@ impl Env for HostEnv {
 pub enum HostDevice {
     File(FileDevice),
     Emulated(EmulatedArray<HostEnv, FileDevice>),
+    EmulatedSsd(EmulatedSsd<HostEnv, FileDevice>),
     Memory(MemoryDevice),
 }
 
@@ -82,6 +83,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.info(),
             Self::Emulated(device) => device.info(),
+            Self::EmulatedSsd(device) => device.info(),
             Self::Memory(device) => device.info(),
         }
     }
@@ -90,6 +92,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.identity(),
             Self::Emulated(device) => device.identity(),
+            Self::EmulatedSsd(device) => device.identity(),
             Self::Memory(device) => device.identity(),
         }
     }
@@ -98,6 +101,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.read(offset, buf).await,
             Self::Emulated(device) => device.read(offset, buf).await,
+            Self::EmulatedSsd(device) => device.read(offset, buf).await,
             Self::Memory(device) => device.read(offset, buf).await,
         }
     }
@@ -106,6 +110,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.write(offset, buf).await,
             Self::Emulated(device) => device.write(offset, buf).await,
+            Self::EmulatedSsd(device) => device.write(offset, buf).await,
             Self::Memory(device) => device.write(offset, buf).await,
         }
     }
@@ -114,6 +119,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.flush().await,
             Self::Emulated(device) => device.flush().await,
+            Self::EmulatedSsd(device) => device.flush().await,
             Self::Memory(device) => device.flush().await,
         }
     }
@@ -122,6 +128,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.discard(range).await,
             Self::Emulated(device) => device.discard(range).await,
+            Self::EmulatedSsd(device) => device.discard(range).await,
             Self::Memory(device) => device.discard(range).await,
         }
     }
@@ -130,6 +137,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.write_zeroes(range, mode).await,
             Self::Emulated(device) => device.write_zeroes(range, mode).await,
+            Self::EmulatedSsd(device) => device.write_zeroes(range, mode).await,
             Self::Memory(device) => device.write_zeroes(range, mode).await,
         }
     }
@@ -138,6 +146,7 @@ impl Device for HostDevice {
         match self {
             Self::File(device) => device.allocation(range, extents_max),
             Self::Emulated(device) => device.allocation(range, extents_max),
+            Self::EmulatedSsd(device) => device.allocation(range, extents_max),
             Self::Memory(device) => device.allocation(range, extents_max),
         }
     }

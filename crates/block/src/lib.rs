@@ -1,5 +1,5 @@
 //! The ground that Hotset stands on: byte ranges, buffers, the two seams `Device` and `Env`, and their real
-//! implementations (io_uring executor, files and block devices, memory, the emulated HDD array).
+//! implementations (io_uring executor, files and block devices, memory, the emulated HDD array and SSD).
 //!
 //! This crate knows nothing of caching. It holds the only `unsafe` code of the project.
 

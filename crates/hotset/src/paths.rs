@@ -37,10 +37,12 @@ pub(crate) fn nbd_socket(state: &Path) -> Endpoint {
     Endpoint::Unix(state.join(NBD_SOCKET))
 }
 
-/// The spelling of a backing device with its path made absolute, so that the daemon, which has another working
+/// The spelling of a backing device or SSD with its path made absolute, so that the daemon, which has another working
 /// directory, finds it.
 pub(crate) fn absolute_backing(spelling: &str) -> std::io::Result<String> {
-    let Some(rest) = spelling.strip_prefix("emulated:") else { return absolute(Path::new(spelling)) };
+    let spelled =
+        ["emulated:", "emulated-ssd:"].into_iter().find_map(|kind| Some((kind, spelling.strip_prefix(kind)?)));
+    let Some((kind, rest)) = spelled else { return absolute(Path::new(spelling)) };
     let parts: Result<Vec<String>, std::io::Error> = rest
         .split(',')
         .map(|part| match part.strip_prefix("file=") {
@@ -48,7 +50,7 @@ pub(crate) fn absolute_backing(spelling: &str) -> std::io::Result<String> {
             None => Ok(part.to_owned()),
         })
         .collect();
-    Ok(format!("emulated:{}", parts?.join(",")))
+    Ok(format!("{kind}{}", parts?.join(",")))
 }
 
 /// `path` from the root, links not followed: a name like those in /dev/disk/by-id is worth more than what it leads to.
@@ -70,5 +72,7 @@ mod tests {
         assert_eq!(absolute_backing("disk.img").expect("valid"), format!("{here}/disk.img"));
         let emulated = absolute_backing("emulated:disks=16,file=a.img,size=8G").expect("valid");
         assert_eq!(emulated, format!("emulated:disks=16,file={here}/a.img,size=8G"));
+        let slow = absolute_backing("emulated-ssd:iops=4000,rate=400M,flush=1ms,file=a.img").expect("valid");
+        assert_eq!(slow, format!("emulated-ssd:iops=4000,rate=400M,flush=1ms,file={here}/a.img"));
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Access {
     Write,
     /// Each write is followed by a flush. With `fio` only.
     WriteAndFlush,
+    /// So many percent of the requests are reads. With our client only.
+    Mixed(u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,6 +67,7 @@ pub(crate) struct Export {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) iops: f64,
+    /// Of a write and its flush together, where each is flushed.
     pub(crate) median_us: f64,
     pub(crate) mb_per_second: f64,
     /// CPU time of the server per request; 0 where there is no server.
@@ -93,6 +96,7 @@ fn fio(load: Load) -> Command {
         (Pattern::Sequential, Access::Read) => "--rw=read",
         (Pattern::Random, Access::Write | Access::WriteAndFlush) => "--rw=randwrite",
         (Pattern::Sequential, Access::Write | Access::WriteAndFlush) => "--rw=write",
+        (Pattern::Random | Pattern::Sequential, Access::Mixed(_)) => unreachable!("only our client mixes"),
     };
     // Without a map of what was read already, fio costs less than what it measures.
     let mut fio = command("fio", &["--name=bench", "--output-format=json", "--norandommap", "--randrepeat=0", pattern]);
@@ -116,12 +120,14 @@ fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
     }
     let read = match access {
         Access::Read => &job["read"],
-        Access::Write | Access::WriteAndFlush => &job["write"],
+        Access::Write | Access::WriteAndFlush | Access::Mixed(_) => &job["write"],
     };
     let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
+    let median = |part: &Value| number(&part["percentile"]["50.000000"]).map(|nanoseconds| nanoseconds / 1000.0);
+    let flush_us = if access == Access::WriteAndFlush { median(&job["sync"]["lat_ns"])? } else { 0.0 };
     let measured = Measured {
         iops: number(&read["iops"])?,
-        median_us: number(&read["clat_ns"]["percentile"]["50.000000"])? / 1000.0,
+        median_us: median(&read["clat_ns"])? + flush_us,
         mb_per_second: number(&read["bw_bytes"])? / 1e6,
         server_us: 0.0,
     };
@@ -154,8 +160,14 @@ pub(crate) fn batching_command(release: &Path, export: &Export, load: Load) -> C
     let program = release.join("examples/nbd_load");
     let mut client = command(&program.to_string_lossy(), &[]);
     client.arg(format!("unix:{}", export.socket.display())).arg(&export.name).arg(pattern);
-    if load.access != Access::Read {
-        client.arg("read=0");
+    match load.access {
+        Access::Read => {}
+        Access::Write | Access::WriteAndFlush => {
+            client.arg("read=0");
+        }
+        Access::Mixed(percent) => {
+            client.arg(format!("read={percent}"));
+        }
     }
     client.arg(format!("depth={}", load.depth)).arg(format!("size={}", load.request_bytes));
     client.arg(format!("seconds={}", load.seconds)).arg(format!("span={}", load.span_bytes));

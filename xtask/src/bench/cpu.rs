@@ -1,4 +1,4 @@
-//! The CPU time that a process has taken: the figure that a busy machine disturbs least.
+//! The CPU time that a process has taken: the figure that a busy machine disturbs least. And its memory.
 
 use std::fs;
 
@@ -19,6 +19,14 @@ fn ticks(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);
     Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+/// Bytes that the process has in memory.
+pub(crate) fn resident_bytes_of(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/statm");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<f64>().ok());
+    pages.map(|pages| pages * 4096.0).with_context(|| format!("{path} is not as expected"))
 }
 
 #[cfg(test)]

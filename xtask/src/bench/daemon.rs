@@ -83,15 +83,46 @@ impl Daemon {
 
     /// Makes two fully written SSD images and a read-write pool of them that cleans as little as it can.
     pub(crate) fn create_mirrored_pool(&self, bench: &Bench, name: &str, ssd_bytes: u64) -> Result<[PathBuf; 2]> {
+        let ssds = self.create_pair(bench, name, ssd_bytes, |path| path.to_string_lossy().into_owned())?;
+        self.clean_little(name)?;
+        Ok(ssds)
+    }
+
+    /// Makes two fully written SSD images and a read-write pool of them, spelled like this.
+    pub(crate) fn create_pair(
+        &self,
+        bench: &Bench,
+        name: &str,
+        ssd_bytes: u64,
+        spell: impl Fn(&Path) -> String,
+    ) -> Result<[PathBuf; 2]> {
         let ssds = [1, 2].map(|number| bench.scratch.file(&format!("{name}.ssd{number}")));
         for ssd in &ssds {
             self.verb(&["image", "create", &ssd.to_string_lossy(), &ssd_bytes.to_string()])?;
         }
-        let paths = ssds.each_ref().map(|ssd| ssd.to_string_lossy().into_owned());
+        let spelled = ssds.each_ref().map(|ssd| spell(ssd));
         let words = ["pool", "create", name, "--type", "read-write", "--io-type", "database", "--ssd"];
-        self.verb(&[&words[..], &[&paths[0], &paths[1]]].concat())?;
-        self.verb(&["pool", "set", name, "dirty-watermark=90", "dirty-age=30d", "flush-rate=low"])?;
+        self.verb(&[&words[..], &[&spelled[0], &spelled[1]]].concat())?;
         Ok(ssds)
+    }
+
+    /// Leaves what is dirty where it is, as far as there is room.
+    pub(crate) fn clean_little(&self, pool: &str) -> Result<()> {
+        self.verb(&["pool", "set", pool, "dirty-watermark=90", "dirty-age=30d", "flush-rate=low"]).map(drop)
+    }
+
+    /// A number that `pool show` or `volume show` prints, by the names of the objects that it lies in.
+    pub(crate) fn number(&self, noun: &str, name: &str, keys: &[&str]) -> Result<f64> {
+        let shown = self.verb(&[noun, "show", name])?;
+        let value = keys.iter().fold(&shown, |value, key| &value[*key]);
+        value.as_f64().with_context(|| format!("{noun} show misses {}", keys.join(".")))
+    }
+
+    /// Ends the daemon as a crash does.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Bytes that were moved for the volume, and bytes that hosts wrote.
@@ -134,6 +165,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
         let asked = succeed(command("kill", &["-TERM", &self.child.id().to_string()]));
         let ended = asked.and_then(|()| Ok(self.child.wait()?));
         if let Err(error) = ended {
@@ -155,6 +189,48 @@ impl Counters {
     pub(crate) fn hit_ratio_since(&self, earlier: &Self) -> f64 {
         (self.hits - earlier.hits) / (self.reads - earlier.reads).max(1.0)
     }
+}
+
+/// Our own NBD server on a volume in memory: a round trip and nothing else. Dropping it stops it.
+pub(crate) struct MemoryNbd {
+    child: Child,
+    pub(crate) export: Export,
+}
+
+impl MemoryNbd {
+    pub(crate) fn start(bench: &Bench) -> Result<Self> {
+        let socket = bench.scratch.socket("memory.nbd");
+        let program = bench.release.join("examples/nbd_memory");
+        let mut server = command(&program.to_string_lossy(), &[]);
+        let mut child =
+            server.arg(&socket).arg("256").stdout(Stdio::null()).spawn().context("cannot start nbd_memory")?;
+        let export = Export { socket, name: "memory".to_owned(), server: child.id() };
+        wait_for_socket("nbd_memory", &export, &mut child)?;
+        Ok(Self { child, export })
+    }
+}
+
+impl Drop for MemoryNbd {
+    fn drop(&mut self) {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        if let Err(error) = ended {
+            eprintln!("cargo x bench: cannot stop nbd_memory: {error}");
+        }
+    }
+}
+
+fn wait_for_socket(name: &str, export: &Export, server: &mut Child) -> Result<()> {
+    let started = Instant::now();
+    while !export.socket.exists() {
+        if let Some(status) = server.try_wait()? {
+            bail!("{name} ended at its start ({status})");
+        }
+        if started.elapsed() > START_LIMIT {
+            bail!("{name} does not listen after {START_LIMIT:?}");
+        }
+        thread::sleep(POLL);
+    }
+    Ok(())
 }
 
 /// `qemu-nbd` on a file. Dropping it stops it.
@@ -180,16 +256,7 @@ impl QemuNbd {
         let child = server.spawn().context("cannot start qemu-nbd")?;
         let export = Export { socket, name: "raw".to_owned(), server: child.id() };
         let mut server = Self { child, export };
-        let started = Instant::now();
-        while !server.export.socket.exists() {
-            if let Some(status) = server.child.try_wait()? {
-                bail!("qemu-nbd ended at its start ({status})");
-            }
-            if started.elapsed() > START_LIMIT {
-                bail!("qemu-nbd does not listen after {START_LIMIT:?}");
-            }
-            thread::sleep(POLL);
-        }
+        wait_for_socket("qemu-nbd", &server.export, &mut server.child)?;
         Ok(server)
     }
 }

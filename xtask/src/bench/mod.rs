@@ -7,14 +7,17 @@ mod arrays;
 mod clients;
 mod cpu;
 mod daemon;
+mod dirty;
 mod engine;
 mod figure;
 mod filling;
 mod hits;
 mod misses;
+mod mix;
 mod report;
 mod rounds;
 mod scratch;
+mod slow_ssds;
 mod statistics;
 mod traces;
 mod warm_up;
@@ -56,6 +59,12 @@ pub(crate) enum Section {
     Misses,
     /// Writes into a mirrored write-back cache
     Writes,
+    /// Writes into a cache of slow SSDs, which are emulated
+    SlowSsds,
+    /// Much dirty data: writes that go on, memory, and the start after a crash
+    Dirty,
+    /// Reads and writes of a set larger than the cache, on an array
+    Mix,
     /// What hosts get while blocks enter the cache
     Filling,
     /// How soon the cache is warm
@@ -118,6 +127,9 @@ fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
         Section::Hits => hits::measure(bench),
         Section::Misses => misses::measure(bench),
         Section::Writes => writes::measure(bench),
+        Section::SlowSsds => slow_ssds::measure(bench),
+        Section::Dirty => dirty::measure(bench),
+        Section::Mix => mix::measure(bench),
         Section::Filling => filling::measure(bench),
         Section::WarmUp => warm_up::measure(bench),
         Section::Engine => engine::measure(),
@@ -138,6 +150,7 @@ fn need_programs() -> Result<()> {
 
 fn build() -> Result<()> {
     succeed(cargo(&["build", "--quiet", "--release", "--package=hotset"]))?;
-    succeed(cargo(&["build", "--quiet", "--release", "--package=hotset-serve", "--example=nbd_load"]))?;
+    let clients = ["--example=nbd_load", "--example=nbd_memory"];
+    succeed(cargo(&[&["build", "--quiet", "--release", "--package=hotset-serve"][..], &clients].concat()))?;
     succeed(cargo(&["build", "--quiet", "--release", "--package=hotset-block", "--example=emulated_presets"]))
 }

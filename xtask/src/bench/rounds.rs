@@ -67,6 +67,26 @@ impl Rounds {
         self.figure(what, unit, field, pair, Judged::Difference(difference), Target::AtMost(most))
     }
 
+    /// A figure that is judged by how much more one contender has than two others together.
+    pub(crate) fn excess_over_two(
+        &self,
+        what: &str,
+        unit: &'static str,
+        field: Field,
+        (ours, references): (usize, [usize; 2]),
+        most: f64,
+    ) -> Figure {
+        let of = |contender: usize| self.by_contender[contender].iter().map(field);
+        let pairs = of(references[0]).zip(of(references[1])).map(|(one, other)| one + other);
+        let differences = of(ours).zip(pairs).map(|(ours, both)| ours - both);
+        let judged = Judged::Difference(median(differences));
+        let mut figure = self.figure(what, unit, field, (ours, references[0]), judged, Target::AtMost(most));
+        let [one, other] = references.map(|contender| self.median(contender, field));
+        figure.reference = Some(one + other);
+        figure.note = format!("{one:.1} and {other:.1} {unit} together are what it is compared with; {}", figure.note);
+        figure
+    }
+
     fn figure(
         &self,
         what: &str,

@@ -1,4 +1,5 @@
-//! An emulated array of HDDs: the time that such an array takes, while its data lie in a sparse file.
+//! An emulated array of HDDs: the time that such an array takes, while its data lie in a sparse file. And an emulated
+//! SSD ([`EmulatedSsd`]): a file, slowed down.
 //!
 //! For demonstrations and tests on machines without an array. [`ArrayModel`] is a state machine in virtual time: arms,
 //! platters, queues, parity and write caches, calibrated to arrays that vendors measured ([`Preset`]). The caches
@@ -15,6 +16,7 @@ mod model;
 mod open;
 mod parameters;
 mod spelling;
+mod ssd;
 mod timeline;
 
 #[cfg(test)]
@@ -26,3 +28,4 @@ pub use layout::Level;
 pub use model::{Answer, ArrayModel, ArrayRequest, RequestId};
 pub use parameters::{Parameters, Preset};
 pub use spelling::{EmulatedArraySpec, SpellingError};
+pub use ssd::{EmulatedSsd, EmulatedSsdSpec, SsdSpeed};

@@ -54,7 +54,7 @@ impl fmt::Display for SpellingError {
 
 impl std::error::Error for SpellingError {}
 
-fn refuse(message: impl Into<String>) -> SpellingError {
+pub(super) fn refuse(message: impl Into<String>) -> SpellingError {
     SpellingError { message: message.into() }
 }
 
@@ -273,11 +273,11 @@ fn is_volume_size(size: u64) -> bool {
     size > 0 && size.is_multiple_of(4096) && size <= SIZE_BYTES_MAX
 }
 
-fn parse_number(text: &str, least: u32, most: u32) -> Option<u32> {
+pub(super) fn parse_number(text: &str, least: u32, most: u32) -> Option<u32> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+pub(super) fn parse_size(text: &str) -> Option<u64> {
     let (digits, unit) = split_unit(text);
     let (_, factor) = UNITS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
     digits.parse::<u64>().ok()?.checked_mul(factor)
@@ -291,7 +291,7 @@ fn parse_cache(text: &str, least: u64, most: u64) -> Option<u64> {
 }
 
 /// A time in microseconds, exactly.
-fn parse_time_us(text: &str) -> Option<u64> {
+pub(super) fn parse_time_us(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let time_us = match unit {
@@ -319,6 +319,6 @@ fn spell_cache(bytes: u64) -> String {
     if bytes == 0 { "off".to_owned() } else { spell_size(bytes) }
 }
 
-fn spell_time(time_us: u64) -> String {
+pub(super) fn spell_time(time_us: u64) -> String {
     if time_us.is_multiple_of(1000) { format!("{}ms", time_us / 1000) } else { format!("{time_us}us") }
 }

@@ -63,6 +63,6 @@ pub(crate) fn write_out(text: &str) -> Result<(), ApiError> {
 
 /// A path of the command line for the daemon.
 fn absolute(path: &std::path::Path) -> Result<String, ApiError> {
-    crate::paths::absolute(path)
-        .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("{}: {error}", path.display())))
+    let spelled = path.to_str().map_or_else(|| crate::paths::absolute(path), crate::paths::absolute_backing);
+    spelled.map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("{}: {error}", path.display())))
 }

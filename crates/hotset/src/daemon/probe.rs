@@ -60,9 +60,10 @@ pub(crate) fn backing_key(spelling: &str) -> Option<DeviceKey> {
     std::fs::metadata(backing_path(spelling)).ok().as_ref().and_then(key_of)
 }
 
-/// The path within a backing device's spelling.
+/// The path within the spelling of a device.
 pub(crate) fn backing_path(spelling: &str) -> &str {
-    let Some(parts) = spelling.strip_prefix("emulated:") else { return spelling };
+    let prefixes = ["emulated:", "emulated-ssd:"];
+    let Some(parts) = prefixes.iter().find_map(|prefix| spelling.strip_prefix(prefix)) else { return spelling };
     parts.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
 }
 
@@ -91,7 +92,7 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
 }
 
 fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
-    std::fs::metadata(path).map_err(|error| {
+    std::fs::metadata(backing_path(path)).map_err(|error| {
         let absent = error.kind() == ErrorKind::NotFound;
         let kind = if absent { ApiErrorKind::NotFound } else { ApiErrorKind::Device };
         let hint = match absent && what == "SSD" {
@@ -113,7 +114,7 @@ fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
 /// Size, label, and what is wrong with the label if it cannot be used.
 fn look(path: &str) -> Result<(u64, Option<SsdLabel>, Option<String>), ApiError> {
     let context = |error: std::io::Error| ApiError::new(ApiErrorKind::Device, format!("{path}: {error}"));
-    let mut file = File::open(path).map_err(context)?;
+    let mut file = File::open(backing_path(path)).map_err(context)?;
     let size_bytes = file.seek(SeekFrom::End(0)).map_err(context)?;
     file.rewind().map_err(context)?;
     let mut start = Vec::with_capacity(LABEL_BYTES);
@@ -131,7 +132,7 @@ fn foreign_signature(path: &str) -> Result<Option<String>, ApiError> {
     let unusable = |why: String| {
         ApiError::new(ApiErrorKind::Unsupported, format!("SSD {path}: blkid cannot look for signatures on it: {why}"))
     };
-    let output = Command::new("blkid").args(["-p", "-o", "export", path]).env("PATH", TOOLS).output();
+    let output = Command::new("blkid").args(["-p", "-o", "export", backing_path(path)]).env("PATH", TOOLS).output();
     let output = output.map_err(|error| unusable(format!("{error}; install util-linux, or use --force")))?;
     // blkid(8): 2 is nothing found, 8 is ambivalent (several signatures).
     match output.status.code() {

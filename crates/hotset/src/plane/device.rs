@@ -2,23 +2,32 @@
 
 use std::path::Path;
 
-use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, SpellingError};
+use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, EmulatedSsd, EmulatedSsdSpec, SpellingError};
 use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, Named};
 
 const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
 
-/// A block device or image file that a pool uses.
+/// A block device or image file that a pool uses, or an emulated SSD.
 pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
-    let device = FileDevice::open(env, Path::new(path), FOR_US_ALONE).map_err(|error| of_open("SSD", &error))?;
-    Ok(Named { path: path.to_owned(), device: HostDevice::File(device) })
+    Ok(Named { path: path.to_owned(), device: open_file_or_ssd(env, path, FOR_US_ALONE, "SSD")? })
+}
+
+fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str) -> Result<HostDevice, Error> {
+    if EmulatedSsdSpec::is_spelled_by(path) {
+        let spec: EmulatedSsdSpec =
+            path.parse().map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("{what}: {error}")))?;
+        let ssd = EmulatedSsd::open(env, &spec, options).map_err(|error| of_open(what, &error))?;
+        return Ok(HostDevice::EmulatedSsd(ssd));
+    }
+    let device = FileDevice::open(env, Path::new(path), options).map_err(|error| of_open(what, &error))?;
+    Ok(HostDevice::File(device))
 }
 
 /// A block device or image file that is only looked at.
 pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
-    let device = FileDevice::open(env, Path::new(path), FileOptions { read_only: true });
-    device.map(HostDevice::File).map_err(|error| of_open("SSD", &error))
+    open_file_or_ssd(env, path, FileOptions { read_only: true }, "SSD")
 }
 
 /// The state directory's copy of a pool.
@@ -33,8 +42,7 @@ pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevic
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);
     }
-    let device = FileDevice::open(env, Path::new(&spec.backing), options);
-    device.map(HostDevice::File).map_err(|error| of_open("backing device", &error))
+    open_file_or_ssd(env, &spec.backing, options, "backing device")
 }
 
 fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> Result<HostDevice, Error> {
