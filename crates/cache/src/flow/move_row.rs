@@ -36,6 +36,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    fn positions(&self) -> std::ops::Range<u32> {
+        self.position..self.position + if self.data { self.count } else { 1 }
+    }
+
     pub(crate) fn place_of(&self, row: &Row, offset: u32) -> Place {
         Place::new(row.slot, self.position).at(offset, self.data)
     }
@@ -85,6 +89,9 @@ impl<E: Env> PoolInner<E> {
     async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>, entries: &[Entry]) -> Result<(), Error> {
         let mut waits = Vec::new();
         for entry in entries {
+            if !row.may_live_at(entry.positions()) {
+                continue;
+            }
             let pages = entry.page..entry.page + u64::from(entry.count);
             // Of an older entry of the same row the page is not: it would be moved with a version that is too low.
             let here = |live: &Live| {

@@ -59,6 +59,9 @@ impl<E: Env> PoolInner<E> {
         wish: CacheWish,
     ) -> Route {
         let count = pages.end - pages.start;
+        if self.is_appended_anyway(log, volume, count, wish) {
+            return Route::Append(self.after_append(volume));
+        }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
             if !log.has_room(count) || self.online_ssds().next().is_none() {
@@ -75,6 +78,23 @@ impl<E: Env> PoolInner<E> {
             return Route::Around;
         }
         Route::Append(self.after_append(volume))
+    }
+
+    /// The write is appended whether or not its pages have a live copy: most are, and the overlay need not be asked.
+    fn is_appended_anyway(&self, log: &Log, volume: &VolumeInner<E>, pages: u64, wish: CacheWish) -> bool {
+        let is_cached = match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteAround => false,
+            WriteMode::InstantWriteBack | WriteMode::WriteBack | WriteMode::WriteThrough => !wish.streaming,
+        };
+        let counts = self.settings.get().populate_on_write > 1 && !wish.at_once;
+        let is_held_up =
+            volume.draining.get() || volume.clean_error.borrow().is_some() || volume.backing.latched().is_some();
+        is_cached
+            && !counts
+            && !is_held_up
+            && self.may_cache_writes()
+            && log.has_room(pages)
+            && dirty_with(log, pages) <= unpaced(log)
     }
 
     fn after_append(&self, volume: &VolumeInner<E>) -> Then {
@@ -130,10 +150,8 @@ impl<E: Env> PoolInner<E> {
         if planted(Planted::ReserveIgnored) {
             return false;
         }
-        let most = log.dirty_max();
-        let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get() + pages;
-        let slack = most - most * 3 / 4;
-        let over = dirty.saturating_sub(most - slack);
+        let slack = log.dirty_max() - unpaced(log);
+        let over = dirty_with(log, pages).saturating_sub(unpaced(log));
         if over == 0 {
             return false;
         }
@@ -153,6 +171,16 @@ impl<E: Env> VolumeInner<E> {
                 && self.last_flush.get().is_some_and(|flushed| self.env.now().since(flushed) < LATELY));
         CacheWish { streaming, at_once: synced }
     }
+}
+
+/// Pages that are dirty, or will be, with so many more.
+fn dirty_with(log: &Log, pages: u64) -> u64 {
+    log.overlay.borrow().total().dirty + log.queued_pages.get() + pages
+}
+
+/// Dirty pages up to which nothing goes around for its pace.
+fn unpaced(log: &Log) -> u64 {
+    log.dirty_max() * 3 / 4
 }
 
 /// A volume whose backing device takes nothing holds at most half of what may be dirty (rule `reserves`).

@@ -61,6 +61,8 @@ pub(crate) struct Row {
     pub(crate) versions: Cell<u32>,
     /// Pages whose newest copy is here.
     pub(crate) live: Cell<u32>,
+    /// A bit for each position: without it, no page's newest copy is there.
+    positions: RefCell<Vec<u64>>,
     dirty: RefCell<Vec<u32>>,
     pub(crate) dirty_since: Cell<Instant>,
     readers: Cell<u32>,
@@ -96,6 +98,7 @@ impl Row {
             in_flight: Cell::new(0),
             versions: Cell::new(0),
             live: Cell::new(0),
+            positions: RefCell::new(vec![0; count * at(segment_pages.div_ceil(POSITIONS_PER_WORD))]),
             dirty: RefCell::default(),
             dirty_since: Cell::new(now),
             readers: Cell::new(0),
@@ -161,6 +164,37 @@ impl Row {
         self.dirty.borrow_mut()[usize::from(volume.0)] -= 1;
     }
 
+    /// A page's newest copy is at this position.
+    fn add_live(&self, live: &Live) {
+        self.live.set(self.live.get() + 1);
+        let (word, bit) = word_and_bit(live.place.position());
+        self.positions.borrow_mut()[word] |= bit;
+        if live.dirty {
+            self.add_dirty(live.volume);
+        }
+    }
+
+    fn remove_live(&self, live: &Live) {
+        self.live.set(self.live.get() - 1);
+        // Other pages may be zeroes, or lost, by the same batch.
+        if matches!(live.content, Content::Data { .. }) {
+            let (word, bit) = word_and_bit(live.place.position());
+            self.positions.borrow_mut()[word] &= !bit;
+        }
+        if live.dirty {
+            self.remove_dirty(live.volume);
+        }
+    }
+
+    /// Whether a page's newest copy may be at one of these positions; false is certain.
+    pub(crate) fn may_live_at(&self, mut positions: Range<u32>) -> bool {
+        let words = self.positions.borrow();
+        positions.any(|position| {
+            let (word, bit) = word_and_bit(position);
+            words.get(word).is_some_and(|bits| bits & bit != 0)
+        })
+    }
+
     pub(crate) fn is_read(&self) -> bool {
         self.readers.get() > 0
     }
@@ -178,6 +212,12 @@ impl Row {
             segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
         }
     }
+}
+
+const POSITIONS_PER_WORD: u32 = u64::BITS;
+
+fn word_and_bit(position: u32) -> (usize, u64) {
+    (at(position / POSITIONS_PER_WORD), 1 << (position % POSITIONS_PER_WORD))
 }
 
 /// A read of a row's segments: while it lives, they are not used again.
@@ -493,22 +533,12 @@ impl Log {
         if let Some(before) = &before {
             self.uncount(before);
         }
-        self.with_row(live.place.row(), |row| {
-            row.live.set(row.live.get() + 1);
-            if live.dirty {
-                row.add_dirty(live.volume);
-            }
-        });
+        self.with_row(live.place.row(), |row| row.add_live(live));
         before
     }
 
     fn uncount(&self, live: &Live) {
-        self.with_row(live.place.row(), |row| {
-            row.live.set(row.live.get() - 1);
-            if live.dirty {
-                row.remove_dirty(live.volume);
-            }
-        });
+        self.with_row(live.place.row(), |row| row.remove_live(live));
     }
 
     /// The page is clean, if its newest copy is still the one at `place`.
