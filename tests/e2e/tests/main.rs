@@ -2,6 +2,7 @@
 
 mod administration;
 mod api;
+mod api_fuzz;
 mod attachment;
 mod clients;
 mod crash;

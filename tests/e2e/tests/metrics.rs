@@ -103,6 +103,10 @@ fn a_broken_history_is_set_aside_and_serving_goes_on() {
     daemon.stop();
     let file = daemon.site.path("state").join("history.sqlite");
     fs::write(&file, b"this is no database".repeat(1000)).expect("it can be overwritten");
+    // SQLite would mend the file from its log.
+    for log in ["sqlite-wal", "sqlite-shm"] {
+        let _ = fs::remove_file(file.with_extension(log));
+    }
     daemon.launch();
     daemon.assert_volume_pages(64);
     assert!(ask(&daemon, "GET", "/api/v1/history?subject=volume:v", "").status == 200);

@@ -166,6 +166,28 @@ pub(super) fn table(pools: &[Pool]) -> String {
     table.render()
 }
 
+/// The SSDs of all pools, for `status`; nothing without pools.
+pub(super) fn ssd_table(pools: &[Pool]) -> String {
+    if pools.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["SSD", "POOL", ">SIZE", "STATE", ">READ ERRORS", ">WRITTEN", "REASON"]);
+    for pool in pools {
+        for ssd in &pool.ssds {
+            table.row(vec![
+                ssd.path.clone(),
+                pool.name.clone(),
+                human(ssd.size_bytes),
+                ssd_state(ssd.state).to_owned(),
+                grouped(ssd.read_errors),
+                human(ssd.written_bytes),
+                ssd.reason.clone(),
+            ]);
+        }
+    }
+    format!("\n{}", table.render())
+}
+
 fn state(pool: &Pool) -> &'static str {
     match pool.state {
         PoolState::Online => "online",

@@ -44,7 +44,8 @@ fn show(status: &Status, arguments: &StatusArguments) -> String {
         text.push_str(&format!("  {line}\n"));
     }
     if !arguments.check {
-        text.push_str(&format!("\n{}\n{}", pool::table(&status.pools), volume::table(&status.volumes)));
+        let (pools, ssds) = (pool::table(&status.pools), pool::ssd_table(&status.pools));
+        text.push_str(&format!("\n{pools}{ssds}\n{}", volume::table(&status.volumes)));
     }
     text
 }

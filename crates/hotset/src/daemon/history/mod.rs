@@ -196,7 +196,8 @@ fn answer(store: &Store, question: &Question, now: u64) -> rusqlite::Result<Hist
     let Question { subject, from, to, points } = question;
     let level = level_for(*from, *to, *points, now);
     let step = step_for(level, *from, *to, *points);
-    let rows = store.rows(level, subject, *from, *to)?;
+    // The interval that is not over yet, too.
+    let rows = store.rows(level, subject, *from, to.div_ceil(level.step_seconds) * level.step_seconds)?;
     let newest = store.rows(LEVELS[0], subject, now.saturating_sub(CURRENT_SECONDS), u64::MAX)?;
     let current = newest.iter().rev().find(|(_, bucket)| bucket.covered_ms > 0).or(newest.last());
     let average = |level: Level, days: u64| -> rusqlite::Result<Option<HistoryPoint>> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{Subject, SubjectKind};
-use hotset_cache::{DeviceIo, LatencyCounts, PoolStatus, VolumeStats, VolumeStatus};
+use hotset_cache::{DeviceIo, LatencyCounts, PoolStatus, SsdStatus, VolumeStats, VolumeStatus};
 
 use super::bucket::{Bucket, Classes, Field};
 use crate::plane::Snapshot;
@@ -105,25 +105,24 @@ fn count_requests(bucket: &mut Bucket, old: &VolumeStats, new: &VolumeStats) {
     }
 }
 
+/// As with volumes: an SSD that was not there at the last look began to count since.
 fn ssd_buckets(pool: &PoolStatus, before: Option<&Look>, covered_ms: u64) -> Vec<(Subject, Bucket)> {
     let old_pool = before.and_then(|before| before.snapshot.pools.iter().find(|old| old.uuid == pool.uuid));
     let slot_bytes = pool.settings.block_bytes.get();
-    let online = pool.ssds.iter().filter(|ssd| ssd.online);
-    online
-        .map(|ssd| {
+    let bucket_of = |ssd: &SsdStatus| {
+        let mut bucket = Bucket { samples: 1, covered_ms, ..Bucket::default() };
+        bucket.set(Field::CacheUsedBytes, ssd.slots_used.saturating_mul(slot_bytes));
+        if before.is_some() {
             let old = old_pool.and_then(|old| old.ssds.iter().find(|old| old.uuid == ssd.uuid));
-            let mut bucket = Bucket { samples: 1, covered_ms: old.map_or(0, |_| covered_ms), ..Bucket::default() };
-            bucket.set(Field::CacheUsedBytes, ssd.slots_used.saturating_mul(slot_bytes));
-            if let Some(old) = old {
-                let DeviceIo { reads, read_bytes, writes, written_bytes } = between(old.io, ssd.io);
-                bucket.set(Field::SsdReads, reads);
-                bucket.set(Field::SsdReadBytes, read_bytes);
-                bucket.set(Field::SsdWrites, writes);
-                bucket.set(Field::SsdWrittenBytes, written_bytes);
-            }
-            (Subject::new(SubjectKind::Ssd, format!("{:032x}", ssd.uuid)), bucket)
-        })
-        .collect()
+            let io = between(old.map_or_else(DeviceIo::default, |old| old.io), ssd.io);
+            bucket.set(Field::SsdReads, io.reads);
+            bucket.set(Field::SsdReadBytes, io.read_bytes);
+            bucket.set(Field::SsdWrites, io.writes);
+            bucket.set(Field::SsdWrittenBytes, io.written_bytes);
+        }
+        (Subject::new(SubjectKind::Ssd, format!("{:032x}", ssd.uuid)), bucket)
+    };
+    pool.ssds.iter().filter(|ssd| ssd.online).map(bucket_of).collect()
 }
 
 fn between(old: DeviceIo, new: DeviceIo) -> DeviceIo {

@@ -148,7 +148,10 @@ fn block_device(link: &Path, name: &str, used: &UsedByTheSystem) -> Option<Disk>
     let mut disk = Disk {
         // The unit of sysfs, whatever the device's own sector is.
         size_bytes: sectors.checked_mul(512)?,
-        manufacturer: first_text(&whole, &["device/vendor"]),
+        // A number is of the bus, and says nothing to people.
+        manufacturer: Some(text(&whole.join("device/vendor")))
+            .filter(|vendor| !vendor.starts_with("0x"))
+            .unwrap_or_default(),
         model: first_text(&whole, &["device/model", "dm/name", "md/level"]),
         serial: first_text(&whole, &["device/serial", "serial", "device/wwid", "wwid"]),
         transport: transport(&whole, name),
