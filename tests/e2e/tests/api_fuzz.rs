@@ -73,9 +73,9 @@ impl Fuzzer {
             let index = self.below(words.len());
             return words[index].clone();
         }
-        let kind = match &schema["type"] {
-            Value::Array(kinds) => kinds[self.below(kinds.len())].as_str().unwrap_or("").to_owned(),
-            kind => kind.as_str().unwrap_or("").to_owned(),
+        let kind = match schema["type"].as_array() {
+            Some(kinds) => kinds[self.below(kinds.len())].as_str().unwrap_or("").to_owned(),
+            None => schema["type"].as_str().unwrap_or("").to_owned(),
         };
         match kind.as_str() {
             "object" => self.object(schema, depth),
@@ -115,10 +115,8 @@ impl Fuzzer {
         let (mut path, mut query) = (path.to_owned(), Vec::new());
         for parameter in operation["parameters"].as_array().cloned().unwrap_or_default() {
             let name = parameter["name"].as_str().unwrap_or("").to_owned();
-            let value = match self.value(&parameter["schema"], 0) {
-                Value::String(text) => text,
-                other => other.to_string(),
-            };
+            let value = self.value(&parameter["schema"], 0);
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if parameter["in"] == "path" {
                 path = path.replace(&format!("{{{name}}}"), &escaped(&value));
             } else if self.one_in(2) {
