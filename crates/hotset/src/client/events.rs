@@ -20,7 +20,7 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &EventsArguments) 
     loop {
         write_out(&match output {
             Output::Text => lines(&list.events),
-            Output::Json => list.events.iter().map(|event| json_line(event)).collect(),
+            Output::Json => list.events.iter().map(json_line).collect(),
         })?;
         let after = list.events.last().map_or(list.newest_id, |event| event.id);
         if list.events.is_empty() || after >= list.newest_id {
