@@ -22,6 +22,10 @@ pub mod limits {
     use std::time::Duration;
 
     /// SSDs of a pool.
+    /// Spares of a pool.
+    pub const SPARES_MAX: usize = 16;
+    /// SSDs that may join a pool between two starts.
+    pub const JOINS_MAX: usize = 256;
     pub const SSDS_MAX: usize = 64;
     /// Volumes attached to a pool.
     pub const VOLUMES_MAX: usize = 1024;

@@ -18,12 +18,13 @@ mod status;
 mod volume;
 
 pub use error::{Error, ErrorKind};
+pub use flow::remove::Removed;
 pub use pool::{
     Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
 };
 pub use state::latency::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 pub use status::{
-    DeviceIo, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SsdStatus, VolumeStats, VolumeStatus,
-    WriteLogStatus,
+    DeviceIo, Evacuation, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus, SsdStatus,
+    VolumeStats, VolumeStatus, WriteLogStatus,
 };
 pub use volume::{Durability, Volume, ZeroEffort};

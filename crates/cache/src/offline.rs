@@ -113,6 +113,7 @@ impl<E: Env> Offline<E> {
         let parts = Parts {
             uuid: survey.pool_uuid,
             absent: Vec::new(),
+            spares: Vec::new(),
             ssds: found.map(|ssd| (ssd.named, ssd.superblock)).collect(),
             state: None,
             members: survey.members,

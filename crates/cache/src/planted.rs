@@ -144,8 +144,12 @@ bugs! {
     FenceIgnored: "backing-identity",
     /// A trim or zeroing leaves the live copies of its pages.
     ZeroesKeepLiveCopy: "zeroes",
-    /// A row record names a new copy of a segment before the copy is flushed.
-    MirrorNotFlushed: "membership",
+    /// A row record names a new copy of a segment that was not written.
+    MirrorForgotten: "membership",
+    /// What an SSD holds from an earlier time in the pool is believed when it joins again.
+    StaleNewcomerBelieved: "membership",
+    /// An SSD is released before what lies on it has a place elsewhere.
+    ReleasedBeforeEmpty: "membership",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
 }

@@ -10,6 +10,8 @@ use hotset_block::sync::{Event, Semaphore};
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::drop_pages::{Drops, Freed};
+use crate::flow::join::Spare;
+use crate::flow::remove::Removed;
 use crate::flow::rows::{ROWS_MIN, capacity};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
@@ -21,6 +23,7 @@ use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
 use crate::state::overlay::{Counts, memory_for_pages};
+use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
 use crate::status::{Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
@@ -58,6 +61,8 @@ pub struct SsdLabel {
     pub pool_uuid: u128,
     pub ssd_uuid: u128,
     pub kind: PoolKind,
+    /// It is a spare: nothing of the pool is on it.
+    pub spare: bool,
 }
 
 /// The bytes at the start of an SSD that [`inspect`] needs.
@@ -71,6 +76,7 @@ pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Error> {
         pool_uuid: superblock.pool_uuid,
         ssd_uuid: superblock.ssd_uuid,
         kind: superblock.kind,
+        spare: superblock.spare,
     }))
 }
 
@@ -107,11 +113,16 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) settings: Cell<PoolSettings>,
     pub(crate) pages_per_block: u32,
     /// In the order of their slots in the map. Those that went offline stay here, offline.
-    pub(crate) ssds: Vec<Rc<Ssd<E>>>,
+    pub(crate) ssds: Roster<Ssd<E>>,
     /// As written on the SSDs, in their order.
     pub(crate) superblocks: RefCell<Vec<Superblock>>,
     /// SSDs that were members, or look like it, and are not used: for the status.
-    pub(crate) absent: Vec<SsdStatus>,
+    pub(crate) absent: RefCell<Vec<SsdStatus>>,
+    pub(crate) spares: RefCell<Vec<Rc<Spare<E::Device>>>>,
+    pub(crate) spare_wanted: Event,
+    /// One removal of SSDs at a time.
+    pub(crate) removal_lock: Semaphore,
+    pub(crate) removal_cancelled: Cell<bool>,
     pub(crate) state: Option<E::Device>,
 
     pub(crate) map: RefCell<Map>,
@@ -293,6 +304,35 @@ impl<E: Env> Pool<E> {
         Ok(())
     }
 
+    /// Takes SSDs into the pool while it serves; answers their identities. Whatever they held is lost: the caller checked for
+    /// foreign signatures. One that was in the pool before and left it is taken in like a new one; refused while it may
+    /// have the only other copy of dirty data. All of them join, or none.
+    pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
+        self.inner.add_ssds(ssds).await
+    }
+
+    /// Takes SSDs out of the pool while it serves: what is dirty there is copied to others, what is cached there is
+    /// dropped, then they are nobody's. Refused if two copies of dirty data, or anything at all, would not fit any more.
+    /// `SsdStatus::evacuation` shows how far it is. An SSD that failed or is missing is forgotten.
+    pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
+        self.inner.remove_ssds(uuids).await
+    }
+
+    /// Ends a removal that is under way: the SSDs stay. Too late once a members record without them is written.
+    pub fn cancel_removal(&self) {
+        self.inner.cancel_removal();
+    }
+
+    /// Takes SSDs as spares: the first one that fits takes over by itself when an SSD is lost.
+    pub async fn add_spares(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
+        self.inner.add_spares(ssds).await
+    }
+
+    /// Spares are nobody's any more.
+    pub async fn remove_spares(&self, uuids: &[u128]) -> Result<(), Error> {
+        self.inner.remove_spares(uuids).await
+    }
+
     /// The simulator's daemon has died: nothing of it uses the pool any more, and its memory is free.
     #[cfg(feature = "planted")]
     pub fn abandon(&self) {
@@ -404,8 +444,7 @@ impl<E: Env> PoolInner<E> {
 
     /// The SSD that has this slot.
     pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
-        let after = self.ssds.partition_point(|ssd| ssd.first_slot <= slot);
-        &self.ssds[after - 1]
+        self.ssds.last_where(|ssd| ssd.first_slot.get() <= slot).expect("every slot is of an SSD")
     }
 
     /// The volume that is attached under this index, and its attachment id.
@@ -477,7 +516,8 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = &*self.fenced.borrow() {
             return (Health::Failed, error.to_string());
         }
-        let gone = self.ssds.iter().filter(|ssd| !ssd.online.get()).count() + self.absent.len();
+        let gone = self.ssds.iter().filter(|ssd| !ssd.online.get() && !ssd.replaced.get()).count();
+        let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
             let reason =
                 "no SSD is left: volumes run at their backing devices' speed; replace the SSDs, then delete and \
@@ -516,7 +556,8 @@ impl<E: Env> PoolInner<E> {
         let map = self.map.borrow();
         let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
         let names = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
-        let ssds = self.ssds.iter().map(|ssd| ssd_status(ssd)).chain(self.absent.iter().cloned()).collect();
+        let shown = self.ssds.iter().filter(|ssd| !ssd.replaced.get());
+        let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
         PoolStatus {
             name: self.name.clone(),
             uuid: self.uuid,
@@ -539,23 +580,26 @@ impl<E: Env> PoolInner<E> {
             write_log: self.log.as_ref().map(|log| self.log_status(log)),
             scrub: self.scrub.status(),
             ssds,
+            spares: self.spares.borrow().iter().map(|spare| spare.status()).collect(),
             volumes: names,
         }
     }
-}
 
-fn ssd_status<E: Env>(ssd: &Ssd<E>) -> SsdStatus {
-    SsdStatus {
-        path: ssd.path.clone(),
-        uuid: ssd.uuid,
-        size_bytes: ssd.layout.ssd_bytes,
-        online: ssd.online.get(),
-        missing: false,
-        reason: ssd.reason.borrow().clone(),
-        slots: u64::from(ssd.layout.slot_count()),
-        slots_used: u64::from(ssd.slots_used.get()),
-        read_errors: ssd.read_errors.get(),
-        bytes_written: ssd.bytes_written.get(),
-        io: ssd.io.snapshot(),
+    fn ssd_status(&self, ssd: &Ssd<E>) -> SsdStatus {
+        SsdStatus {
+            path: ssd.path.clone(),
+            uuid: ssd.uuid,
+            size_bytes: ssd.layout.ssd_bytes,
+            online: ssd.online.get(),
+            missing: false,
+            disk: ssd.disk.clone(),
+            evacuation: self.evacuation_of(ssd),
+            reason: ssd.reason.borrow().clone(),
+            slots: u64::from(ssd.layout.slot_count()),
+            slots_used: u64::from(ssd.slots_used.get()),
+            read_errors: ssd.read_errors.get(),
+            bytes_written: ssd.bytes_written.get(),
+            io: ssd.io.snapshot(),
+        }
     }
 }

@@ -7,10 +7,11 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::Poll;
 
 use hotset_block::sync::Event;
-use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
+use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env, Instant};
 
 use crate::flow::flush::cover;
 use crate::format::layout::Layout;
@@ -38,12 +39,17 @@ pub(crate) enum Fault {
 pub(crate) struct Ssd<E: Env> {
     pub(crate) index: SsdIndex,
     pub(crate) env: E,
-    pub(crate) device: E::Device,
+    /// `None`: it has left, and nothing more is asked of it.
+    device: RefCell<Option<Rc<E::Device>>>,
     pub(crate) path: String,
     pub(crate) uuid: u128,
+    /// The physical device with which it fails; empty if it does not say.
+    pub(crate) disk: String,
     pub(crate) layout: Layout,
     /// The pool-wide index of its first slot.
-    pub(crate) first_slot: SlotIndex,
+    pub(crate) first_slot: Cell<SlotIndex>,
+    /// A members record with it is durable, and it has its slots.
+    pub(crate) joined: Cell<bool>,
     pub(crate) incarnation: Cell<u64>,
     pub(crate) online: Cell<bool>,
     /// A members record without it is durable.
@@ -51,6 +57,11 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) left_event: Event,
     /// It is to be removed: it gets nothing new.
     pub(crate) leaving: Cell<bool>,
+    /// Bytes that lay on it when that began.
+    pub(crate) leaving_bytes: Cell<u64>,
+    pub(crate) leaving_since: Cell<Option<Instant>>,
+    /// It is gone, and nobody misses it: it was removed, or another one is in its place.
+    pub(crate) replaced: Cell<bool>,
     /// Why it is offline.
     pub(crate) reason: RefCell<String>,
     /// Slots that can be filled.
@@ -80,19 +91,39 @@ impl<E: Env> Ssd<E> {
         superblock: &Superblock,
         first_slot: SlotIndex,
     ) -> Self {
+        let device = Rc::new(named.device);
+        let ssd = Self::newcomer(env, index, named.path, device, superblock);
+        ssd.first_slot.set(first_slot);
+        ssd.joined.set(true);
+        ssd
+    }
+
+    /// One that is being made ready to join.
+    pub(crate) fn newcomer(
+        env: E,
+        index: SsdIndex,
+        path: String,
+        device: Rc<E::Device>,
+        superblock: &Superblock,
+    ) -> Self {
         Self {
             index,
             env,
-            device: named.device,
-            path: named.path,
+            disk: device.identity().map(|identity| identity.parent).unwrap_or_default(),
+            device: RefCell::new(Some(device)),
+            path,
             uuid: superblock.ssd_uuid,
             layout: superblock.layout,
-            first_slot,
+            first_slot: Cell::new(SlotIndex(0)),
+            joined: Cell::new(false),
             incarnation: Cell::new(0),
             online: Cell::new(true),
             left: Cell::new(false),
             left_event: Event::new(),
             leaving: Cell::new(false),
+            leaving_bytes: Cell::new(0),
+            leaving_since: Cell::new(None),
+            replaced: Cell::new(false),
             reason: RefCell::default(),
             ready: RefCell::default(),
             grace: Grace::default(),
@@ -109,6 +140,31 @@ impl<E: Env> Ssd<E> {
             io: IoCounts::default(),
             watch: Watch::default(),
         }
+    }
+
+    pub(crate) fn device(&self) -> Result<Rc<E::Device>, Fault> {
+        self.device.borrow().clone().ok_or(Fault::Offline)
+    }
+
+    /// It has left: whoever opens the device next finds it free, as soon as nothing of it is in flight.
+    pub(crate) fn let_go(&self) {
+        self.device.take();
+    }
+
+    /// Something of it is in flight.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.watch.oldest().is_some()
+    }
+
+    /// It left though nobody wanted that, and nothing is in its place.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.left.get() && !self.replaced.get()
+    }
+
+    /// Its slots among all of the pool.
+    pub(crate) fn slots(&self) -> std::ops::Range<u32> {
+        let first = self.first_slot.get().0;
+        first..first + self.layout.slot_count()
     }
 
     /// Runs `operation`, but not longer than the SSD is online. What is abandoned keeps its buffer until the device is
@@ -133,7 +189,8 @@ impl<E: Env> Ssd<E> {
     }
 
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
-        let (buf, result) = self.watched(self.device.read(offset, buf)).await?;
+        let device = self.device()?;
+        let (buf, result) = self.watched(device.read(offset, buf)).await?;
         self.io.has_read(buf.len());
         result.map_err(Fault::Device)?;
         Ok(buf)
@@ -141,7 +198,8 @@ impl<E: Env> Ssd<E> {
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
-        let (buf, result) = self.watched(self.device.write(offset, buf)).await?;
+        let device = self.device()?;
+        let (buf, result) = self.watched(device.write(offset, buf)).await?;
         self.bytes_written.set(self.bytes_written.get() + length);
         self.io.has_written(buf.len());
         self.flusher.wrote();
@@ -152,7 +210,8 @@ impl<E: Env> Ssd<E> {
     /// Makes durable what had completed when this was called.
     pub(crate) async fn flush(&self) -> Result<(), Fault> {
         let mark = self.flusher.mark();
-        let flush = async || self.watched(self.device.flush()).await?.map_err(Fault::Device);
+        let device = self.device()?;
+        let flush = async || self.watched(device.flush()).await?.map_err(Fault::Device);
         cover(&self.flusher, mark, flush).await
     }
 
@@ -207,11 +266,11 @@ impl<E: Env> Ssd<E> {
 
     /// The slot's index on this SSD.
     pub(crate) fn local(&self, slot: SlotIndex) -> u32 {
-        slot.0 - self.first_slot.0
+        slot.0 - self.first_slot.get().0
     }
 
     pub(crate) fn slot_index(&self, local: u32) -> SlotIndex {
-        SlotIndex(self.first_slot.0 + local)
+        SlotIndex(self.first_slot.get().0 + local)
     }
 
     /// The generation of the next fill; `None` until a checkpoint has raised the ceiling.

@@ -36,6 +36,7 @@ pub struct PoolStatus {
     pub write_log: Option<WriteLogStatus>,
     pub scrub: ScrubStatus,
     pub ssds: Vec<SsdStatus>,
+    pub spares: Vec<SpareStatus>,
     pub volumes: Vec<VolumeName>,
 }
 
@@ -82,6 +83,26 @@ pub enum ScrubState {
     Cancelled,
 }
 
+/// How far an SSD is emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Evacuation {
+    pub left_bytes: u64,
+    pub total_bytes: u64,
+    pub bytes_per_second: u64,
+}
+
+/// A spare of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpareStatus {
+    pub path: String,
+    pub uuid: u128,
+    pub size_bytes: u64,
+    /// It was there when the pool was opened.
+    pub present: bool,
+    /// Why it cannot take over. Empty if it can.
+    pub reason: String,
+}
+
 /// The write log of a read-write pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteLogStatus {
@@ -109,6 +130,10 @@ pub struct SsdStatus {
     pub online: bool,
     /// It was not there when the pool was opened. An SSD that is neither online nor missing was expelled.
     pub missing: bool,
+    /// The physical device with which it fails; empty if that is not known.
+    pub disk: String,
+    /// It is being emptied, so that it can be removed.
+    pub evacuation: Option<Evacuation>,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
     pub slots: u64,

@@ -9,8 +9,9 @@ use hotset_cache::config::{PoolKind, PoolSettings, VolumeSettings};
 use hotset_cache::{ErrorKind, PoolStatus};
 
 use crate::daemon::Daemon;
+use crate::shape::Profile;
 use crate::world::Attachment;
-use crate::{log_shape, shape};
+use crate::{log_shape, members, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
@@ -18,7 +19,8 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Works until the daemon stops.
 pub async fn work(daemon: Daemon) {
     while !daemon.stopping.get() {
-        let pause = daemon.world.simulation.draw(|random| random.between(1, 1_000));
+        let longest_ms = if daemon.world.shape.profile == Profile::Changing { 60 } else { 1_000 };
+        let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;
         check_status(&daemon);
         if daemon.world.shape.troubles.administrators && !daemon.stopping.get() {
@@ -28,6 +30,9 @@ pub async fn work(daemon: Daemon) {
 }
 
 async fn one_command(daemon: &Daemon) {
+    if daemon.world.shape.profile == Profile::Changing && daemon.world.simulation.draw(|random| !random.one_in(3)) {
+        return members::one_command(daemon).await;
+    }
     let (command, number) =
         daemon.world.simulation.draw(|random| (random.below(40), random.index(daemon.world.volumes.len())));
     match command {

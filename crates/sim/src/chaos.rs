@@ -98,9 +98,8 @@ pub fn ssd_is_late(world: &World, ssd: &Ssd) {
         | Profile::LogCuts
         | Profile::OneCopy
         | Profile::AlternateMissing
-        | Profile::HungBacking => {
-            (world.simulation.draw(|random| random.pick(&[10, 50, 200])), WhatIsLate::AllButReads)
-        }
+        | Profile::HungBacking
+        | Profile::Changing => (world.simulation.draw(|random| random.pick(&[10, 50, 200])), WhatIsLate::AllButReads),
     };
     ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, what_is_late: what, ..Faults::default() });
     world.simulation.note(|| format!("{}: {late} operations of 1000 are late: {what:?}", ssd.disk.name));

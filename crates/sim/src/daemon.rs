@@ -149,7 +149,8 @@ impl Daemon {
         settings.checksums = self.world.shape.settings.checksums;
         let name = self.pool_name().parse().expect("it follows the rule");
         let spec = PoolSpec { name, kind: self.world.shape.kind, settings };
-        let ssds: Vec<_> = self.world.present_ssds().map(|ssd| Rc::clone(&ssd.disk)).collect();
+        let first = self.world.present_ssds().take(self.world.shape.ssds_at_first);
+        let ssds: Vec<_> = first.map(|ssd| Rc::clone(&ssd.disk)).collect();
         if ssds.len() < if self.world.writes_back() { 2 } else { 1 } {
             self.world.pool.set(PoolKnown::No);
             return;
@@ -191,6 +192,9 @@ impl Daemon {
             None => {
                 host.attachment.set(Attachment::Detached);
                 host.accept_replacement();
+                if host.given_up.replace(false) {
+                    host.model.borrow_mut().adopt(&host.disk.content());
+                }
                 true
             }
         };
@@ -304,8 +308,10 @@ impl Daemon {
     async fn discard(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
         self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.spec.name));
         host.attachment.set(Attachment::Unsure);
+        host.given_up.set(true);
         match pool.detach(&host.spec.name, DirtyData::Discard).await {
             Ok(()) => {
+                host.given_up.set(false);
                 host.attachment.set(Attachment::Detached);
                 host.right_one.take();
                 host.changed.set(false);

@@ -399,6 +399,11 @@ impl Disk {
         format!("{}: {}", self.name, words.collect::<Vec<_>>().join(", "))
     }
 
+    /// Something is in flight.
+    pub fn is_busy(&self) -> bool {
+        !self.state.borrow().flying.is_empty()
+    }
+
     /// Operations that failed, since the disk was made.
     pub fn failed_operations(&self) -> u64 {
         self.state.borrow().failed_operations

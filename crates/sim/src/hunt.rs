@@ -17,6 +17,8 @@ thread_local! {
 pub fn seed_of(number: u64, bug: Option<Planted>) -> u64 {
     match bug {
         None => number,
+        Some(Planted::MirrorForgotten | Planted::ReleasedBeforeEmpty) => 10 * number + 9,
+        Some(Planted::StaleNewcomerBelieved) => 10 * (number / 2) + 8 + number % 2,
         Some(bug) => 2 * number + u64::from(bug.is_of_log()),
     }
 }

@@ -22,7 +22,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         | Profile::OldContent
         | Profile::LogCuts
         | Profile::LateLog
-        | Profile::HungBacking => {}
+        | Profile::HungBacking
+        | Profile::Changing => {}
     }
     let mut turned_back = false;
     for ssd in world.ssds.iter().filter(|ssd| world.may_damage(ssd)) {

@@ -19,6 +19,7 @@ pub mod image;
 pub mod liveness;
 pub mod log_shape;
 mod media;
+pub mod members;
 pub mod model;
 pub mod random;
 pub mod recognise;

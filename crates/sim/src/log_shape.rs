@@ -48,7 +48,7 @@ fn alternate_missing(random: &mut Random) -> Shape {
     if random.one_in(4) {
         ssds.push(ssd(random));
     }
-    Shape { lives: random.between(3, 7), troubles, ssds, ..shape }
+    Shape { lives: random.between(3, 7), troubles, ssds_at_first: ssds.len(), ssds, ..shape }
 }
 
 /// The volume whose device hangs has dirty data that can only be moved.
@@ -67,7 +67,7 @@ fn hung_backing(random: &mut Random) -> Shape {
 }
 
 /// Two SSDs, one volume that caches writes, and hosts that write a lot.
-fn busy(profile: Profile, random: &mut Random) -> Shape {
+pub(crate) fn busy(profile: Profile, random: &mut Random) -> Shape {
     let mut settings = shape::settings(random);
     settings.populate_on_read = 1;
     settings.populate_on_write = 1;
@@ -82,6 +82,7 @@ fn busy(profile: Profile, random: &mut Random) -> Shape {
         profile,
         kind: PoolKind::ReadWrite,
         ssds: vec![ssd(random), ssd(random)],
+        ssds_at_first: 2,
         volumes: vec![volume],
         settings,
         troubles: Troubles { crashes: true, ..Troubles::NONE },
@@ -105,6 +106,7 @@ fn everything(random: &mut Random) -> Shape {
     Shape {
         profile: Profile::Everything,
         kind: PoolKind::ReadWrite,
+        ssds_at_first: ssds.len(),
         ssds,
         volumes,
         settings,

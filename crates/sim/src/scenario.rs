@@ -283,7 +283,18 @@ fn spawn_hosts(daemon: &Daemon) {
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number) else { continue };
         for _ in 0..daemon.world.shape.hosts {
-            let most = if daemon.world.shape.profile == Profile::HungBacking { 2_000 } else { 300 };
+            let most = match daemon.world.shape.profile {
+                Profile::HungBacking => 2_000,
+                Profile::Changing => 1_000,
+                Profile::Everything
+                | Profile::PowerCuts
+                | Profile::LateSsds
+                | Profile::OldContent
+                | Profile::LogCuts
+                | Profile::LateLog
+                | Profile::OneCopy
+                | Profile::AlternateMissing => 300,
+            };
             let (requests, streams) =
                 daemon.world.simulation.draw(|random| (random.between(20, most), random.one_in(8)));
             let stream_at = streams.then_some(0);

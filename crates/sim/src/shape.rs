@@ -32,6 +32,8 @@ pub enum Profile {
     AlternateMissing,
     /// Of write logs: one of two backing devices does not answer any more.
     HungBacking,
+    /// SSDs come and go at the administrator's word, spares take over, and the first SSD fails now and then.
+    Changing,
 }
 
 /// See the file's summary.
@@ -40,6 +42,8 @@ pub struct Shape {
     pub profile: Profile,
     pub kind: PoolKind,
     pub ssds: Vec<DeviceInfo>,
+    /// So many of them are in a new pool.
+    pub ssds_at_first: usize,
     pub volumes: Vec<VolumeShape>,
     pub settings: PoolSettings,
     pub troubles: Troubles,
@@ -100,14 +104,36 @@ impl Shape {
         }
     }
 
+    /// As above, with SSDs that come and go.
+    pub fn changing(kind: PoolKind, random: &mut Random) -> Self {
+        let mut shape = match kind {
+            PoolKind::Read => Self::everything(random),
+            PoolKind::ReadWrite => log_shape::busy(Profile::Changing, random),
+        };
+        let first = if kind == PoolKind::Read { 1 } else { 2 };
+        shape.profile = Profile::Changing;
+        shape.ssds = (0..random.pick(&[3, 4, 5])).map(|_| ssd(random)).collect();
+        shape.ssds_at_first = usize::try_from(random.between(first, first + 1)).expect("few");
+        shape.troubles = Troubles {
+            crashes: !random.one_in(8),
+            ssd_errors: random.one_in(2),
+            ssds_vanish: random.one_in(2),
+            administrators: true,
+            ..Troubles::NONE
+        };
+        shape.lives = random.between(2, 6);
+        shape
+    }
+
     fn everything(random: &mut Random) -> Self {
         let troubles = Troubles::draw(random);
         let settings = settings(random);
-        let ssds = (0..random.pick(&[1, 1, 2, 2, 3, 4])).map(|_| ssd(random)).collect();
+        let ssds: Vec<_> = (0..random.pick(&[1, 1, 2, 2, 3, 4])).map(|_| ssd(random)).collect();
         let volumes = (0..random.pick(&[1, 1, 2])).map(|_| VolumeShape::draw(random)).collect();
         Self {
             profile: Profile::Everything,
             kind: PoolKind::Read,
+            ssds_at_first: ssds.len(),
             ssds,
             volumes,
             settings,
@@ -159,6 +185,7 @@ impl Shape {
         Self {
             profile,
             kind: PoolKind::Read,
+            ssds_at_first: 1,
             ssds: vec![ssd],
             volumes: vec![volume],
             settings,

@@ -94,6 +94,8 @@ pub struct HostVolume {
     /// Another device, or another state of it, is in the place of the backing device: this is the right one. No host has
     /// been served from what is there now.
     pub right_one: RefCell<Option<Saved>>,
+    /// An administrator gave up its dirty data, and the daemon died before it said whether that was done.
+    pub given_up: Cell<bool>,
 }
 
 impl HostVolume {
@@ -160,7 +162,8 @@ impl Watcher for BackingWatcher {
 impl World {
     pub fn new(seed: u64, traced: bool) -> Rc<Self> {
         let simulation = Simulation::new(seed / 2, traced);
-        let shape = simulation.draw(|random| Shape::draw(kind_of(seed), random));
+        let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
+        let shape = simulation.draw(|random| draw(kind_of(seed), random));
         simulation.note(|| format!("{shape:#?}"));
         let ssds = shape.ssds.iter().enumerate();
         let ssds = ssds.map(|(number, info)| Ssd::new(&simulation, number, *info, shape.profile)).collect();
@@ -316,6 +319,11 @@ impl Drop for World {
     }
 }
 
+/// One seed of five is of a pool whose SSDs come and go.
+pub fn is_changing(seed: u64) -> bool {
+    seed % 10 >= 8
+}
+
 /// Every other seed is of a read-write pool.
 pub fn kind_of(seed: u64) -> PoolKind {
     if seed.is_multiple_of(2) { PoolKind::Read } else { PoolKind::ReadWrite }
@@ -337,7 +345,8 @@ impl Ssd {
             | Profile::OldContent
             | Profile::LateLog
             | Profile::AlternateMissing
-            | Profile::HungBacking => [3, 20, 100],
+            | Profile::HungBacking
+            | Profile::Changing => [3, 20, 100],
             Profile::PowerCuts | Profile::LogCuts => [20, 100, 400],
             Profile::OneCopy => [3, 3, 20],
         };
@@ -393,6 +402,7 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
         hot: RefCell::default(),
         waiting: Cell::new(0),
         right_one: RefCell::default(),
+        given_up: Cell::new(false),
     }
 }
 

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
-use hotset_cache::{DirtyData, Durability, Error, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{
+    DirtyData, Durability, Error, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume, inspect,
+};
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Speed};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
@@ -26,6 +28,8 @@ const STEPS_MAX: u64 = 500_000;
 struct Scene {
     simulation: Rc<Simulation>,
     ssds: Vec<Rc<Disk>>,
+    /// Not in a new pool.
+    others: Vec<Rc<Disk>>,
     state: Rc<Disk>,
     backing: Rc<Disk>,
     model: Rc<RefCell<VolumeModel>>,
@@ -51,6 +55,7 @@ impl Scene {
         let model = VolumeModel::new(0, VOLUME_BYTES, 512, backing.content());
         Self {
             ssds: vec![disk("ssd0", 8 << 20), disk("ssd1", 9 << 20)],
+            others: vec![disk("ssd2", 9 << 20), disk("ssd3", 8 << 20)],
             state: disk("state", STATE_BYTES),
             backing,
             model: Rc::new(RefCell::new(model)),
@@ -92,7 +97,7 @@ impl Scene {
         if let Some(pool) = self.pool.take() {
             pool.abandon();
         }
-        for disk in self.ssds.iter().chain([&self.state, &self.backing]) {
+        for disk in self.ssds.iter().chain(&self.others).chain([&self.state, &self.backing]) {
             match ending {
                 Ending::Kill => disk.kill(),
                 Ending::CutBefore | Ending::PowerCut => disk.cut_power(),
@@ -101,9 +106,20 @@ impl Scene {
         self.model.borrow_mut().end_run(ending);
     }
 
-    fn named(&self) -> Vec<Named<SimDevice>> {
+    fn named(disks: &[Rc<Disk>]) -> Vec<Named<SimDevice>> {
         let named = |disk: &Rc<Disk>| Named { path: disk.name.clone(), device: SimDevice::open(disk) };
-        self.ssds.iter().map(named).collect()
+        disks.iter().map(named).collect()
+    }
+
+    /// The disks that say that they are of the pool.
+    fn found(&self) -> Vec<Named<SimDevice>> {
+        let is_ours = |disk: &&Rc<Disk>| {
+            let mut start = vec![0; LABEL_BYTES];
+            disk.content().read(0, &mut start);
+            !disk.is_gone() && matches!(inspect(&start), Ok(Some(_)))
+        };
+        let ours: Vec<_> = self.ssds.iter().chain(&self.others).filter(is_ours).cloned().collect();
+        Self::named(&ours)
     }
 
     fn pool(&self) -> Pool<SimEnv> {
@@ -122,13 +138,15 @@ impl Scene {
         settings.cleaning =
             Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
-        let pool = Pool::create(self.env(), spec, self.named(), SimDevice::open(&self.state)).await.unwrap();
+        let pool = Pool::create(self.env(), spec, Self::named(&self.ssds), SimDevice::open(&self.state)).await.unwrap();
         *self.pool.borrow_mut() = Some(pool);
     }
 
     async fn open(&self) -> Result<(), Error> {
         let state = Some(SimDevice::open(&self.state));
-        let pool = Pool::open(self.env(), self.named(), state, Missing::Refuse).await?;
+        let lost = self.ssds.iter().any(|disk| disk.is_gone());
+        let missing = if lost { Missing::Leave } else { Missing::Refuse };
+        let pool = Pool::open(self.env(), self.found(), state, missing).await?;
         *self.pool.borrow_mut() = Some(pool);
         Ok(())
     }
@@ -215,6 +233,11 @@ enum Flow {
     Detach,
     Close,
     Delete,
+    AddSsds,
+    RemoveSsd,
+    /// An SSD is lost, and what it had gets another copy.
+    MirrorAgain,
+    SpareTakesOver,
     /// The start after a daemon died while rows were filled.
     Recover(Ending),
 }
@@ -241,7 +264,16 @@ impl Flow {
             | Self::Detach
             | Self::Close
             | Self::Delete
+            | Self::AddSsds
             | Self::Recover(_) => scene.write_some((0..23).map(|turn| turn * 5)).await,
+            Self::RemoveSsd | Self::MirrorAgain => {
+                scene.pool().add_ssds(Scene::named(&scene.others[..1])).await.unwrap();
+                scene.write_some((0..23).map(|turn| turn * 5)).await;
+            }
+            Self::SpareTakesOver => {
+                scene.pool().add_spares(Scene::named(&scene.others[..1])).await.unwrap();
+                scene.write_some((0..23).map(|turn| turn * 5)).await;
+            }
         }
     }
 
@@ -256,8 +288,27 @@ impl Flow {
             Self::Detach => scene.pool().detach(&scene.volume().name(), DirtyData::Clean).await.unwrap(),
             Self::Close => drop(scene.pool().close().await.unwrap()),
             Self::Delete => scene.pool().delete(DirtyData::Clean).await.unwrap(),
+            Self::AddSsds => drop(scene.pool().add_ssds(Scene::named(&scene.others)).await.unwrap()),
+            Self::RemoveSsd => {
+                let leaving = scene.pool().status().ssds[0].uuid;
+                scene.pool().remove_ssds(&[leaving]).await.unwrap();
+            }
+            Self::MirrorAgain | Self::SpareTakesOver => lose_one(&scene).await,
             Self::Recover(_) => scene.open().await.unwrap(),
         }
+    }
+}
+
+/// Until everything has two copies again.
+async fn lose_one(scene: &Scene) {
+    scene.ssds[0].vanish();
+    scene.write_some((0..10).map(|turn| turn * 3)).await;
+    let healed = || {
+        let status = scene.pool().status();
+        status.health == Health::Good && status.ssds.iter().all(|ssd| !ssd.online || ssd.path != "ssd0")
+    };
+    while !healed() {
+        scene.env().sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
@@ -364,4 +415,28 @@ fn a_crash_at_every_write_of_deleting_a_pool_loses_nothing() {
 fn a_crash_at_every_write_of_recovery_changes_nothing() {
     crash_everywhere(Flow::Recover(Ending::Kill));
     crash_everywhere(Flow::Recover(Ending::PowerCut));
+}
+
+// proves: D11, F7, P5
+#[test]
+fn a_crash_at_every_write_of_adding_ssds_loses_nothing() {
+    crash_everywhere(Flow::AddSsds);
+}
+
+// proves: D11, F7, P5
+#[test]
+fn a_crash_at_every_write_of_removing_an_ssd_loses_nothing() {
+    crash_everywhere(Flow::RemoveSsd);
+}
+
+// proves: D11, F2, F7
+#[test]
+fn a_crash_at_every_write_of_mirroring_again_loses_nothing() {
+    crash_everywhere(Flow::MirrorAgain);
+}
+
+// proves: D11, F3, F7
+#[test]
+fn a_crash_at_every_write_while_a_spare_takes_over_loses_nothing() {
+    crash_everywhere(Flow::SpareTakesOver);
 }

@@ -25,8 +25,6 @@ const TOO_RARE: &[Planted] = &[
     // A flush has to fail, a later one to succeed, and a power cut to take what was written between: about one world in
     // eight hundred.
     Planted::FailedFlushForgotten,
-    // The SSD that the copy was made from has to be lost too, and the power with it.
-    Planted::MirrorNotFlushed,
     // The state directory has to be lost or old while the slots of an SSD are stale: rarer still.
     Planted::OpenWarmWithoutState,
 ];

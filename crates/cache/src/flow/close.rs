@@ -7,7 +7,6 @@ use hotset_block::Env;
 
 use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
-use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::members::Members;
 use crate::pool::{Closed, DirtyData, PoolInner};
 use crate::ssd::Fault;
@@ -59,7 +58,7 @@ impl<E: Env> PoolInner<E> {
         self.stopping_log.set(true);
         let reason = "the pool has stopped";
         self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
-        for ssd in &self.ssds {
+        for ssd in self.ssds.iter() {
             ssd.go_offline(reason);
             ssd.left_event.wake_all();
         }
@@ -88,6 +87,7 @@ impl<E: Env> PoolInner<E> {
         self.fills.forget_queue();
         self.fill_pump_wanted.wake_all();
         self.publish_wanted.wake_all();
+        self.spare_wanted.wake_all();
         self.fills.ended.wake_all();
         let ended = async {
             while self.fills.running() > 0 {
@@ -261,16 +261,16 @@ impl<E: Env> PoolInner<E> {
 
     async fn erase_superblocks(&self) -> Result<(), Error> {
         for ssd in self.online_ssds() {
-            for offset in SUPERBLOCK_OFFSETS {
-                let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
-                let erased = ssd.write(offset, self.env.buffers().take_zeroed(length)).await;
-                let erased = match erased {
-                    Ok(_) => ssd.flush().await,
-                    Err(fault) => Err(fault),
-                };
-                if let Err(Fault::Device(error)) = erased {
-                    return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));
-                }
+            if let Err(Fault::Device(error)) = self.erase_superblock(ssd).await {
+                return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));
+            }
+        }
+        let spares = self.spares.take();
+        for spare in spares {
+            let Some(device) = &spare.device else { continue };
+            let erased = within(&self.env, limits::SSD_TIMEOUT, self.erase_device(device)).await;
+            if let Some(Err(error)) = erased {
+                return Err(Error::device(&format!("spare {}: its superblock was not erased", spare.path), &error));
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use hotset_block::{Device, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
-use crate::format::layout::{Layout, SUPERBLOCK_OFFSETS, segment_bytes_for};
+use crate::format::layout::{Layout, segment_bytes_for};
 use crate::format::members::Members;
 use crate::format::record::RecordKind;
 use crate::format::rows::Rows;
@@ -15,9 +15,8 @@ use crate::pool::{Named, Pool, PoolInner, PoolSpec, STATE_BYTES};
 use crate::ssd::{Fault, Ssd};
 
 use super::open::{Parts, new_member};
-use super::records::to_buf;
 
-fn random_uuid<E: Env>(env: &E) -> u128 {
+pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
     (u128::from(env.random()) << 64) | u128::from(env.random())
 }
 
@@ -38,6 +37,7 @@ pub(crate) async fn create<E: Env>(
         uuid,
         ssds: Vec::new(),
         absent: Vec::new(),
+        spares: Vec::new(),
         state: Some(state),
         members: first_members(&spec),
         members_number: 0,
@@ -57,6 +57,7 @@ pub(crate) async fn create<E: Env>(
             pool_name: spec.name.clone(),
             kind: spec.kind,
             checksums: spec.settings.checksums,
+            spare: false,
             layout,
         };
         parts.members.ssds.push(new_member(&parts.env, &named.path, &superblock));
@@ -64,7 +65,7 @@ pub(crate) async fn create<E: Env>(
     }
     let pool = parts.assemble();
     pool.env.spawn(super::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
-    let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.clone();
+    let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.iter().cloned().collect();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;
     pool.write_superblocks().await?;
@@ -82,6 +83,7 @@ fn first_members(spec: &PoolSpec) -> Members {
         session: 0,
         clean: false,
         ssds: Vec::new(),
+        spares: Vec::new(),
     }
 }
 
@@ -94,7 +96,7 @@ fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Corrupt, message))
 }
 
-fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
+pub(crate) fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
     let name = format!("SSD {}", ssd.path);
     match fault {
         Fault::Device(error) => Error::device(&name, error),
@@ -113,14 +115,7 @@ impl<E: Env> PoolInner<E> {
     async fn write_superblocks(self: &Rc<Self>) -> Result<(), Error> {
         let superblocks = self.superblocks.borrow().clone();
         for (ssd, superblock) in self.ssds.iter().zip(superblocks) {
-            for offset in SUPERBLOCK_OFFSETS {
-                let written = ssd.write(offset, to_buf(self.env.buffers(), &superblock.encode())).await;
-                let flushed = match written {
-                    Ok(_) => ssd.flush().await,
-                    Err(fault) => Err(fault),
-                };
-                flushed.map_err(|fault| not_made(ssd, &fault))?;
-            }
+            self.write_superblock(ssd, &superblock).await.map_err(|fault| not_made(ssd, &fault))?;
         }
         Ok(())
     }

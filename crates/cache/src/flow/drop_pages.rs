@@ -215,7 +215,7 @@ impl<E: Env> PoolInner<E> {
         let wanted = (slots / 64).clamp(READY_MIN, READY_MAX).min(slots / 8).max(1);
         let coming = self.freed.borrow().len();
         let mut free: usize =
-            self.online_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;
+            self.serving_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;
         while free < wanted {
             let victim = self.policy.borrow_mut().victim(&mut self.map.borrow_mut(), |_| false);
             let Some(slot) = victim else { return };

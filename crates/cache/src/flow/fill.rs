@@ -83,7 +83,7 @@ impl<E: Env> PoolInner<E> {
             return false;
         }
         self.make_room();
-        self.online_ssds().any(|ssd| !ssd.ready.borrow().is_empty())
+        self.serving_ssds().any(|ssd| !ssd.ready.borrow().is_empty())
     }
 
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
@@ -144,7 +144,7 @@ impl<E: Env> PoolInner<E> {
         };
         let usable =
             |ssd: &&Rc<crate::ssd::Ssd<E>>| !ssd.ready.borrow().is_empty() && ssd.fills.get() < ssd.fill_ceiling.get();
-        let ssd = self.online_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
+        let ssd = self.serving_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
         let generation = ssd.next_generation()?;
         let local = ssd.take_ready()?;
         Some((ssd.slot_index(local), generation))

@@ -183,6 +183,9 @@ impl<E: Env> PoolInner<E> {
 
     /// What is believed of a slot now; `None` if nothing is.
     fn publish_entry(&self, ssd: &Ssd<E>, local: u32) -> Option<Entry> {
+        if !ssd.joined.get() {
+            return None;
+        }
         let map = self.map.borrow();
         let slot = ssd.slot_index(local);
         let published = map.published(slot) && map.valid_count(slot) > 0;

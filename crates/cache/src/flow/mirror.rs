@@ -183,6 +183,9 @@ impl<E: Env> PoolInner<E> {
         if !self.may_be_mirrored(log, copy) {
             return false;
         }
+        if planted(Planted::MirrorForgotten) {
+            return true;
+        }
         let _reading = RowReading::new(&copy.row);
         let plan = self.plan_copy(log, copy).await;
         let (next, whole) = (Cell::new(1), Cell::new(true));
@@ -199,9 +202,6 @@ impl<E: Env> PoolInner<E> {
             return false;
         }
         let target = self.ssd_at(new);
-        if planted(Planted::MirrorNotFlushed) {
-            return true;
-        }
         match target.flush().await {
             Ok(()) => true,
             Err(fault) => {

@@ -20,6 +20,7 @@
 //! | `flush.rs` | a device is flushed | `flush-covers-all` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
 //! | `create.rs` | a pool is made | |
+//! | `join.rs`, `remove.rs` | SSDs join and leave while the pool serves; spares | `membership` |
 //! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
 //! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
 //! | `scrub.rs` | everything is read and checked, and mended | `checked-or-not-served` |
@@ -41,6 +42,7 @@ pub(crate) mod drop_pages;
 pub(crate) mod fill;
 pub(crate) mod flush;
 pub(crate) mod identity;
+pub(crate) mod join;
 pub(crate) mod journal;
 pub(crate) mod mirror;
 pub(crate) mod move_row;
@@ -51,6 +53,7 @@ pub(crate) mod read_log;
 pub(crate) mod records;
 pub(crate) mod recover;
 pub(crate) mod recover_log;
+pub(crate) mod remove;
 pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod scrub;

@@ -23,10 +23,12 @@ use crate::ssd::Ssd;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
+use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
 
+use super::join::Spare;
 use super::recover::Unbelieved;
 use super::survey::{Membership, Survey};
 
@@ -36,6 +38,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) uuid: u128,
     pub(crate) ssds: Vec<(Named<E::Device>, Superblock)>,
     pub(crate) absent: Vec<SsdStatus>,
+    pub(crate) spares: Vec<Spare<E::Device>>,
     pub(crate) state: Option<E::Device>,
     pub(crate) members: Members,
     pub(crate) members_number: u64,
@@ -64,9 +67,12 @@ pub(crate) async fn open<E: Env>(
         survey.check_copies()?;
     }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
+    let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
+    let absent = missed.into_iter().chain(strangers).chain(survey.strays).collect();
     let parts = Parts {
         uuid: survey.pool_uuid,
-        absent: plan.missing.iter().map(|member| survey.absent_status(member)).chain(strangers).collect(),
+        absent,
+        spares: survey.spares,
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
         state: state.filter(|state| state.info().size_bytes >= STATE_BYTES),
         members: survey.members,
@@ -122,8 +128,12 @@ impl<E: Env> Parts<E> {
             settings: Cell::new(settings),
             pages_per_block,
             superblocks: RefCell::new(ssds.iter().map(|(_, superblock)| superblock.clone()).collect()),
-            ssds: ssds.into_iter().map(|(ssd, _)| ssd).collect(),
-            absent: self.absent,
+            ssds: Roster::new(ssds.into_iter().map(|(ssd, _)| ssd).collect(), limits::JOINS_MAX),
+            absent: RefCell::new(self.absent),
+            spares: RefCell::new(self.spares.into_iter().map(Rc::new).collect()),
+            spare_wanted: Event::new(),
+            removal_lock: Semaphore::new(1),
+            removal_cancelled: Cell::new(false),
             state: self.state,
             map: RefCell::new(map),
             policy: RefCell::new(Policy::new(settings.policy, slots)),
@@ -199,7 +209,7 @@ impl<E: Env> PoolInner<E> {
     /// The SSDs' incarnations are those of the members record.
     fn take_incarnations(&self) {
         let members = self.members.borrow();
-        for ssd in &self.ssds {
+        for ssd in self.ssds.iter() {
             if let Some(member) = members.member(ssd.uuid) {
                 ssd.incarnation.set(member.incarnation);
             }
@@ -216,7 +226,7 @@ impl<E: Env> PoolInner<E> {
         }
         let mut cold = Vec::new();
         let mut slots = 0;
-        for ssd in &self.ssds {
+        for ssd in self.ssds.iter() {
             let known = before.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
             let Some(member) = known else {
                 let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
@@ -276,7 +286,7 @@ impl<E: Env> PoolInner<E> {
     /// A checkpoint of the new session on every SSD, then the session's record.
     pub(crate) async fn begin_session(self: &Rc<Self>) -> Result<(), Error> {
         let session = self.members.borrow().session + 1;
-        for ssd in &self.ssds {
+        for ssd in self.ssds.iter() {
             let begun = match self.write_checkpoint(ssd, session).await {
                 Ok(()) => self.fill_journal_holes(ssd).await,
                 Err(fault) => Err(fault),
@@ -302,6 +312,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn serve(self: &Rc<Self>) {
         self.env.spawn(Rc::clone(self).run_fill_pump());
         self.env.spawn(Rc::clone(self).run_publisher());
+        self.env.spawn(Rc::clone(self).run_spares());
         if let Some(log) = &self.log {
             self.measure_log(log);
             self.env.spawn(Rc::clone(self).run_log_writer(Rc::clone(log)));

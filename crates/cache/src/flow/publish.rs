@@ -92,7 +92,7 @@ impl<E: Env> PoolInner<E> {
             return;
         }
         let involved = self.online_ssds().filter(|ssd| {
-            let slots = ssd.first_slot.0..ssd.first_slot.0 + ssd.layout.slot_count();
+            let slots = ssd.slots();
             batch.iter().any(|(slot, _)| slots.contains(&slot.0))
         });
         let flushes = involved.map(async |ssd| {

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use hotset_block::{Buf, BufPool, Device, Env};
 
 use crate::error::{Error, ErrorKind};
@@ -15,6 +15,8 @@ use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
+
+use super::create::not_made;
 
 /// How a members record or catalogue is changed: everything that was decided is in the closure.
 type Change<'a, T> = &'a dyn Fn(&mut T);
@@ -50,17 +52,30 @@ impl<E: Env> PoolInner<E> {
     /// Writes a record under the next number: to the state directory first, so that it is never behind an SSD unless
     /// it failed, then to all SSDs at once. An SSD that cannot take it leaves the pool.
     pub(crate) async fn write_record(self: &Rc<Self>, kind: RecordKind, payload: Vec<u8>) -> Result<(), Error> {
+        self.write_record_to(kind, payload, &[]).await
+    }
+
+    /// … and to SSDs that are about to join, which have no say yet.
+    pub(crate) async fn write_record_to(
+        self: &Rc<Self>,
+        kind: RecordKind,
+        payload: Vec<u8>,
+        newcomers: &[Rc<Ssd<E>>],
+    ) -> Result<(), Error> {
         let number = self.next_record_number(kind);
         let record = Record { pool_uuid: self.uuid, number, payload };
         let bytes = record.encode(kind);
-        self.check_record_fits(kind, bytes.len())?;
+        self.check_record_fits(kind, bytes.len(), newcomers)?;
         let members_before = self.members.borrow().ssds.len() + usize::from(self.state.is_some());
         let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
         let state_agrees = !forgotten && self.write_state_record(kind, number, &bytes).await;
         let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
-        let agreed = join_all(writes).await.into_iter().filter(|agrees| *agrees).count() + usize::from(state_agrees);
+        let joining = newcomers.iter().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
+        let (old, new) = join(join_all(writes), join_all(joining)).await;
+        let agreed = old.into_iter().filter(|agrees| *agrees).count() + usize::from(state_agrees);
         if forgotten || state_agrees || agreed * 2 > members_before {
-            return Ok(());
+            let failed = newcomers.iter().zip(new).find(|(_, agrees)| !agrees);
+            return failed.map_or(Ok(()), |(ssd, _)| Err(not_made(ssd, &Fault::Offline)));
         }
         Err(Error::new(
             ErrorKind::Gone,
@@ -82,8 +97,8 @@ impl<E: Env> PoolInner<E> {
         counter.get()
     }
 
-    fn check_record_fits(&self, kind: RecordKind, bytes: usize) -> Result<(), Error> {
-        let areas = self.online_ssds().map(|ssd| kind.area(0, ssd.layout.catalogue_area_bytes).1);
+    fn check_record_fits(&self, kind: RecordKind, bytes: usize, newcomers: &[Rc<Ssd<E>>]) -> Result<(), Error> {
+        let areas = self.online_ssds().chain(newcomers).map(|ssd| kind.area(0, ssd.layout.catalogue_area_bytes).1);
         let room = areas.min().unwrap_or(CATALOGUE_AREA_BYTES_MAX);
         if u64::try_from(bytes).is_ok_and(|bytes| bytes <= room) {
             return Ok(());
@@ -129,20 +144,24 @@ impl<E: Env> PoolInner<E> {
         if self.offline.is_some() {
             return;
         }
-        if ssd.go_offline(reason) {
+        if !ssd.joined.get() {
+            // It never was in the pool.
+            ssd.go_offline(reason);
+        } else if ssd.go_offline(reason) {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
             self.env.spawn(async move { pool.leave(&ssd).await });
         }
     }
 
     /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
-    async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+    pub(crate) async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let uuid = ssd.uuid;
         let change = |members: &mut Members| {
             members.ssds.retain(|member| member.ssd_uuid != uuid);
             members.epoch += 1;
         };
-        let recorded = match self.last_copy_on(ssd) {
+        let last_copy = self.last_copy_on(ssd).filter(|_| !planted(Planted::ReleasedBeforeEmpty));
+        let recorded = match last_copy {
             Some(error) => Err(error),
             None if planted(Planted::ExpelWithoutEpoch) => Ok(()),
             None => self.change_members(&change).await,
@@ -163,6 +182,9 @@ impl<E: Env> PoolInner<E> {
         }
         self.forget_slots_of(ssd).await;
         if self.fenced.borrow().is_none() {
+            // Whoever opens the device finds it free, once nothing of it is in flight.
+            ssd.let_go();
+            self.spare_wanted.wake_all();
             self.forget_clean_rows().await;
         }
     }

@@ -1,6 +1,8 @@
 //! What is there at a start, before anything is written: the SSDs' superblocks, the newest member records, and who is
 //! believed (rule `membership`).
 
+use std::rc::Rc;
+
 use hotset_block::{Buf, Device, Env};
 
 use crate::config::{PoolKind, limits};
@@ -15,6 +17,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, newest_superblock};
 use crate::status::{DeviceIo, SsdStatus};
 
+use super::join::Spare;
 use super::records::newest_record;
 use super::within;
 
@@ -32,6 +35,9 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) pool_uuid: u128,
     pub(crate) found: Vec<Found<E::Device>>,
     left_out: Vec<LeftOut>,
+    pub(crate) spares: Vec<Spare<E::Device>>,
+    /// Spares that the pool does not know (any more).
+    pub(crate) strays: Vec<SsdStatus>,
     pub(crate) members: Members,
     pub(crate) members_number: u64,
     pub(crate) catalogue: Catalogue,
@@ -66,7 +72,7 @@ impl<E: Env> Survey<E> {
         state: Option<&E::Device>,
         missing: Missing,
     ) -> Result<Self, Error> {
-        let (found, left_out) = look_at_all(env, ssds, missing).await?;
+        let (mut found, left_out) = look_at_all(env, ssds, missing).await?;
         // Where the state directory knows the pool, a read pool goes on without any of its SSDs.
         if found.is_empty()
             && state.is_none()
@@ -79,11 +85,7 @@ impl<E: Env> Survey<E> {
         let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await;
         let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await;
         let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
-        let ssd_catalogue = found.iter().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
-        let ssd_rows = found.iter().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
-        let state_agrees = state_members.is_some()
-            && is_as_new(state_members.as_ref(), ssd_members)
-            && is_as_new(state_catalogue.as_ref(), ssd_catalogue);
+        let members_agree = is_as_new(state_members.as_ref(), ssd_members);
         let newest = latest(state_members.as_ref(), ssd_members).ok_or_else(|| {
             let message = "no member of the pool has a valid members record: the pool cannot be opened; \
                            create it anew (a read pool holds nothing that the backing devices do not)";
@@ -92,6 +94,11 @@ impl<E: Env> Survey<E> {
         let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
+        let (spares, strays) = take_spares(&mut found, &members);
+        let ssd_catalogue = found.iter().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
+        let ssd_rows = found.iter().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
+        let catalogue_agrees = is_as_new(state_catalogue.as_ref(), ssd_catalogue);
+        let state_agrees = state_members.is_some() && members_agree && catalogue_agrees;
         let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
         let catalogue = match newest {
             Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
@@ -112,6 +119,8 @@ impl<E: Env> Survey<E> {
             pool_uuid,
             found,
             left_out,
+            spares,
+            strays,
             members,
             members_number,
             catalogue,
@@ -225,6 +234,8 @@ impl<E: Env> Survey<E> {
             size_bytes: member.size_bytes,
             online: false,
             missing: true,
+            disk: String::new(),
+            evacuation: None,
             reason: format!("{why}: it left the pool"),
             slots: 0,
             slots_used: 0,
@@ -237,20 +248,48 @@ impl<E: Env> Survey<E> {
 
 /// What the status says of an SSD that left the pool and came back while there is dirty data.
 fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
+    let reason = "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data";
+    status_of_other(ssd, reason)
+}
+
+fn status_of_other<D>(ssd: &Found<D>, reason: &str) -> SsdStatus {
     SsdStatus {
         path: ssd.named.path.clone(),
         uuid: ssd.superblock.ssd_uuid,
         size_bytes: ssd.superblock.layout.ssd_bytes,
         online: false,
         missing: false,
-        reason: "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data"
-            .to_owned(),
+        disk: String::new(),
+        evacuation: None,
+        reason: reason.to_owned(),
         slots: 0,
         slots_used: 0,
         read_errors: 0,
         bytes_written: 0,
         io: DeviceIo::default(),
     }
+}
+
+/// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.
+/// Where the record names an SSD as a spare, it is one, whatever its superblock says: it was about to take over.
+fn take_spares<D>(found: &mut Vec<Found<D>>, members: &Members) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
+    let known = |ssd: &Found<D>| members.spares.iter().any(|spare| spare.uuid == ssd.superblock.ssd_uuid);
+    let is_spare = |ssd: &Found<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
+    let all = std::mem::take(found);
+    let (here, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(known);
+    let (strays, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_spare);
+    *found = rest;
+    let mut here: Vec<_> = here.into_iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.named)).collect();
+    let spares = members.spares.iter().map(|spare| {
+        let place = here.iter().position(|(uuid, _)| *uuid == spare.uuid);
+        let named = place.map(|place| here.swap_remove(place).1);
+        let path = named.as_ref().map_or_else(|| spare.path.clone(), |named| named.path.clone());
+        let (uuid, size_bytes) = (spare.uuid, spare.size_bytes);
+        let reason = if named.is_some() { String::new() } else { "it is missing".to_owned() };
+        Spare { uuid, size_bytes, path, device: named.map(|named| Rc::new(named.device)), reason }
+    });
+    let reason = "it is marked as a spare of the pool, which does not know it: add it again";
+    (spares.collect(), strays.iter().map(|ssd| status_of_other(ssd, reason)).collect())
 }
 
 fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {
@@ -345,6 +384,10 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     let members = newest_record(RecordKind::Members, area, uuid, read).await.ok().flatten();
     let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await.ok().flatten();
     let rows = newest_record(RecordKind::Rows, area, uuid, read).await.ok().flatten();
+    if superblock.spare {
+        // What it holds from an earlier time in the pool is nobody's word.
+        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None });
+    }
     Ok(Found { named, superblock, members, catalogue, rows })
 }
 

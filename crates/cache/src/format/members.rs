@@ -20,6 +20,16 @@ pub(crate) struct Members {
     pub(crate) clean: bool,
     /// The members. An SSD that is not in the list is not believed, whatever it says.
     pub(crate) ssds: Vec<Member>,
+    /// Those that take over, in this order.
+    pub(crate) spares: Vec<SpareMember>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SpareMember {
+    pub(crate) uuid: u128,
+    pub(crate) size_bytes: u64,
+    /// Where it was found last.
+    pub(crate) path: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +69,13 @@ impl Members {
         if self.kind == PoolKind::ReadWrite {
             encode_cleaning(&mut writer, self.settings.cleaning);
         }
+        if !self.spares.is_empty() {
+            writer.u16(u16::try_from(self.spares.len()).expect("spares of a pool are bounded"));
+        }
+        for spare in &self.spares {
+            let path = if spare.path.len() <= PATH_BYTES_MAX { spare.path.as_str() } else { "" };
+            writer.u128(spare.uuid).u64(spare.size_bytes).text(path);
+        }
         writer.into_bytes()
     }
 
@@ -79,9 +96,10 @@ impl Members {
         if kind == PoolKind::ReadWrite {
             settings.cleaning = decode_cleaning(&mut reader)?;
         }
+        let spares = decode_spares(&mut reader, &ssds)?;
         reader.end()?;
         settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
-        Ok(Self { name, kind, settings, epoch, session, clean, ssds })
+        Ok(Self { name, kind, settings, epoch, session, clean, ssds, spares })
     }
 }
 
@@ -94,6 +112,24 @@ fn decode_member(reader: &mut Reader<'_>) -> Result<Member, Corrupt> {
         session: reader.counter()?,
         journal_end: reader.option_u64()?,
     })
+}
+
+/// Left out where there are none.
+fn decode_spares(reader: &mut Reader<'_>, ssds: &[Member]) -> Result<Vec<SpareMember>, Corrupt> {
+    let mut spares: Vec<SpareMember> = Vec::new();
+    if reader.is_at_end() {
+        return Ok(spares);
+    }
+    let count = usize::from(reader.u16()?);
+    reader.require(count <= limits::SPARES_MAX, "it has more spares than allowed")?;
+    for _ in 0..count {
+        let (uuid, size_bytes) = (reader.u128()?, reader.u64()?);
+        let path = reader.text(PATH_BYTES_MAX)?.to_owned();
+        let known = spares.iter().any(|spare| spare.uuid == uuid) || ssds.iter().any(|ssd| ssd.ssd_uuid == uuid);
+        reader.require(!known, "a spare is in it twice")?;
+        spares.push(SpareMember { uuid, size_bytes, path });
+    }
+    Ok(spares)
 }
 
 fn encode_settings(writer: &mut Writer, settings: &PoolSettings) {
@@ -151,6 +187,7 @@ mod tests {
             session: 5,
             clean: true,
             ssds: vec![member(1), member(2)],
+            spares: Vec::new(),
         }
     }
 
@@ -169,6 +206,15 @@ mod tests {
     }
 
     #[test]
+    fn spares_are_recorded_and_none_of_them_is_an_ssd_too() {
+        let mut members = sample();
+        members.spares = vec![SpareMember { uuid: 3, size_bytes: 1 << 30, path: "/dev/spare".into() }];
+        assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
+        members.spares[0].uuid = 2;
+        assert!(Members::decode(&members.encode()).is_err());
+    }
+
+    #[test]
     fn an_ssd_that_is_listed_twice_is_corrupt() {
         let mut members = sample();
         members.ssds[1].ssd_uuid = 1;
@@ -180,6 +226,8 @@ mod tests {
         let mut members = sample();
         members.ssds =
             (0..64).map(|n| Member { ssd_uuid: n, path: "x".repeat(512), ..sample().ssds[0].clone() }).collect();
+        let spare = |n: u128| SpareMember { uuid: 100 + n, size_bytes: 1, path: "x".repeat(512) };
+        members.spares = (0..16).map(spare).collect();
         let area = usize::try_from(super::super::layout::MEMBERS_AREA_BYTES).expect("small");
         assert!(members.encode().len() + super::super::record::HEADER_BYTES < area);
     }

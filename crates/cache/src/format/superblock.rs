@@ -15,6 +15,8 @@ pub(crate) struct Superblock {
     pub(crate) pool_name: PoolName,
     pub(crate) kind: PoolKind,
     pub(crate) checksums: bool,
+    /// A spare: nothing else is on it.
+    pub(crate) spare: bool,
     pub(crate) layout: Layout,
 }
 
@@ -26,7 +28,7 @@ impl Superblock {
         body.u128(self.pool_uuid).u128(self.ssd_uuid).u64(layout.ssd_bytes).u64(layout.segment_bytes);
         body.u64(layout.catalogue_area_bytes).u64(layout.checkpoint_area_bytes).u64(layout.journal_bytes);
         body.u64(layout.block_bytes.get()).u32(layout.sector_bytes);
-        body.flag(self.checksums).text(self.kind.word()).text(self.pool_name.as_str());
+        body.flag(self.checksums).text(self.kind.word()).text(self.pool_name.as_str()).flag(self.spare);
         let mut bytes = Writer::new();
         bytes.bytes(&MAGIC).u32(FORMAT_VERSION).u32(0).bytes(&body.into_bytes());
         let mut bytes = bytes.into_bytes();
@@ -77,8 +79,9 @@ impl Superblock {
         let checksums = reader.flag()?;
         let kind = reader.parse(16)?;
         let pool_name = reader.parse(16)?;
+        let spare = reader.flag()?;
         reader.zeroes()?;
-        Ok(Self { pool_uuid, ssd_uuid, pool_name, kind, checksums, layout })
+        Ok(Self { pool_uuid, ssd_uuid, pool_name, kind, checksums, spare, layout })
     }
 }
 
@@ -91,7 +94,7 @@ pub(crate) mod tests {
         let block_bytes = BlockBytes::new(64 << 10).expect("valid");
         let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("fits");
         let pool_name = "tank".parse().expect("valid");
-        Superblock { pool_uuid: 1, ssd_uuid: 2, pool_name, kind: PoolKind::Read, checksums: true, layout }
+        Superblock { pool_uuid: 1, ssd_uuid: 2, pool_name, kind: PoolKind::Read, checksums: true, spare: false, layout }
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) mod overlay;
 pub(crate) mod page_set;
 mod pages;
 pub mod policy;
+pub(crate) mod roster;
 pub(crate) mod scrub;
 pub(crate) mod segments;
 mod sets;

@@ -1,0 +1,220 @@
+//! SSDs that join and leave a pool while it serves, and spares that take over, through the public face.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::time::Duration;
+
+use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::{
+    Durability, ErrorKind, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, PoolStatus, Removed, STATE_BYTES,
+    Volume, inspect,
+};
+
+const MIB: u64 = 1 << 20;
+/// Pages that the tests write.
+const PAGES: u64 = 500;
+
+/// Devices that outlive the pool: handles on the same memory.
+struct World {
+    env: HostEnv,
+    kind: PoolKind,
+    disks: Vec<MemoryDevice>,
+    state: MemoryDevice,
+    backing: MemoryDevice,
+}
+
+impl World {
+    fn new(env: HostEnv, kind: PoolKind, disks: usize) -> Self {
+        let disks = (0..disks).map(|_| MemoryDevice::new(32 * MIB, 4096)).collect();
+        let state = MemoryDevice::new(STATE_BYTES, 512);
+        Self { env, kind, disks, state, backing: MemoryDevice::new(64 * MIB, 512) }
+    }
+
+    fn named(&self, disks: impl IntoIterator<Item = usize>) -> Vec<Named<HostDevice>> {
+        let named =
+            |disk: usize| Named { path: format!("disk{disk}"), device: HostDevice::Memory(self.disks[disk].clone()) };
+        disks.into_iter().map(named).collect()
+    }
+
+    /// A pool of the first so many disks.
+    async fn create(&self, disks: usize) -> Pool<HostEnv> {
+        let mut settings = PoolSettings::preset(self.kind, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        settings.populate_on_read = 1;
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: self.kind, settings };
+        let state = HostDevice::Memory(self.state.clone());
+        Pool::create(self.env.clone(), spec, self.named(0..disks), state).await.unwrap()
+    }
+
+    async fn open(&self, disks: &[usize]) -> Pool<HostEnv> {
+        let state = Some(HostDevice::Memory(self.state.clone()));
+        Pool::open(self.env.clone(), self.named(disks.iter().copied()), state, Missing::Leave).await.unwrap()
+    }
+
+    fn volume(&self) -> Volume<HostEnv> {
+        let settings = VolumeSettings { read_cutoff_bytes: None, ..VolumeSettings::default() };
+        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
+        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+    }
+
+    async fn is_of_pool(&self, disk: usize) -> bool {
+        let (bytes, read) = self.disks[disk].read(0, Buf::zeroed(LABEL_BYTES)).await;
+        read.unwrap();
+        inspect(&bytes).unwrap().is_some()
+    }
+}
+
+async fn attached(world: &World, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+    let volume = world.volume();
+    pool.attach(&volume).await.unwrap();
+    volume
+}
+
+async fn write_all(volume: &Volume<HostEnv>, fill: u8) {
+    for page in 0..PAGES {
+        let mut buf = Buf::zeroed(4096);
+        buf.fill(fill);
+        volume.write(page * 4096, buf, Durability::Volatile).await.unwrap();
+    }
+}
+
+async fn read_all(volume: &Volume<HostEnv>, fill: u8) {
+    for page in 0..PAGES {
+        let buf = volume.read(ByteRange::at(page * 4096, 4096)).await.unwrap();
+        assert!(buf.iter().all(|byte| *byte == fill), "page {page}");
+    }
+}
+
+async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+fn uuid_of(status: &PoolStatus, path: &str) -> u128 {
+    status.ssds.iter().find(|ssd| ssd.path == path).unwrap().uuid
+}
+
+fn run(test: impl AsyncFnOnce(HostEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(test);
+}
+
+// proves: P4
+#[test]
+fn a_read_pool_grows_and_shrinks_while_it_serves_and_what_it_keeps_stays_warm() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::Read, 3);
+        let pool = world.create(1).await;
+        let volume = attached(&world, &pool).await;
+        let before = pool.status();
+        pool.add_ssds(world.named([1, 2])).await.unwrap();
+        assert_eq!(pool.status().slots, 3 * before.slots);
+        assert_eq!(pool.status().epoch, before.epoch + 1);
+        let again = pool.add_ssds(world.named([1])).await.unwrap_err();
+        assert_eq!(again.kind, ErrorKind::Refused, "it is in the pool already: {again}");
+        for start in (0..32 * MIB).step_by(64 << 10) {
+            volume.read(ByteRange::at(start, 64 << 10)).await.unwrap();
+        }
+        until(&env, "all of them are used", || pool.status().ssds.iter().all(|ssd| ssd.slots_used > 50)).await;
+        let leaving = uuid_of(&pool.status(), "disk0");
+        assert_eq!(pool.remove_ssds(&[leaving]).await.unwrap(), Removed::Done);
+        let status = pool.status();
+        assert_eq!((status.ssds.len(), status.slots, status.health), (2, 2 * before.slots, Health::Good));
+        assert!(!world.is_of_pool(0).await && world.is_of_pool(1).await);
+        let last: Vec<u128> = status.ssds.iter().map(|ssd| ssd.uuid).collect();
+        assert_eq!(pool.remove_ssds(&last).await.unwrap_err().kind, ErrorKind::Refused, "nothing would be left");
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(&[1, 2]).await;
+        assert!(pool.status().used_bytes > 16 * MIB, "{:?}", pool.status());
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F2, P5
+#[test]
+fn a_degraded_pool_heals_with_an_ssd_that_is_added() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::ReadWrite, 3);
+        let pool = world.create(2).await;
+        let volume = attached(&world, &pool).await;
+        write_all(&volume, 1).await;
+        world.disks[0].vanish();
+        write_all(&volume, 2).await;
+        assert_eq!(pool.status().health, Health::Degraded);
+        pool.add_ssds(world.named([2])).await.unwrap();
+        until(&env, "all of it has two copies again", || pool.status().health == Health::Good).await;
+        write_all(&volume, 3).await;
+        assert!(!pool.status().write_log.unwrap().write_caching_off);
+        assert!(volume.status().dirty_bytes > 0);
+        world.disks[1].vanish();
+        read_all(&volume, 3).await;
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: P5
+#[test]
+fn an_ssd_is_removed_with_everything_on_it_and_is_free_then() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::ReadWrite, 4);
+        let pool = world.create(3).await;
+        let volume = attached(&world, &pool).await;
+        write_all(&volume, 1).await;
+        for disk in [0, 1] {
+            let leaving = uuid_of(&pool.status(), &format!("disk{disk}"));
+            assert_eq!(pool.remove_ssds(&[leaving]).await.unwrap(), Removed::Done);
+            assert!(!world.is_of_pool(disk).await);
+            assert_eq!(volume.status().dirty_bytes, PAGES * 4096, "nothing had to be flushed");
+            assert_eq!(pool.status().health, Health::Good);
+            pool.add_ssds(world.named([3 - disk * 3])).await.unwrap();
+            // What was removed is not needed any more.
+            read_all(&volume, 1).await;
+        }
+        let two: Vec<u128> = pool.status().ssds.iter().take(2).map(|ssd| ssd.uuid).collect();
+        let error = pool.remove_ssds(&two).await.unwrap_err();
+        assert!(error.to_string().contains("two copies"), "{error}");
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(&[0, 2, 3]).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        read_all(&volume, 1).await;
+        assert_eq!(pool.status().health, Health::Good);
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F3
+#[test]
+fn a_spare_takes_over_by_itself_also_after_a_restart() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::ReadWrite, 4);
+        let pool = world.create(2).await;
+        let volume = attached(&world, &pool).await;
+        pool.add_spares(world.named([2])).await.unwrap();
+        write_all(&volume, 1).await;
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(&[0, 1, 2]).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert_eq!((pool.status().spares.len(), pool.status().ssds.len()), (1, 2));
+        world.disks[0].vanish();
+        write_all(&volume, 2).await;
+        let healed = || pool.status().health == Health::Good && pool.status().spares.is_empty();
+        until(&env, "the spare has taken over", healed).await;
+        assert!(pool.status().ssds.iter().all(|ssd| ssd.online), "{:?}", pool.status().ssds);
+        let spare = pool.add_spares(world.named([3])).await.unwrap();
+        pool.remove_spares(&spare).await.unwrap();
+        assert!(!world.is_of_pool(3).await);
+        world.disks[1].vanish();
+        read_all(&volume, 2).await;
+        pool.close().await.unwrap();
+    });
+}
