@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::DeviceIo;
+use crate::members::{Progress, Spare};
 use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
 /// `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset.
@@ -136,6 +137,10 @@ pub struct Pool {
     /// What is not as safe as it could be, although the pool is good.
     pub warnings: Vec<String>,
     pub ssds: Vec<Ssd>,
+    #[serde(default)]
+    pub spares: Vec<Spare>,
+    /// Copies of dirty data that are being made anew; null if all are there.
+    pub rebuild: Option<Progress>,
     pub volumes: Vec<String>,
 }
 
@@ -166,6 +171,8 @@ pub struct Ssd {
     pub size_bytes: u64,
     pub online: bool,
     pub state: SsdState,
+    /// It is being emptied, so that it can be removed.
+    pub evacuation: Option<Progress>,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
     pub slots: u64,

@@ -167,6 +167,32 @@ pub(crate) enum PoolVerb {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
+    /// Take SSDs into a pool while it serves
+    AddSsd(SsdsArguments),
+    /// Take SSDs out of a pool while it serves: what is dirty on them is copied to the others first
+    #[command(after_help = "Ctrl-C cancels the removal, the SSDs stay.")]
+    RemoveSsd {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        /// SSDs of the pool, also failed and missing ones
+        #[arg(long, required = true, num_args = 1.., value_name = "PATH|UUID")]
+        ssd: Vec<String>,
+    },
+    /// End a `pool remove-ssd`: the SSDs stay
+    CancelRemove {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+    },
+    /// Give a pool spares: the first one that fits takes over by itself when an SSD is lost
+    AddSpare(SsdsArguments),
+    /// Take spares away from a pool
+    RemoveSpare {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        /// Spares of the pool
+        #[arg(long, required = true, num_args = 1.., value_name = "PATH|UUID")]
+        ssd: Vec<String>,
+    },
     /// Open a pool whose SSDs have moved here
     Import {
         /// Block devices or image files of one pool
@@ -180,6 +206,21 @@ pub(crate) enum PoolVerb {
         #[arg(long, requires = "accept_missing")]
         accept_loss: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SsdsArguments {
+    #[arg(value_parser = PoolName::from_str)]
+    pub(crate) name: PoolName,
+    /// Block devices or image files
+    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
+    pub(crate) ssd: Vec<PathBuf>,
+    /// Use them although they carry a foreign signature; what they hold is lost
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Use block devices that share a physical disk with others of the pool
+    #[arg(long)]
+    pub(crate) allow_same_disk: bool,
 }
 
 #[derive(Args, Debug)]

@@ -12,6 +12,7 @@ mod faults;
 mod geometry;
 mod guest;
 mod hostile;
+mod live;
 mod metrics;
 mod refusals;
 mod tls;

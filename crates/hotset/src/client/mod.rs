@@ -3,6 +3,7 @@
 mod events;
 mod http;
 mod image;
+mod members;
 mod operations;
 mod pool;
 mod removal;

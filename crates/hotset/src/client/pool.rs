@@ -7,7 +7,7 @@ use hotset_api::{
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, fill_bar, print, removal};
+use super::{Client, absolute, fill_bar, members, print, removal};
 use crate::args::{Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -31,6 +31,11 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
         }
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
+        PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
+        PoolVerb::RemoveSsd { name, ssd } => members::remove(client, output, name.as_str(), &ssd),
+        PoolVerb::CancelRemove { name } => members::cancel(client, output, name.as_str()),
+        PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, "spares"),
+        PoolVerb::RemoveSpare { name, ssd } => members::remove_spares(client, output, name.as_str(), &ssd),
         PoolVerb::Import { ssd, accept_missing, accept_loss } => {
             let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
             let change: PoolChange =
@@ -244,6 +249,7 @@ fn show(pool: &Pool) -> String {
         ("Memory", human(pool.memory_bytes)),
         ("Data at risk", pool.write_log.map_or_else(String::new, data_at_risk)),
         ("Write log", pool.write_log.map_or_else(String::new, write_log)),
+        ("Rebuilding", pool.rebuild.map_or_else(String::new, |rebuild| members::line(&rebuild))),
         ("Recovery", pool.recovery.clone()),
         ("Volumes", pool.volumes.join(", ")),
     ]);
@@ -260,10 +266,14 @@ fn show(pool: &Pool) -> String {
             format!("{}/{}", grouped(ssd.slots_used), grouped(ssd.slots)),
             grouped(ssd.read_errors),
             human(ssd.written_bytes),
-            ssd.reason.clone(),
+            ssd.evacuation.map_or_else(|| ssd.reason.clone(), |evacuation| members::line(&evacuation)),
         ]);
     }
     text.push_str(&table.render());
+    if !pool.spares.is_empty() {
+        text.push('\n');
+        text.push_str(&members::table(&pool.spares));
+    }
     text
 }
 

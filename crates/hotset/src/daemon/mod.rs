@@ -118,6 +118,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
         let observer =
             Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook: hook.clone(), history };
         tokio::spawn(observer.run(latest));
+        tokio::spawn(Arc::clone(&manager).follow_members());
         let run = async {
             announce(start).await;
             manager.retry_offline_volumes().await;

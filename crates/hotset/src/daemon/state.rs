@@ -96,6 +96,8 @@ pub(crate) struct PoolRecord {
     #[serde(default, rename = "type")]
     pub(crate) kind: RecordedKind,
     pub(crate) ssds: Vec<SsdRecord>,
+    #[serde(default)]
+    pub(crate) spares: Vec<SsdRecord>,
     /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
     pub(crate) volumes: Vec<VolumeRecord>,
     /// SSDs that were missing or failed, and have left the pool; if one comes back, it joins the pool empty.

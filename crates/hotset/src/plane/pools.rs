@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use hotset_block::{Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
-use hotset_cache::{DirtyData, Drained, Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached};
+use hotset_cache::{
+    DirtyData, Drained, Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached, Removed,
+};
 
 use super::{Plane, device};
 
@@ -89,6 +91,30 @@ impl Plane {
         self.pool(&name)?.delete(dirty).await?;
         self.pools.borrow_mut().remove(&name);
         Ok(())
+    }
+
+    pub(crate) async fn add_ssds(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {
+        let ssds = self.open_ssds(&ssds)?;
+        self.pool(&name)?.add_ssds(ssds).await.map(|_| ())
+    }
+
+    /// Empties SSDs and makes them nobody's, for as long as that takes.
+    pub(crate) async fn remove_ssds(self: Rc<Self>, name: PoolName, uuids: Vec<u128>) -> Result<Removed, Error> {
+        self.pool(&name)?.remove_ssds(&uuids).await
+    }
+
+    pub(crate) async fn cancel_removal(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
+        self.pool(&name)?.cancel_removal();
+        Ok(())
+    }
+
+    pub(crate) async fn add_spares(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {
+        let ssds = self.open_ssds(&ssds)?;
+        self.pool(&name)?.add_spares(ssds).await.map(|_| ())
+    }
+
+    pub(crate) async fn remove_spares(self: Rc<Self>, name: PoolName, uuids: Vec<u128>) -> Result<(), Error> {
+        self.pool(&name)?.remove_spares(&uuids).await
     }
 
     pub(crate) async fn attach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {

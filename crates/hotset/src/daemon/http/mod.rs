@@ -5,6 +5,7 @@ mod console;
 mod events;
 mod exchange;
 mod history;
+mod members;
 mod metrics;
 mod operations;
 mod pools;
@@ -83,6 +84,11 @@ impl FromRef<Control> for Arc<Manager> {
         events::list_events,
         events::stream_events,
         history::history,
+        members::add_ssds,
+        members::remove_ssds,
+        members::cancel_removal,
+        members::add_spares,
+        members::remove_spares,
         whole::status,
         whole::stats,
         whole::disks,
@@ -103,6 +109,9 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/import", post(pools::import_pool))
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
+        .route("/pools/{name}/ssds", post(members::add_ssds).delete(members::remove_ssds))
+        .route("/pools/{name}/removal", delete(members::cancel_removal))
+        .route("/pools/{name}/spares", post(members::add_spares).delete(members::remove_spares))
         .route("/volumes", get(volumes::list_volumes).post(volumes::create_volume))
         .route("/volumes/{name}", get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume))
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))

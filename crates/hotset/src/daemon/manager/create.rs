@@ -127,7 +127,7 @@ impl Manager {
     }
 
     /// Writes sparse image files in full, and tells how far it is.
-    async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
+    pub(super) async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
         let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
         let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
         let what = "writing sparse SSD images in full".to_owned();
@@ -221,7 +221,7 @@ fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
 }
 
 /// An SSD that is too small is named here; the engine knows sizes only.
-fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
+pub(super) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
     let small = candidates.iter().find(|candidate| candidate.size_bytes < limits::SSD_BYTES_MIN);
     let Some(Candidate { path, size_bytes, .. }) = small else { return Ok(()) };
     let (has, least) = (human(*size_bytes), human(limits::SSD_BYTES_MIN));
@@ -230,7 +230,7 @@ fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
     )))
 }
 
-fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
+pub(super) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     for (index, candidate) in candidates.iter().enumerate() {
         if let Some(same) = candidates[..index].iter().find(|other| other.key == candidate.key) {
             return Err(invalid(format!("SSDs {} and {} are the same device", same.path, candidate.path)));
@@ -239,8 +239,9 @@ fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn check_unsigned(candidates: &[Candidate]) -> Result<(), ApiError> {
-    let signed = candidates.iter().find_map(|candidate| Some((&candidate.path, candidate.signature.as_ref()?)));
+pub(super) fn check_unsigned<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Result<(), ApiError> {
+    let mut candidates = candidates.into_iter();
+    let signed = candidates.find_map(|candidate| Some((&candidate.path, candidate.signature.as_ref()?)));
     let Some((path, signature)) = signed else { return Ok(()) };
     let message = format!("SSD {path}: it carries {signature}, which would be lost");
     Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("use --force if that is what you want"))

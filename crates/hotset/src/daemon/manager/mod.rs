@@ -8,6 +8,7 @@ mod disks;
 mod flush;
 mod found;
 mod guard;
+mod members;
 mod operations;
 mod pools;
 mod removal;
@@ -34,6 +35,7 @@ use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
 
 pub(crate) use flush::Subject;
+pub(crate) use members::Place;
 pub(super) use status::nbd_uri;
 
 pub(crate) struct Manager {
@@ -179,6 +181,7 @@ impl Manager {
             uuid: uuid(pool.uuid),
             kind: RecordedKind::of(pool.kind),
             ssds: online.map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
+            spares: pool.spares.iter().map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
             volumes,
             left,
             detached: Vec::new(),
@@ -237,6 +240,9 @@ fn user_of(key: DeviceKey, snapshot: &Snapshot, offline: &Offline) -> Option<Str
     for pool in &snapshot.pools {
         if pool.ssds.iter().any(|ssd| ssd.online && is_it(&ssd.path)) {
             return Some(format!("an SSD of pool {}", pool.name));
+        }
+        if pool.spares.iter().any(|spare| is_it(&spare.path)) {
+            return Some(format!("a spare of pool {}", pool.name));
         }
     }
     if let Some(volume) = snapshot.volumes.iter().find(|volume| is_it(&volume.backing)) {

@@ -28,7 +28,7 @@ impl Manager {
     }
 
     /// An offline pool exists, but cannot be changed.
-    fn not_open(&self, name: &str) -> ApiError {
+    pub(super) fn not_open(&self, name: &str) -> ApiError {
         match self.offline().pools.get(name) {
             None => no_such_pool(name),
             Some(pool) => ApiError::new(ApiErrorKind::Refused, format!("pool {name} is offline: {}", pool.reason)),

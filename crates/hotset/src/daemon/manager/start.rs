@@ -124,7 +124,7 @@ impl Manager {
     }
 
     async fn search(&self, record: &PoolRecord) -> Search {
-        let known: Vec<String> = record.ssds.iter().map(|ssd| ssd.path.clone()).collect();
+        let known: Vec<String> = record.ssds.iter().chain(&record.spares).map(|ssd| ssd.path.clone()).collect();
         let patterns = self.config.ssd_scan.clone();
         let found = blocking(move || scan::ssds(&known, &patterns)).await.unwrap_or_default();
         let own: Vec<&Found> = found.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();

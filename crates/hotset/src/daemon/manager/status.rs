@@ -1,11 +1,11 @@
 //! What is reported: what is open, and what is not and why.
 
 use hotset_api::{
-    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Ssd, SsdState, Stats, Status, Volume, VolumeCounters,
-    VolumeList, VolumeState, VolumeStats, WriteLog,
+    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Spare, Ssd, SsdState, Stats, Status, Volume,
+    VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
-use hotset_cache::{PoolStatus, SsdStatus, VolumeStatus, WriteLogStatus};
+use hotset_cache::{PoolStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::create::memory_in_use;
 use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
@@ -184,6 +184,10 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         size_bytes: ssd.size_bytes,
         online: ssd.online,
         state: ssd_state(ssd),
+        evacuation: ssd.evacuation.map(|evacuation| {
+            let done_bytes = evacuation.total_bytes.saturating_sub(evacuation.left_bytes);
+            Progress::new(done_bytes, evacuation.total_bytes, evacuation.bytes_per_second)
+        }),
         reason: ssd.reason.clone(),
         slots: ssd.slots,
         slots_used: ssd.slots_used,
@@ -207,8 +211,22 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         write_log: status.write_log.as_ref().map(write_log),
         warnings: offline.warnings.get(status.name.as_str()).cloned().unwrap_or_default(),
         ssds: ssds.collect(),
+        spares: status.spares.iter().map(spare).collect(),
+        rebuild: status
+            .rebuild
+            .map(|rebuild| Progress::new(rebuild.done_bytes, rebuild.total_bytes, rebuild.bytes_per_second)),
         volumes,
         ..with_settings(status.kind, status.settings)
+    }
+}
+
+fn spare(spare: &SpareStatus) -> Spare {
+    Spare {
+        path: spare.path.clone(),
+        uuid: uuid(spare.uuid),
+        size_bytes: spare.size_bytes,
+        present: spare.present,
+        reason: spare.reason.clone(),
     }
 }
 
@@ -254,6 +272,8 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         write_log: None,
         warnings: Vec::new(),
         ssds: Vec::new(),
+        spares: Vec::new(),
+        rebuild: None,
         volumes: Vec::new(),
     }
 }
@@ -273,6 +293,7 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         uuid: ssd.uuid.clone(),
         size_bytes: 0,
         online: false,
+        evacuation: None,
         state: SsdState::Missing,
         reason: String::new(),
         slots: 0,

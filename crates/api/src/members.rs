@@ -1,0 +1,58 @@
+//! SSDs that join and leave a pool while it serves, and its spares.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SsdsAdd {
+    /// Absolute paths of block devices or image files.
+    pub ssds: Vec<String>,
+    /// Use them although they carry a foreign signature, whose content is lost.
+    #[serde(default)]
+    pub force: bool,
+    /// Use block devices that share a physical disk with others of a read-write pool: both copies may be lost with it.
+    #[serde(default)]
+    pub allow_same_disk: bool,
+}
+
+/// `DELETE /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to let go. What is dirty on them is copied to the others first; the
+/// request is answered when all is done, and goes on if its client hangs up. `DELETE …/removal` ends it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SsdsRemove {
+    /// Paths or UUIDs.
+    pub ssds: Vec<String>,
+}
+
+/// How far an SSD is emptied, or how far copies are made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    pub done_bytes: u64,
+    pub total_bytes: u64,
+    /// At the pace so far; 0 before there is one.
+    pub bytes_per_second: u64,
+    /// At that pace; null until there is one.
+    pub eta_seconds: Option<u64>,
+}
+
+impl Progress {
+    pub fn new(done_bytes: u64, total_bytes: u64, bytes_per_second: u64) -> Self {
+        let left = total_bytes.saturating_sub(done_bytes);
+        let eta_seconds = (bytes_per_second > 0).then(|| left.div_ceil(bytes_per_second.max(1)));
+        Self { done_bytes, total_bytes, bytes_per_second, eta_seconds }
+    }
+}
+
+/// A spare of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Spare {
+    pub path: String,
+    pub uuid: String,
+    pub size_bytes: u64,
+    /// It was there when the pool was opened.
+    pub present: bool,
+    /// Why it cannot take over. Empty if it can.
+    pub reason: String,
+}

@@ -1,0 +1,58 @@
+//! Paths of a pool's SSDs and spares.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use hotset_api as api;
+use hotset_api::ApiError;
+
+use super::Manages;
+use super::exchange::{Answer, Body, lasting};
+use crate::daemon::manager::Place;
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)), request_body = api::SsdsAdd,
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn add_ssds(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(add): Body<api::SsdsAdd>,
+) -> Answer<api::PoolChange> {
+    lasting(async move { manager.add_ssds(&name, &add, Place::Pool).await }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)),
+    request_body = api::SsdsRemove,
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn remove_ssds(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(remove): Body<api::SsdsRemove>,
+) -> Answer<api::PoolChange> {
+    lasting(async move { manager.remove_ssds(&name, &remove).await }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/pools/{name}/removal", params(("name" = String, Path)),
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn cancel_removal(State(manager): Manages, Path(name): Path<String>) -> Answer<api::PoolChange> {
+    Ok(Json(manager.cancel_removal(&name).await?))
+}
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)), request_body = api::SsdsAdd,
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn add_spares(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(add): Body<api::SsdsAdd>,
+) -> Answer<api::PoolChange> {
+    lasting(async move { manager.add_ssds(&name, &add, Place::Spare).await }).await
+}
+
+#[utoipa::path(delete, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)),
+    request_body = api::SsdsRemove,
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn remove_spares(
+    State(manager): Manages,
+    Path(name): Path<String>,
+    Body(remove): Body<api::SsdsRemove>,
+) -> Answer<api::PoolChange> {
+    lasting(async move { manager.remove_spares(&name, &remove).await }).await
+}

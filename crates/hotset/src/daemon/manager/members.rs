@@ -1,0 +1,220 @@
+//! SSDs that join and leave a pool while it serves, and its spares: the checks, and what is recorded of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotset_api::{ApiError, ApiErrorKind, PoolChange, SsdsAdd, SsdsRemove};
+use hotset_cache::config::PoolKind;
+use hotset_cache::{PoolSpec, PoolStatus, Removed};
+
+use super::create::{check_distinct, check_sizes, check_unsigned};
+use super::disks::{self, SsdOnDisk};
+use super::{Manager, blocking, pool_name, uuid};
+use crate::daemon::probe::{self, Candidate};
+use crate::plane;
+use crate::size::human;
+
+/// How often the record of a pool is compared with the pool, whose spares take over by themselves.
+const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a new SSD is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Pool,
+    Spare,
+}
+
+impl Manager {
+    pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<PoolChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let pool = pool_name(name)?;
+        let candidates = self.check_add(name, add, place).await?;
+        self.fill_sparse(&pool, &candidates).await?;
+        let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
+        let (added, of) = (paths.clone(), pool.clone());
+        match place {
+            Place::Pool => self.plane.call(move |plane| plane.add_ssds(of, paths)).await?,
+            Place::Spare => self.plane.call(move |plane| plane.add_spares(of, paths)).await?,
+        }
+        tracing::info!(pool = name, ssds = ?added, ?place, "added");
+        if place == Place::Pool {
+            // Those that were missed at the start have a successor.
+            self.offline().notes.remove(name);
+        }
+        self.save_pool(&pool).await?;
+        Ok(PoolChange { changed: !added.is_empty(), pool: self.pool(name).await? })
+    }
+
+    /// Everything that is known without writing.
+    async fn check_add(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<Vec<Candidate>, ApiError> {
+        let pool = pool_name(name)?;
+        let snapshot = self.plane.snapshot().await?;
+        let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
+            return Err(self.not_open(name));
+        };
+        let paths = add.ssds.clone();
+        let candidates = blocking(move || paths.iter().map(|path| probe::candidate(path)).collect::<Vec<_>>()).await?;
+        let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        check_sizes(&candidates)?;
+        check_distinct(&candidates)?;
+        for candidate in &candidates {
+            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot)?;
+        }
+        // One that was in this pool and left it is recognised.
+        let own = |candidate: &&Candidate| candidate.label.as_ref().is_some_and(|label| label.pool_uuid == now.uuid);
+        if !add.force {
+            check_unsigned(candidates.iter().filter(|candidate| !own(candidate)))?;
+        }
+        if place == Place::Pool {
+            self.check_memory_with(now, &candidates)?;
+        }
+        self.check_disks_with(now, &candidates, add.allow_same_disk).await?;
+        Ok(candidates)
+    }
+
+    /// The tables grow with the SSDs.
+    fn check_memory_with(&self, now: &PoolStatus, candidates: &[Candidate]) -> Result<(), ApiError> {
+        let spec = PoolSpec { name: now.name.clone(), kind: now.kind, settings: now.settings };
+        let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes);
+        let sizes: Vec<u64> = online.chain(candidates.iter().map(|candidate| candidate.size_bytes)).collect();
+        let Ok(plan) = plane::plan(&spec, &sizes) else { return Ok(()) };
+        if plan.memory_bytes <= self.config.memory_limit_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "pool {}: with these SSDs its tables need {} of memory, and the limit is {}",
+            now.name,
+            human(plan.memory_bytes),
+            human(self.config.memory_limit_bytes)
+        );
+        Err(ApiError::new(ApiErrorKind::Full, message).with_hint("take less SSD capacity, or raise memory_limit"))
+    }
+
+    async fn check_disks_with(&self, now: &PoolStatus, new: &[Candidate], allowed: bool) -> Result<(), ApiError> {
+        match now.kind {
+            PoolKind::Read => return Ok(()),
+            PoolKind::ReadWrite => {}
+        }
+        let kind = now.kind;
+        let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| (ssd.path.clone(), ssd.disk.clone()));
+        let mut on_disks: Vec<(String, String)> = online.collect();
+        let paths: Vec<String> = new.iter().map(|candidate| candidate.path.clone()).collect();
+        on_disks.extend(self.plane.call(move |plane| plane.disks_of(paths)).await?);
+        let name = now.name.to_string();
+        let warnings = blocking(move || {
+            let ssds = SsdOnDisk::all(on_disks);
+            disks::check(kind, &ssds, allowed)?;
+            Ok::<_, ApiError>(disks::warnings(kind, &ssds))
+        })
+        .await??;
+        self.offline().warnings.insert(name, warnings);
+        Ok(())
+    }
+
+    /// Empties SSDs and lets them go. No lock is held meanwhile: the engine refuses what cannot go together.
+    pub(crate) async fn remove_ssds(&self, name: &str, remove: &SsdsRemove) -> Result<PoolChange, ApiError> {
+        let pool = pool_name(name)?;
+        let now = self.open_pool_named(name).await?;
+        let known: Vec<(u128, &str)> = now.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.as_str())).collect();
+        let uuids = select(name, &known, &remove.ssds)?;
+        let (of, leaving) = (pool.clone(), uuids.clone());
+        let removed = self.plane.call(move |plane| plane.remove_ssds(of, leaving)).await;
+        let gone = |other: &str| uuids.iter().any(|gone| uuid(*gone) == other);
+        if removed.as_ref().is_ok_and(|removed| *removed == Removed::Done) {
+            let mut offline = self.offline();
+            if let Some(left) = offline.left.get_mut(name) {
+                left.retain(|ssd| !gone(&ssd.uuid));
+            }
+            offline.notes.remove(name);
+        }
+        {
+            let _one_at_a_time = self.change.lock().await;
+            self.save_pool(&pool).await?;
+        }
+        if removed? == Removed::Cancelled {
+            let message = format!("pool {name}: the removal was cancelled; the SSDs stay");
+            return Err(ApiError::new(ApiErrorKind::Cancelled, message));
+        }
+        tracing::info!(pool = name, ssds = ?remove.ssds, "removed");
+        Ok(PoolChange { changed: true, pool: self.pool(name).await? })
+    }
+
+    /// Ends a removal that is under way.
+    pub(crate) async fn cancel_removal(&self, name: &str) -> Result<PoolChange, ApiError> {
+        let pool = pool_name(name)?;
+        let changed = self.open_pool_named(name).await?.ssds.iter().any(|ssd| ssd.evacuation.is_some());
+        self.plane.call(move |plane| plane.cancel_removal(pool)).await?;
+        Ok(PoolChange { changed, pool: self.pool(name).await? })
+    }
+
+    pub(crate) async fn remove_spares(&self, name: &str, remove: &SsdsRemove) -> Result<PoolChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let pool = pool_name(name)?;
+        let now = self.open_pool_named(name).await?;
+        let known: Vec<(u128, &str)> = now.spares.iter().map(|spare| (spare.uuid, spare.path.as_str())).collect();
+        let uuids = select(name, &known, &remove.ssds)?;
+        let of = pool.clone();
+        self.plane.call(move |plane| plane.remove_spares(of, uuids)).await?;
+        self.save_pool(&pool).await?;
+        Ok(PoolChange { changed: true, pool: self.pool(name).await? })
+    }
+
+    async fn open_pool_named(&self, name: &str) -> Result<PoolStatus, ApiError> {
+        let pool = pool_name(name)?;
+        let snapshot = self.plane.snapshot().await?;
+        let found = snapshot.pools.into_iter().find(|open| open.name == pool);
+        found.ok_or_else(|| self.not_open(name))
+    }
+
+    /// Keeps the records of pools as they are: SSDs fail and spares take over without anybody's word.
+    pub(crate) async fn follow_members(self: Arc<Self>) {
+        let mut before: Vec<(String, Vec<String>)> = Vec::new();
+        loop {
+            tokio::time::sleep(FOLLOW_INTERVAL).await;
+            let Ok(snapshot) = self.plane.snapshot().await else { return };
+            let now: Vec<(String, Vec<String>)> = snapshot.pools.iter().map(members_of).collect();
+            for (name, members) in &now {
+                let known = before.iter().find(|(other, _)| other == name);
+                let changed = known.is_some_and(|(_, known)| known != members);
+                let Some(name) = changed.then(|| pool_name(name).ok()).flatten() else { continue };
+                let _one_at_a_time = self.change.lock().await;
+                if let Err(error) = self.save_pool(&name).await {
+                    tracing::warn!(pool = %name, "its SSDs changed, and that was not recorded: {error}");
+                }
+            }
+            before = now;
+        }
+    }
+}
+
+fn members_of(pool: &PoolStatus) -> (String, Vec<String>) {
+    let online = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| uuid(ssd.uuid));
+    let spares = pool.spares.iter().map(|spare| uuid(spare.uuid));
+    (pool.name.to_string(), online.chain(spares).collect())
+}
+
+/// Those that are meant, by path or UUID.
+fn select(pool: &str, known: &[(u128, &str)], wanted: &[String]) -> Result<Vec<u128>, ApiError> {
+    let one = |wanted: &String| {
+        let found = known.iter().find(|(own, path)| path == wanted || uuid(*own) == *wanted);
+        found.map(|(own, _)| *own).ok_or_else(|| {
+            let message = format!("pool {pool}: {wanted} is none of its own");
+            ApiError::new(ApiErrorKind::NotFound, message).with_hint(format!("`hotset pool show {pool}` lists them"))
+        })
+    };
+    wanted.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ssd_is_meant_by_its_path_or_its_uuid() {
+        let known = [(1, "/dev/a"), (2, "/dev/b")];
+        let both = [uuid(2), "/dev/a".to_owned()];
+        assert_eq!(select("p", &known, &both).unwrap(), [2, 1]);
+        let error = select("p", &known, &["/dev/c".to_owned()]).unwrap_err();
+        assert!(error.message.contains("/dev/c"), "{error}");
+    }
+}
