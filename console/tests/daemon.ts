@@ -83,6 +83,11 @@ export class Daemon {
     return stdout;
   }
 
+  /** What the API answers. */
+  async get(path: string) {
+    return (await fetch(new URL(path, this.url))).json();
+  }
+
   /** A fully written image file that can be an SSD. */
   async ssd(name: string, size: string): Promise<string> {
     await this.hotset("image", "create", name, size);

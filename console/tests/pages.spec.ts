@@ -1,5 +1,6 @@
 // Every page in both themes and on a narrow screen: looked at by axe, and by a person in target/console/.
 import type { Page } from "@playwright/test";
+import { percent } from "../src/format";
 import { busyScene, expect, expectAccessible, expectReasons, open, shot, test } from "./fixtures";
 
 const PAGES = [
@@ -47,6 +48,45 @@ test("every page is accessible, fits a narrow screen, and gives its reasons", as
     }
   }
   expect(disabled, "actions that were disabled").toBeGreaterThan(3);
+});
+
+// proves: S2, S6
+test("the statistics are those of the API, over time and on average", async ({ page, daemon }) => {
+  test.setTimeout(180_000);
+  await busyScene(daemon);
+  await open(page, daemon, "statistics?subject=volume:disk");
+  const values = page.getByRole("table", { name: "Now and on average" });
+  // A sample is taken every 30 s.
+  await expect(values.getByRole("row", { name: /^Hit ratio/ })).toContainText("%", { timeout: 75_000 });
+  await expect(async () => {
+    const { current, averages } = await daemon.get("/api/v1/history?subject=volume:disk");
+    const shown = await values
+      .getByRole("row", { name: /^Hit ratio/ })
+      .getByRole("cell")
+      .allTextContents();
+    expect(shown).toEqual([
+      "Hit ratio",
+      percent(current.hit_ratio),
+      percent(averages.day.hit_ratio),
+      percent(averages.week.hit_ratio),
+      percent(averages.month.hit_ratio),
+    ]);
+    expect(current.hits + current.misses).toBe(current.requests);
+  }).toPass({ timeout: 40_000 });
+  await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ }).first()).toBeVisible({
+    timeout: 65_000,
+  });
+  await expect(page.getByRole("heading", { name: "Warm-up" })).toBeVisible();
+  await expect(page.getByRole("table", { name: "Disks now" }).getByRole("row", { name: /ssd0 SSD \d/ })).toBeVisible();
+
+  // Zoomed by keyboard, and back.
+  await page.getByRole("button", { name: "Zoom in" }).press("Enter");
+  await expect(page.getByText(/^\d{4}-\d\d-\d\d .* to \d{4}-/)).toBeVisible();
+  await page.getByRole("radio", { name: "1 year" }).check();
+  await expect(page.getByText(/Refreshed every 30 s/)).toBeVisible();
+  await page.getByRole("radio", { name: "4 hours" }).check();
+  await page.screenshot({ path: shot("statistics-sampled.png"), fullPage: true });
+  await expectAccessible(page, "statistics with values");
 });
 
 /** All that the page asked for has come. */

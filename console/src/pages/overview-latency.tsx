@@ -10,7 +10,7 @@ export type Latency = { volume: string; history: History };
 
 const REFRESH_MS = 30_000;
 /** What the chart shows: one sample is of 30 s. */
-const SHOWN_SECONDS = 3600;
+const SHOWN_SECONDS = 1800;
 
 export function useLatency(volumes: Volume[]): Latency | null {
   const busiest = volumes.toSorted((a, b) => requests(b) - requests(a))[0]?.name ?? null;

@@ -22,6 +22,15 @@ export function Charts({ history, ssds, setFrame }: Props) {
     of: History | null = history,
     max?: number,
   ) => <Panel title={title} format={format} wanted={wanted} history={of} zoom={zoom} max={max} />;
+  if (history.points.length === 0) {
+    return (
+      <section class="panel" aria-label="Charts">
+        <p class="empty">
+          No samples in this time. A chart begins with the first full interval, within a minute of the start.
+        </p>
+      </section>
+    );
+  }
   return (
     <div class="grid halves">
       {show(

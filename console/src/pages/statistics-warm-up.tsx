@@ -13,13 +13,14 @@ export function WarmUp({ subject, since }: { subject: string; since: number | nu
   const history = usePolled(
     async (signal) => {
       if (since === null) return null;
-      const query = { subject, from: since, to: Math.floor(Date.now() / 1000), points: POINTS };
+      const from = Math.min(since, Math.floor(Date.now() / 1000) - REFRESH_MS / 1000);
+      const query = { subject, from, points: POINTS };
       return call("get", "/api/v1/history", { query, signal });
     },
     `${subject} ${since}`,
     REFRESH_MS,
   );
-  if (history.value === null || since === null) return null;
+  if (history.value === null || history.value.points.length === 0 || since === null) return null;
   const ratio = linesOf(history.value, [{ label: "hits", color: "--series-3", pick: (point) => point.hit_ratio }]);
   const reads = linesOf(history.value, [
     { label: "reads", color: "--series-1", pick: (point) => point.reads_per_second },

@@ -118,7 +118,7 @@ function options(
         ...axis,
         size: 62,
         space: 32,
-        values: (_, ticks) => ticks.map((tick) => (tick === 0 ? "0" : short(latest.current.format(tick)))),
+        values: (_, ticks) => ticks.map((tick) => mark(latest.current, tick)),
         ...(latest.current.binary === true ? { incrs: POWERS_OF_TWO } : {}),
       },
     ],
@@ -148,6 +148,12 @@ function options(
 }
 
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, power) => 2 ** power);
+
+/** What stands at a tick of the value axis: nothing where there are no values to read. */
+function mark(props: ChartProps, tick: number): string {
+  if (props.lines.every((line) => line.values.every((value) => value === null))) return "";
+  return tick === 0 ? "0" : short(props.format(tick));
+}
 
 /** A tick without the zeroes after the point. */
 function short(text: string): string {
