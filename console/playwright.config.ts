@@ -5,9 +5,9 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: "tests",
   outputDir: `${process.env.HOTSET_CONSOLE_OUT ?? "../target/console"}/results`,
-  // One daemon and one load at a time: the machine has two cores.
-  workers: 1,
-  fullyParallel: false,
+  // Each test has a daemon and hosts of its own and mostly waits for them; two cores are enough for two.
+  workers: 2,
+  fullyParallel: true,
   retries: 0,
   timeout: 60_000,
   expect: { timeout: 10_000 },

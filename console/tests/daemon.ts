@@ -107,12 +107,12 @@ export class Daemon {
     await truncate(this.path(name), 0);
   }
 
-  /** Starts fio on a volume, over NBD, as a host would. It ends with the daemon. */
+  /** Starts fio on a volume, over NBD, as a host would. It ends with the daemon: it is one process, which is killed. */
   load(volume: string, ...options: string[]): void {
     const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
     const child = spawn(
       "fio",
-      ["--name=load", "--ioengine=nbd", `--uri=${uri}`, "--time_based", "--runtime=600", ...options],
+      ["--name=load", "--thread", "--ioengine=nbd", `--uri=${uri}`, "--time_based", "--runtime=600", ...options],
       {
         cwd: this.directory,
         stdio: "ignore",
@@ -124,7 +124,9 @@ export class Daemon {
   /** Runs fio on a volume to its end. */
   async loadOnce(volume: string, ...options: string[]): Promise<void> {
     const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
-    await run("fio", ["--name=load", "--ioengine=nbd", `--uri=${uri}`, ...options], { cwd: this.directory });
+    await run("fio", ["--name=load", "--thread", "--ioengine=nbd", `--uri=${uri}`, ...options], {
+      cwd: this.directory,
+    });
   }
 
   async stop(): Promise<void> {

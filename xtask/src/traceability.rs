@@ -80,7 +80,7 @@ fn function_name(line: &str) -> Option<&str> {
 }
 
 fn title(line: &str) -> Option<&str> {
-    line.strip_prefix("test(\"")?.split('"').next()
+    line.strip_prefix("test(")?.split(['"', '`']).nth(1)
 }
 
 fn document(tests: &Tests) -> String {

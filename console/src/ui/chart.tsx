@@ -128,7 +128,8 @@ function options(
         label: line.label,
         stroke: color(line.color),
         width: 1.5,
-        points: { show: false },
+        // One or two values make no line that could be seen.
+        points: { show: (self: uPlot) => self.data[0].length < 4, size: 5 },
         ...(index === 0 ? { fill: `color-mix(in srgb, ${color(line.color)} 12%, transparent)` } : {}),
       })),
     ],
