@@ -180,6 +180,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{name}/removal": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete: operations["cancel_removal"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{name}/spares": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["add_spares"];
+        delete: operations["remove_spares"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{name}/ssds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["add_ssds"];
+        delete: operations["remove_ssds"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/session": {
         parameters: {
             query?: never;
@@ -730,12 +778,14 @@ export interface components {
             populate_on_write: number;
             /** @description Why it is not good, and what to do. Empty when good. */
             reason: string;
+            rebuild?: null | components["schemas"]["Progress"];
             /** @description What the last start found. */
             recovery: string;
             /** Format: int64 */
             slots: number;
             /** Format: int64 */
             slots_used: number;
+            spares?: components["schemas"]["Spare"][];
             ssds: components["schemas"]["Ssd"][];
             state: components["schemas"]["PoolState"];
             type: components["schemas"]["PoolKind"];
@@ -872,6 +922,23 @@ export interface components {
          * @enum {string}
          */
         PoolState: "online" | "flushing" | "offline";
+        /** @description How far an SSD is emptied, or how far copies are made anew. */
+        Progress: {
+            /**
+             * Format: int64
+             * @description At the pace so far; 0 before there is one.
+             */
+            bytes_per_second: number;
+            /** Format: int64 */
+            done_bytes: number;
+            /**
+             * Format: int64
+             * @description At that pace; null until there is one.
+             */
+            eta_seconds?: number | null;
+            /** Format: int64 */
+            total_bytes: number;
+        };
         /**
          * @description The body of a `DELETE` of a volume, of its cache, or of a pool; it may be left out.
          *
@@ -910,8 +977,20 @@ export interface components {
             /** @description As `Linux block device (nbd-client)`. */
             title: string;
         };
+        /** @description A spare of a pool. */
+        Spare: {
+            path: string;
+            /** @description It was there when the pool was opened. */
+            present: boolean;
+            /** @description Why it cannot take over. Empty if it can. */
+            reason: string;
+            /** Format: int64 */
+            size_bytes: number;
+            uuid: string;
+        };
         /** @description An SSD of a pool. */
         Ssd: {
+            evacuation?: null | components["schemas"]["Progress"];
             /** @description What the pool has had it do. */
             io?: components["schemas"]["DeviceIo"];
             online: boolean;
@@ -939,6 +1018,23 @@ export interface components {
          * @enum {string}
          */
         SsdState: "online" | "missing" | "expelled";
+        /** @description `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none. */
+        SsdsAdd: {
+            /** @description Use block devices that share a physical disk with others of a read-write pool: both copies may be lost with it. */
+            allow_same_disk?: boolean;
+            /** @description Use them although they carry a foreign signature, whose content is lost. */
+            force?: boolean;
+            /** @description Absolute paths of block devices or image files. */
+            ssds: string[];
+        };
+        /**
+         * @description `DELETE /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to let go. What is dirty on them is copied to the others first; the
+         *     request is answered when all is done, and goes on if its client hangs up. `DELETE …/removal` ends it.
+         */
+        SsdsRemove: {
+            /** @description Paths or UUIDs. */
+            ssds: string[];
+        };
         /** @description `GET /api/v1/stats`: counters of all volumes, taken at one moment. A rate is the difference of two answers. */
         Stats: {
             /**
@@ -1765,6 +1861,167 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    cancel_removal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    add_spares: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SsdsAdd"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    remove_spares: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SsdsRemove"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    add_ssds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SsdsAdd"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    remove_ssds: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SsdsRemove"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolChange"];
                 };
             };
             default: {
