@@ -12,6 +12,7 @@ import { Table } from "../ui/table";
 import { atRisk, cacheType, health, ioType, policy, raid, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { DeletePool } from "./pool-delete";
+import { AddSsds, Joining, RemoveSsds } from "./pool-members";
 import { PoolSettings } from "./pool-settings";
 import { Ssds } from "./pool-ssds";
 import { CachedVolumes } from "./pool-volumes";
@@ -71,7 +72,7 @@ export function Pools() {
   );
 }
 
-type Open = "settings" | "information" | "delete" | null;
+type Open = "add" | "remove" | "spares" | "settings" | "information" | "delete" | null;
 
 function Selected({ pool, status }: { pool: Pool; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -83,10 +84,10 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       <header>
         <h2 id="selected-pool">Pool {pool.name}</h2>
         <div class="actions">
-          <Action label="Add SSDs" reason={NOT_YET.add} run={close} />
-          <Action label="Remove SSDs" reason={NOT_YET.remove} run={close} />
-          <Action label="Spares" reason={NOT_YET.spares} run={close} />
-          <Action label="Scrub" reason={NOT_YET.scrub} run={close} />
+          <Action label="Add SSDs" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("add")} />
+          <Action label="Remove SSDs" reason={readOnly ?? whyNoRemoval(pool)} run={() => setOpen("remove")} />
+          <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("spares")} />
+          <Action label="Scrub" reason={NO_SCRUB} run={close} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("settings")} />
           <Action label="More information" run={() => setOpen("information")} />
           <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
@@ -103,10 +104,14 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
         <h3>SSDs</h3>
       </div>
       <Ssds pool={pool} />
+      <Joining pool={pool} />
       <div class="inside">
         <h3>Volumes it caches</h3>
       </div>
       <CachedVolumes pool={pool} volumes={status.volumes} />
+      {open === "add" && <AddSsds pool={pool} place="ssds" close={close} />}
+      {open === "spares" && <AddSsds pool={pool} place="spares" close={close} />}
+      {open === "remove" && <RemoveSsds pool={pool} close={close} />}
       {open === "settings" && <PoolSettings pool={pool} close={close} />}
       {open === "information" && <Information pool={pool} close={close} />}
       {open === "delete" && <DeletePool pool={pool} close={close} />}
@@ -115,15 +120,15 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
 }
 
 /** What this version of the daemon has no request for. */
-const NOT_YET = {
-  add: "This version cannot add SSDs to a pool: delete the pool and create it again with more SSDs. Volumes stay in use meanwhile.",
-  remove: "This version cannot remove an SSD from a pool that works. One that failed or is missing has left by itself.",
-  spares: "This version has no spare SSDs.",
-  scrub: "This version cannot scrub on demand. Every page is checked when it is read.",
-};
+const NO_SCRUB = "This version has no request to scrub now. Every page is checked when it is read.";
+
+function whyNoRemoval(pool: Pool): string | null {
+  const removing = pool.ssds.some((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
+  return removing ? "An SSD is being emptied already: one removal at a time." : whyNoSettings(pool);
+}
 
 function whyNoSettings(pool: Pool): string | null {
-  return pool.state === "offline" ? "The pool is offline: its settings are on its SSDs." : null;
+  return pool.state === "offline" ? "The pool is offline: this waits for its SSDs." : null;
 }
 
 function whyNoDelete(pool: Pool): string | null {

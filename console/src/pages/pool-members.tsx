@@ -1,0 +1,186 @@
+// SSDs that join and leave a pool while it serves, and its spares.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import type { Pool } from "../api/types";
+import { change, removeSsds, useReadOnly } from "../change";
+import { bytes, duration, plural } from "../format";
+import { Action, Notice, Path, Progress } from "../ui/basics";
+import { Dialog } from "../ui/dialog";
+import { ChooseSsds } from "./create-ssds";
+import { type Chosen, needsForce } from "./create-state";
+import { useDisks } from "./disk-choice";
+
+type Props = { pool: Pool; close: () => void };
+type Place = "ssds" | "spares";
+
+/** Takes SSDs into the pool, or beside it as spares. */
+export function AddSsds({ pool, place, close }: Props & { place: Place }) {
+  const [chosen, setChosen] = useState<Chosen>({ type: pool.type, ssds: [], force: false, allowSameDisk: false });
+  const [directory, setDirectory] = useState("");
+  const [busy, setBusy] = useState(false);
+  const found = useDisks(directory);
+  const disks = found.value ?? [];
+  const reason = whyNot(chosen.ssds, needsForce(chosen, disks).length > 0 && !chosen.force);
+  const title = place === "ssds" ? `Add SSDs to pool ${pool.name}` : `Add spares to pool ${pool.name}`;
+  const run = async () => {
+    setBusy(true);
+    const request = {
+      at: { name: pool.name },
+      body: { ssds: chosen.ssds, force: chosen.force, allow_same_disk: chosen.allowSameDisk },
+    };
+    const many = plural(chosen.ssds.length, place === "ssds" ? "SSD" : "spare");
+    const done = await change(`Pool ${pool.name} has ${many} more.`, () =>
+      place === "ssds"
+        ? call("post", "/api/v1/pools/{name}/ssds", request)
+        : call("post", "/api/v1/pools/{name}/spares", request),
+    );
+    setBusy(false);
+    if (done) close();
+  };
+  return (
+    <Dialog
+      title={title}
+      close={close}
+      wide
+      footer={
+        <>
+          {reason !== null && <span class="why">{reason}</span>}
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <Action
+            label={place === "ssds" ? "Add SSDs" : "Add spares"}
+            kind="primary"
+            busy={busy}
+            reason={reason}
+            run={run}
+          />
+        </>
+      }
+    >
+      <p>
+        {place === "ssds"
+          ? "The pool serves all the while; the new SSDs take their share at once. What is on them now is lost."
+          : "A spare takes over by itself when an SSD of the pool fails. What is on it now is lost."}
+      </p>
+      <ChooseSsds
+        draft={chosen}
+        set={(part) => setChosen({ ...chosen, ...part })}
+        disks={disks}
+        error={found.error}
+        directory={directory}
+        setDirectory={setDirectory}
+      />
+    </Dialog>
+  );
+}
+
+function whyNot(ssds: string[], mustForce: boolean): string | null {
+  if (ssds.length === 0) return "Choose at least one SSD.";
+  return mustForce ? "Confirm that what is on them is lost." : null;
+}
+
+/** Lets SSDs of the pool go: what is dirty on them is copied to the others first. */
+export function RemoveSsds({ pool, close }: Props) {
+  const [chosen, setChosen] = useState<string[]>([]);
+  const [busy, setBusy] = useState(false);
+  const toggle = (uuid: string, on: boolean) =>
+    setChosen(on ? [...chosen, uuid] : chosen.filter((other) => other !== uuid));
+  const run = async () => {
+    setBusy(true);
+    await removeSsds(pool.name, chosen);
+    close();
+  };
+  return (
+    <Dialog
+      title={`Remove SSDs from pool ${pool.name}`}
+      close={close}
+      footer={
+        <>
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <Action
+            label="Remove SSDs"
+            kind="danger"
+            busy={busy}
+            reason={chosen.length === 0 ? "Choose at least one SSD." : null}
+            run={run}
+          />
+        </>
+      }
+    >
+      <p>What is dirty on them is copied to the others first; what is clean leaves the cache. That can be cancelled.</p>
+      <fieldset>
+        <legend>SSDs</legend>
+        {pool.ssds.map((ssd) => (
+          <label key={ssd.uuid} class="choice">
+            <input
+              type="checkbox"
+              checked={chosen.includes(ssd.uuid)}
+              onChange={(event) => toggle(ssd.uuid, event.currentTarget.checked)}
+            />
+            <span>
+              <Path text={ssd.path} />
+              <small>
+                {bytes(ssd.size_bytes)}
+                {ssd.reason === "" ? "" : `: ${ssd.reason}`}
+              </small>
+            </span>
+          </label>
+        ))}
+      </fieldset>
+      {chosen.length === pool.ssds.length && (
+        <Notice tone="warning">These are all of its SSDs: delete the pool instead.</Notice>
+      )}
+    </Dialog>
+  );
+}
+
+/** The pool's spares, and what is being copied: off SSDs that leave, or anew. */
+export function Joining({ pool }: { pool: Pool }) {
+  const readOnly = useReadOnly();
+  const leaving = pool.ssds.filter((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
+  const spares = pool.spares ?? [];
+  if (spares.length === 0 && leaving.length === 0 && !pool.rebuild) return null;
+  const at = { name: pool.name };
+  const free = (uuid: string) =>
+    change("The spare is free.", () => call("delete", "/api/v1/pools/{name}/spares", { at, body: { ssds: [uuid] } }));
+  const stay = () => change("The SSDs stay.", () => call("delete", "/api/v1/pools/{name}/removal", { at }));
+  return (
+    <div class="inside">
+      {pool.rebuild && <Copying title="Making lost copies again" progress={pool.rebuild} />}
+      {leaving.map(
+        (ssd) => ssd.evacuation && <Copying key={ssd.uuid} title={`Emptying ${ssd.path}`} progress={ssd.evacuation} />,
+      )}
+      {leaving.length > 0 && <Action label="Cancel the removal" reason={readOnly} run={stay} />}
+      {spares.length > 0 && <h3>Spares</h3>}
+      <ul class="plain">
+        {spares.map((spare) => (
+          <li key={spare.uuid} class="beside">
+            <Path text={spare.path} /> {bytes(spare.size_bytes)}
+            {spare.reason !== "" && <span class="muted">{spare.reason}</span>}
+            <Action
+              label={`Remove spare ${spare.path.split("/").at(-1)}`}
+              reason={readOnly}
+              run={() => free(spare.uuid)}
+            />
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Copying({ title, progress }: { title: string; progress: NonNullable<Pool["rebuild"]> }) {
+  return (
+    <section class="operation" aria-label={title}>
+      <strong>{title}</strong>
+      <Progress label={title} done={progress.done_bytes} total={progress.total_bytes} />
+      <p class="muted">
+        {bytes(progress.done_bytes)} of {bytes(progress.total_bytes)}
+        {typeof progress.eta_seconds === "number" && ` · about ${duration(progress.eta_seconds)} left`}
+      </p>
+    </section>
+  );
+}
