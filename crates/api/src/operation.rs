@@ -16,6 +16,8 @@ pub enum OperationKind {
     DeletePool,
     /// Write the sparse image files of a new pool in full.
     WriteImages,
+    /// Read and check everything that a pool's SSDs hold, and mend what is bad.
+    Scrub,
 }
 
 impl OperationKind {
@@ -25,6 +27,7 @@ impl OperationKind {
             Self::DeleteVolume => "delete-volume",
             Self::DeletePool => "delete-pool",
             Self::WriteImages => "write-images",
+            Self::Scrub => "scrub",
         }
     }
 }
@@ -88,16 +91,16 @@ pub struct OperationList {
     pub operations: Vec<Operation>,
 }
 
-/// `POST /api/v1/operations`: begins a removal and answers at once, where a `DELETE` of the volume, its cache or the pool
+/// `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache or the pool
 /// is answered when all is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationStart {
-    /// `disable-cache`, `delete-volume` or `delete-pool`.
+    /// `disable-cache`, `delete-volume`, `delete-pool` or `scrub`.
     pub kind: OperationKind,
     /// The volume or the pool.
     pub name: String,
-    /// As in [`Removal`](crate::Removal).
+    /// Of removals, as in [`Removal`](crate::Removal).
     #[serde(default)]
     pub force: bool,
     #[serde(default)]

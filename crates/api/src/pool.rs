@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::DeviceIo;
 use crate::members::{Progress, Spare};
+use crate::scrub::Scrub;
 use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
 /// `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset.
@@ -134,6 +135,8 @@ pub struct Pool {
     pub recovery: String,
     /// Dirty data and its log; null in a read pool, and while the pool is not open.
     pub write_log: Option<WriteLog>,
+    /// The scrub that runs, or the last one; null: none since the pool was opened.
+    pub scrub: Option<Scrub>,
     /// What is not as safe as it could be, although the pool is good.
     pub warnings: Vec<String>,
     pub ssds: Vec<Ssd>,

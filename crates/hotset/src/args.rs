@@ -162,6 +162,15 @@ pub(crate) enum PoolVerb {
         #[command(flatten)]
         removal: RemovalArguments,
     },
+    /// Read and check everything that the SSDs hold, at the fetch rate, and mend what is bad
+    #[command(after_help = "Ctrl-C cancels the scrub. What it found stays in `hotset pool show`.")]
+    Scrub {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        /// Begin it and return; `hotset operations` shows how far it is
+        #[arg(long)]
+        background: bool,
+    },
     /// End the flush of a `pool delete`: the pool stays, and caches writes again
     CancelFlush {
         #[arg(value_parser = PoolName::from_str)]

@@ -8,6 +8,7 @@ mod operations;
 mod pool;
 mod removal;
 mod rules;
+mod scrub;
 mod stats;
 mod status;
 mod table;

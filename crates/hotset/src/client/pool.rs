@@ -7,7 +7,7 @@ use hotset_api::{
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, fill_bar, members, print, removal};
+use super::{Client, absolute, fill_bar, members, print, removal, scrub};
 use crate::args::{Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -30,6 +30,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             let deleted: Deleted = removal::remove(client, output, &path, &flush, removal)?;
             print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
         }
+        PoolVerb::Scrub { name, background } => scrub::run(client, output, name.as_str(), background),
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
         PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
         PoolVerb::RemoveSsd { name, ssd } => members::remove(client, output, name.as_str(), &ssd),
@@ -250,6 +251,7 @@ fn show(pool: &Pool) -> String {
         ("Data at risk", pool.write_log.map_or_else(String::new, data_at_risk)),
         ("Write log", pool.write_log.map_or_else(String::new, write_log)),
         ("Rebuilding", pool.rebuild.map_or_else(String::new, |rebuild| members::line(&rebuild))),
+        ("Scrub", pool.scrub.map_or_else(|| "none since the pool was opened".to_owned(), scrub::found)),
         ("Recovery", pool.recovery.clone()),
         ("Volumes", pool.volumes.join(", ")),
     ]);

@@ -33,7 +33,7 @@ pub(super) fn remove<T: DeserializeOwned>(
     client.block_on(async {
         let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut shown = Shown::new(output);
+        let mut shown = Shown::new(output, "Flushing");
         let mut ticks = tokio::time::interval(TICK);
         // The first tick comes at once: most removals are done before the second.
         ticks.tick().await;
@@ -69,39 +69,48 @@ pub(super) fn cancel(client: &Client, output: Output, what: &str, flush_path: &s
 }
 
 /// A bar on a terminal, lines elsewhere, nothing for programs; on standard error, because it is no result.
-struct Shown {
+pub(super) struct Shown {
     bar: ProgressBar,
     lines: bool,
     last_line: Option<Instant>,
 }
 
 impl Shown {
-    fn new(output: Output) -> Self {
+    /// `what` is being done.
+    pub(super) fn new(output: Output, what: &'static str) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Self { bar: ProgressBar::hidden(), lines: output == Output::Text && !terminal, last_line: None }
-            .drawn(output == Output::Text && terminal)
-    }
-
-    fn drawn(mut self, drawn: bool) -> Self {
-        if drawn {
-            let template = "Flushing [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}";
+        let mut bar = ProgressBar::hidden();
+        if output == Output::Text && terminal {
+            let template = "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {msg}";
             let style = ProgressStyle::with_template(template).expect("the template is valid");
-            self.bar = ProgressBar::new(0).with_style(style);
+            bar = ProgressBar::new(0).with_style(style).with_prefix(what);
         }
-        self
+        Self { bar, lines: output == Output::Text && !terminal, last_line: None }
     }
 
     fn show(&mut self, flush: &Flush) {
-        self.bar.set_length(flush.drained_bytes + flush.dirty_bytes);
-        self.bar.set_position(flush.drained_bytes);
-        self.bar.set_message(time_left(flush));
+        let total_bytes = flush.drained_bytes + flush.dirty_bytes;
+        self.at(flush.drained_bytes, total_bytes, flush.eta_seconds, || line(flush));
+    }
+
+    /// How far it is; `line` says the same where there is no terminal.
+    pub(super) fn at(
+        &mut self,
+        done_bytes: u64,
+        total_bytes: u64,
+        eta_seconds: Option<u64>,
+        line: impl FnOnce() -> String,
+    ) {
+        self.bar.set_length(total_bytes);
+        self.bar.set_position(done_bytes);
+        self.bar.set_message(time_left(eta_seconds));
         if self.lines && self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
-            eprintln!("{}", line(flush));
+            eprintln!("{}", line());
             self.last_line = Some(Instant::now());
         }
     }
 
-    fn finish(&self) {
+    pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
@@ -116,12 +125,12 @@ pub(super) fn line(flush: &Flush) -> String {
         flush.purpose.word(),
         human(flush.drained_bytes),
         human(rate),
-        time_left(flush)
+        time_left(flush.eta_seconds)
     )
 }
 
-fn time_left(flush: &Flush) -> String {
-    flush.eta_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{seconds} s left"))
+fn time_left(eta_seconds: Option<u64>) -> String {
+    eta_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{seconds} s left"))
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Plane {
         volumes.iter().map(|(name, volume)| (name.to_string(), volume.latencies())).collect()
     }
 
-    fn pool(&self, name: &PoolName) -> Result<Pool<HostEnv>, Error> {
+    pub(crate) fn pool(&self, name: &PoolName) -> Result<Pool<HostEnv>, Error> {
         let found = self.pools.borrow().get(name).cloned();
         found.ok_or_else(|| {
             Error::new(ErrorKind::NotFound, format!("pool {name}: there is no such pool, or it is offline"))

@@ -12,6 +12,7 @@ mod members;
 mod operations;
 mod pools;
 mod removal;
+mod scrub;
 mod serve;
 mod start;
 mod status;

@@ -12,8 +12,8 @@ use hotset_api::{
     OperationState, Removal, Subject, SubjectKind,
 };
 
-use super::Manager;
 use super::flush::eta_seconds;
+use super::{Manager, scrub};
 use crate::daemon::clock::unix_ms;
 
 /// Operations that ended and are still shown.
@@ -88,6 +88,15 @@ impl Operations {
         }
     }
 
+    /// The same for the one of this kind that runs there.
+    pub(super) fn progress_of(&self, kind: OperationKind, name: &str, done_bytes: u64, total_bytes: u64) {
+        let is_it = |running: &&mut Running| running.operation.kind == kind && running.operation.subject.name == name;
+        if let Some(running) = self.register().running.values_mut().find(is_it) {
+            running.operation.done_bytes = done_bytes;
+            running.operation.total_bytes = total_bytes;
+        }
+    }
+
     pub(super) fn end(&self, id: u64, error: Option<&ApiError>) {
         let mut register = self.register();
         let Some(running) = register.running.remove(&id) else { return };
@@ -120,6 +129,7 @@ impl Manager {
     pub(crate) async fn operations(&self) -> Result<OperationList, ApiError> {
         let snapshot = self.plane.snapshot().await?;
         self.flushes.tell(&snapshot, &self.operations);
+        scrub::tell(&snapshot, &self.operations);
         Ok(OperationList { operations: self.operations.list() })
     }
 
@@ -138,6 +148,10 @@ impl Manager {
             OperationKind::DisableCache => FlushPurpose::DisableCache,
             OperationKind::DeleteVolume => FlushPurpose::DeleteVolume,
             OperationKind::DeletePool => FlushPurpose::DeletePool,
+            OperationKind::Scrub => {
+                let id = self.begin_scrub(&request.name).await?;
+                return self.operation(id).await;
+            }
             OperationKind::WriteImages => {
                 return Err(ApiError::new(
                     ApiErrorKind::Invalid,
@@ -157,6 +171,10 @@ impl Manager {
         if !operation.cancellable {
             let message = format!("operation {id}, {}: it cannot be cancelled", operation.kind.word());
             return Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("it ends by itself"));
+        }
+        if operation.kind == OperationKind::Scrub {
+            let changed = self.cancel_scrub(&operation.subject.name).await?;
+            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
         }
         let subject = match operation.subject.kind {
             SubjectKind::Volume => super::Subject::volume(&operation.subject.name)?,

@@ -1,11 +1,12 @@
 //! What is reported: what is open, and what is not and why.
 
+use hotset_api as api;
 use hotset_api::{
-    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Spare, Ssd, SsdState, Stats, Status, Volume,
-    VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
+    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Scrub, Spare, Ssd, SsdState, Stats, Status,
+    Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
-use hotset_cache::{PoolStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
+use hotset_cache::{PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::create::memory_in_use;
 use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
@@ -209,6 +210,7 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         epoch: status.epoch,
         recovery: status.recovery.clone(),
         write_log: status.write_log.as_ref().map(write_log),
+        scrub: scrub(&status.scrub),
         warnings: offline.warnings.get(status.name.as_str()).cloned().unwrap_or_default(),
         ssds: ssds.collect(),
         spares: status.spares.iter().map(spare).collect(),
@@ -228,6 +230,26 @@ fn spare(spare: &SpareStatus) -> Spare {
         present: spare.present,
         reason: spare.reason.clone(),
     }
+}
+
+fn scrub(status: &ScrubStatus) -> Option<Scrub> {
+    let state = match status.state {
+        ScrubState::Never => return None,
+        ScrubState::Running => api::ScrubState::Running,
+        ScrubState::Finished => api::ScrubState::Finished,
+        ScrubState::Cancelled => api::ScrubState::Cancelled,
+    };
+    Some(Scrub {
+        state,
+        checked_bytes: status.checked_bytes,
+        total_bytes: status.total_bytes,
+        bad_pages: status.bad_pages,
+        repaired_pages: status.repaired_pages,
+        dropped_pages: status.dropped_pages,
+        lost_pages: status.lost_pages,
+        elapsed_seconds: status.seconds,
+        ended_unix_ms: (status.state != ScrubState::Running).then(|| status.ended_unix_seconds * 1000),
+    })
 }
 
 fn write_log(status: &WriteLogStatus) -> WriteLog {
@@ -270,6 +292,7 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         epoch: 0,
         recovery: String::new(),
         write_log: None,
+        scrub: None,
         warnings: Vec::new(),
         ssds: Vec::new(),
         spares: Vec::new(),
