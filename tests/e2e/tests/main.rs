@@ -15,5 +15,6 @@ mod hostile;
 mod live;
 mod metrics;
 mod refusals;
+mod scrub;
 mod tls;
 mod write_back;

@@ -1,0 +1,54 @@
+//! `hotset pool scrub`: what rotted on an SSD in use is found and mended before a host needs it.
+
+use std::time::Duration;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{MIB, overwrite};
+use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
+use hotset_e2e::tools;
+
+const PAGES: u64 = 500;
+
+// proves: D15, S4
+#[test]
+fn a_scrub_mends_a_rotten_copy_of_dirty_data_and_the_report_says_so() {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[48, 48], "--populate-on-read 1");
+    daemon.make_volume(4096, "p");
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, PAGES, 1)).expect("a write");
+    assert!(daemon.ok("pool scrub p").contains("nothing bad"));
+    let mut random = Random::new(5);
+    let junk = random.bytes(1 << 20);
+    (2..48).for_each(|mebibyte| overwrite(&daemon.site.path("ssd0"), mebibyte * MIB, &junk));
+    let said = daemon.ok("pool scrub p");
+    assert!(said.contains("written again from the other copy"), "{said}");
+    let scrub = daemon.json("pool show p")["scrub"].clone();
+    assert_eq!((&scrub["state"], &scrub["lost_pages"]), (&"finished".into(), &0.into()), "{scrub}");
+    assert!(scrub["repaired_pages"].as_u64().is_some_and(|repaired| repaired > 100), "{scrub}");
+    assert_eq!(daemon.json("operations")["operations"][0]["kind"], "scrub");
+    // The first copy is good again: the second one may rot now.
+    (2..48).for_each(|mebibyte| overwrite(&daemon.site.path("ssd1"), mebibyte * MIB, &junk));
+    let length = u32::try_from(PAGES * PAGE_BYTES).expect("small");
+    assert_pages(&client.read(0, length).expect("a read"), 0, 1);
+    assert_eq!(daemon.stat("v", "errors"), 0);
+}
+
+// proves: D15, S4
+#[test]
+fn a_scrub_in_the_background_is_an_operation_that_can_be_cancelled() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[64], "--populate-on-read 1");
+    daemon.make_volume(8192, "p");
+    daemon.warm_up(8192);
+    daemon.ok("pool set p fetch-rate=low");
+    let begun = daemon.json("pool scrub p --background");
+    let id = begun["id"].as_u64().expect("an operation has an id");
+    assert_eq!(daemon.json(&format!("operations cancel {id}"))["changed"], true);
+    tools::eventually("it has ended", Duration::from_secs(20), || {
+        daemon.json("operations")["operations"][0]["state"] == "cancelled"
+    });
+    assert_eq!(daemon.json("pool show p")["scrub"]["state"], "cancelled");
+    daemon.refuse("pool scrub nowhere", 1, "no such pool");
+}
