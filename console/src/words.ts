@@ -6,12 +6,13 @@ import type {
   PolicyKind,
   Pool,
   PoolKind,
+  Scrub,
   Severity,
   Ssd,
   Volume,
   WriteMode,
 } from "./api/types";
-import { bytes, duration } from "./format";
+import { bytes, duration, plural } from "./format";
 
 export type Tone = "good" | "busy" | "warning" | "bad" | "quiet";
 export type Word = { text: string; tone: Tone };
@@ -150,6 +151,8 @@ export function operationTitle(operation: Operation): string {
       return `Delete pool ${name}`;
     case "write-images":
       return `Write the image files of pool ${name}`;
+    case "scrub":
+      return `Scrub pool ${name}`;
   }
 }
 
@@ -166,6 +169,20 @@ export function operationState(operation: Operation): Word {
   }
 }
 
+/** What the last scrub found, or the one that runs has found so far. */
+export function scrubbed(scrub: Scrub | null | undefined): string {
+  if (scrub === null || scrub === undefined) return "none since the pool was opened";
+  const how = {
+    running: `${bytes(scrub.checked_bytes)} of ${bytes(scrub.total_bytes)} so far`,
+    finished: `${bytes(scrub.checked_bytes)} in ${duration(scrub.elapsed_seconds)}`,
+    cancelled: `cancelled after ${bytes(scrub.checked_bytes)}`,
+  }[scrub.state];
+  if (scrub.bad_pages + scrub.lost_pages === 0) return `${how}: nothing bad`;
+  const lost =
+    scrub.lost_pages === 0 ? "" : `; ${plural(scrub.lost_pages, "dirty page has", "dirty pages have")} no good copy`;
+  return `${how}: ${plural(scrub.bad_pages, "bad page")}, ${scrub.repaired_pages + scrub.dropped_pages} of them mended${lost}`;
+}
+
 /** How it ended, in a sentence. */
 export function operationEnd(operation: Operation): Word {
   const title = operationTitle(operation);
@@ -178,7 +195,7 @@ export function operationEnd(operation: Operation): Word {
     case "failed":
       return { tone, text: `${title}: failed: ${operation.error?.message ?? "the daemon does not say why"}` };
     case "cancelled":
-      return { tone, text: `${title}: cancelled. Writes are cached again.` };
+      return { tone, text: `${title}: cancelled.${operation.kind === "scrub" ? "" : " Writes are cached again."}` };
   }
 }
 

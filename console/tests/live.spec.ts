@@ -82,3 +82,13 @@ test("a pool is flushed before it is deleted, with progress, and that can be can
   // The volume went on without it.
   expect(await daemon.hotset("volume", "list")).toMatch(/database .*online/);
 });
+
+// proves: S3, D15
+test("a scrub is begun by a button, and what it found is told", async ({ page, daemon }) => {
+  await busyScene(daemon);
+  await open(page, daemon, "pools/fast");
+  await page.getByRole("button", { name: "Scrub", exact: true }).click();
+  await expect(page.getByText(/Scrub pool fast: done/)).toBeVisible({ timeout: 20_000 });
+  await page.getByRole("button", { name: "More information" }).click();
+  await expect(page.getByRole("dialog")).toContainText("nothing bad");
+});

@@ -723,19 +723,19 @@ export interface components {
             operation: components["schemas"]["Operation"];
         };
         /** @enum {string} */
-        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "write-images";
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "write-images" | "scrub";
         /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
         OperationList: {
             operations: components["schemas"]["Operation"][];
         };
         /**
-         * @description `POST /api/v1/operations`: begins a removal and answers at once, where a `DELETE` of the volume, its cache or the pool
+         * @description `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache or the pool
          *     is answered when all is done.
          */
         OperationStart: {
-            /** @description As in [`Removal`](crate::Removal). */
+            /** @description Of removals, as in [`Removal`](crate::Removal). */
             force?: boolean;
-            /** @description `disable-cache`, `delete-volume` or `delete-pool`. */
+            /** @description `disable-cache`, `delete-volume`, `delete-pool` or `scrub`. */
             kind: components["schemas"]["OperationKind"];
             lose_data?: boolean;
             /** @description The volume or the pool. */
@@ -781,6 +781,7 @@ export interface components {
             rebuild?: null | components["schemas"]["Progress"];
             /** @description What the last start found. */
             recovery: string;
+            scrub?: null | components["schemas"]["Scrub"];
             /** Format: int64 */
             slots: number;
             /** Format: int64 */
@@ -959,6 +960,52 @@ export interface components {
          * @enum {string}
          */
         Role: "view" | "admin";
+        /** @description What the scrub that runs, or the last one since the pool was opened, has found. */
+        Scrub: {
+            /**
+             * Format: int64
+             * @description Pages that could not be read or were not what was stored, by copy.
+             */
+            bad_pages: number;
+            /**
+             * Format: int64
+             * @description Bytes read and compared, of about how many: both copies of what lies in the write log count.
+             */
+            checked_bytes: number;
+            /**
+             * Format: int64
+             * @description Of them, taken out of the cache, to be read from the backing device again.
+             */
+            dropped_pages: number;
+            /**
+             * Format: int64
+             * @description How long it took; 0 while it runs.
+             */
+            elapsed_seconds: number;
+            /**
+             * Format: int64
+             * @description Null while it runs.
+             */
+            ended_unix_ms?: number | null;
+            /**
+             * Format: int64
+             * @description Dirty pages of which no good copy is left: reads of them fail until they are overwritten.
+             */
+            lost_pages: number;
+            /**
+             * Format: int64
+             * @description Of them, written again from the other copy.
+             */
+            repaired_pages: number;
+            state: components["schemas"]["ScrubState"];
+            /** Format: int64 */
+            total_bytes: number;
+        };
+        /**
+         * @description See [`Scrub`].
+         * @enum {string}
+         */
+        ScrubState: "running" | "finished" | "cancelled";
         /** @description `GET /api/v1/session`: whom the daemon takes the client for. */
         Session: {
             role: components["schemas"]["Role"];

@@ -18,6 +18,7 @@ export type Pool = Schemas["Pool"];
 export type PoolCreate = Schemas["PoolCreate"];
 export type PoolKind = Schemas["PoolKind"];
 export type PoolPlan = Schemas["PoolPlan"];
+export type Scrub = Schemas["Scrub"];
 export type Session = Schemas["Session"];
 export type Severity = Schemas["Severity"];
 export type Ssd = Schemas["Ssd"];

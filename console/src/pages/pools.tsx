@@ -1,7 +1,7 @@
 // Cache pools: the list, and of the selected one its SSDs, its volumes and what can be done with it.
 import { useState } from "preact/hooks";
 import type { Pool, Status } from "../api/types";
-import { useReadOnly } from "../change";
+import { begin, useReadOnly } from "../change";
 import { bytes, duration, percent } from "../format";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
@@ -9,7 +9,7 @@ import { useStore } from "../store";
 import { Action, Badge, Facts, Heading, Meter, Notice } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
-import { atRisk, cacheType, health, ioType, policy, raid, threshold, word } from "../words";
+import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { DeletePool } from "./pool-delete";
 import { AddSsds, Joining, RemoveSsds } from "./pool-members";
@@ -87,7 +87,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Add SSDs" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("add")} />
           <Action label="Remove SSDs" reason={readOnly ?? whyNoRemoval(pool)} run={() => setOpen("remove")} />
           <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("spares")} />
-          <Action label="Scrub" reason={NO_SCRUB} run={close} />
+          <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool)} run={() => startScrub(pool)} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("settings")} />
           <Action label="More information" run={() => setOpen("information")} />
           <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
@@ -119,8 +119,13 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
   );
 }
 
-/** What this version of the daemon has no request for. */
-const NO_SCRUB = "This version has no request to scrub now. Every page is checked when it is read.";
+function whyNoScrub(pool: Pool): string | null {
+  return pool.scrub?.state === "running" ? "A scrub is running: one at a time." : whyNoSettings(pool);
+}
+
+async function startScrub(pool: Pool): Promise<void> {
+  await begin({ kind: "scrub", name: pool.name, force: false, lose_data: false });
+}
 
 function whyNoRemoval(pool: Pool): string | null {
   const removing = pool.ssds.some((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
@@ -174,6 +179,7 @@ function Information({ pool, close }: { pool: Pool; close: () => void }) {
                 ["Write log on the SSDs, both copies", bytes(log.log_bytes)],
                 ["Write caching", log.write_caching_off ? "off: two copies cannot be kept" : "on"],
               ] satisfies [string, string][])),
+          ["Scrub", scrubbed(pool.scrub)],
           ["Last start", pool.recovery === "" ? "nothing to report" : pool.recovery],
           ["Identity", <code class="path">{pool.uuid}</code>],
         ]}
