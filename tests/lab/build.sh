@@ -1,6 +1,6 @@
 #!/bin/sh
-# build.sh FOLDER: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the kernel's own NBD client is
-# tried. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# build.sh FOLDER [HOTSET]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the kernel's own NBD
+# client is tried, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -37,24 +37,38 @@ depmod -b kernel "$release"
 rm -rf root
 mkdir -p root/bin root/dev root/proc root/sys root/mnt root/modules root/programs
 cp "$(command -v busybox)" root/bin/busybox
+# The daemon finds its tools (blkid) where administrators' programs are.
+ln -s programs root/sbin
 cp "$here/guest.sh" root/init
+cp "$here/power.sh" root/power.sh
 chmod +x root/init
 
 # What each module needs comes before it.
-for module in virtio_pci virtio_net crc32c_generic ext4 nbd; do
+for module in virtio_pci virtio_net virtio_blk crc32c_generic ext4 xfs nbd; do
     modprobe -d kernel -S "$release" --show-depends "$module" 2>/dev/null || true
 done | awk '/^insmod/ && !seen[$2]++ { print $2 }' | while read -r file; do
     cp "$file" root/modules/
     echo "/modules/$(basename "$file")" >> root/modules/order
 done
 
-for program in nbd-client mke2fs e2fsck; do
-    path=$(command -v "$program")
-    cp "$path" root/programs/
-    ldd "$path" | grep -o '/[^ ]*' | while read -r library; do
-        mkdir -p "root$(dirname "$library")"
-        cp -L "$library" "root$library"
+# A program with the libraries that it needs.
+add_program() {
+    cp "$2" "$1/programs/"
+    ldd "$2" | grep -o '/[^ ]*' | while read -r library; do
+        mkdir -p "$1$(dirname "$library")"
+        cp -L "$library" "$1$library"
     done
+}
+for program in nbd-client mke2fs e2fsck mkfs.xfs xfs_repair blkid; do
+    add_program root "$(command -v "$program")"
 done
 
 (cd root && find . | cpio --quiet -o -H newc | gzip -1) > initrd.gz
+[ -n "${2:-}" ] || exit 0
+
+# One archive after the other. Not compressed: the virtual machine copies faster than it unpacks.
+rm -rf daemon
+mkdir -p daemon/programs
+add_program daemon "$2"
+strip daemon/programs/*
+(cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon

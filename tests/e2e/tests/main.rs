@@ -11,6 +11,8 @@ mod dirty_faults;
 mod faults;
 mod geometry;
 mod guest;
+mod guest_disk;
+mod guest_power;
 mod hostile;
 mod live;
 mod metrics;
