@@ -1015,6 +1015,41 @@ export interface components {
         };
         /** @enum {string} */
         Severity: "info" | "warning" | "error";
+        /** @description What an SSD said of itself when it was asked last. A value that it does not know is null. */
+        Smart: {
+            /** @description What it warns of. Empty if nothing. */
+            alert: string;
+            /**
+             * Format: int64
+             * @description Bytes that the cache wrote to it over all starts, as far as the state directory remembers.
+             */
+            cache_written_bytes: number;
+            /** Format: int64 */
+            checked_at_unix_ms: number;
+            /**
+             * Format: int64
+             * @description All that was ever written to it, by whomever.
+             */
+            drive_written_bytes?: number | null;
+            /** @description Its own verdict: whether it expects to go on working. */
+            passed?: boolean | null;
+            /** Format: int64 */
+            power_on_hours?: number | null;
+            /** @description Why nothing is known, or not all: `smartctl` is not installed, the SSD is an image file, … Empty otherwise. */
+            problem: string;
+            /** Format: int32 */
+            temperature_celsius?: number | null;
+            /**
+             * Format: int32
+             * @description How much of the writes that it was made for it has taken; can pass 100.
+             */
+            wear_percent?: number | null;
+            /**
+             * Format: int64
+             * @description When it will be worn out at the pace seen so far; null until its wear was seen to grow.
+             */
+            worn_out_at_unix_ms?: number | null;
+        };
         /** @description A command or a piece of configuration, to be copied. */
         Snippet: {
             kind: components["schemas"]["ConnectKind"];
@@ -1038,6 +1073,8 @@ export interface components {
         /** @description An SSD of a pool. */
         Ssd: {
             evacuation?: null | components["schemas"]["Progress"];
+            health?: components["schemas"]["SsdHealth"];
+            identity?: components["schemas"]["SsdIdentity"];
             /** @description What the pool has had it do. */
             io?: components["schemas"]["DeviceIo"];
             online: boolean;
@@ -1055,10 +1092,32 @@ export interface components {
             slots: number;
             /** Format: int64 */
             slots_used: number;
+            smart?: components["schemas"]["Smart"];
             state: components["schemas"]["SsdState"];
             uuid: string;
             /** Format: int64 */
             written_bytes: number;
+        };
+        /**
+         * @description Of an SSD; the worst that holds.
+         * @enum {string}
+         */
+        SsdHealth: "good" | "read-errors" | "error-alert" | "failed";
+        /**
+         * @description What an SSD is and where it is. Every text is empty where neither the kernel nor the drive says it; of an image file all
+         *     are.
+         */
+        SsdIdentity: {
+            enclosure: string;
+            firmware: string;
+            /** @description Of the link as it was negotiated, as `6.0 Gb/s` or `16.0 GT/s PCIe x4`. */
+            link_speed: string;
+            manufacturer: string;
+            model: string;
+            serial: string;
+            slot: string;
+            /** @description `nvme`, `sata`, `sas`, `usb`, `virtio`, … */
+            transport: string;
         };
         /**
          * @description What an SSD of a pool is doing.

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use crate::DeviceIo;
 use crate::members::{Progress, Spare};
 use crate::scrub::Scrub;
+use crate::smart::{Smart, SsdHealth, SsdIdentity};
 use crate::words::{FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState};
 
 /// `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset.
@@ -176,6 +177,12 @@ pub struct Ssd {
     pub state: SsdState,
     /// It is being emptied, so that it can be removed.
     pub evacuation: Option<Progress>,
+    #[serde(default)]
+    pub health: SsdHealth,
+    #[serde(default)]
+    pub identity: SsdIdentity,
+    #[serde(default)]
+    pub smart: Smart,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
     pub slots: u64,

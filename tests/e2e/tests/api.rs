@@ -122,6 +122,45 @@ fn changes_are_events_that_are_kept_followed_and_told_to_a_hook() {
     assert!(text.contains("the last run had no clean stop"), "{text}");
 }
 
+// proves: P9, P10
+#[test]
+fn an_ssd_that_says_it_fails_is_an_alert_an_event_and_no_reason_to_stop() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let smartctl = daemon.site.path("smartctl");
+    let answer = r#"{"smartctl": {"exit_status": 8}, "model_name": "Fast", "smart_status": {"passed": false},
+        "nvme_smart_health_information_log": {"critical_warning": 4, "percentage_used": 104}}"#;
+    fs::write(&smartctl, format!("#!/bin/sh\ncat <<'END'\n{answer}\nEND\nexit 8\n")).expect("a file can be written");
+    fs::set_permissions(&smartctl, fs::Permissions::from_mode(0o755)).expect("a file of ours");
+    let config = daemon.site.path("hotset.toml");
+    fs::write(&config, format!("smartctl = {:?}\n", smartctl.display().to_string())).expect("a file can be written");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    daemon.make_pool(&[32], "");
+    daemon.make_volume(64, "p");
+    let asked = || daemon.json("pool show p")["ssds"][0]["smart"]["checked_at_unix_ms"] != 0;
+    eventually("the SSD is asked", Duration::from_secs(20), asked);
+    let pool = daemon.json("pool show p");
+    let ssd = &pool["ssds"][0];
+    if ssd["smart"]["problem"] == "it is on no single disk that could be asked" {
+        eprintln!("SKIPPED: the test's files are on no disk that sysfs knows");
+        return;
+    }
+    assert_eq!((&ssd["health"], &ssd["state"]), (&json!("error-alert"), &json!("online")), "{ssd}");
+    assert_eq!((&ssd["identity"]["model"], &ssd["smart"]["wear_percent"]), (&json!("Fast"), &json!(104)));
+    assert!(pool["warnings"].to_string().contains("104 %"), "{pool}");
+    assert!(daemon.ok("pool show p").contains("error alert"));
+    let uuid = ssd["uuid"].as_str().expect("it has one");
+    eventually("the alert is an event", Duration::from_secs(10), || {
+        changes(&daemon).contains(&format!("{uuid}: health good → error alert"))
+    });
+    daemon.warm_up(64);
+    let written = |daemon: &Daemon| daemon.json("pool show p")["ssds"][0]["smart"]["cache_written_bytes"].as_u64();
+    eventually("what was written is counted", Duration::from_secs(20), || written(&daemon) > Some(64 * 4096));
+    let before = written(&daemon);
+    daemon.restart();
+    assert!(written(&daemon) >= before, "what was written is remembered over a restart");
+}
+
 // proves: S4
 #[test]
 fn a_page_elsewhere_and_a_name_that_was_rebound_drive_nothing() {

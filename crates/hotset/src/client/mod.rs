@@ -1,5 +1,6 @@
 //! The verbs that talk to the daemon: each makes a request and prints the answer.
 
+mod drives;
 mod events;
 mod http;
 mod image;

@@ -7,7 +7,7 @@ use hotset_api::{
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, fill_bar, members, print, removal, scrub};
+use super::{Client, absolute, drives, fill_bar, members, print, removal, scrub};
 use crate::args::{Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -272,6 +272,8 @@ fn show(pool: &Pool) -> String {
         ]);
     }
     text.push_str(&table.render());
+    text.push('\n');
+    text.push_str(&drives::table(&pool.ssds));
     if !pool.spares.is_empty() {
         text.push('\n');
         text.push_str(&members::table(&pool.spares));

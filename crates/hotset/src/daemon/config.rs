@@ -35,6 +35,7 @@ struct File {
     api_tls: Option<ApiTlsFiles>,
     api_names: Option<Vec<String>>,
     event_hook: Option<Vec<String>>,
+    smartctl: Option<String>,
 }
 
 /// PEM files for the control API and the console over TLS.
@@ -78,6 +79,8 @@ pub(crate) struct Config {
     pub(crate) api_names: Vec<String>,
     /// A program with its arguments that is run for each event; empty: none.
     pub(crate) event_hook: Vec<String>,
+    /// The program that is asked for the SSDs' health; empty: none.
+    pub(crate) smartctl: String,
 }
 
 impl Config {
@@ -103,6 +106,7 @@ impl Config {
             api_tls: file.api_tls,
             api_names: file.api_names.unwrap_or_default(),
             event_hook: file.event_hook.unwrap_or_default(),
+            smartctl: file.smartctl.unwrap_or_else(|| "smartctl".to_owned()),
             state,
         };
         config.check()?;

@@ -15,6 +15,7 @@ mod observer;
 mod predecessor;
 mod probe;
 mod scan;
+mod smart;
 mod state;
 mod tokens;
 
@@ -87,6 +88,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
     let hook = Hook::start(config.event_hook.clone());
     observer::record(&events, hook.as_ref(), vec![started(&events)]).await;
     let (nbd, tls) = (config.nbd.clone(), config.tls.clone().map(tls_files));
+    let smartctl = config.smartctl.clone();
     let manager = Arc::new(Manager::new(plane.clone(), state, config));
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
@@ -119,6 +121,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
             Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook: hook.clone(), history };
         tokio::spawn(observer.run(latest));
         tokio::spawn(Arc::clone(&manager).follow_members());
+        tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
         let run = async {
             announce(start).await;
             manager.retry_offline_volumes().await;
@@ -189,6 +192,7 @@ async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCo
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
     let before = plane.snapshot().await.ok();
+    manager.count_written().await;
     let stopping = tokio::time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
     let report = tokio::select! {
         report = stopping => report,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{Health, PoolState, Severity, SsdState, Status, Subject, SubjectKind, VolumeState};
+use hotset_api::{Health, PoolState, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind, VolumeState};
 use tokio::sync::watch;
 
 use super::events::{EventLog, Happened};
@@ -22,6 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 struct Condition {
     state: &'static str,
     health: Health,
+    /// The word for it: SSDs have more words than there are degrees.
+    health_word: &'static str,
     reason: String,
     /// The pool that an SSD is in, or that caches a volume.
     pool: Option<String>,
@@ -102,6 +104,7 @@ fn conditions(status: &Status) -> Conditions {
         let condition = Condition {
             state: pool_state(pool.state),
             health: pool.health,
+            health_word: pool.health.word(),
             reason: pool.reason.clone(),
             pool: None,
             path: String::new(),
@@ -110,7 +113,8 @@ fn conditions(status: &Status) -> Conditions {
         for ssd in pool.ssds.iter().filter(|ssd| !ssd.uuid.is_empty()) {
             let condition = Condition {
                 state: ssd_state(ssd.state),
-                health: ssd_health(ssd.state),
+                health: ssd_health(ssd),
+                health_word: ssd.health.word(),
                 reason: ssd.reason.clone(),
                 pool: Some(pool.name.clone()),
                 path: ssd.path.clone(),
@@ -122,6 +126,7 @@ fn conditions(status: &Status) -> Conditions {
         let condition = Condition {
             state: volume_state(volume.state),
             health: volume.health,
+            health_word: volume.health.word(),
             reason: volume.reason.clone(),
             pool: volume.pool.clone(),
             path: String::new(),
@@ -135,7 +140,7 @@ fn conditions(status: &Status) -> Conditions {
 fn not_good(now: &Conditions) -> Vec<Happened> {
     let bad = now.iter().filter(|(_, condition)| condition.health != Health::Good);
     bad.map(|(subject, condition)| {
-        let change = format!("{}, health {} at the start", condition.state, condition.health.word());
+        let change = format!("{}, health {} at the start", condition.state, condition.health_word);
         happened(subject, condition, change)
     })
     .collect()
@@ -161,8 +166,8 @@ fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happene
     if old.state != new.state {
         parts.push(format!("{} → {}", old.state, new.state));
     }
-    if old.health != new.health {
-        parts.push(format!("health {} → {}", old.health.word(), new.health.word()));
+    if old.health_word != new.health_word {
+        parts.push(format!("health {} → {}", old.health_word, new.health_word));
     }
     if subject.kind == SubjectKind::Volume && old.pool != new.pool {
         parts.push(match &new.pool {
@@ -205,12 +210,19 @@ fn ssd_state(state: SsdState) -> &'static str {
     }
 }
 
-fn ssd_health(state: SsdState) -> Health {
-    match state {
+/// How bad it is.
+fn ssd_health(ssd: &Ssd) -> Health {
+    let of_state = match ssd.state {
         SsdState::Online => Health::Good,
         SsdState::Missing => Health::Degraded,
         SsdState::Expelled => Health::Failed,
-    }
+    };
+    let of_health = match ssd.health {
+        SsdHealth::Good => Health::Good,
+        SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
+        SsdHealth::Failed => Health::Failed,
+    };
+    of_state.max(of_health)
 }
 
 fn volume_state(state: VolumeState) -> &'static str {
@@ -226,8 +238,14 @@ mod tests {
     use super::*;
 
     fn one(kind: SubjectKind, state: &'static str, health: Health, pool: Option<&str>) -> Conditions {
-        let condition =
-            Condition { state, health, reason: "why".to_owned(), pool: pool.map(str::to_owned), path: String::new() };
+        let condition = Condition {
+            state,
+            health,
+            health_word: health.word(),
+            reason: "why".to_owned(),
+            pool: pool.map(str::to_owned),
+            path: String::new(),
+        };
         Conditions::from([(Subject::new(kind, "x"), condition)])
     }
 

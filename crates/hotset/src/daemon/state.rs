@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::predecessor::{lock_patiently, wait_for_files};
+use super::smart::Ledger;
 use super::tokens::TokenRecord;
 use crate::words;
 
@@ -240,6 +241,22 @@ impl StateDirectory {
 
     pub(crate) fn write_tokens(&self, tokens: &[TokenRecord]) -> io::Result<()> {
         write_record(&self.path, "tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
+    }
+
+    /// What was written to which SSD. A file that is missing or cannot be read means that nothing is remembered.
+    pub(crate) fn ssd_ledger(&self) -> Ledger {
+        let path = self.path.join("ssds.json");
+        if !path.exists() {
+            return Ledger::default();
+        }
+        read_record(&path).unwrap_or_else(|error| {
+            tracing::warn!("{error}; what was written to the SSDs is counted anew");
+            Ledger::default()
+        })
+    }
+
+    pub(crate) fn write_ssd_ledger(&self, ledger: &Ledger) -> io::Result<()> {
+        write_record(&self.path, "ssds.json", VERSION_OF_READ_POOLS, ledger)
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.

@@ -185,6 +185,12 @@ fn of_ssds(page: &mut Page, pools: &[Pool]) {
         page.family((name, kind, help), &ssds, |one| labels(one), |(_, ssd)| value(ssd));
     };
     family("hotset_ssd_online", Gauge, "1 if the SSD is in use.", |ssd| u64::from(ssd.state == SsdState::Online));
+    family("hotset_ssd_error_alert", Gauge, "1 if the SSD says of itself that it fails or is worn out.", |ssd| {
+        u64::from(!ssd.smart.alert.is_empty())
+    });
+    family("hotset_ssd_cache_written_bytes", Gauge, "What the cache wrote to it over all starts.", |ssd| {
+        ssd.smart.cache_written_bytes
+    });
     family("hotset_ssd_size_bytes", Gauge, "Its size.", |ssd| ssd.size_bytes);
     family("hotset_ssd_slots", Gauge, "Cache blocks that it can hold.", |ssd| ssd.slots);
     family("hotset_ssd_slots_used", Gauge, "Cache blocks that it holds.", |ssd| ssd.slots_used);

@@ -8,6 +8,7 @@ use hotset_cache::config::limits;
 
 use super::{Manager, Offline, blocking, user_of};
 use crate::daemon::probe;
+use crate::daemon::smart::{first_text, text, transport};
 use crate::plane::Snapshot;
 use crate::size::human;
 
@@ -171,16 +172,6 @@ fn block_device(link: &Path, name: &str, used: &UsedByTheSystem) -> Option<Disk>
     Some(disk)
 }
 
-/// How a disk is connected, from its place among the devices.
-fn transport(directory: &Path, name: &str) -> String {
-    let place = directory.to_string_lossy();
-    let marks = [("/usb", "usb"), ("/virtio", "virtio"), ("/end_device-", "sas"), ("/ata", "sata"), ("/nvme", "nvme")];
-    let from_place = marks.iter().find(|(mark, _)| place.contains(mark)).map(|(_, transport)| *transport);
-    let from_name = [("dm-", "device-mapper"), ("md", "md"), ("loop", "loop"), ("nbd", "nbd")];
-    let named = from_name.iter().find(|(kind, _)| name.starts_with(kind)).map(|(_, transport)| *transport);
-    named.or(from_place).unwrap_or("").to_owned()
-}
-
 /// A name that stays when disks are added: one of udev's links, else the kernel's.
 fn durable_path(name: &str) -> String {
     let device = PathBuf::from("/dev").join(name);
@@ -246,15 +237,6 @@ impl UsedByTheSystem {
 
 fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
-/// A file's text without the spaces around it; empty if it cannot be read.
-fn text(path: &Path) -> String {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-}
-
-fn first_text(directory: &Path, files: &[&str]) -> String {
-    files.iter().map(|file| text(&directory.join(file))).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod pools;
 mod removal;
 mod scrub;
 mod serve;
+mod ssds;
 mod start;
 mod status;
 mod volumes;
@@ -31,6 +32,7 @@ use self::operations::Operations;
 use super::config::Config;
 use super::connect;
 use super::probe::{self, DeviceKey};
+use super::smart::Known;
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
@@ -49,6 +51,8 @@ pub(crate) struct Manager {
     work: Mutex<Option<Work>>,
     flushes: Flushes,
     operations: Operations,
+    /// What the SSDs are and how they say they are.
+    ssds: Known,
     /// Where hosts connect; empty until they may.
     nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
@@ -104,6 +108,7 @@ struct OfflineVolume {
 impl Manager {
     pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config) -> Self {
         Self {
+            ssds: Known::new(state.ssd_ledger()),
             plane,
             state,
             config,

@@ -2,8 +2,8 @@
 
 use hotset_api as api;
 use hotset_api::{
-    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Scrub, Spare, Ssd, SsdState, Stats, Status,
-    Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
+    ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Scrub, Smart, Spare, Ssd, SsdHealth, SsdIdentity,
+    SsdState, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
 use hotset_cache::{PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
@@ -33,6 +33,7 @@ impl Manager {
         });
         let away = offline.pools.values().map(offline_pool);
         let mut pools: Vec<_> = open.chain(away).collect();
+        pools.iter_mut().for_each(|pool| self.describe_ssds(pool));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         pools
     }
@@ -189,6 +190,9 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
             let done_bytes = evacuation.total_bytes.saturating_sub(evacuation.left_bytes);
             Progress::new(done_bytes, evacuation.total_bytes, evacuation.bytes_per_second)
         }),
+        health: SsdHealth::default(),
+        identity: SsdIdentity::default(),
+        smart: Smart::default(),
         reason: ssd.reason.clone(),
         slots: ssd.slots,
         slots_used: ssd.slots_used,
@@ -318,6 +322,9 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         online: false,
         evacuation: None,
         state: SsdState::Missing,
+        health: SsdHealth::default(),
+        identity: SsdIdentity::default(),
+        smart: Smart::default(),
         reason: String::new(),
         slots: 0,
         slots_used: 0,

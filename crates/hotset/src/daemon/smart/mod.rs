@@ -1,0 +1,319 @@
+//! The SSDs' own word on their health: asked of `smartctl` at the start and every ten minutes, one SSD after the other, by
+//! a child process that nothing waits for but this.
+//!
+//! Hosts never notice: the data plane is another thread, and what is said here changes what is reported, not what is done.
+
+mod identity;
+mod ledger;
+mod report;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hotset_api::{Smart, SsdIdentity};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
+
+pub(super) use identity::{first_text, text, transport};
+pub(crate) use ledger::Ledger;
+
+use self::identity::DiskBelow;
+use self::report::Report;
+use super::clock::unix_ms;
+use super::manager::Manager;
+
+/// How often an SSD is asked.
+const ASK_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How often it is looked whether there are SSDs that were never asked, and how much was written.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often the ledger is written, at most.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long one answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// More output than this is not read; the largest seen is 60 KB.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+/// Where programs are looked for.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What an SSD is asked: identity, verdict, attributes, endurance, and the links of a SAS drive.
+const QUESTIONS: [&str; 8] = ["--json", "-i", "-H", "-A", "-l", "ssd", "-l", "sasphy"];
+
+/// An SSD of an open pool, and what the pool has written to it.
+#[derive(Clone, Debug)]
+pub(super) struct OpenSsd {
+    pub(super) uuid: String,
+    pub(super) path: String,
+    pub(super) written_bytes: u64,
+}
+
+/// What is known of the SSDs, by UUID; read by whoever reports.
+#[derive(Default)]
+pub(super) struct Known {
+    known: Mutex<Knowledge>,
+}
+
+#[derive(Default)]
+struct Knowledge {
+    answers: BTreeMap<String, (SsdIdentity, Smart)>,
+    ledger: Ledger,
+}
+
+impl Known {
+    pub(super) fn new(mut ledger: Ledger) -> Self {
+        ledger.begin();
+        Self { known: Mutex::new(Knowledge { answers: BTreeMap::new(), ledger }) }
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn lock(&self) -> MutexGuard<'_, Knowledge> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an SSD is and how it is; nothing before it was asked.
+    pub(super) fn of(&self, uuid: &str) -> (SsdIdentity, Smart) {
+        let known = self.lock();
+        let (identity, smart) = known.answers.get(uuid).cloned().unwrap_or_default();
+        let cache_written_bytes = known.ledger.written_bytes(uuid);
+        let worn_out_at_unix_ms = known.ledger.worn_out_at_unix_ms(uuid);
+        (identity, Smart { cache_written_bytes, worn_out_at_unix_ms, ..smart })
+    }
+
+    /// Counts what was written to each, and answers the ledger as it is now.
+    pub(super) fn count(&self, ssds: &[OpenSsd]) -> Ledger {
+        let mut known = self.lock();
+        for ssd in ssds {
+            known.ledger.count(&ssd.uuid, ssd.written_bytes, unix_ms());
+        }
+        known.ledger.clone()
+    }
+
+    fn learn(&self, uuid: &str, identity: SsdIdentity, smart: Smart) {
+        let mut known = self.lock();
+        if let Some(percent) = smart.wear_percent {
+            known.ledger.wear(uuid, percent, smart.checked_at_unix_ms);
+        }
+        known.answers.insert(uuid.to_owned(), (identity, smart));
+    }
+
+    fn keep_only(&self, ssds: &[OpenSsd]) {
+        self.lock().answers.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
+    }
+}
+
+/// Asks, and remembers which children did not come back.
+struct Asker {
+    program: String,
+    answer_limit: Duration,
+    hanging: BTreeMap<PathBuf, Child>,
+}
+
+/// Looks after the SSDs of all open pools until the runtime ends.
+pub(super) async fn watch(manager: Arc<Manager>, program: String) {
+    let mut asker = Asker::new(program, ANSWER_LIMIT);
+    let mut asked: BTreeMap<String, Instant> = BTreeMap::new();
+    let mut saved: Option<(Instant, Ledger)> = None;
+    loop {
+        if let Ok(ssds) = manager.open_ssds().await {
+            asked.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
+            manager.known_ssds().keep_only(&ssds);
+            for ssd in &ssds {
+                if asked.get(&ssd.uuid).is_none_or(|last| last.elapsed() >= ASK_INTERVAL) {
+                    let (identity, smart) = asker.ask(&ssd.path).await;
+                    manager.known_ssds().learn(&ssd.uuid, identity, smart);
+                    asked.insert(ssd.uuid.clone(), Instant::now());
+                }
+            }
+            let ledger = manager.known_ssds().count(&ssds);
+            let due = saved.as_ref().is_none_or(|(at, last)| at.elapsed() >= SAVE_INTERVAL && *last != ledger);
+            if due {
+                manager.save_ledger(&ledger);
+                saved = Some((Instant::now(), ledger));
+            }
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+impl Asker {
+    fn new(program: String, answer_limit: Duration) -> Self {
+        Self { program, answer_limit, hanging: BTreeMap::new() }
+    }
+
+    async fn ask(&mut self, path: &str) -> (SsdIdentity, Smart) {
+        let of = PathBuf::from(path);
+        let below = tokio::task::spawn_blocking(move || identity::disk_below(&of)).await.ok().flatten();
+        let checked_at_unix_ms = unix_ms();
+        let nothing = |problem: String| Smart { checked_at_unix_ms, problem, ..Smart::default() };
+        let Some(DiskBelow { node, identity }) = below else {
+            return (SsdIdentity::default(), nothing("it is on no single disk that could be asked".to_owned()));
+        };
+        match self.report(&node).await {
+            Ok(report) => (joined(identity, &report), smart(&report, checked_at_unix_ms)),
+            Err(problem) => (identity, nothing(problem)),
+        }
+    }
+
+    /// # Errors
+    /// Why nothing could be learnt, for people.
+    async fn report(&mut self, node: &Path) -> Result<Report, String> {
+        if self.program.is_empty() {
+            return Err("S.M.A.R.T. is turned off (smartctl = \"\")".to_owned());
+        }
+        // A child that waits for a dead disk cannot be killed; another one would only wait beside it.
+        if let Some(child) = self.hanging.get_mut(node) {
+            if let Ok(None) = child.try_wait() {
+                return Err(format!("smartctl hangs on {}", node.display()));
+            }
+            self.hanging.remove(node);
+        }
+        let mut child = self.start(node)?;
+        match tokio::time::timeout(self.answer_limit, output(&mut child)).await {
+            Ok(output) => Report::parse(&output.map_err(|error| format!("smartctl: {error}"))?),
+            Err(_) => {
+                // It may have ended by itself in this moment.
+                let _ = child.start_kill();
+                self.hanging.insert(node.to_owned(), child);
+                let seconds = self.answer_limit.as_secs();
+                Err(format!("smartctl did not answer for {} within {seconds} s", node.display()))
+            }
+        }
+    }
+
+    fn start(&self, node: &Path) -> Result<Child, String> {
+        let mut command = Command::new(&self.program);
+        command.args(QUESTIONS).arg(node).env_clear().env("PATH", PATH).env("LC_ALL", "C");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command.spawn().map_err(|error| match error.kind() == std::io::ErrorKind::NotFound {
+            true => format!("{} is not installed (smartmontools): wear and health are not known", self.program),
+            false => format!("{}: {error}", self.program),
+        })
+    }
+}
+
+/// What a child printed, once it has ended. Its exit status is in there too.
+async fn output(child: &mut Child) -> std::io::Result<Vec<u8>> {
+    let mut printed = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(OUTPUT_BYTES_MAX).read_to_end(&mut printed).await?;
+    }
+    child.wait().await?;
+    Ok(printed)
+}
+
+/// The drive knows itself better than the kernel does, where it says anything.
+fn joined(kernel: SsdIdentity, report: &Report) -> SsdIdentity {
+    let or = |said: &String, kernel: String| if said.is_empty() { kernel } else { said.clone() };
+    SsdIdentity {
+        manufacturer: or(&report.manufacturer, kernel.manufacturer),
+        model: or(&report.model, kernel.model),
+        serial: or(&report.serial, kernel.serial),
+        firmware: or(&report.firmware, kernel.firmware),
+        // The kernel's word names the lanes too.
+        link_speed: if kernel.link_speed.is_empty() { report.link_speed.clone() } else { kernel.link_speed },
+        ..kernel
+    }
+}
+
+fn smart(report: &Report, checked_at_unix_ms: u64) -> Smart {
+    Smart {
+        checked_at_unix_ms,
+        problem: String::new(),
+        alert: report.alert(),
+        passed: report.passed,
+        wear_percent: report.wear_percent,
+        temperature_celsius: report.temperature_celsius,
+        power_on_hours: report.power_on_hours,
+        drive_written_bytes: report.written_bytes,
+        ..Smart::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A program in the place of smartctl; it also writes down what it was asked.
+    fn program(directory: &Path, body: &str) -> String {
+        let path = directory.join("smartctl");
+        let asked = directory.join("asked").display().to_string();
+        std::fs::write(&path, format!("#!/bin/sh\necho \"$@\" >> {asked}\n{body}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        path.display().to_string()
+    }
+
+    fn recorded(name: &str) -> String {
+        format!("cat {}/src/daemon/smart/recorded/{name}.json", env!("CARGO_MANIFEST_DIR"))
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    }
+
+    // proves: P10
+    #[test]
+    fn a_drive_is_asked_by_its_node_and_its_answer_understood_whatever_the_exit_status() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = program(directory.path(), &format!("{}\nexit 8", recorded("nvme-failing")));
+        let mut asker = Asker::new(program, ANSWER_LIMIT);
+        let report = run(asker.report(Path::new("/dev/nvme1n1"))).unwrap();
+        let smart = smart(&report, 7);
+        assert_eq!((smart.passed, smart.wear_percent, smart.checked_at_unix_ms), (Some(false), Some(104), 7));
+        assert!(smart.alert.contains("failing"), "{}", smart.alert);
+        let asked = std::fs::read_to_string(directory.path().join("asked")).unwrap();
+        assert_eq!(asked, "--json -i -H -A -l ssd -l sasphy /dev/nvme1n1\n");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_or_prints_nonsense_is_a_problem_and_no_alert() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = run(Asker::new("/nowhere/smartctl".to_owned(), ANSWER_LIMIT).report(Path::new("/dev/x")));
+        assert!(error.as_ref().is_err_and(|error| error.contains("not installed")), "{error:?}");
+        let nonsense = program(directory.path(), "echo nonsense");
+        assert!(run(Asker::new(nonsense, ANSWER_LIMIT).report(Path::new("/dev/x"))).is_err());
+        assert!(run(Asker::new(String::new(), ANSWER_LIMIT).report(Path::new("/dev/x"))).is_err());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_and_the_next_one_may_answer() {
+        let directory = tempfile::tempdir().unwrap();
+        // It hangs at the first call, and answers at the next.
+        let (done, answer) = (directory.path().join("done").display().to_string(), recorded("sata"));
+        let body = format!("if [ -e {done} ]; then {answer}; else touch {done}; exec sleep 60; fi");
+        let mut asker = Asker::new(program(directory.path(), &body), Duration::from_secs(2));
+        let node = Path::new("/dev/sda");
+        run(async {
+            let error = asker.report(node).await.unwrap_err();
+            assert!(error.contains("did not answer"), "{error}");
+            let killed = asker.hanging.get_mut(node).expect("it is remembered").wait().await.unwrap();
+            assert!(!killed.success());
+            assert_eq!(asker.report(node).await.unwrap().wear_percent, Some(3));
+            assert!(asker.hanging.is_empty());
+        });
+    }
+
+    #[test]
+    fn what_is_known_is_joined_with_what_was_counted_and_forgotten_with_the_ssd() {
+        let known = Known::new(Ledger::default());
+        let ssd = OpenSsd { uuid: "a".to_owned(), path: "/dev/sda".to_owned(), written_bytes: 4096 };
+        let kernel = SsdIdentity { model: "kernel's".to_owned(), slot: "4".to_owned(), ..SsdIdentity::default() };
+        let report = Report { model: "drive's".to_owned(), wear_percent: Some(5), ..Report::default() };
+        known.learn("a", joined(kernel, &report), smart(&report, 1));
+        let ledger = known.count(std::slice::from_ref(&ssd));
+        let (identity, said) = known.of("a");
+        assert_eq!((identity.model.as_str(), identity.slot.as_str()), ("drive's", "4"));
+        assert_eq!((said.wear_percent, said.cache_written_bytes), (Some(5), 4096));
+        known.keep_only(&[]);
+        assert_eq!(known.of("a").0, SsdIdentity::default());
+        assert_eq!(Known::new(ledger).of("a").1.cache_written_bytes, 4096, "over a restart");
+    }
+}
