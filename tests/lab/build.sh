@@ -1,6 +1,7 @@
 #!/bin/sh
-# build.sh FOLDER [HOTSET]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the kernel's own NBD
-# client is tried, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# build.sh FOLDER [HOTSET [database]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the kernel's
+# own NBD client is tried, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
+# "database" FOLDER/initrd-database, in which there is PostgreSQL besides. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -40,7 +41,7 @@ cp "$(command -v busybox)" root/bin/busybox
 # The daemon finds its tools (blkid) where administrators' programs are.
 ln -s programs root/sbin
 cp "$here/guest.sh" root/init
-cp "$here/power.sh" root/power.sh
+cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" root/
 chmod +x root/init
 
 # What each module needs comes before it.
@@ -72,3 +73,33 @@ mkdir -p daemon/programs
 add_program daemon "$2"
 strip daemon/programs/*
 (cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon
+[ "${3:-}" = database ] || exit 0
+
+# PostgreSQL, where its package has it, and a new cluster. The server refuses to run as root.
+programs=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+if [ -z "$programs" ]; then
+    echo "build.sh: no PostgreSQL in /usr/lib/postgresql (apt-get install postgresql)" >&2
+    exit 1
+fi
+version=$(basename "$(dirname "$programs")")
+rm -rf database
+mkdir -p "database$programs" "database$programs/../lib" database/usr/share/postgresql database/programs
+for program in postgres psql pgbench pg_ctl pg_amcheck pg_checksums; do
+    add_program database "$programs/$program"
+    mv "database/programs/$program" "database$programs/"
+done
+cp "$programs"/../lib/plpgsql.so "$programs"/../lib/dict_snowball.so "$programs"/../lib/amcheck.so "database$programs/../lib/"
+cp -r "/usr/share/postgresql/$version" database/usr/share/postgresql/
+ln -s "$programs" database/postgres
+cluster=$(mktemp -d)
+as_server=""
+if [ "$(id -u)" = 0 ]; then
+    chown nobody "$cluster"
+    as_server="setpriv --reuid=nobody --clear-groups"
+fi
+# Small segments of the log: it is reused all the time. GMT is the only time zone that needs no file.
+(cd "$cluster" && TZ=GMT $as_server "$programs/initdb" --pgdata="$cluster/data" --data-checksums --username=pg --no-locale \
+    --auth=trust --encoding=UTF8 --wal-segsize=1 --no-sync >/dev/null)
+cp -r "$cluster/data" database/cluster
+rm -rf "$cluster"
+(cd database && find . | cpio --quiet -o -H newc) | cat - initrd-daemon > initrd-database

@@ -2,7 +2,7 @@
 # The whole life of the virtual machine: connect to the daemon on the host by the kernel's NBD client, use the device as
 # a disk with ext4 on it, check, say so on the console, and switch off. A line "FAILED" or a missing line "guest: done"
 # is a failure. With phase=write it writes until the daemon dies under it; with phase=check it looks at what is left. With
-# phase=power the daemon runs in here: see power.sh.
+# phase=power and phase=database the daemon runs in here: see power.sh and database.sh.
 /bin/busybox --install -s /bin
 export PATH=/bin
 
@@ -34,9 +34,9 @@ done
 ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 
-if [ "$phase" = power ]; then
-    . /power.sh
-fi
+case $phase in
+    power | database) . /$phase.sh ;;
+esac
 
 # The host's loopback is 10.0.2.2 here. Four connections: the kernel spreads its requests and flushes over them.
 step /programs/nbd-client -C 4 -b 4096 -N "$export_name" 10.0.2.2 "$port" /dev/nbd0

@@ -1,0 +1,237 @@
+//! A virtual machine in which the daemon runs, on disks of ours that survive it.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hotset_e2e::daemon::{binary, free_port};
+use hotset_e2e::files::{MIB, Site, build_folder};
+use hotset_e2e::nbd::Client;
+use hotset_e2e::pattern::Random;
+use hotset_e2e::tools::{command, succeed};
+
+use crate::guest_disk::{Disk, Power};
+
+/// The disks by serial number, and their sizes in MiB. Small SSDs: rows fill, are moved and freed.
+const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
+/// A machine that says nothing of what is waited for within this time has failed.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// The machine's parts, and what outlives it.
+pub(crate) struct Lab {
+    pub(crate) site: Site,
+    power: Power,
+    disks: Vec<Arc<Disk>>,
+    /// The daemon's NBD port, on our loopback.
+    port: u16,
+    /// Where the kernel is, and the archive of the machine's programs.
+    folder: &'static Path,
+    programs: &'static str,
+}
+
+impl Lab {
+    pub(crate) fn new() -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        Self::of(BUILT.get_or_init(|| build("lab-power", &[])), "initrd-daemon")
+    }
+
+    /// With PostgreSQL among the programs.
+    pub(crate) fn with_database() -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        Self::of(BUILT.get_or_init(|| build("lab-database", &["database"])), "initrd-database")
+    }
+
+    fn of(folder: &'static Path, programs: &'static str) -> Self {
+        let (site, power, port) = (Site::new(), Power::default(), free_port());
+        let disk = |(name, size_mib)| {
+            let disk = Disk::new(&site.path(name), size_mib * MIB, power.clone());
+            disk.serve(&site.socket(name));
+            disk
+        };
+        let disks = DISKS.into_iter().map(disk).collect();
+        relay(&site.socket("relay"), port);
+        Self { site, power, disks, port, folder, programs }
+    }
+
+    /// To the volume `pages`; `start` is what the machine said of its start.
+    pub(crate) fn connect(&self, start: &str) -> Client {
+        let client = Client::connect(&self.site.socket("relay"), "pages");
+        client.unwrap_or_else(|error| panic!("no volume: {error}\n{start}"))
+    }
+
+    /// What a power cut could take now.
+    pub(crate) fn unflushed_bytes(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.unflushed_bytes()).sum()
+    }
+
+    /// The power goes, for the machine and all disks at one moment.
+    pub(crate) fn cut_power(&self, machine: &mut Machine) {
+        self.power.cut();
+        machine.kill();
+    }
+
+    /// Each sector that was not flushed is kept with this chance in a hundred, else lost; then there is power again.
+    pub(crate) fn settle_disks(&self, random: &mut Random, kept_percent: u64) {
+        self.disks.iter().for_each(|disk| disk.settle(random, kept_percent));
+        self.power.restore();
+    }
+
+    /// Starts the machine: which script it runs, for the how-manieth time on these disks, and whether for the last time.
+    pub(crate) fn boot(&self, phase: &str, boot: u64, last: bool) -> Machine {
+        let port = self.port;
+        let fixed = format!(
+            "-accel tcg,thread=multi -cpu max -smp 2 -m 768 -nographic -no-reboot -monitor none -serial stdio \
+            -netdev user,id=net,hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:10809 -device virtio-net-pci,netdev=net,romfile="
+        );
+        let mut arguments: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
+        for (name, _) in DISKS {
+            let socket = self.site.socket(name).display().to_string();
+            let drive = format!("driver=nbd,server.type=unix,server.path={socket},if=none,id={name},cache=writeback");
+            let device = format!("virtio-blk-pci,drive={name},serial={name},id=disk-{name},num-queues=1");
+            arguments.extend(["-drive".to_owned(), drive, "-device".to_owned(), device]);
+        }
+        let part = |name: &str| self.folder.join(name).display().to_string();
+        let last = u8::from(last);
+        let append =
+            format!("console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init phase={phase} boot={boot} last={last}");
+        let files = ["-kernel", &part("vmlinuz"), "-initrd", &part(self.programs), "-append", &append];
+        arguments.extend(files.map(str::to_owned));
+        let control = self.site.socket(&format!("control{boot}"));
+        arguments.extend(["-qmp".to_owned(), format!("unix:{},server=on,wait=off", control.display())]);
+        Machine::start(&arguments, control)
+    }
+}
+
+/// Makes the machine's parts, once in a run.
+fn build(folder: &str, more: &[&str]) -> PathBuf {
+    let folder = build_folder().join(folder);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/build.sh");
+    let (to, daemon) = (folder.display().to_string(), binary().display().to_string());
+    succeed("sh", &[&[script, &to, &daemon], more].concat());
+    folder
+}
+
+/// Passes connections to a unix socket on to a TCP port, for our client.
+fn relay(socket: &Path, port: u16) {
+    let listener = UnixListener::bind(socket).expect("a socket can be made");
+    thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else { continue };
+            let both = (near.try_clone().expect("a socket is shared"), far.try_clone().expect("a socket is shared"));
+            thread::spawn(move || pass_on(near, far));
+            thread::spawn(move || pass_back(both.1, both.0));
+        }
+    });
+}
+
+fn pass_on(mut near: UnixStream, mut far: TcpStream) {
+    io::copy(&mut near, &mut far).ok();
+    far.shutdown(Shutdown::Both).ok();
+}
+
+fn pass_back(mut far: TcpStream, mut near: UnixStream) {
+    io::copy(&mut far, &mut near).ok();
+    near.shutdown(Shutdown::Both).ok();
+}
+
+/// A running machine and its console.
+pub(crate) struct Machine {
+    /// The program that limits its time, leader of a group of its own.
+    child: Child,
+    lines: mpsc::Receiver<String>,
+    said: String,
+    /// The socket at which QEMU takes commands.
+    control: PathBuf,
+}
+
+impl Machine {
+    fn start(arguments: &[String], control: PathBuf) -> Self {
+        let mut command = command("qemu-system-x86_64", arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU can be started");
+        let console = BufReader::new(child.stdout.take().expect("its console is piped"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let lines = console.split(b'\n').map_while(Result::ok);
+            lines.map(|line| String::from_utf8_lossy(&line).into_owned()).try_for_each(|line| sender.send(line)).ok();
+        });
+        Self { child, lines, said: String::new(), control }
+    }
+
+    /// Waits until it says so; returns all that it said since it was asked last.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, word: &str) -> String {
+        let started = Instant::now();
+        while !self.said.contains(word) {
+            let line = self.lines.recv_timeout(PATIENCE.saturating_sub(started.elapsed()));
+            self.said += &line.unwrap_or_else(|error| panic!("no {word:?} ({error}) in:\n{}", self.said));
+            self.said += "\n";
+            assert!(!self.said.contains("FAILED") || self.said.contains(word), "{}", self.rest());
+        }
+        std::mem::take(&mut self.said)
+    }
+
+    /// What it said since it was waited for.
+    pub(crate) fn said_so_far(&mut self) -> &str {
+        while let Ok(line) = self.lines.try_recv() {
+            self.said += &line;
+            self.said += "\n";
+        }
+        assert!(!self.said.contains("FAILED"), "{}", self.said);
+        &self.said
+    }
+
+    /// What it said since it was waited for, and is not said again.
+    pub(crate) fn take(&mut self) -> String {
+        self.said_so_far();
+        std::mem::take(&mut self.said)
+    }
+
+    /// Everything up to its end.
+    pub(crate) fn rest(&mut self) -> String {
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.said += &line;
+            self.said += "\n";
+        }
+        std::mem::take(&mut self.said)
+    }
+
+    pub(crate) fn tell(&mut self, line: &str) {
+        let console = self.child.stdin.as_mut().expect("its console is piped");
+        writeln!(console, "{line}").expect("it listens");
+    }
+
+    /// Pulls a disk out of the running machine; returns when the machine has let go of it.
+    pub(crate) fn pull(&self, disk: &str) {
+        let mut control = UnixStream::connect(&self.control).expect("QEMU listens");
+        control.set_read_timeout(Some(PATIENCE)).expect("a socket takes a limit");
+        let commands = [
+            r#"{"execute":"qmp_capabilities"}"#.to_owned(),
+            format!(r#"{{"execute":"device_del","arguments":{{"id":"disk-{disk}"}}}}"#),
+        ];
+        commands.iter().for_each(|command| writeln!(control, "{command}").expect("QEMU listens"));
+        let mut answers = BufReader::new(control).lines().map(|line| line.expect("QEMU answers"));
+        let gone = answers.find(|line| line.contains("\"error\"") || line.contains("DEVICE_DELETED"));
+        let gone = gone.expect("QEMU goes on");
+        assert!(gone.contains("DEVICE_DELETED"), "{disk} cannot be pulled: {gone}");
+    }
+
+    fn kill(&mut self) {
+        // With the program that limits its time, which is the leader of their group.
+        let group = format!("-{}", self.child.id());
+        command("kill", &["-KILL", "--", &group]).status().expect("kill is a program");
+        self.child.wait().expect("the machine is ours");
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.kill();
+        }
+    }
+}
