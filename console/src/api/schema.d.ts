@@ -388,6 +388,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{name}/name": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put: operations["rename_volume"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1321,6 +1337,10 @@ export interface components {
         /** @description `GET /api/v1/volumes` */
         VolumeList: {
             volumes: components["schemas"]["Volume"][];
+        };
+        /** @description `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name. */
+        VolumeRename: {
+            name: string;
         };
         /** @description `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache. */
         VolumeSet: {
@@ -2602,6 +2622,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    rename_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VolumeRename"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
                 };
             };
             default: {

@@ -44,6 +44,13 @@ pub struct VolumeSet {
     pub read_cache: Option<bool>,
 }
 
+/// `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRename {
+    pub name: String,
+}
+
 /// `PUT /api/v1/volumes/{name}/cache`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -490,6 +490,20 @@ impl<E: Env> PoolInner<E> {
         .await
     }
 
+    /// Records a volume's new name in the catalogue.
+    pub(crate) async fn record_name(self: &Rc<Self>, from: &VolumeName, to: &VolumeName) -> Result<(), Error> {
+        if self.catalogue.borrow().volumes.iter().any(|volume| volume.spec.name == *to) {
+            let message = format!("pool {} knows a volume {to} already", self.name);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        self.change_catalogue(&|catalogue| {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| volume.spec.name == *from) {
+                volume.spec.name = to.clone();
+            }
+        })
+        .await
+    }
+
     /// Pages of a volume in the write log.
     pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
         self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))

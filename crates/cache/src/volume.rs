@@ -358,6 +358,16 @@ impl<E: Env> Volume<E> {
         Ok(())
     }
 
+    /// Gives the volume another name, in its pool too: durable when this answers. The caller sees to it that no other volume
+    /// has that name, and to where hosts find it.
+    pub async fn rename(&self, name: VolumeName) -> Result<(), Error> {
+        if let Some(attached) = self.inner.attached() {
+            attached.pool.record_name(&self.name(), &name).await?;
+        }
+        self.inner.spec.borrow_mut().name = name;
+        Ok(())
+    }
+
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
         self.inner.stopped.set(true);

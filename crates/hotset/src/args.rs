@@ -321,6 +321,14 @@ pub(crate) enum VolumeVerb {
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = VolumeSetting::from_str)]
         settings: Vec<VolumeSetting>,
     },
+    /// Rename a volume, while it serves
+    #[command(after_help = "Hosts that are connected go on; from their next connection on they ask for the new name.")]
+    Rename {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        #[arg(value_name = "NEW_NAME", value_parser = VolumeName::from_str)]
+        to: VolumeName,
+    },
     /// Put a pool's cache in front of a volume, while it serves
     EnableCache {
         #[arg(value_parser = VolumeName::from_str)]

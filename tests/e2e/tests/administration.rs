@@ -238,3 +238,54 @@ fn the_api_answers_on_loopback_tcp_when_asked() {
     let daemon = Daemon::start_with(&format!("--api {endpoint} --missing-wait 1"));
     assert!(daemon.ok(&format!("status --api {endpoint}")).contains("good"));
 }
+
+// proves: D9
+#[test]
+fn a_volume_is_renamed_while_its_host_goes_on() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    daemon.make_volume(256, "p");
+    let mut client = daemon.client("v");
+    client.write(0, &[7; 4096]).expect("it is served");
+    assert!(daemon.ok("volume rename v w").contains("Renamed volume w"));
+    client.write(4096, &[8; 4096]).expect("the connection goes on");
+    assert!(daemon.ok("volume rename w w").contains("already so"));
+    assert_eq!(daemon.json("pool show p")["volumes"], serde_json::json!(["w"]));
+    daemon.kill();
+    daemon.launch();
+    let mut client = daemon.client("w");
+    assert_eq!(client.read(0, 8192).expect("it is served"), [[7; 4096], [8; 4096]].concat());
+    assert_eq!(daemon.dirty_bytes("w"), 8192, "its cache came with it");
+    let other = daemon.site.path("other.img");
+    fs::File::create(&other).and_then(|file| file.set_len(1 << 20)).expect("a file can be made");
+    daemon.ok(&format!("volume create x --backing {}", other.display()));
+    let taken = daemon.hotset("volume rename x w");
+    assert!(!taken.status.success() && tools::text(&taken).contains("exists already"), "{}", tools::text(&taken));
+    daemon.ok("volume rename x y");
+    daemon.restart();
+    daemon.client("y").read(0, 4096).expect("an uncached volume keeps its name too");
+    let second = daemon.hotset(&format!("volume create z --backing {}", other.display()));
+    assert!(tools::text(&second).contains("in use as the backing device of volume y"), "{}", tools::text(&second));
+}
+
+// proves: P16
+#[test]
+fn a_volume_grows_with_its_backing_device_and_keeps_its_cache() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "");
+    let file = daemon.make_volume(256, "p");
+    daemon.client("v").write(255 * 4096, &[7; 4096]).expect("it is served");
+    let backing = fs::OpenOptions::new().write(true).open(&file).expect("it is there");
+    backing.set_len(512 * 4096).expect("a file can grow");
+    daemon.restart();
+    assert_eq!(daemon.json("volume show v")["size_bytes"], 512 * 4096, "{}", daemon.ok("volume show v"));
+    assert_eq!(daemon.dirty_bytes("v"), 4096, "what was not on the backing device yet");
+    let mut client = daemon.client("v");
+    assert_eq!(client.read(255 * 4096, 8192).expect("it is served"), [[7; 4096], [0; 4096]].concat());
+    client.write(511 * 4096, &[9; 4096]).expect("its new end can be written");
+    daemon.kill();
+    backing.set_len(600 * 4096).expect("a file can grow");
+    daemon.launch();
+    assert_eq!(daemon.json("volume show v")["size_bytes"], 600 * 4096);
+    assert_eq!(daemon.client("v").read(511 * 4096, 4096).expect("it is served"), [9; 4096]);
+}

@@ -119,6 +119,10 @@ impl<E: Env> PoolInner<E> {
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume)?;
         let held = volume.hold_all().await;
+        let known = match volume.grown(&known.backing).await {
+            Some(backing) => self.record_growth(known, backing).await?,
+            None => known,
+        };
         if let Some(reason) = volume.difference(&known.backing).await {
             let dirty_bytes = self.log_counts(index).dirty * PAGE;
             if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
@@ -152,6 +156,22 @@ impl<E: Env> PoolInner<E> {
         );
         *volume.fenced.borrow_mut() = Some(reason.clone());
         Reattached::Fenced { reason, dirty_bytes }
+    }
+
+    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
+    async fn record_growth(
+        self: &Rc<Self>,
+        known: CataloguedVolume,
+        backing: BackingIdentity,
+    ) -> Result<CataloguedVolume, Error> {
+        let grown = CataloguedVolume { backing, ..known };
+        self.change_catalogue(&|catalogue| {
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == grown.attachment) {
+                entry.backing = grown.backing.clone();
+            }
+        })
+        .await?;
+        Ok(grown)
     }
 
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;

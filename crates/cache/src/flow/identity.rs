@@ -54,6 +54,28 @@ impl<E: Env> VolumeInner<E> {
         Some(crc64(&buf))
     }
 
+    /// What the backing device is now, if it is the same one and has only grown: every byte that was judged before is as it
+    /// was. A page that its old end cut is known by its first part alone, so a device whose size was no whole number of pages
+    /// is not taken to have grown.
+    pub(crate) async fn grown(&self, before: &BackingIdentity) -> Option<BackingIdentity> {
+        if self.size_bytes <= before.size_bytes || !before.size_bytes.is_multiple_of(PAGE) {
+            return None;
+        }
+        let now = self.capture_durable_identity().await.ok()?;
+        // Growing a file changes its mark too, so that one which grew while Hotset was stopped is taken for a changed one.
+        let comparable = before.mark_is_final && now.device.boot == before.device.boot;
+        let marked = comparable && now.device.change_mark != before.device.change_mark;
+        if now.device.id != before.device.id || marked {
+            return None;
+        }
+        for fingerprint in before.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
+            if self.fingerprint(fingerprint.page).await != Some(fingerprint.checksum) {
+                return None;
+            }
+        }
+        Some(now)
+    }
+
     /// Why the backing device is not the one that was seen last, or not as it was; `None` if nothing speaks against it.
     pub(crate) async fn difference(&self, before: &BackingIdentity) -> Option<String> {
         if planted(Planted::ChangedBackingIgnored) {

@@ -1,7 +1,8 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeState,
+    ApiError, ApiErrorKind, CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
+    VolumeState,
 };
 use hyper::Method;
 
@@ -35,6 +36,11 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
         VolumeVerb::Set { name, settings } => {
             let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &volume_set(&settings))?;
             print_change(output, &change, "Changed")
+        }
+        VolumeVerb::Rename { name, to } => {
+            let body = VolumeRename { name: to.to_string() };
+            let change = client.send(Method::PUT, &format!("/volumes/{name}/name"), &body)?;
+            print_change(output, &change, "Renamed")
         }
         VolumeVerb::EnableCache { name, pool } => {
             let body = CacheEnable { pool: pool.to_string() };

@@ -58,6 +58,20 @@ impl Plane {
         flushed
     }
 
+    /// Durable in the volume's pool first; then hosts find it by the new name.
+    pub(crate) async fn rename_volume(self: Rc<Self>, from: VolumeName, to: VolumeName) -> Result<(), Error> {
+        let volume = self.volume(&from)?;
+        if self.volumes.borrow().contains_key(&to) {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {to}: a volume of this name exists already")));
+        }
+        volume.rename(to.clone()).await?;
+        let mut volumes = self.volumes.borrow_mut();
+        volumes.remove(&from);
+        volumes.insert(to, volume.clone());
+        drop(volumes);
+        self.server.rename_export(from.as_str(), volume)
+    }
+
     pub(crate) async fn set_volume(
         self: Rc<Self>,
         name: VolumeName,

@@ -149,6 +149,20 @@ impl Server {
         Ok(())
     }
 
+    /// Gives the export that was called `from` the name that its volume has now: new connections ask for that one, those
+    /// there are go on.
+    pub fn rename_export(&self, from: &str, volume: Volume<HostEnv>) -> Result<(), Error> {
+        self.add_export(volume.clone())?;
+        self.inner.catalogue.borrow_mut().remove(from);
+        self.inner.volumes.borrow_mut().remove(from);
+        for connection in self.inner.connections.borrow_mut().values_mut() {
+            if let Some(serving) = connection.serving.as_mut().filter(|serving| serving.export == from) {
+                serving.export = volume.name().to_string();
+            }
+        }
+        Ok(())
+    }
+
     /// Ends an export: nobody may choose it any more, and its connections are closed when their requests in flight are
     /// finished, after `limit` in any case. The answer says whether there was one.
     pub async fn remove_export(&self, name: &str, limit: Duration) -> bool {

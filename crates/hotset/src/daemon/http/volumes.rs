@@ -64,6 +64,16 @@ pub(super) async fn cancel_volume_flush(
     Ok(Json(manager.cancel_flush(&Subject::volume(&name)?).await?))
 }
 
+#[utoipa::path(put, path = "/api/v1/volumes/{name}/name", params(("name" = String, Path)), request_body = api::VolumeRename,
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn rename_volume(
+    State(manager): Manages,
+    Name(name): Name<String>,
+    Body(request): Body<api::VolumeRename>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.rename_volume(&name, &request.name).await }).await
+}
+
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn enable_cache(

@@ -28,15 +28,42 @@ impl Manager {
         self.volume(name.as_str()).await
     }
 
-    async fn check_volume(&self, spec: &VolumeSpec, pool: Option<&PoolName>) -> Result<(), ApiError> {
-        let snapshot = self.plane.snapshot().await?;
-        let name = spec.name.as_str();
-        let open = snapshot.volumes.iter().any(|volume| volume.name == spec.name);
-        let known = self.offline().volumes.contains_key(name) || self.offline().pool_of(name).is_some();
-        if open || known {
+    /// Renames a volume while hosts use it. The pool's catalogue first, which wins over the records after a crash.
+    pub(crate) async fn rename_volume(&self, name: &str, to: &str) -> Result<VolumeChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let (status, new) = (self.open_volume_status(name).await?, volume_name(to)?);
+        if status.name == new {
+            return Ok(VolumeChange { changed: false, volume: self.volume(name).await? });
+        }
+        let refuse = |why: &str| Err(ApiError::new(ApiErrorKind::Refused, format!("volume {name}: {why}")));
+        if self.flushes.flushes_volume(&status.name) {
+            return refuse("it is being flushed so that its cache can be taken away; wait for that, or cancel it");
+        }
+        if self.offline().fenced.contains_key(name) || self.offline().pool_of(name).is_some() {
+            return refuse("it waits for its pool or its backing device, which know it by this name");
+        }
+        self.check_volume_name(&new, &self.plane.snapshot().await?)?;
+        let (from, to_name) = (status.name.clone(), new.clone());
+        self.plane.call(move |plane| plane.rename_volume(from, to_name)).await?;
+        self.save_records_of(&status).await?;
+        self.update_udev_rules().await;
+        tracing::info!(volume = name, to, "renamed");
+        Ok(VolumeChange { changed: true, volume: self.volume(to).await? })
+    }
+
+    fn check_volume_name(&self, name: &VolumeName, snapshot: &Snapshot) -> Result<(), ApiError> {
+        let open = snapshot.volumes.iter().any(|volume| volume.name == *name);
+        let offline = self.offline();
+        if open || offline.volumes.contains_key(name.as_str()) || offline.pool_of(name.as_str()).is_some() {
             let message = format!("volume {name}: a volume of this name exists already");
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }
+        Ok(())
+    }
+
+    async fn check_volume(&self, spec: &VolumeSpec, pool: Option<&PoolName>) -> Result<(), ApiError> {
+        let snapshot = self.plane.snapshot().await?;
+        self.check_volume_name(&spec.name, &snapshot)?;
         if let Some(pool) = pool {
             self.check_pool_is_open(pool, &snapshot)?;
         }
