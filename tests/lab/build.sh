@@ -41,7 +41,7 @@ cp "$(command -v busybox)" root/bin/busybox
 # The daemon finds its tools (blkid) where administrators' programs are.
 ln -s programs root/sbin
 cp "$here/guest.sh" root/init
-cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" root/
+cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" root/
 chmod +x root/init
 
 # What each module needs comes before it.
@@ -72,6 +72,14 @@ rm -rf daemon
 mkdir -p daemon/programs
 add_program daemon "$2"
 strip daemon/programs/*
+# udev, with the rules that tell block devices apart.
+add_program daemon "$(command -v udevadm)"
+ln -s udevadm daemon/programs/systemd-udevd
+mkdir -p daemon/lib/udev/rules.d daemon/usr/lib
+ln -s /lib/udev daemon/usr/lib/udev
+for rules in 50-udev-default 60-block 60-persistent-storage; do
+    cp "/lib/udev/rules.d/$rules.rules" daemon/lib/udev/rules.d/
+done
 (cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon
 [ "${3:-}" = database ] || exit 0
 

@@ -8,6 +8,9 @@ mkdir -p /state /run /etc/udev/rules.d
 [ "$boot" != 0 ] || step /programs/mke2fs -q -F -t ext4 /dev/disk-state
 step mount -t ext4 /dev/disk-state /state
 
+# Who has something to do before the daemon starts defines this.
+if type before_the_daemon > /dev/null 2>&1; then before_the_daemon; fi
+
 export HOTSET_API=unix:/run/api
 /programs/hotset serve --state /state/hotset --api $HOTSET_API --nbd tcp:0.0.0.0:10809 --missing-wait 1 > /run/log 2>&1 &
 daemon=$!

@@ -2,7 +2,7 @@
 # The whole life of the virtual machine: connect to the daemon on the host by the kernel's NBD client, use the device as
 # a disk with ext4 on it, check, say so on the console, and switch off. A line "FAILED" or a missing line "guest: done"
 # is a failure. With phase=write it writes until the daemon dies under it; with phase=check it looks at what is left. With
-# phase=power and phase=database the daemon runs in here: see power.sh and database.sh.
+# phase=power and others the daemon runs in here: see power.sh and the others.
 /bin/busybox --install -s /bin
 export PATH=/bin
 
@@ -35,7 +35,7 @@ ip link set lo up
 ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 
 case $phase in
-    power | database) . /$phase.sh ;;
+    power | database | udev) . /$phase.sh ;;
 esac
 
 # The host's loopback is 10.0.2.2 here. Four connections: the kernel spreads its requests and flushes over them.

@@ -98,3 +98,16 @@ fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_o
     lab.settle_disks(&mut random, 0);
     pages.check_file(&lab.site.path("pages"));
 }
+
+// proves: F8
+#[test]
+fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_its_backing_device() {
+    let lab = Lab::new();
+    let mut machine = lab.boot("udev", 0, false);
+    let said = machine.rest();
+    let dirty = said.lines().find_map(|line| line.split("guest: dirty \"dirty_bytes\":").nth(1));
+    assert!(dirty.is_some_and(|bytes| bytes.trim() != "0"), "{said}");
+    // It was switched off without a word to the daemon.
+    lab.settle_disks(&mut Random::new(37), 50);
+    lab.boot("udev", 1, true).wait_for("guest: done");
+}
