@@ -35,6 +35,13 @@ fn break_something(world: &World) {
         world.simulation.note(|| format!("{}: hangs", host.disk.name));
         return;
     }
+    if world.shape.profile == Profile::FailedFlush {
+        let host = &world.volumes[0];
+        let flush_errors = world.simulation.draw(|random| random.pick(&[0, 100, 500]));
+        host.disk.set_faults(Faults { flush_errors, ..Faults::default() });
+        world.simulation.note(|| format!("{}: {flush_errors} flushes of 1000 fail", host.disk.name));
+        return;
+    }
     let troubles = world.shape.troubles;
     let (ssd, volume) =
         world.simulation.draw(|random| (random.index(world.ssds.len()), random.index(world.volumes.len())));
@@ -95,6 +102,8 @@ pub fn ssd_is_late(world: &World, ssd: &Ssd) {
         | Profile::PowerCuts
         | Profile::LateSsds
         | Profile::OldContent
+        | Profile::FailedFlush
+        | Profile::LostState
         | Profile::LogCuts
         | Profile::OneCopy
         | Profile::AlternateMissing

@@ -20,6 +20,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         | Profile::PowerCuts
         | Profile::LateSsds
         | Profile::OldContent
+        | Profile::FailedFlush
+        | Profile::LostState
         | Profile::LogCuts
         | Profile::LateLog
         | Profile::HungBacking
@@ -31,7 +33,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         damage(world, ssd);
     }
     // Whoever puts back old copies of SSDs may well have lost the rest of the machine.
-    if world.simulation.draw(|random| random.one_in(if turned_back { 3 } else { 8 })) {
+    let with_it = turned_back && world.shape.profile == Profile::LostState;
+    if with_it || world.simulation.draw(|random| random.one_in(if turned_back { 3 } else { 8 })) {
         lose_state(world);
     }
     for volume in &world.volumes {
@@ -125,7 +128,7 @@ fn move_ssd(world: &World, ssd: &Ssd) -> bool {
 /// An SSD that was always there is replaced by a copy of what it was some lives ago.
 fn swap_old_copy(world: &World, ssd: &Ssd) -> bool {
     let troubles = world.shape.troubles;
-    let turns_back = world.shape.profile == Profile::OldContent;
+    let turns_back = [Profile::OldContent, Profile::LostState].contains(&world.shape.profile);
     let may = (troubles.ssds_vanish || turns_back) && ssd.present.get() && !ssd.missed.get();
     let one_in = if turns_back { 2 } else { 6 };
     if !may || !world.simulation.draw(|random| random.one_in(one_in)) {

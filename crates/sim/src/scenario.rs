@@ -118,6 +118,10 @@ impl Death {
             });
         }
         let steps = world.simulation.draw(|random| random.pick(&[1, 5, 20, 60, 200]));
+        if world.shape.profile == Profile::FailedFlush {
+            let flushes = world.simulation.draw(|random| random.between(1, 40));
+            return Self::NearHostFlush { flushes, steps };
+        }
         if world.shape.profile == Profile::LogCuts {
             return world.simulation.draw(|random| match random.below(8) {
                 0 => Self::Never,
@@ -156,7 +160,7 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
-    let cuts = [Profile::PowerCuts, Profile::LogCuts].contains(&world.shape.profile);
+    let cuts = [Profile::PowerCuts, Profile::LogCuts, Profile::FailedFlush].contains(&world.shape.profile);
     let percent = match (finished, cuts) {
         (true, _) => 25,
         (false, true) => 95,
@@ -290,6 +294,8 @@ fn spawn_hosts(daemon: &Daemon) {
                 | Profile::PowerCuts
                 | Profile::LateSsds
                 | Profile::OldContent
+                | Profile::FailedFlush
+                | Profile::LostState
                 | Profile::LogCuts
                 | Profile::LateLog
                 | Profile::OneCopy

@@ -21,6 +21,12 @@ pub enum Profile {
     /// The same blocks are filled into the same slots again and again, and old content turns up, of slots and of whole
     /// SSDs.
     OldContent,
+    /// A backing device fails flushes, and the power fails soon after the next flush of a host was answered. Nothing else is
+    /// wrong.
+    FailedFlush,
+    /// SSDs are found as they were some lives ago, and with them the state directory is lost. Little else shows that: the
+    /// backing device reports no changes, and hosts keep to few blocks.
+    LostState,
     /// Of write logs: long rows that little flushes, and the power fails, often just when rows are sealed or freed. Nothing
     /// else is wrong.
     LogCuts,
@@ -97,9 +103,11 @@ impl Shape {
 
     fn of_read_pool(random: &mut Random) -> Self {
         match random.below(20) {
-            0..12 => Self::everything(random),
-            12..16 => Self::power_cuts(random),
-            16 | 17 => Self::few_slots(Profile::LateSsds, random),
+            0..10 => Self::everything(random),
+            10..14 => Self::power_cuts(random),
+            14 | 15 => Self::few_slots(Profile::LateSsds, random),
+            16 => Self::failed_flush(random),
+            17 => Self::lost_state(random),
             _ => Self::old_content(random),
         }
     }
@@ -153,6 +161,23 @@ impl Shape {
             shape.volumes[0].backing.size_bytes = 4 << 20;
         }
         shape.volumes[0].backing.volatile_cache = random.one_in(2);
+        shape
+    }
+
+    fn failed_flush(random: &mut Random) -> Self {
+        let mut shape = Self { lives: random.between(3, 7), ..Self::few_slots(Profile::FailedFlush, random) };
+        shape.volumes[0].backing.volatile_cache = true;
+        shape.troubles = Troubles { crashes: true, backing_errors: true, ..Troubles::NONE };
+        shape.durable_percent = 30;
+        shape
+    }
+
+    fn lost_state(random: &mut Random) -> Self {
+        let mut shape = Self { lives: random.between(3, 7), ..Self::few_slots(Profile::LostState, random) };
+        shape.volumes[0].reports_changes = false;
+        shape.volumes[0].hot_blocks = random.between(2, 6);
+        shape.wander_percent = 0;
+        shape.troubles = Troubles { crashes: true, ssds_vanish: true, ..Troubles::NONE };
         shape
     }
 

@@ -343,6 +343,8 @@ impl Ssd {
             Profile::Everything
             | Profile::LateSsds
             | Profile::OldContent
+            | Profile::FailedFlush
+            | Profile::LostState
             | Profile::LateLog
             | Profile::AlternateMissing
             | Profile::HungBacking

@@ -22,11 +22,6 @@ const TOO_RARE: &[Planted] = &[
     // A page has to be cleaned while its move is in flight, its row freed, the page written around, and the daemon restarted
     // before the row is freed to which it was moved.
     Planted::CleanedMoveForgotten,
-    // A flush has to fail, a later one to succeed, and a power cut to take what was written between: about one world in
-    // eight hundred.
-    Planted::FailedFlushForgotten,
-    // The state directory has to be lost or old while the slots of an SSD are stale: rarer still.
-    Planted::OpenWarmWithoutState,
 ];
 
 // proves: D3, D5, D11, D15, F1, F4, F7
