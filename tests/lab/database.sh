@@ -27,6 +27,8 @@ if [ "$boot" = 0 ]; then
     step cp -r /cluster /mnt/cluster
     step chown -R pg:pg /mnt/cluster
     step chmod 700 /mnt/cluster
+    # As the database's own tool for making clusters does it: nobody else makes these files safe.
+    step sync
     start
     step as_pg "/postgres/pgbench -h /run/pg -i -q postgres" > /run/pg/init 2>&1 || { cat /run/pg/init; failed "pgbench -i"; }
     step ask "create extension amcheck; checkpoint"
