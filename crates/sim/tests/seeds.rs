@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hotset_cache::planted::Planted;
 use hotset_sim::hunt::{run_caught, seed_of};
 
-/// Seeds within which each bug has to show.
-const SEEDS_MAX: u64 = 500;
+/// Seeds within which each bug has to show. Most do within 200; those whose harm needs a power cut in a window that the engine
+/// itself keeps short take the most: `ColdRecordForgotten`, `FreeBeforeNewerFlushed`, `SealWithoutFlush`.
+const SEEDS_MAX: u64 = 1200;
 /// Threads of the hunt.
 const JOBS: usize = 2;
 /// Bugs whose harm needs more luck than that. They are not hunted here, which the test says aloud.

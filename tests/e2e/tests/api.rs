@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 use hotset_e2e::daemon::{Daemon, free_port};
-use hotset_e2e::http::{ask, ask_tcp, request};
+use hotset_e2e::http::{ask, ask_tcp, exchange, request};
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{eventually, fail, succeed};
 use serde_json::{Value, json};
@@ -272,10 +273,12 @@ fn oversized_and_crooked_requests_are_refused_and_hurt_nobody() {
     let huge = format!("{{\"name\": \"{}\"}}", "x".repeat(400_000));
     assert_eq!(ask_tcp(port, "POST", "/api/v1/volumes", &[LOCAL], &huge).status, 400);
     let long_head = "y".repeat(1_000_000);
-    let answer = ask_tcp(port, "GET", "/api/v1/status", &[LOCAL, ("x-long", &long_head)], "");
-    assert!((400..500).contains(&answer.status), "{}", answer.status);
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("the API listens");
+    // It hangs up before it has read all, and what it said may be lost with the rest.
+    let answer = exchange(stream, &request("GET", "/api/v1/status", &[LOCAL, ("x-long", &long_head)], ""));
+    assert!(answer.is_none_or(|answer| (400..500).contains(&answer.status)), "a head of a megabyte is refused");
     for path in [
-        "/../../etc/passwd",
+        "/../../etc/passwd.txt",
         "/assets/..%2f..%2fetc/passwd.txt",
         "/%2e%2e/%2e%2e/etc/passwd.txt",
         "/api/v1/../../etc/passwd",
