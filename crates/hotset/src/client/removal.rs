@@ -15,7 +15,7 @@ use crate::args::{Output, RemovalArguments};
 use crate::size::human;
 
 /// How often the daemon is asked how far it is.
-const TICK: Duration = Duration::from_millis(300);
+pub(super) const TICK: Duration = Duration::from_millis(300);
 
 /// How often a line is printed where there is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);

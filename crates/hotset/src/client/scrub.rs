@@ -1,7 +1,5 @@
 //! The `pool scrub` verb: begins a scrub, and follows it to its end.
 
-use std::time::{Duration, Instant};
-
 use hotset_api::{
     ApiError, ApiErrorKind, Operation, OperationCancelled, OperationKind, OperationStart, OperationState, Pool, Scrub,
     ScrubState,
@@ -11,12 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::http::{Client, request};
 use super::print;
-use super::removal::Shown;
+use super::removal::{Shown, TICK};
 use crate::args::Output;
 use crate::size::{grouped, human};
-
-/// How often the daemon is asked how far it is.
-const TICK: Duration = Duration::from_millis(300);
 
 pub(super) fn run(client: &Client, output: Output, name: &str, background: bool) -> Result<(), ApiError> {
     let start = OperationStart { kind: OperationKind::Scrub, name: name.to_owned(), force: false, lose_data: false };
@@ -44,7 +39,6 @@ fn follow(client: &Client, output: Output, id: u64) -> Result<Operation, ApiErro
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut shown = Shown::new(output, "Scrubbing");
         let mut ticks = tokio::time::interval(TICK);
-        let began = Instant::now();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
@@ -53,7 +47,7 @@ fn follow(client: &Client, output: Output, id: u64) -> Result<Operation, ApiErro
                         shown.finish();
                         return Ok(operation);
                     }
-                    shown.at(operation.done_bytes, operation.total_bytes, operation.eta_seconds, || line(&operation, began));
+                    shown.at(operation.done_bytes, operation.total_bytes, operation.eta_seconds, || line(&operation));
                 }
                 _ = interrupt.recv() => {
                     let _ = request::<OperationCancelled>(client.endpoint(), Method::DELETE, &path, Vec::new()).await;
@@ -63,8 +57,8 @@ fn follow(client: &Client, output: Output, id: u64) -> Result<Operation, ApiErro
     })
 }
 
-fn line(operation: &Operation, began: Instant) -> String {
-    let rate = operation.done_bytes / began.elapsed().as_secs().max(1);
+fn line(operation: &Operation) -> String {
+    let rate = operation.rate_bytes_per_second;
     let (done, total) = (human(operation.done_bytes), human(operation.total_bytes));
     format!("scrubbing {}: {done} of {total}, {}/s", operation.subject.name, human(rate))
 }
