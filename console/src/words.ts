@@ -149,6 +149,8 @@ export function operationTitle(operation: Operation): string {
       return `Delete volume ${name}`;
     case "delete-pool":
       return `Delete pool ${name}`;
+    case "convert-pool":
+      return `Convert pool ${name}`;
     case "write-images":
       return `Write the image files of pool ${name}`;
     case "scrub":

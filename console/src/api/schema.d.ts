@@ -164,6 +164,38 @@ export interface paths {
         patch: operations["set_pool"];
         trace?: never;
     };
+    "/api/v1/pools/{name}/conversion": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["convert_pool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{name}/conversion/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["plan_conversion"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{name}/flush": {
         parameters: {
             query?: never;
@@ -561,7 +593,7 @@ export interface components {
          * @description What follows when everything is clean.
          * @enum {string}
          */
-        FlushPurpose: "disable-cache" | "delete-volume" | "delete-pool";
+        FlushPurpose: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool";
         /**
          * @description How much of the backing device's time cleaning may take beside hosts.
          * @enum {string}
@@ -739,7 +771,7 @@ export interface components {
             operation: components["schemas"]["Operation"];
         };
         /** @enum {string} */
-        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "write-images" | "scrub";
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub";
         /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
         OperationList: {
             operations: components["schemas"]["Operation"][];
@@ -819,6 +851,20 @@ export interface components {
         PoolChange: {
             changed: boolean;
             pool: components["schemas"]["Pool"];
+        };
+        /**
+         * @description `POST /api/v1/pools/{name}/conversion`: what cannot change online is changed by flushing the pool and making it anew in place;
+         *     at least one of the first two. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
+         */
+        PoolConvert: {
+            /** @description Make a read-write pool of block devices that share a physical disk: both copies may be lost with it. */
+            allow_same_disk?: boolean;
+            /**
+             * Format: int64
+             * @description A power of two from 64 KiB to 4 MiB.
+             */
+            block_size_bytes?: number | null;
+            type?: null | components["schemas"]["PoolKind"];
         };
         /** @description `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset. */
         PoolCreate: {
@@ -1929,6 +1975,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["PoolChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    convert_pool: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolConvert"];
+            };
+        };
+        responses: {
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    plan_conversion: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PoolConvert"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PoolPlan"];
                 };
             };
             default: {

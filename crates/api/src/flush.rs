@@ -26,6 +26,7 @@ pub enum FlushPurpose {
     DisableCache,
     DeleteVolume,
     DeletePool,
+    ConvertPool,
 }
 
 impl FlushPurpose {
@@ -34,6 +35,7 @@ impl FlushPurpose {
             Self::DisableCache => "disable-cache",
             Self::DeleteVolume => "delete-volume",
             Self::DeletePool => "delete-pool",
+            Self::ConvertPool => "convert-pool",
         }
     }
 }

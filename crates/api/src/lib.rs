@@ -29,7 +29,7 @@ pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
 pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
-pub use pool::{Pool, PoolChange, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};
+pub use pool::{Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};
 pub use scrub::{Scrub, ScrubState};
 pub use smart::{Smart, SsdHealth, SsdIdentity};
 pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};

@@ -14,6 +14,8 @@ pub enum OperationKind {
     DeleteVolume,
     /// Flush a pool's dirty data, then delete it.
     DeletePool,
+    /// Flush a pool's dirty data, then make it anew in place with another cache block or type.
+    ConvertPool,
     /// Write the sparse image files of a new pool in full.
     WriteImages,
     /// Read and check everything that a pool's SSDs hold, and mend what is bad.
@@ -26,6 +28,7 @@ impl OperationKind {
             Self::DisableCache => "disable-cache",
             Self::DeleteVolume => "delete-volume",
             Self::DeletePool => "delete-pool",
+            Self::ConvertPool => "convert-pool",
             Self::WriteImages => "write-images",
             Self::Scrub => "scrub",
         }
@@ -38,6 +41,7 @@ impl From<FlushPurpose> for OperationKind {
             FlushPurpose::DisableCache => Self::DisableCache,
             FlushPurpose::DeleteVolume => Self::DeleteVolume,
             FlushPurpose::DeletePool => Self::DeletePool,
+            FlushPurpose::ConvertPool => Self::ConvertPool,
         }
     }
 }

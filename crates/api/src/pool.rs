@@ -71,6 +71,21 @@ pub struct PoolSet {
     pub dirty_age_max_seconds: Option<u32>,
 }
 
+/// `POST /api/v1/pools/{name}/conversion`: what cannot change online is changed by flushing the pool and making it anew in place;
+/// at least one of the first two. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolConvert {
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<PoolKind>,
+    /// A power of two from 64 KiB to 4 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_size_bytes: Option<u64>,
+    /// Make a read-write pool of block devices that share a physical disk: both copies may be lost with it.
+    #[serde(default)]
+    pub allow_same_disk: bool,
+}
+
 /// What a pool would be like (`pool create --dry-run`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolPlan {

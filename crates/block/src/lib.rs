@@ -35,3 +35,4 @@ pub use memory::MemoryDevice;
 pub use net::{Listener, Stream};
 pub use range::ByteRange;
 pub use remote::{COMMANDS_MAX, Command, PostError, Remote};
+pub use sysfs::identify;

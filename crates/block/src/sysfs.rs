@@ -33,6 +33,15 @@ pub(crate) fn queue(device: u64) -> Queue {
     }
 }
 
+/// What tells the file or block device at `path` from others. Takes no lock, so that it can be asked of a device in use.
+/// Blocks briefly.
+///
+/// # Errors
+/// Those of opening it for reading.
+pub fn identify(path: &Path) -> io::Result<DeviceIdentity> {
+    identity(&OwnedFd::from(fs::File::open(path)?), path)
+}
+
 /// What tells the open file or block device from others; see [`DeviceIdentity`].
 pub(crate) fn identity(file: &OwnedFd, path: &Path) -> io::Result<DeviceIdentity> {
     let metadata = fs::File::from(file.try_clone()?).metadata()?;

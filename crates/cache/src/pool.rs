@@ -291,7 +291,11 @@ impl<E: Env> Pool<E> {
         settings.check(pool.kind)?;
         let now = pool.settings.get();
         if (settings.block_bytes, settings.checksums) != (now.block_bytes, now.checksums) {
-            let message = "the cache block and checksums are fixed when a pool is made: delete it and make another";
+            let message = format!(
+                "pool {}: the cache block and checksums cannot change online; `hotset pool convert {} --block-size SIZE` \
+                 changes the block in place",
+                pool.name, pool.name
+            );
             return Err(Error::new(ErrorKind::Refused, message));
         }
         pool.change_members(&|members| members.settings = settings).await?;

@@ -162,6 +162,9 @@ pub(crate) enum PoolVerb {
         #[command(flatten)]
         removal: RemovalArguments,
     },
+    /// Change the cache block or the type of a pool in place: flush its dirty data, drop what is cached, make it anew
+    #[command(after_help = CONVERTING)]
+    Convert(ConvertArguments),
     /// Read and check everything that the SSDs hold, at the fetch rate, and mend what is bad
     #[command(after_help = "Ctrl-C cancels the scrub. What it found stays in `hotset pool show`.")]
     Scrub {
@@ -171,7 +174,7 @@ pub(crate) enum PoolVerb {
         #[arg(long)]
         background: bool,
     },
-    /// End the flush of a `pool delete`: the pool stays, and caches writes again
+    /// End the flush of a `pool delete` or `pool convert`: the pool stays as it is, and caches writes again
     CancelFlush {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
@@ -215,6 +218,30 @@ pub(crate) enum PoolVerb {
         #[arg(long, requires = "accept_missing")]
         accept_loss: bool,
     },
+}
+
+const CONVERTING: &str = "Hosts go on meanwhile. Ctrl-C cancels while dirty data is flushed. If this command or the daemon is killed, the \
+    conversion goes on, after the next start too; `hotset operations` shows how far it is.";
+
+#[derive(Args, Debug)]
+pub(crate) struct ConvertArguments {
+    #[arg(value_parser = PoolName::from_str)]
+    pub(crate) name: PoolName,
+    /// Cache block, a power of two from 64K to 4M
+    #[arg(long, value_name = "SIZE", value_parser = block_size, required_unless_present = "kind")]
+    pub(crate) block_size: Option<u64>,
+    /// What the pool holds: clean data only, or dirty data too
+    #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: Option<PoolKind>,
+    /// Show what the pool would be like, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Begin it and return; `hotset operations` shows how far it is
+    #[arg(long)]
+    pub(crate) background: bool,
+    /// Make a read-write pool of block devices that share a physical disk; both copies may be lost with it
+    #[arg(long)]
+    pub(crate) allow_same_disk: bool,
 }
 
 #[derive(Args, Debug)]
@@ -570,7 +597,7 @@ mod tests {
             ("hotset pool create p --type read --io-type custom --populate-on-write 5 --ssd a", "0 (off) to 4"),
             ("hotset pool create p --type read --io-type custom --policy mru --ssd a", "s3-fifo"),
             ("hotset pool set p", "KEY=VALUE"),
-            ("hotset pool set p block-size=1M", "no setting"),
+            ("hotset pool set p block-size=1M", "pool convert"),
             ("hotset pool import", "--ssd"),
             ("hotset volume create .v --backing a", "does not start with a dot"),
             ("hotset volume create v", "--backing"),

@@ -38,6 +38,12 @@ impl FromStr for PoolSetting {
             "flush-rate" => set.flush_rate = Some(words::flush_rate(word::<FlushRate>(value)?)),
             "dirty-watermark" => set.dirty_watermark_percent = Some(dirty_watermark(value)?),
             "dirty-age" => set.dirty_age_max_seconds = Some(dirty_age(value)?),
+            "block-size" | "block" | "type" => {
+                return Err(format!(
+                    "{key} cannot change online: `hotset pool convert NAME --block-size SIZE [--type TYPE]` changes it in \
+                     place, by flushing the pool first"
+                ));
+            }
             _ => return Err(format!("a pool has no setting {key:?}; the keys are {POOL_KEYS}")),
         }
         Ok(Self(set))
@@ -175,6 +181,7 @@ mod tests {
             ("dirty-age=31d", "from 1s to 30d"),
             ("dirty-age=0", "from 1s to 30d"),
             ("dirty-age=5w", "from 1s to 30d"),
+            ("block-size=2M", "cannot change online: `hotset pool convert"),
             ("dirty-age=99999999999d", "from 1s to 30d"),
         ] {
             let message = text.parse::<PoolSetting>().expect_err(text);

@@ -149,7 +149,7 @@ fn qemu_img_converts_to_and_from_a_volume() {
 }
 
 /// Random mixed I/O of several jobs, each with connections and a region of its own, every block checked.
-fn fio_verify(daemon: &Daemon, jobs: u64, region_mib: u64, extra: &[&str]) -> String {
+pub(crate) fn fio_verify(daemon: &Daemon, jobs: u64, region_mib: u64, extra: &[&str]) -> String {
     let mut arguments: Vec<String> = vec![
         "--name=mixed".to_owned(),
         "--ioengine=nbd".to_owned(),

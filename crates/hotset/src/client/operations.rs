@@ -1,7 +1,11 @@
-//! The `operations` verb.
+//! The `operations` verb, and how verbs that begin one follow it.
 
-use hotset_api::{ApiError, Operation, OperationCancelled, OperationList, OperationState};
+use hotset_api::{ApiError, ApiErrorKind, Operation, OperationCancelled, OperationList, OperationState};
+use hyper::Method;
+use tokio::signal::unix::{SignalKind, signal};
 
+use super::http::request;
+use super::removal::{Shown, TICK, time_left};
 use super::table::Table;
 use super::{Client, print};
 use crate::args::{OperationsArguments, OperationsVerb, Output};
@@ -18,6 +22,45 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &OperationsArgumen
             })
         }
     }
+}
+
+/// Shows how far an operation is until it has ended; `doing` is what it does, as `Scrubbing`. Ctrl-C cancels it.
+pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static str) -> Result<Operation, ApiError> {
+    let path = format!("/operations/{id}");
+    client.block_on(async {
+        let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut shown = Shown::new(output, doing);
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let operation: Operation = request(client.endpoint(), Method::GET, &path, Vec::new()).await?;
+                    if operation.state != OperationState::Running {
+                        shown.finish();
+                        return Ok(operation);
+                    }
+                    let (done, total) = (operation.done_bytes, operation.total_bytes);
+                    shown.at(done, total, operation.eta_seconds, || line(doing, &operation));
+                }
+                _ = interrupt.recv() => {
+                    // The operation itself says what became of it.
+                    let _ = request::<OperationCancelled>(client.endpoint(), Method::DELETE, &path, Vec::new()).await;
+                }
+            }
+        }
+    })
+}
+
+/// How far an operation is, in one line.
+fn line(doing: &str, operation: &Operation) -> String {
+    let (done, total) = (human(operation.done_bytes), human(operation.total_bytes));
+    format!(
+        "{doing} {}: {done} of {total}, {}/s, {}",
+        operation.subject.name,
+        human(operation.rate_bytes_per_second),
+        time_left(operation.eta_seconds)
+    )
 }
 
 fn table(operations: &[Operation]) -> String {

@@ -1,14 +1,14 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, Pool, PoolChange, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan, PoolState, SsdState,
-    WriteLog,
+    ApiError, Deleted, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan,
+    PoolState, SsdState, WriteLog,
 };
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, drives, fill_bar, members, print, removal, scrub};
-use crate::args::{Output, PoolCreateArguments, PoolVerb};
+use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub};
+use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
 use crate::words;
@@ -30,6 +30,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             let deleted: Deleted = removal::remove(client, output, &path, &flush, removal)?;
             print(output, &deleted, |deleted| format!("Deleted pool {}\n", deleted.deleted))
         }
+        PoolVerb::Convert(arguments) => convert(client, output, &arguments),
         PoolVerb::Scrub { name, background } => scrub::run(client, output, name.as_str(), background),
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
         PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
@@ -79,6 +80,37 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
         eprintln!("warning: {warning}");
     }
     print(output, &pool, |pool| format!("Created pool {}\n{}", pool.name, show(pool)))
+}
+
+fn convert(client: &Client, output: Output, arguments: &ConvertArguments) -> Result<(), ApiError> {
+    let name = &arguments.name;
+    let request = PoolConvert {
+        kind: arguments.kind.map(words::pool_kind),
+        block_size_bytes: arguments.block_size,
+        allow_same_disk: arguments.allow_same_disk,
+    };
+    let path = format!("/pools/{name}/conversion");
+    if arguments.dry_run {
+        let pool: Pool = client.get(&format!("/pools/{name}"))?;
+        let ssds: Vec<String> = pool.ssds.into_iter().filter(|ssd| ssd.online).map(|ssd| ssd.path).collect();
+        let plan: PoolPlan = client.send(Method::POST, &format!("{path}/plan"), &request)?;
+        return print(output, &plan, |plan| show_plan(plan, &ssds));
+    }
+    let operation: Operation = client.send(Method::POST, &path, &request)?;
+    if arguments.background {
+        return print(output, &operation, |operation| {
+            format!("Operation {} converts pool {name}: `hotset operations` shows how far it is\n", operation.id)
+        });
+    }
+    let ended = operations::follow(client, output, operation.id, "Flushing")?;
+    if let Some(error) = ended.error {
+        return Err(error);
+    }
+    let pool: Pool = client.get(&format!("/pools/{name}"))?;
+    print(output, &pool, |pool| {
+        let kind = words::engine_pool_kind(pool.kind);
+        format!("Pool {name} is a {kind} pool with a cache block of {} now\n", human(pool.block_size_bytes))
+    })
 }
 
 /// Follows the daemon's work until the bar is finished.

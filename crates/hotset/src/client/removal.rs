@@ -129,7 +129,7 @@ pub(super) fn line(flush: &Flush) -> String {
     )
 }
 
-fn time_left(eta_seconds: Option<u64>) -> String {
+pub(super) fn time_left(eta_seconds: Option<u64>) -> String {
     eta_seconds.map_or_else(|| "time left unknown".to_owned(), |seconds| format!("{seconds} s left"))
 }
 

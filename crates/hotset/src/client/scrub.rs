@@ -1,15 +1,11 @@
 //! The `pool scrub` verb: begins a scrub, and follows it to its end.
 
-use hotset_api::{
-    ApiError, ApiErrorKind, Operation, OperationCancelled, OperationKind, OperationStart, OperationState, Pool, Scrub,
-    ScrubState,
-};
+use hotset_api::{ApiError, Operation, OperationKind, OperationStart, Pool, Scrub, ScrubState};
 use hyper::Method;
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::http::{Client, request};
+use super::http::Client;
+use super::operations::follow;
 use super::print;
-use super::removal::{Shown, TICK};
 use crate::args::Output;
 use crate::size::{grouped, human};
 
@@ -21,7 +17,7 @@ pub(super) fn run(client: &Client, output: Output, name: &str, background: bool)
             format!("Operation {} scrubs pool {name}: `hotset operations` shows how far it is\n", operation.id)
         });
     }
-    let ended = follow(client, output, operation.id)?;
+    let ended = follow(client, output, operation.id, "Scrubbing")?;
     if let Some(error) = ended.error {
         return Err(error);
     }
@@ -29,38 +25,6 @@ pub(super) fn run(client: &Client, output: Output, name: &str, background: bool)
     print(output, &pool.scrub, |scrub| {
         format!("Scrubbed pool {name}: {}\n", scrub.map_or_else(|| "it was closed meanwhile".to_owned(), found))
     })
-}
-
-/// Shows how far an operation is until it has ended. Ctrl-C cancels it.
-fn follow(client: &Client, output: Output, id: u64) -> Result<Operation, ApiError> {
-    let path = format!("/operations/{id}");
-    client.block_on(async {
-        let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut shown = Shown::new(output, "Scrubbing");
-        let mut ticks = tokio::time::interval(TICK);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {
-                    let operation: Operation = request(client.endpoint(), Method::GET, &path, Vec::new()).await?;
-                    if operation.state != OperationState::Running {
-                        shown.finish();
-                        return Ok(operation);
-                    }
-                    shown.at(operation.done_bytes, operation.total_bytes, operation.eta_seconds, || line(&operation));
-                }
-                _ = interrupt.recv() => {
-                    let _ = request::<OperationCancelled>(client.endpoint(), Method::DELETE, &path, Vec::new()).await;
-                }
-            }
-        }
-    })
-}
-
-fn line(operation: &Operation) -> String {
-    let rate = operation.rate_bytes_per_second;
-    let (done, total) = (human(operation.done_bytes), human(operation.total_bytes));
-    format!("scrubbing {}: {done} of {total}, {}/s", operation.subject.name, human(rate))
 }
 
 /// What a scrub found, in one line.

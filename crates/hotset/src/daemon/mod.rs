@@ -6,6 +6,7 @@ mod api_socket;
 mod clock;
 mod config;
 mod connect;
+mod conversion;
 mod events;
 mod history;
 mod hook;
@@ -191,6 +192,7 @@ fn notify(state: &[NotifyState<'_>]) {
 async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCode {
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
+    manager.stops();
     let before = plane.snapshot().await.ok();
     manager.count_written().await;
     let stopping = tokio::time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));

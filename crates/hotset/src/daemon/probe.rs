@@ -55,6 +55,14 @@ pub(crate) fn label(path: &str) -> Option<SsdLabel> {
     label
 }
 
+/// What the device at `path` says that it is, whatever it holds.
+pub(crate) fn identity(path: &str) -> Result<String, ApiError> {
+    let identity = hotset_block::identify(Path::new(backing_path(path)));
+    identity
+        .map(|identity| identity.id)
+        .map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: {error}")))
+}
+
 /// The device behind a backing device's spelling, if there is one that can be told from others.
 pub(crate) fn backing_key(spelling: &str) -> Option<DeviceKey> {
     std::fs::metadata(backing_path(spelling)).ok().as_ref().and_then(key_of)

@@ -14,6 +14,7 @@ use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, Volum
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::conversion::Conversion;
 use super::predecessor::{lock_patiently, wait_for_files};
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
@@ -194,15 +195,7 @@ impl StateDirectory {
 
     /// The records of all pools. One that cannot be read is an error by itself and hides no other.
     pub(crate) fn pools(&self) -> io::Result<Vec<Result<PoolRecord, String>>> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(self.path.join("pools"))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths.iter().map(|path| read_record(path)).collect())
+        self.in_pools("json").map(|paths| paths.iter().map(|path| read_record(path)).collect())
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
@@ -215,6 +208,34 @@ impl StateDirectory {
         remove_if_there(&pools.join(format!("{name}.json")))?;
         remove_if_there(&self.member(name))?;
         File::open(&pools)?.sync_all()
+    }
+
+    /// The conversions of pools that were begun. One that cannot be read is an error by itself and hides no other.
+    pub(crate) fn conversions(&self) -> io::Result<Vec<Result<Conversion, String>>> {
+        self.in_pools("convert").map(|paths| paths.iter().map(|path| read_record(path)).collect())
+    }
+
+    pub(crate) fn write_conversion(&self, conversion: &Conversion) -> io::Result<()> {
+        write_record(&self.path.join("pools"), &format!("{}.convert", conversion.pool), VERSION, conversion)
+    }
+
+    pub(crate) fn remove_conversion(&self, pool: &str) -> io::Result<()> {
+        let pools = self.path.join("pools");
+        remove_if_there(&pools.join(format!("{pool}.convert")))?;
+        File::open(&pools)?.sync_all()
+    }
+
+    /// The files of the pools' directory whose name ends so, in order.
+    fn in_pools(&self, ending: &str) -> io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(self.path.join("pools"))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == ending) {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
     }
 
     /// The uncached volumes. A missing file means none.

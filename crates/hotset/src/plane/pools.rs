@@ -93,6 +93,13 @@ impl Plane {
         Ok(())
     }
 
+    /// The same of a pool that is made anew whatever comes: it is closed even if an SSD would not forget it.
+    pub(crate) async fn dissolve_pool(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
+        let dissolved = self.pool(&name)?.delete(DirtyData::Clean).await;
+        self.pools.borrow_mut().remove(&name);
+        dissolved
+    }
+
     pub(crate) async fn add_ssds(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {
         let ssds = self.open_ssds(&ssds)?;
         self.pool(&name)?.add_ssds(ssds).await.map(|_| ())

@@ -65,6 +65,8 @@ impl FromRef<Control> for Arc<Manager> {
         pools::show_pool,
         pools::set_pool,
         pools::delete_pool,
+        pools::convert_pool,
+        pools::plan_conversion,
         pools::pool_flush,
         pools::cancel_pool_flush,
         volumes::list_volumes,
@@ -110,6 +112,8 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/import", post(pools::import_pool))
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
+        .route("/pools/{name}/conversion", post(pools::convert_pool))
+        .route("/pools/{name}/conversion/plan", post(pools::plan_conversion))
         .route("/pools/{name}/ssds", post(members::add_ssds).delete(members::remove_ssds))
         .route("/pools/{name}/removal", delete(members::cancel_removal))
         .route("/pools/{name}/spares", post(members::add_spares).delete(members::remove_spares))

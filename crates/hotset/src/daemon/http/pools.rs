@@ -2,11 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use hotset_api as api;
 use hotset_api::ApiError;
 
 use super::Manages;
-use super::exchange::{Answer, Body, Name, OptionalBody, lasting};
+use super::exchange::{Answer, Body, Failure, Name, OptionalBody, lasting};
 use crate::daemon::manager::Subject;
 
 #[utoipa::path(get, path = "/api/v1/pools", responses((status = 200, body = api::PoolList), (status = "default", body = ApiError)))]
@@ -75,4 +76,25 @@ pub(super) async fn cancel_pool_flush(
     Name(name): Name<String>,
 ) -> Answer<api::FlushCancelled> {
     Ok(Json(manager.cancel_flush(&Subject::pool(&name)?).await?))
+}
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/conversion", params(("name" = String, Path)), request_body = api::PoolConvert,
+    responses((status = 202, body = api::Operation), (status = "default", body = ApiError)))]
+pub(super) async fn convert_pool(
+    State(manager): Manages,
+    Name(name): Name<String>,
+    Body(request): Body<api::PoolConvert>,
+) -> Result<(StatusCode, Json<api::Operation>), Failure> {
+    let begun = lasting(async move { manager.convert_pool(&name, request).await }).await?;
+    Ok((StatusCode::ACCEPTED, begun))
+}
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/conversion/plan", params(("name" = String, Path)), request_body = api::PoolConvert,
+    responses((status = 200, body = api::PoolPlan), (status = "default", body = ApiError)))]
+pub(super) async fn plan_conversion(
+    State(manager): Manages,
+    Name(name): Name<String>,
+    Body(request): Body<api::PoolConvert>,
+) -> Answer<api::PoolPlan> {
+    Ok(Json(manager.plan_conversion(&name, request).await?))
 }

@@ -60,7 +60,10 @@ impl Manager {
         if !request.force {
             check_unsigned(&candidates)?;
         }
-        let mut plan = self.plan_of(&spec, &candidates, &snapshot)?;
+        let sizes: Vec<u64> = candidates.iter().map(|candidate| candidate.size_bytes).collect();
+        let mut plan = self.plan_of(&spec, &sizes, &snapshot)?;
+        plan.bytes_to_write_first =
+            candidates.iter().filter(|candidate| candidate.sparse).map(|candidate| candidate.size_bytes).sum();
         check_memory(&plan)?;
         plan.warnings = self.check_disks(&spec, &candidates, request.allow_same_disk).await?;
         Ok(Checked { spec, candidates, plan })
@@ -97,13 +100,11 @@ impl Manager {
         Ok(())
     }
 
-    /// The plan; whether its memory is there is judged by [`check_memory`].
-    fn plan_of(&self, spec: &PoolSpec, candidates: &[Candidate], snapshot: &Snapshot) -> Result<PoolPlan, ApiError> {
-        let sizes: Vec<u64> = candidates.iter().map(|candidate| candidate.size_bytes).collect();
-        let plan = plane::plan(spec, &sizes).map_err(|error| words::error(&error))?;
-        let in_use = memory_in_use(snapshot);
+    /// The plan beside the pools of `others`; whether its memory is there is judged by [`check_memory`].
+    pub(super) fn plan_of(&self, spec: &PoolSpec, sizes: &[u64], others: &Snapshot) -> Result<PoolPlan, ApiError> {
+        let plan = plane::plan(spec, sizes).map_err(|error| words::error(&error))?;
+        let in_use = memory_in_use(others);
         let limit = self.config.memory_limit_bytes;
-        let sparse = candidates.iter().filter(|candidate| candidate.sparse);
         Ok(PoolPlan {
             name: spec.name.to_string(),
             kind: words::pool_kind(spec.kind),
@@ -121,7 +122,7 @@ impl Manager {
             memory_limit_bytes: limit,
             memory_in_use_bytes: in_use,
             ssd_capacity_bytes: plan.ssd_capacity_bytes,
-            bytes_to_write_first: sparse.map(|candidate| candidate.size_bytes).sum(),
+            bytes_to_write_first: 0,
             warnings: Vec::new(),
         })
     }
@@ -203,7 +204,7 @@ fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
     Ok(PoolSpec { name, kind, settings })
 }
 
-fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
+pub(super) fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
     if plan.memory_in_use_bytes.saturating_add(plan.memory_bytes) <= plan.memory_limit_bytes {
         return Ok(());
     }

@@ -181,8 +181,8 @@ impl Flushes {
         running.values().find(concerns).cloned()
     }
 
-    /// Whether a pool is on its way out: nothing new may come to it.
-    pub(super) fn deletes_pool(&self, name: &PoolName) -> bool {
+    /// Whether all of a pool is flushed, because it goes or is made anew: nothing new may come to it.
+    pub(super) fn flushes_pool(&self, name: &PoolName) -> bool {
         self.running().contains_key(&Subject::Pool(name.clone()))
     }
 
@@ -219,6 +219,9 @@ impl Manager {
             if let Err(error) = &outcome {
                 manager.cancel_drains(&flush.extent).await;
                 tracing::warn!("{}: its flush for {} ended: {error}", flush.subject, flush.purpose.word());
+            }
+            if flush.purpose == FlushPurpose::ConvertPool {
+                manager.conversion_ended(flush.subject.name(), &outcome);
             }
             manager.flushes.running().remove(&flush.subject);
             manager.operations.end(flush.id, outcome.as_ref().err());
@@ -333,7 +336,7 @@ mod tests {
     fn running(purpose: FlushPurpose) -> Running {
         let extent = Extent { pool: "p".parse().unwrap(), volumes: vec!["v".parse().unwrap()], dirty_bytes: 1 };
         let subject = match purpose {
-            FlushPurpose::DeletePool => Subject::Pool("p".parse().unwrap()),
+            FlushPurpose::DeletePool | FlushPurpose::ConvertPool => Subject::Pool("p".parse().unwrap()),
             FlushPurpose::DeleteVolume | FlushPurpose::DisableCache => Subject::Volume("v".parse().unwrap()),
         };
         let (cancel, outcome) = (Arc::new(watch::channel(false).0), watch::channel(None).1);
@@ -361,7 +364,7 @@ mod tests {
         let flushes = Flushes::default();
         let flush = running(FlushPurpose::DeletePool);
         flushes.running().insert(flush.subject.clone(), flush);
-        assert!(flushes.deletes_pool(&"p".parse().unwrap()) && !flushes.deletes_pool(&"q".parse().unwrap()));
+        assert!(flushes.flushes_pool(&"p".parse().unwrap()) && !flushes.flushes_pool(&"q".parse().unwrap()));
         assert!(flushes.flushes_volume(&"v".parse().unwrap()));
     }
 }

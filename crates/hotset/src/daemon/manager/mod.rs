@@ -3,6 +3,7 @@
 //! One change at a time. The data plane and the pools' own catalogues are the truth about what is open; this keeps
 //! what is *not* open, and why.
 
+mod convert;
 mod create;
 mod disks;
 mod flush;
@@ -12,6 +13,7 @@ mod members;
 mod operations;
 mod pools;
 mod removal;
+mod rewrite;
 mod scrub;
 mod serve;
 mod ssds;
@@ -20,6 +22,7 @@ mod status;
 mod volumes;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -31,6 +34,7 @@ use self::flush::Flushes;
 use self::operations::Operations;
 use super::config::Config;
 use super::connect;
+use super::conversion::Conversion;
 use super::probe::{self, DeviceKey};
 use super::smart::Known;
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
@@ -51,6 +55,10 @@ pub(crate) struct Manager {
     work: Mutex<Option<Work>>,
     flushes: Flushes,
     operations: Operations,
+    /// Conversions of pools that were begun and are not done, by pool.
+    conversions: Mutex<BTreeMap<String, Conversion>>,
+    /// The daemon stops: what fails from now on says nothing about the world.
+    stopping: AtomicBool,
     /// What the SSDs are and how they say they are.
     ssds: Known,
     /// Where hosts connect; empty until they may.
@@ -117,6 +125,8 @@ impl Manager {
             work: Mutex::default(),
             flushes: Flushes::default(),
             operations: Operations::default(),
+            conversions: Mutex::default(),
+            stopping: AtomicBool::new(false),
             nbd: OnceLock::new(),
             started: Instant::now(),
         }

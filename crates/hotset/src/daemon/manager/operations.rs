@@ -148,6 +148,12 @@ impl Manager {
             OperationKind::DisableCache => FlushPurpose::DisableCache,
             OperationKind::DeleteVolume => FlushPurpose::DeleteVolume,
             OperationKind::DeletePool => FlushPurpose::DeletePool,
+            OperationKind::ConvertPool => {
+                return Err(ApiError::new(
+                    ApiErrorKind::Invalid,
+                    "convert-pool needs to know what the pool is to be: POST /api/v1/pools/{name}/conversion",
+                ));
+            }
             OperationKind::Scrub => {
                 let id = self.begin_scrub(&request.name).await?;
                 return self.operation(id).await;

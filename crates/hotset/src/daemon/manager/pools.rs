@@ -2,9 +2,10 @@
 
 use hotset_api::{ApiError, ApiErrorKind, PoolChange, PoolImport, PoolSet};
 use hotset_cache::Missing;
-use hotset_cache::config::{Cleaning, PoolName, PoolSettings};
+use hotset_cache::config::PoolName;
 
 use super::{Manager, blocking, no_such_pool, pool_name, uuid};
+use crate::daemon::conversion::merged;
 use crate::daemon::probe;
 use crate::daemon::scan::Found;
 use crate::words;
@@ -42,6 +43,7 @@ impl Manager {
         let first =
             found.first().ok_or_else(|| ApiError::new(ApiErrorKind::Invalid, "an import needs at least one SSD"))?;
         let name = first.label.pool_name.clone();
+        self.check_not_converted(&name)?;
         if let Some(other) = found.iter().find(|other| other.label.pool_uuid != first.label.pool_uuid) {
             return Err(ApiError::new(
                 ApiErrorKind::Invalid,
@@ -112,19 +114,4 @@ fn found_at(paths: &[String]) -> Result<Vec<Found>, ApiError> {
         Ok(Found { path: path.clone(), label })
     };
     paths.iter().map(one).collect()
-}
-
-fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
-    PoolSettings {
-        policy: set.policy.map_or(now.policy, words::engine_policy),
-        populate_on_read: set.populate_on_read.unwrap_or(now.populate_on_read),
-        populate_on_write: set.populate_on_write.unwrap_or(now.populate_on_write),
-        fetch_rate: set.fetch_rate.map_or(now.fetch_rate, words::engine_fetch_rate),
-        cleaning: Cleaning {
-            flush_rate: set.flush_rate.map_or(now.cleaning.flush_rate, words::engine_flush_rate),
-            dirty_watermark_percent: set.dirty_watermark_percent.unwrap_or(now.cleaning.dirty_watermark_percent),
-            dirty_age_max_seconds: set.dirty_age_max_seconds.unwrap_or(now.cleaning.dirty_age_max_seconds),
-        },
-        ..now
-    }
 }

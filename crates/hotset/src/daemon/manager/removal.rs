@@ -104,7 +104,7 @@ impl Manager {
     ) -> Result<u64, ApiError> {
         let subject = match purpose {
             FlushPurpose::DisableCache | FlushPurpose::DeleteVolume => Subject::volume(name)?,
-            FlushPurpose::DeletePool => Subject::pool(name)?,
+            FlushPurpose::DeletePool | FlushPurpose::ConvertPool => Subject::pool(name)?,
         };
         match self.begin(&subject, purpose, removal).await? {
             Begun::Flushing(flush) => Ok(flush.id()),
@@ -207,9 +207,11 @@ impl Manager {
     ) -> Result<bool, ApiError> {
         match (subject, purpose) {
             (Subject::Volume(name), FlushPurpose::DisableCache) => self.disable_cache_now(name, dirty).await,
-            (Subject::Volume(name), FlushPurpose::DeleteVolume | FlushPurpose::DeletePool) => {
-                self.delete_volume_now(name, dirty).await.map(|()| true)
-            }
+            (
+                Subject::Volume(name),
+                FlushPurpose::DeleteVolume | FlushPurpose::DeletePool | FlushPurpose::ConvertPool,
+            ) => self.delete_volume_now(name, dirty).await.map(|()| true),
+            (Subject::Pool(name), FlushPurpose::ConvertPool) => self.convert_now(name).await.map(|()| true),
             (
                 Subject::Pool(name),
                 FlushPurpose::DisableCache | FlushPurpose::DeleteVolume | FlushPurpose::DeletePool,
@@ -343,6 +345,7 @@ impl Manager {
         }
         self.release_offline_volumes(name.as_str());
         self.save_volumes().await?;
+        self.forget_conversion(name.as_str())?;
         self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
         self.forget_ssds(name.as_str());
         self.export_fenced(&snapshot, name).await?;
@@ -372,6 +375,7 @@ impl Manager {
             }
         }
         self.save_volumes().await?;
+        self.forget_conversion(name.as_str())?;
         self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
         self.forget_ssds(name.as_str());
         self.update_udev_rules().await;
@@ -391,7 +395,7 @@ impl Manager {
         self.save_volumes().await
     }
 
-    fn forget_ssds(&self, pool: &str) {
+    pub(super) fn forget_ssds(&self, pool: &str) {
         let mut offline = self.offline();
         offline.left.remove(pool);
         offline.notes.remove(pool);

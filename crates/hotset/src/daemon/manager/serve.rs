@@ -172,7 +172,7 @@ impl Manager {
         }
     }
 
-    async fn is_open(&self, pool: &PoolName) -> bool {
+    pub(super) async fn is_open(&self, pool: &PoolName) -> bool {
         self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
     }
 

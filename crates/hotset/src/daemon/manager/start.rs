@@ -34,6 +34,7 @@ impl Manager {
     pub(crate) async fn start(self: &Arc<Self>, first_pass: Arc<Notify>) {
         let mut pools = JoinSet::new();
         let mut waiting = JoinSet::new();
+        self.read_conversions();
         let records = self.read_records();
         // Before any host can write.
         self.update_udev_rules().await;
@@ -49,6 +50,8 @@ impl Manager {
         }
         self.open_strangers(&records).await;
         self.open_uncached_volumes().await;
+        self.resume_conversions().await;
+        tokio::spawn(Arc::clone(self).follow_conversions());
         first_pass.notify_one();
         while waiting.join_next().await.is_some() {}
         self.update_udev_rules().await;
@@ -59,6 +62,8 @@ impl Manager {
         let mut records = Vec::new();
         for record in read {
             match record {
+                // Its SSDs hold nothing any more, and its volumes are among the uncached ones.
+                Ok(record) if self.is_rewritten(&record.name) => {}
                 Ok(record) => records.push(record),
                 Err(message) => {
                     tracing::error!("{message}");
@@ -285,6 +290,15 @@ impl Manager {
         self.save_pool(name).await
     }
 
+    /// Of a pool that was just made.
+    pub(super) async fn note_shared_disks(&self, status: &PoolStatus) -> Result<(), ApiError> {
+        let (kind, name) = (status.kind, status.name.to_string());
+        let on_disks = status.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
+        let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
+        self.offline().warnings.insert(name, warnings);
+        Ok(())
+    }
+
     async fn note_disks(&self, name: &PoolName, opened: &Opened) -> Result<(), ApiError> {
         let (kind, on_disks) = (opened.status.kind, opened.disks.clone());
         let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
@@ -307,6 +321,9 @@ impl Manager {
             let Some(label) = own.first().map(|ssd| ssd.label.clone()) else { continue };
             let (name, kind) = (label.pool_name, RecordedKind::of(label.kind));
             let record = PoolRecord { name: name.to_string(), uuid: uuid(pool), kind, ..PoolRecord::default() };
+            if self.is_rewritten(name.as_str()) {
+                continue;
+            }
             if self.offline().pools.contains_key(name.as_str()) {
                 tracing::error!(pool = %name, "another pool of this name was found by the scan; it stays closed");
                 continue;

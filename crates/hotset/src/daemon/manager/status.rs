@@ -26,7 +26,7 @@ impl Manager {
         let offline = self.offline();
         let open = snapshot.pools.iter().map(|status| {
             let mut pool = pool(status, &offline);
-            if self.flushes.deletes_pool(&status.name) {
+            if self.flushes.flushes_pool(&status.name) {
                 pool.state = PoolState::Flushing;
             }
             pool

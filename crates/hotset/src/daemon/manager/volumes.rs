@@ -76,8 +76,8 @@ impl Manager {
     }
 
     fn check_pool_is_open(&self, pool: &PoolName, snapshot: &Snapshot) -> Result<(), ApiError> {
-        if self.flushes.deletes_pool(pool) {
-            let message = format!("pool {pool}: it is being flushed so that it can be deleted; nothing can join it");
+        if self.flushes.flushes_pool(pool) {
+            let message = format!("pool {pool}: it is being flushed, to be deleted or converted; nothing can join it");
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }
         if snapshot.pools.iter().any(|open| open.name == *pool) {
@@ -105,7 +105,7 @@ impl Manager {
     }
 
     /// A volume of a read-write pool is recorded and guarded before its first write goes to the SSDs alone.
-    async fn attach(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
+    pub(super) async fn attach(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let joins = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
         let volume = snapshot.volumes.iter().find(|open| open.name == *name);

@@ -1,0 +1,174 @@
+//! A conversion of a pool as the state directory keeps it: what is to become of the pool, and how far it has come.
+//!
+//! It is written before each step that the next start must not mistake for something else; see `manager/convert.rs`.
+
+use hotset_api::{IoType, PolicyKind, PoolKind, PoolSet};
+use hotset_cache::PoolStatus;
+use hotset_cache::config::{BlockBytes, Cleaning, PoolSettings};
+use serde::{Deserialize, Serialize};
+
+use crate::words;
+
+/// What a pool is to be, other than it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Target {
+    #[serde(rename = "type")]
+    pub(crate) kind: PoolKind,
+    pub(crate) block_size_bytes: u64,
+}
+
+/// How far a conversion has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Phase {
+    /// The pool is as it was; its dirty data is flushed. This is where the conversion can be undone.
+    Draining,
+    /// The pool holds nothing that anybody needs, and its volumes are served uncached: its SSDs are made anew, from the
+    /// beginning if need be.
+    Rewriting,
+    /// The pool is the new one; not all of its volumes and spares have joined it.
+    Joining,
+}
+
+/// An SSD or a spare of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Converted {
+    pub(crate) path: String,
+    /// What the device says that it is, whatever it holds.
+    pub(crate) identity: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Conversion {
+    pub(crate) pool: String,
+    pub(crate) phase: Phase,
+    pub(crate) target: Target,
+    /// Of the pool before: 32 hexadecimal digits.
+    pub(crate) uuid: String,
+    pub(crate) io_type: IoType,
+    pub(crate) checksums: bool,
+    pub(crate) settings: PoolSet,
+    pub(crate) ssds: Vec<Converted>,
+    pub(crate) spares: Vec<Converted>,
+    /// Names of the volumes that have still to join the new pool.
+    pub(crate) volumes: Vec<String>,
+}
+
+impl Target {
+    /// What the pool is now.
+    pub(crate) fn of(now: &PoolStatus) -> Self {
+        Self { kind: words::pool_kind(now.kind), block_size_bytes: now.settings.block_bytes.get() }
+    }
+
+    /// The settings of a pool with these ones, made anew so. A threshold that the new type does not know becomes its
+    /// preset; a block that is not the preset's makes the I/O type `custom`.
+    ///
+    /// # Errors
+    /// A block that no pool can have.
+    pub(crate) fn settings(self, now: PoolSettings) -> Result<PoolSettings, hotset_cache::Error> {
+        let kind = words::engine_pool_kind(self.kind);
+        let block_bytes = BlockBytes::new(self.block_size_bytes)?;
+        let preset = PoolSettings::preset(kind, now.io_type);
+        let io_type =
+            if preset.block_bytes == block_bytes { now.io_type } else { hotset_cache::config::IoType::Custom };
+        let kept = PoolSettings { io_type, block_bytes, ..now };
+        match kept.check(kind) {
+            Ok(()) => Ok(kept),
+            Err(_) => Ok(PoolSettings { populate_on_write: preset.populate_on_write, ..kept }),
+        }
+    }
+}
+
+impl Conversion {
+    /// The settings of the new pool, as they were recorded.
+    pub(crate) fn new_settings(&self) -> Result<PoolSettings, hotset_cache::Error> {
+        let kind = words::engine_pool_kind(self.target.kind);
+        let preset = PoolSettings::preset(kind, words::engine_io_type(self.io_type));
+        let block_bytes = BlockBytes::new(self.target.block_size_bytes)?;
+        let bare = PoolSettings { block_bytes, checksums: self.checksums, ..preset };
+        let settings = merged(bare, self.settings);
+        settings.check(kind)?;
+        Ok(settings)
+    }
+}
+
+/// Settings with some of them changed.
+pub(crate) fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
+    PoolSettings {
+        policy: set.policy.map_or(now.policy, words::engine_policy),
+        populate_on_read: set.populate_on_read.unwrap_or(now.populate_on_read),
+        populate_on_write: set.populate_on_write.unwrap_or(now.populate_on_write),
+        fetch_rate: set.fetch_rate.map_or(now.fetch_rate, words::engine_fetch_rate),
+        cleaning: Cleaning {
+            flush_rate: set.flush_rate.map_or(now.cleaning.flush_rate, words::engine_flush_rate),
+            dirty_watermark_percent: set.dirty_watermark_percent.unwrap_or(now.cleaning.dirty_watermark_percent),
+            dirty_age_max_seconds: set.dirty_age_max_seconds.unwrap_or(now.cleaning.dirty_age_max_seconds),
+        },
+        ..now
+    }
+}
+
+/// All of the settings that change online.
+pub(crate) fn as_set(settings: &PoolSettings) -> PoolSet {
+    let policy: PolicyKind = words::policy(settings.policy);
+    PoolSet {
+        policy: Some(policy),
+        populate_on_read: Some(settings.populate_on_read),
+        populate_on_write: Some(settings.populate_on_write),
+        fetch_rate: Some(words::fetch_rate(settings.fetch_rate)),
+        flush_rate: Some(words::flush_rate(settings.cleaning.flush_rate)),
+        dirty_watermark_percent: Some(settings.cleaning.dirty_watermark_percent),
+        dirty_age_max_seconds: Some(settings.cleaning.dirty_age_max_seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_cache::config::{FetchRate, FlushRate, IoType, PoolKind};
+
+    use super::*;
+
+    fn target(kind: PoolKind, block_size_bytes: u64) -> Target {
+        Target { kind: words::pool_kind(kind), block_size_bytes }
+    }
+
+    #[test]
+    fn a_converted_pool_keeps_every_setting_that_its_new_form_knows() {
+        let preset = PoolSettings::preset(PoolKind::Read, IoType::FileSystem);
+        let cleaning = Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 7, dirty_age_max_seconds: 9 };
+        let now = PoolSettings { populate_on_read: 4, fetch_rate: FetchRate::Low, cleaning, ..preset };
+        let new = target(PoolKind::Read, 64 << 10).settings(now).unwrap();
+        assert_eq!((new.io_type, new.block_bytes.get()), (IoType::Custom, 64 << 10));
+        assert_eq!(PoolSettings { io_type: now.io_type, block_bytes: now.block_bytes, ..new }, now);
+        assert_eq!(target(PoolKind::ReadWrite, 2 << 20).settings(now).unwrap(), now, "2 MiB is the preset's block");
+    }
+
+    #[test]
+    fn a_threshold_that_the_new_type_does_not_know_becomes_its_preset() {
+        let now = PoolSettings::preset(PoolKind::Read, IoType::Database);
+        assert_eq!(now.populate_on_write, 0);
+        let new = target(PoolKind::ReadWrite, 1 << 20).settings(now).unwrap();
+        assert_eq!(new.populate_on_write, 1);
+        assert!(target(PoolKind::Read, 3).settings(now).is_err(), "no pool has blocks of 3 bytes");
+    }
+
+    #[test]
+    fn settings_are_the_same_when_they_come_back_from_the_record() {
+        let cleaning = Cleaning { flush_rate: FlushRate::Low, dirty_watermark_percent: 80, dirty_age_max_seconds: 5 };
+        let preset = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        let settings = PoolSettings { populate_on_write: 3, checksums: false, cleaning, ..preset };
+        let conversion = Conversion {
+            pool: "p".into(),
+            phase: Phase::Rewriting,
+            target: target(PoolKind::ReadWrite, settings.block_bytes.get()),
+            uuid: String::new(),
+            io_type: words::io_type(settings.io_type),
+            checksums: settings.checksums,
+            settings: as_set(&settings),
+            ssds: Vec::new(),
+            spares: Vec::new(),
+            volumes: Vec::new(),
+        };
+        assert_eq!(conversion.new_settings().unwrap(), settings);
+    }
+}

@@ -1,0 +1,269 @@
+//! Pools that get another cache block or another type in place: under load, cancelled, refused, and cut off at any moment.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::files::{MIB, overwrite};
+use hotset_e2e::load::Host;
+use hotset_e2e::nbd::Error;
+use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
+use hotset_e2e::tools::eventually;
+use serde_json::{Value, json};
+
+use crate::clients::fio_verify;
+
+/// Sectors of one host's region: 4 MiB.
+const REGION: u64 = 4 * MIB / 512;
+const HOSTS: u64 = 2;
+/// The longest that anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a pool is: its cache block and its type.
+fn form(daemon: &Daemon) -> (u64, String) {
+    let pool = daemon.json("pool show p");
+    let kind = pool["type"].as_str().expect("a pool has a type").to_owned();
+    (pool["block_size_bytes"].as_u64().expect("a pool has a block"), kind)
+}
+
+fn is_converting(daemon: &Daemon) -> bool {
+    record(daemon).exists()
+}
+
+fn record(daemon: &Daemon) -> PathBuf {
+    daemon.site.path("state/pools/p.convert")
+}
+
+// proves: P16
+#[test]
+fn fio_finds_no_wrong_byte_and_no_error_while_a_pool_is_converted_to_and_fro() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[48, 40, 32], "--populate-on-read 1");
+    daemon.make_volume(32 * MIB / PAGE_BYTES, "p");
+    let spare = daemon.site.blank("spare", 48 * MIB);
+    daemon.ok(&format!("pool add-spare p --ssd {}", spare.display()));
+    daemon.ok("pool set p policy=lru fetch-rate=high dirty-age=30d dirty-watermark=77");
+    daemon.ok("volume set v write-cutoff=off");
+    thread::scope(|scope| {
+        let load = scope.spawn(|| fio_verify(&daemon, 2, 16, &["--time_based", "--runtime=12"]));
+        eventually("there is a load", PATIENCE, || daemon.stat("v", "write_hits") > 300);
+        let said = daemon.ok("pool convert p --block-size 1M");
+        assert!(said.contains("cache block of 1 MiB"), "{said}");
+        daemon.ok("pool convert p --type read");
+        daemon.ok("pool convert p --block-size 128K --type read-write");
+        assert!(!load.is_finished(), "there was a load all the time");
+        load.join().expect("fio found no wrong byte");
+    });
+    for _ in 0..2 {
+        assert_eq!(form(&daemon), (128 << 10, "read-write".to_owned()));
+        let pool = daemon.json("pool show p");
+        assert_eq!((&pool["policy"], &pool["dirty_watermark_percent"]), (&json!("lru"), &json!(77)), "{pool}");
+        assert_eq!((&pool["fetch_rate"], &pool["dirty_age_max_seconds"]), (&json!("high"), &json!(30 * 86_400)));
+        assert_eq!((&pool["health"], &pool["io_type"]), (&json!("good"), &json!("custom")), "{pool}");
+        assert_eq!(pool["ssds"].as_array().map(Vec::len), Some(3), "{pool}");
+        assert_eq!(pool["spares"][0]["path"], spare.display().to_string(), "{pool}");
+        let volume = daemon.json("volume show v");
+        assert_eq!((&volume["pool"], &volume["write_cutoff_bytes"]), (&json!("p"), &Value::Null), "{volume}");
+        assert_eq!(volume["stats"]["errors"], 0);
+        daemon.restart();
+    }
+    let said = daemon.ok("pool convert p --block-size 128K");
+    assert!(said.contains("128 KiB now"), "what is so already is no error: {said}");
+}
+
+// proves: F7, P16
+#[test]
+fn killed_at_any_moment_a_conversion_ends_by_itself_after_the_next_start() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "--populate-on-read 1");
+    daemon.make_volume(HOSTS * REGION * 512 / PAGE_BYTES, "p");
+    let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
+    let mut cut_off = 0;
+    for round in 0..10_u64 {
+        let block = if round % 2 == 0 { 1 << 20 } else { 64 << 10 };
+        convert_and_kill(&mut daemon, &mut hosts, block, Duration::from_millis(25 * round));
+        cut_off += u32::from(is_converting(&daemon));
+        daemon.launch();
+        eventually("the conversion has ended", PATIENCE, || !is_converting(&daemon));
+        eventually("the pool is there", PATIENCE, || daemon.json("pool show p")["health"] == "good");
+        assert_eq!(form(&daemon), (block, "read-write".to_owned()), "round {round}");
+        assert_eq!(daemon.json("volume show v")["pool"], "p");
+        let mut client = daemon.client("v");
+        hosts.iter_mut().for_each(|host| host.settle_after_crash(&mut client));
+        hosts.iter_mut().for_each(|host| host.check_all(&mut client));
+    }
+    assert!(cut_off > 0, "the kills came in the middle");
+    daemon.ok("pool delete p");
+    assert!(daemon.stop().success());
+    let backing = daemon.site.path("backing");
+    hosts.iter_mut().for_each(|host| host.check_file(&backing));
+}
+
+/// Hosts write while a conversion is begun, which lives no longer than `life`.
+fn convert_and_kill(daemon: &mut Daemon, hosts: &mut [Host], block_bytes: u64, life: Duration) {
+    let (started, never) = (Barrier::new(hosts.len() + 1), AtomicBool::new(false));
+    let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
+    thread::scope(|scope| {
+        for (host, mut client) in hosts.iter_mut().zip(clients) {
+            let (started, never) = (&started, &never);
+            scope.spawn(move || {
+                started.wait();
+                match host.work(&mut client, never) {
+                    Err(Error::Connection(_)) => {}
+                    Err(error) => panic!("{error}"),
+                    Ok(()) => unreachable!("nobody says stop"),
+                }
+            });
+        }
+        started.wait();
+        eventually("there is a load", PATIENCE, || daemon.stat("v", "writes") > 200);
+        daemon.ok(&format!("pool convert p --block-size {block_bytes} --background"));
+        // How far it has come is what this test varies.
+        thread::sleep(life);
+        daemon.kill();
+    });
+}
+
+/// A volume `v` over a slow device, cached by the pool `p`, with dirty data that takes seconds to flush.
+fn with_much_to_flush() -> (Daemon, u64) {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[64, 64], "");
+    let (count, apart) = (2000, 256);
+    let (file, size_bytes) = (daemon.site.path("slow"), count * apart * PAGE_BYTES);
+    fs::File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
+    let disk = "disks=1,level=raid0,disk-cache=off,rpm=5400";
+    daemon.ok(&format!("volume create v --backing emulated:{disk},size={size_bytes},file={} --pool p", file.display()));
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    let mut client = daemon.client("v");
+    for index in 0..count {
+        client.write(index * apart * PAGE_BYTES, &pages(index * apart, 1, 1)).expect("a write");
+    }
+    client.flush().expect("a flush");
+    (daemon, count)
+}
+
+#[track_caller]
+fn assert_written(daemon: &Daemon, count: u64) {
+    let mut client = daemon.client("v");
+    for page in (0..count).map(|index| index * 256) {
+        assert_pages(&client.read(page * PAGE_BYTES, 4096).expect("a read"), page, 1);
+    }
+}
+
+// proves: P16
+#[test]
+fn a_conversion_shows_its_progress_is_cancelled_and_goes_on_after_a_clean_stop() {
+    let (mut daemon, count) = with_much_to_flush();
+    let other = daemon.site.blank("other", MIB);
+    let begun = daemon.json("pool convert p --block-size 256K --background");
+    assert_eq!((&begun["kind"], &begun["cancellable"]), (&json!("convert-pool"), &json!(true)), "{begun}");
+    assert!(begun["total_bytes"].as_u64().is_some_and(|bytes| bytes > MIB), "{begun}");
+    let again = daemon.json("pool convert p --block-size 256K --background");
+    assert_eq!(again["id"], begun["id"], "the same conversion is joined");
+    daemon.refuse("pool convert p --block-size 1M", 1, "cancel");
+    daemon.refuse("pool delete p", 1, "convert-pool");
+    daemon.ok(&format!("operations cancel {}", begun["id"]));
+    assert!(!is_converting(&daemon));
+    assert_eq!(form(&daemon), (64 << 10, "read-write".to_owned()));
+    let ended = &daemon.json("operations")["operations"][0];
+    assert_eq!(ended["state"], "cancelled", "{ended}");
+
+    daemon.json("pool convert p --block-size 256K --background");
+    assert!(daemon.ok("status").contains("convert-pool"));
+    daemon.refuse(&format!("volume create w --backing {} --pool p", other.display()), 1, "flushed");
+    daemon.restart();
+    assert!(is_converting(&daemon), "what is meant outlives a clean stop");
+    daemon.ok("pool set p flush-rate=high");
+    eventually("it ends by itself", PATIENCE, || !is_converting(&daemon));
+    assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
+    assert_written(&daemon, count);
+}
+
+// proves: P14
+#[test]
+fn a_conversion_is_refused_with_its_reason_and_changes_nothing() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[64], "");
+    daemon.make_volume(1024, "p");
+    daemon.refuse("pool convert p", 2, "--block-size");
+    daemon.refuse("pool convert p --block-size 3M", 2, "power of two");
+    daemon.refuse("pool convert p --type read-write", 1, "at least two");
+    daemon.refuse("pool convert q --block-size 1M", 1, "no such pool");
+    daemon.refuse("pool set p block-size=1M", 2, "pool convert");
+    let plan = daemon.ok("pool convert p --block-size 4M --dry-run");
+    assert!(plan.contains("not made: dry run") && plan.contains("of 4 MiB"), "{plan}");
+    let more = daemon.site.blank("more", 64 * MIB).display().to_string();
+    daemon.ok(&format!("pool add-ssd p --ssd {more}"));
+    let plan = daemon.json("pool convert p --type read-write --dry-run");
+    daemon.add_arguments(&format!("--memory-limit {}", plan["memory_bytes"].as_u64().expect("a plan says it") - 1));
+    daemon.restart();
+    daemon.refuse("pool convert p --type read-write", 1, "of memory");
+    let file = fs::File::options().write(true).open(&more);
+    file.and_then(|file| file.set_len(MIB)).expect("a file can shrink");
+    let mut client = daemon.client("v");
+    client.cache(0, 1 << 20).expect("CACHE");
+    eventually("the pool is degraded", PATIENCE, || {
+        // Something has to be asked of the SSD.
+        client.cache(1 << 20, 1 << 20).expect("CACHE");
+        daemon.json("pool show p")["health"] == "degraded"
+    });
+    daemon.refuse("pool convert p --block-size 1M", 1, "only a good pool");
+    assert_eq!(form(&daemon), (64 << 10, "read".to_owned()));
+    assert!(!is_converting(&daemon));
+}
+
+/// The record of a conversion that was cut off while the SSDs were made anew.
+fn cut_off_while_rewriting(daemon: &mut Daemon) {
+    daemon.ok("pool set p flush-rate=high");
+    daemon.json("pool convert p --block-size 256K --background");
+    let text = fs::read_to_string(record(daemon)).expect("what is meant is recorded");
+    let mut meant: Value = serde_json::from_str(&text).expect("the record is JSON");
+    assert_eq!(meant["phase"], "draining");
+    daemon.ok("pool cancel-flush p");
+    daemon.ok("volume disable-cache v");
+    assert!(daemon.stop().success());
+    meant["phase"] = json!("rewriting");
+    fs::write(record(daemon), meant.to_string()).expect("the record can be written");
+    // One SSD has forgotten its pool, the other one has not.
+    overwrite(&daemon.site.path("ssd0"), 0, &vec![0; 1 << 17]);
+}
+
+// proves: F7
+#[test]
+fn ssds_that_were_being_made_anew_are_made_anew_from_the_beginning() {
+    let (mut daemon, count) = with_much_to_flush();
+    cut_off_while_rewriting(&mut daemon);
+    daemon.launch();
+    assert!(!is_converting(&daemon), "that takes no time");
+    assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
+    assert_eq!(daemon.json("volume show v")["pool"], "p");
+    assert_eq!(daemon.json("pool show p")["flush_rate"], "high");
+    assert_written(&daemon, count);
+}
+
+// proves: F8
+#[test]
+fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_served_meanwhile() {
+    let (mut daemon, count) = with_much_to_flush();
+    cut_off_while_rewriting(&mut daemon);
+    let (ssd, away) = (daemon.site.path("ssd1"), daemon.site.path("away"));
+    fs::rename(&ssd, &away).expect("an SSD can be taken out");
+    let other = vec![7; 64 << 20];
+    fs::write(&ssd, &other).expect("another one takes its place");
+    daemon.launch();
+    let pool = daemon.json("pool show p");
+    assert_eq!(pool["state"], "offline", "{pool}");
+    assert!(pool["reason"].as_str().is_some_and(|why| why.contains("another device is in its place")), "{pool}");
+    assert!(daemon.is_online("v"));
+    assert_written(&daemon, count);
+    daemon.refuse(&format!("pool import --ssd {}", away.display()), 1, "being converted");
+    assert!(fs::read(&ssd).expect("it can be read") == other, "not a byte of it has changed");
+    fs::rename(&away, &ssd).expect("the right one comes back");
+    eventually("the conversion ends", PATIENCE, || !is_converting(&daemon));
+    assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
+    assert_eq!(daemon.json("volume show v")["pool"], "p");
+}
