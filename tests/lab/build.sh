@@ -1,6 +1,7 @@
 #!/bin/sh
-# build.sh FOLDER [HOTSET [database]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the kernel's
-# own NBD client is tried, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
+# build.sh FOLDER [qemu-nbd | HOTSET [database]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
+# kernel's own NBD client is tried, with "qemu-nbd" FOLDER/initrd-reconnect, in which that program stands between the kernel
+# and the daemon, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
 # "database" FOLDER/initrd-database, in which there is PostgreSQL besides. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
@@ -66,6 +67,14 @@ done
 
 (cd root && find . | cpio --quiet -o -H newc | gzip -1) > initrd.gz
 [ -n "${2:-}" ] || exit 0
+
+if [ "$2" = qemu-nbd ]; then
+    rm -rf reconnect
+    mkdir -p reconnect/programs
+    add_program reconnect "$(command -v qemu-nbd)"
+    (cd reconnect && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-reconnect
+    exit 0
+fi
 
 # One archive after the other. Not compressed: the virtual machine copies faster than it unpacks.
 rm -rf daemon

@@ -2,7 +2,7 @@
 # The whole life of the virtual machine: connect to the daemon on the host by the kernel's NBD client, use the device as
 # a disk with ext4 on it, check, say so on the console, and switch off. A line "FAILED" or a missing line "guest: done"
 # is a failure. With phase=write it writes until the daemon dies under it; with phase=check it looks at what is left. With
-# phase=power and others the daemon runs in here: see power.sh and the others.
+# phase=reconnect the daemon is replaced under it. With phase=power and others the daemon runs in here: see power.sh and the others.
 /bin/busybox --install -s /bin
 export PATH=/bin
 
@@ -37,6 +37,39 @@ ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up || failed "no network"
 case $phase in
     power | database | udev) . /$phase.sh ;;
 esac
+
+# Files come and go while the daemon does, until the console says that it is enough; each is read again in the end.
+go_on_while_the_daemon_is_replaced() {
+    step /programs/mke2fs -q -F -t ext4 /dev/nbd0
+    step mount -t ext4 /dev/nbd0 /mnt
+    (read -r word < /dev/console; touch /enough) &
+    round=0
+    until [ -e /enough ]; do
+        round=$((round + 1))
+        file=$((round % 16))
+        dd if=/dev/urandom of=/mnt/$file bs=4093 count=$((round % 90 + 1)) conv=fsync 2>/dev/null || failed "a file is not written"
+        (cd /mnt && md5sum $file) > /run-$file
+        echo 3 > /proc/sys/vm/drop_caches
+        (cd /mnt && md5sum -c /run-$file > /checked) || failed "a file differs"
+        echo "guest: round $round"
+    done
+    step umount /mnt
+    step /programs/e2fsck -f -n /dev/nbd0
+    step mount -t ext4 -o ro /dev/nbd0 /mnt
+    (cd /mnt && cat /run-* | md5sum -c > /checked) || failed "a file differs in the end"
+    if dmesg | grep -iE "i/o error|ext4-fs error"; then failed "the kernel saw an error"; fi
+    echo "guest: done"
+    poweroff -f
+}
+
+# The kernel's client gives up when a connection ends; QEMU between it and the daemon
+# connects again.
+if [ "$phase" = reconnect ]; then
+    mkdir -p /var/lock
+    step /programs/qemu-nbd --fork --connect=/dev/nbd0 --image-opts \
+        "driver=nbd,server.type=inet,server.host=10.0.2.2,server.port=$port,export=$export_name,reconnect-delay=60"
+    go_on_while_the_daemon_is_replaced
+fi
 
 # The host's loopback is 10.0.2.2 here. Four connections: the kernel spreads its requests and flushes over them.
 step /programs/nbd-client -C 4 -b 4096 -N "$export_name" 10.0.2.2 "$port" /dev/nbd0

@@ -32,7 +32,7 @@ pub use file::{FileDevice, FileOptions, OpenError};
 pub use host::{HostDevice, HostEnv};
 pub use image::create_image;
 pub use memory::MemoryDevice;
-pub use net::{Listener, Stream};
+pub use net::{InheritedListener, Listener, Stream};
 pub use range::ByteRange;
 pub use remote::{COMMANDS_MAX, Command, PostError, Remote};
 pub use sysfs::identify;

@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ const KEEPALIVE_QUESTIONS: i32 = 6;
 /// The mode of a unix socket: its owner alone.
 const SOCKET_MODE: u32 = 0o600;
 
-/// A socket that takes connections. Dropping it removes its socket file.
+/// A socket that takes connections. Dropping it removes its socket file, if it made that.
 pub struct Listener {
     env: HostEnv,
     socket: Rc<OwnedFd>,
@@ -38,7 +38,11 @@ pub struct Listener {
 }
 
 enum Place {
-    Unix { path: PathBuf, inode: u64 },
+    Unix {
+        path: PathBuf,
+        /// Of the socket file, if we made it.
+        made: Option<u64>,
+    },
     Tcp(SocketAddr),
 }
 
@@ -54,7 +58,7 @@ impl Listener {
         let socket = sys::unix_socket_bound_to(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         sys::listen(&socket, BACKLOG)?;
-        let place = Place::Unix { path: path.to_owned(), inode: fs::metadata(path)?.ino() };
+        let place = Place::Unix { path: path.to_owned(), made: Some(fs::metadata(path)?.ino()) };
         Ok(Self { env: env.clone(), socket: Rc::new(socket), place })
     }
 
@@ -63,6 +67,22 @@ impl Listener {
         let listener = TcpListener::bind(address)?;
         let place = Place::Tcp(listener.local_addr()?);
         Ok(Self { env: env.clone(), socket: Rc::new(OwnedFd::from(listener)), place })
+    }
+
+    /// Listens on a socket that somebody else made, and keeps when we are gone.
+    pub fn over_inherited(env: &HostEnv, inherited: InheritedListener) -> io::Result<Self> {
+        // The ring waits by itself; on a socket that does not wait, it would answer at once that there is nobody.
+        let (socket, place) = match inherited {
+            InheritedListener::Unix { listener, path } => {
+                listener.set_nonblocking(false)?;
+                (OwnedFd::from(listener), Place::Unix { path, made: None })
+            }
+            InheritedListener::Tcp { listener, address } => {
+                listener.set_nonblocking(false)?;
+                (OwnedFd::from(listener), Place::Tcp(address))
+            }
+        };
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), place })
     }
 
     /// Where it listens: `unix:PATH` or `tcp:ADDRESS:PORT`.
@@ -88,7 +108,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Place::Unix { path, inode } = &self.place
+        if let Place::Unix { path, made: Some(inode) } = &self.place
             && fs::metadata(path).is_ok_and(|metadata| metadata.ino() == *inode)
         {
             // Whoever comes next removes it if we cannot.
@@ -107,6 +127,39 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens on this socket")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) => Err(error),
+    }
+}
+
+/// A listening socket that this process was started with, by a service manager that keeps it while daemons come and go.
+#[derive(Debug)]
+pub enum InheritedListener {
+    Unix { listener: UnixListener, path: PathBuf },
+    Tcp { listener: TcpListener, address: SocketAddr },
+}
+
+impl InheritedListener {
+    /// Those that `LISTEN_FDS` names (sd_listen_fds(3)), once in the life of a process: later calls find none.
+    ///
+    /// # Errors
+    /// If one of them is no listening stream socket with an address.
+    pub fn all() -> io::Result<Vec<Self>> {
+        sys::inherited_descriptors()?.into_iter().map(Self::identify).collect()
+    }
+
+    fn identify(socket: OwnedFd) -> io::Result<Self> {
+        if !sys::listens(&socket)? {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it does not listen (Accept=yes?)"));
+        }
+        let listener = UnixListener::from(socket);
+        if let Ok(address) = listener.local_addr() {
+            let path = address.as_pathname().map(Path::to_owned);
+            let path = path.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no path"))?;
+            return Ok(Self::Unix { listener, path });
+        }
+        // It was no unix socket.
+        let listener = TcpListener::from(OwnedFd::from(listener));
+        let address = listener.local_addr()?;
+        Ok(Self::Tcp { listener, address })
     }
 }
 

@@ -11,6 +11,7 @@ use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The most parts that one message may have (`UIO_MAXIOV` of Linux).
 pub(crate) const MESSAGE_PARTS_MAX: usize = 1024;
@@ -27,13 +28,14 @@ fn length_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(mem::size_of::<T>()).expect("socket arguments are small")
 }
 
-/// Takes over a file descriptor that the kernel has just made.
+/// Takes over a file descriptor that the kernel has just made, or that this process was given at its start.
 ///
 /// # Panics
 /// If `fd` is negative.
 pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "a descriptor that the kernel made is not negative");
-    // SAFETY: callers pass a descriptor that a successful system call returned to them and that nobody else has.
+    // SAFETY: callers pass a descriptor that a successful system call, or the protocol by which this process was started,
+    // gave to them alone.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -160,6 +162,41 @@ pub(crate) fn unix_socket_bound_to(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: the pointer and the length are those of one live address.
     check(unsafe { libc::bind(fd.as_raw_fd(), pointer, length_of::<libc::sockaddr_un>()) })?;
     Ok(fd)
+}
+
+/// The descriptors that a service manager passed to this process (sd_listen_fds(3)). Children do not get them.
+///
+/// The first call takes them; later ones find none.
+pub(crate) fn inherited_descriptors() -> io::Result<Vec<OwnedFd>> {
+    /// Where they begin, by the protocol.
+    const FIRST: RawFd = 3;
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) || TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    let count = RawFd::try_from(number("LISTEN_FDS").unwrap_or(0)).unwrap_or(0);
+    let mut descriptors = Vec::new();
+    for fd in FIRST..FIRST.saturating_add(count) {
+        // SAFETY: no pointers are passed.
+        check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
+        // It is open, and was there before anything of ours: the manager says so to this process, by its id. The flag
+        // above keeps a second call from taking it again.
+        descriptors.push(adopt(fd));
+    }
+    Ok(descriptors)
+}
+
+/// Whether a socket takes connections.
+pub(crate) fn listens(fd: &OwnedFd) -> io::Result<bool> {
+    let mut value: c_int = 0;
+    let mut length = length_of::<c_int>();
+    let pointer: *mut c_void = (&raw mut value).cast();
+    // SAFETY: the pointer and the length are those of one live integer.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ACCEPTCONN, pointer, &raw mut length) };
+    check(result)?;
+    Ok(value != 0)
 }
 
 pub(crate) fn listen(fd: &OwnedFd, backlog: c_int) -> io::Result<()> {

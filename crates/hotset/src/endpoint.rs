@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hotset_block::InheritedListener;
+
 /// The longest path of a unix socket: `sun_path` has 108 bytes, the last one is zero (unix(7)).
 pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -12,6 +14,19 @@ pub(crate) const SOCKET_PATH_BYTES_MAX: usize = 107;
 pub(crate) enum Endpoint {
     Unix(PathBuf),
     Tcp(SocketAddr),
+}
+
+/// An address to listen on, and the socket for that, if it is there already.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) inherited: Option<InheritedListener>,
+}
+
+impl From<Endpoint> for Socket {
+    fn from(endpoint: Endpoint) -> Self {
+        Self { endpoint, inherited: None }
+    }
 }
 
 impl FromStr for Endpoint {

@@ -3,7 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::TcpListener;
-use std::os::unix::net::UnixDatagram;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{OnceLock, mpsc};
@@ -47,6 +48,13 @@ pub struct Daemon {
     pub site: Site,
     arguments: Vec<String>,
     child: Option<Child>,
+    kept: Option<KeptSockets>,
+}
+
+/// Sockets that outlive the daemon, as a service manager keeps them for it.
+struct KeptSockets {
+    nbd: OwnedFd,
+    api: OwnedFd,
 }
 
 impl Daemon {
@@ -64,7 +72,17 @@ impl Daemon {
 
     /// One that is not started yet.
     pub fn prepare(arguments: &str) -> Self {
-        Self { site: Site::new(), arguments: words(arguments), child: None }
+        Self { site: Site::new(), arguments: words(arguments), child: None, kept: None }
+    }
+
+    /// From the next start on its sockets are there already, and stay when it ends. With a port, hosts come over TCP.
+    pub fn keep_sockets(&mut self, port: Option<u16>) {
+        let unix = |path| OwnedFd::from(UnixListener::bind(path).expect("a socket can be made"));
+        let nbd = match port {
+            None => unix(self.nbd_socket()),
+            Some(port) => TcpListener::bind(("127.0.0.1", port)).expect("the port is free").into(),
+        };
+        self.kept = Some(KeptSockets { nbd, api: unix(self.api_socket()) });
     }
 
     /// More arguments to `serve`, from the next start on.
@@ -83,14 +101,13 @@ impl Daemon {
         }
         let socket = UnixDatagram::bind(&notify).expect("a socket can be made");
         let log = File::options().create(true).append(true).open(self.site.path("log")).expect("the log can be opened");
-        let child = self
-            .serve_command()
-            .env("NOTIFY_SOCKET", &notify)
-            .stdout(log.try_clone().expect("a file can be shared"))
-            .stderr(log)
-            .spawn()
-            .expect("hotset can be started");
-        self.child = Some(child);
+        let mut command = self.serve_command();
+        match &self.kept {
+            None => command.stdout(log.try_clone().expect("a file can be shared")),
+            Some(kept) => kept.pass_to(&mut command),
+        };
+        command.env("NOTIFY_SOCKET", &notify).stderr(log);
+        self.child = Some(command.spawn().expect("hotset can be started"));
         self.wait_until_ready(&socket);
     }
 
@@ -122,7 +139,10 @@ impl Daemon {
     }
 
     fn serve_command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match &self.kept {
+            None => Command::new(binary()),
+            Some(_) => KeptSockets::starter(),
+        };
         command.arg("serve").arg("--state").arg(self.site.path("state"));
         command.arg("--api").arg(format!("unix:{}", self.api_socket().display()));
         command.arg("--nbd").arg(format!("unix:{}", self.nbd_socket().display()));
@@ -336,6 +356,22 @@ impl Daemon {
         file.read_to_string(&mut text).expect("/proc can be read");
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a size");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of kB") * 1024
+    }
+}
+
+impl KeptSockets {
+    /// A shell that gives its standard input and output to the daemon as its sockets, and becomes the daemon
+    /// (sd_listen_fds(3)).
+    fn starter() -> Command {
+        let mut command = Command::new("sh");
+        let script = r#"exec 3<&0 4<&1 </dev/null >&2; export LISTEN_FDS=2 LISTEN_PID=$$; exec "$@""#;
+        command.args(["-c", script, "sh"]).arg(binary());
+        command
+    }
+
+    fn pass_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        let share = |socket: &OwnedFd| Stdio::from(socket.try_clone().expect("a socket can be shared"));
+        command.stdin(share(&self.nbd)).stdout(share(&self.api))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::nbd::{Client, Error, FLAG_FUA, Reply, Verb};
 use crate::pattern::{Random, SECTOR, SECTOR_BYTES, Version, describe, fill_sector, is_sector, sectors};
@@ -27,8 +28,21 @@ struct Known {
 /// A request in flight.
 struct Sent {
     verb: Verb,
+    flags: u16,
     first: u64,
     count: u64,
+    /// What it stores.
+    version: Option<Version>,
+}
+
+fn transmit(client: &mut Client, request: &Sent) -> Result<u64, Error> {
+    let Sent { verb, flags, first, count, version } = *request;
+    if verb == Verb::Flush {
+        return client.send(verb, flags, 0, 0, &[]);
+    }
+    let (offset, length) = (first * SECTOR_BYTES, u32::try_from(count * SECTOR_BYTES).expect("requests are short"));
+    let data = version.filter(|_| verb == Verb::Write).map(|version| sectors(first, count, version));
+    client.send(verb, flags, offset, length, &data.unwrap_or_default())
 }
 
 /// A host that uses sectors `first..first + count` of a volume, alone.
@@ -53,41 +67,69 @@ impl Host {
     /// Panics on a wrong byte and on an error of the server.
     pub fn work(&mut self, client: &mut Client, stop: &AtomicBool) -> Result<(), Error> {
         let mut sent = BTreeMap::new();
+        while self.step(client, &mut sent, stop)? {}
+        Ok(())
+    }
+
+    /// Works until `stop` is set, through whatever ends the connection: then what was not answered is asked again by a new
+    /// one. Returns the longest time in which nothing was answered. Panics on a wrong byte and on an error of the server.
+    pub fn work_through(&mut self, connect: impl Fn() -> Client, stop: &AtomicBool) -> Duration {
+        let (mut client, mut sent, mut answered) = (connect(), BTreeMap::new(), Instant::now());
+        let mut longest = Duration::ZERO;
         loop {
-            while client.in_flight() < DEPTH && !stop.load(Ordering::Relaxed) {
-                let (cookie, request) = self.send(client)?;
-                sent.insert(cookie, request);
+            match self.step(&mut client, &mut sent, stop) {
+                Ok(false) => return longest,
+                Ok(true) => {
+                    longest = longest.max(answered.elapsed());
+                    answered = Instant::now();
+                }
+                Err(Error::Connection(_)) => {
+                    client = connect();
+                    let again = std::mem::take(&mut sent);
+                    for request in again.into_values() {
+                        // If this one breaks too, the rest is not lost: it is asked again by the next.
+                        let cookie = transmit(&mut client, &request).unwrap_or_else(|_| client.last_cookie());
+                        sent.insert(cookie, request);
+                    }
+                }
+                Err(error @ Error::Answer(_)) => panic!("{error}"),
             }
-            if client.in_flight() == 0 {
-                return Ok(());
-            }
-            let reply = client.receive()?;
-            let request = sent.remove(&reply.cookie).expect("the client checks that it was asked");
-            self.settle(&request, &reply);
         }
     }
 
-    fn send(&mut self, client: &mut Client) -> Result<(u64, Sent), Error> {
+    /// Sends as many requests as may be in flight, and takes one reply. False when there is no more to do.
+    fn step(&mut self, client: &mut Client, sent: &mut BTreeMap<u64, Sent>, stop: &AtomicBool) -> Result<bool, Error> {
+        while client.in_flight() < DEPTH && !stop.load(Ordering::Relaxed) {
+            let request = self.choose();
+            let outcome = transmit(client, &request);
+            sent.insert(client.last_cookie(), request);
+            outcome?;
+        }
+        if client.in_flight() == 0 {
+            return Ok(false);
+        }
+        let reply = client.receive()?;
+        let request = sent.remove(&reply.cookie).expect("the client checks that it was asked");
+        self.settle(&request, &reply);
+        Ok(true)
+    }
+
+    /// The next request; its range is busy from now on.
+    fn choose(&mut self) -> Sent {
         let (first, count) = self.free_range();
-        let (offset, length) = (first * SECTOR_BYTES, u32::try_from(count * SECTOR_BYTES).expect("requests are short"));
         let (verb, flags) = match self.random.below(100) {
             0..40 => (Verb::Read, 0),
             40..90 => (Verb::Write, 0),
             90..95 => (Verb::Write, FLAG_FUA),
             95..98 => (Verb::WriteZeroes, 0),
-            _ => (Verb::Flush, 0),
+            _ => return Sent { verb: Verb::Flush, flags: 0, first, count: 0, version: None },
         };
-        if verb == Verb::Flush {
-            return Ok((client.send(verb, 0, 0, 0, &[])?, Sent { verb, first, count: 0 }));
-        }
         let version = self.version(verb);
         for known in self.range(first, count) {
             known.busy = true;
             known.pending = version;
         }
-        let data = version.filter(|_| verb == Verb::Write).map(|version| sectors(first, count, version));
-        let cookie = client.send(verb, flags, offset, length, &data.unwrap_or_default())?;
-        Ok((cookie, Sent { verb, first, count }))
+        Sent { verb, flags, first, count, version }
     }
 
     /// The version that a request of this kind stores.

@@ -192,6 +192,11 @@ impl Client {
         Ok(cookie)
     }
 
+    /// That of the newest request, also if the connection broke under it.
+    pub fn last_cookie(&self) -> u64 {
+        self.next_cookie - 1
+    }
+
     /// Waits for the next reply, of whichever request.
     pub fn receive(&mut self) -> Result<Reply, Error> {
         let mut head = [0; 16];

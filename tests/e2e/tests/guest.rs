@@ -1,7 +1,7 @@
 //! The kernel's own NBD client, in a virtual machine with an unmodified Debian kernel, and ext4 on the volume.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -84,11 +84,55 @@ fn files_that_the_guest_synced_survive_the_death_of_a_write_back_cache() {
     assert_eq!(daemon.stat("v", "errors"), 0);
 }
 
+// proves: F7, S1, P16
+#[test]
+fn the_guest_kernel_waits_for_the_next_daemon_and_sees_no_error() {
+    let machine = build_folder().join("lab-reconnect");
+    succeed("sh", &[format!("{LAB}/build.sh"), machine.display().to_string(), "qemu-nbd".to_owned()]);
+    let port = free_port();
+    let mut daemon = Daemon::prepare(&format!("--nbd tcp:127.0.0.1:{port} --missing-wait 1"));
+    daemon.keep_sockets(Some(port));
+    daemon.launch();
+    daemon.make_read_write_pool(&[64, 64], "");
+    let backing = daemon.site.blank("backing", 64 * MIB);
+    daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
+
+    let mut command = machine_command(&machine, port, "reconnect", 256);
+    let mut guest = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("QEMU starts");
+    let mut lines = BufReader::new(guest.stdout.take().expect("its console is piped")).lines();
+    let mut said = String::new();
+    let mut wait_for = |word: &str| {
+        for line in lines.by_ref().map_while(Result::ok) {
+            said += &format!("{line}\n");
+            assert!(!line.contains("FAILED"), "{said}");
+            if line.contains(word) {
+                return;
+            }
+        }
+        panic!("no {word:?} in {said}");
+    };
+    for kill in [false, true] {
+        (0..3).for_each(|_| wait_for("guest: round"));
+        if kill {
+            daemon.kill();
+        } else {
+            assert!(daemon.stop().success());
+        }
+        daemon.launch();
+    }
+    (0..5).for_each(|_| wait_for("guest: round"));
+    writeln!(guest.stdin.take().expect("its console is piped"), "enough").expect("it listens");
+    wait_for("guest: done");
+    guest.wait().expect("the machine is ours");
+    assert_eq!(daemon.stat("v", "errors"), 0);
+}
+
 fn machine_command(machine: &Path, port: u16, phase: &str, memory_mib: u32) -> Command {
     let append =
         format!("console=ttyS0 quiet panic=-1 mitigations=off rdinit=/init nbd_port={port} nbd_export=v phase={phase}");
+    let programs = if phase == "reconnect" { "initrd-reconnect" } else { "initrd.gz" };
     let (kernel, initrd) =
-        (machine.join("vmlinuz").display().to_string(), machine.join("initrd.gz").display().to_string());
+        (machine.join("vmlinuz").display().to_string(), machine.join(programs).display().to_string());
     let fixed = format!(
         "-accel tcg,thread=multi -cpu max -smp 2 -m {memory_mib} -nographic -no-reboot -monitor none -serial stdio \
         -nic user,model=virtio-net-pci"

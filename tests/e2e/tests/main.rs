@@ -21,6 +21,7 @@ mod hostile;
 mod live;
 mod metrics;
 mod refusals;
+mod restart;
 mod scrub;
 mod tls;
 mod write_back;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hotset_block::InheritedListener;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -17,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::http::Door;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Socket};
 use crate::paths::own_user;
 
 /// How long accepting rests after an error that is not the connection's own (no descriptors left).
@@ -39,15 +40,26 @@ pub(super) struct Listeners {
     tls: Vec<(TcpListener, TlsAcceptor)>,
 }
 
-/// Binds all endpoints; those that are not of this machine alone need `tls`. An error is a message for people.
-pub(super) async fn bind(endpoints: &[Endpoint], tls: Option<&TlsAcceptor>) -> Result<Listeners, String> {
+/// Binds all sockets that are not there yet; those that are not of this machine alone need `tls`. An error is a message
+/// for people.
+pub(super) async fn bind(sockets: Vec<Socket>, tls: Option<&TlsAcceptor>) -> Result<Listeners, String> {
     let mut listeners = Listeners { unix: Vec::new(), loopback: Vec::new(), tls: Vec::new() };
-    for endpoint in endpoints {
+    for Socket { endpoint, inherited } in sockets {
         let context = |error: io::Error| format!("api {endpoint}: {error}");
-        match endpoint {
-            Endpoint::Unix(path) => listeners.unix.push(OwnerOnly::bind(path).await.map_err(context)?),
+        match &endpoint {
+            Endpoint::Unix(path) => {
+                let bound = match inherited {
+                    Some(inherited) => OwnerOnly::over_inherited(inherited),
+                    None => OwnerOnly::bind(path).await,
+                };
+                listeners.unix.push(bound.map_err(context)?);
+            }
             Endpoint::Tcp(address) => {
-                let listener = TcpListener::bind(address).await.map_err(context)?;
+                let listener = match inherited {
+                    Some(inherited) => tcp_over_inherited(inherited),
+                    None => TcpListener::bind(address).await,
+                };
+                let listener = listener.map_err(context)?;
                 tracing::info!("the control API listens on tcp:{}", listener.local_addr().map_err(context)?);
                 match tls {
                     _ if address.ip().is_loopback() => listeners.loopback.push(listener),
@@ -58,6 +70,12 @@ pub(super) async fn bind(endpoints: &[Endpoint], tls: Option<&TlsAcceptor>) -> R
         }
     }
     Ok(listeners)
+}
+
+fn tcp_over_inherited(inherited: InheritedListener) -> io::Result<TcpListener> {
+    let InheritedListener::Tcp { listener, .. } = inherited else { unreachable!("its address is of TCP") };
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 impl Listeners {
@@ -134,7 +152,8 @@ struct OwnerOnly {
     listener: UnixListener,
     owner: u32,
     path: PathBuf,
-    inode: u64,
+    /// Of the socket file, if we made it.
+    made: Option<u64>,
 }
 
 impl OwnerOnly {
@@ -150,8 +169,15 @@ impl OwnerOnly {
         std::fs::set_permissions(&beside, Permissions::from_mode(0o600))?;
         remove_socket(path)?;
         std::fs::rename(&beside, path)?;
-        let inode = std::fs::symlink_metadata(path)?.ino();
-        Ok(Self { listener, owner: own_user()?, path: path.to_owned(), inode })
+        let made = Some(std::fs::symlink_metadata(path)?.ino());
+        Ok(Self { listener, owner: own_user()?, path: path.to_owned(), made })
+    }
+
+    /// Over a socket that somebody else keeps.
+    fn over_inherited(inherited: InheritedListener) -> io::Result<Self> {
+        let InheritedListener::Unix { listener, path } = inherited else { unreachable!("its address is a path") };
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener: UnixListener::from_std(listener)?, owner: own_user()?, path, made: None })
     }
 
     /// Waits for the next client that is admitted.
@@ -175,9 +201,9 @@ impl OwnerOnly {
 }
 
 impl Drop for OwnerOnly {
-    /// Takes the socket away, unless another one has taken its place.
+    /// Takes the socket away if it is ours, and no other one has taken its place.
     fn drop(&mut self) {
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.ino() == self.inode) {
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| Some(metadata.ino()) == self.made) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -11,10 +11,12 @@ mod events;
 mod history;
 mod hook;
 mod http;
+mod inherited;
 mod manager;
 mod observer;
 mod predecessor;
 mod probe;
+mod runs;
 mod scan;
 mod smart;
 mod state;
@@ -23,9 +25,8 @@ mod tokens;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hotset_api::{Severity, Subject, SubjectKind};
 use hotset_serve::TlsFiles;
 use hotset_serve::nbd::ServerSettings;
 use sd_notify::NotifyState;
@@ -34,15 +35,17 @@ use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 
 use self::config::Config;
-use self::events::{EventLog, Happened};
+use self::events::EventLog;
 use self::hook::Hook;
 use self::http::{Control, Gate};
+use self::inherited::Inherited;
 use self::manager::Manager;
 use self::observer::Observer;
+use self::runs::LastRun;
 use self::state::StateDirectory;
 use self::tokens::Tokens;
 use crate::args::ServeArguments;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Socket};
 use crate::plane::{Handle, StopReport};
 
 pub(crate) use http::Document;
@@ -59,12 +62,13 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     start_log(&config.log)?;
     let state = StateDirectory::open(&config.state)?;
     state.wait_for_predecessor();
+    let sockets = Sockets::of(&config)?;
     let server =
         ServerSettings { request_timeout: Duration::from_secs(config.request_timeout_s), ..Default::default() };
     let (plane, _thread) = Handle::start(server).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
-    let outcome = runtime.block_on(serve(plane, state, config));
+    let outcome = runtime.block_on(serve(plane, state, config, sockets));
     // Blocking steps that are still under way belong to changes that nobody waits for any more.
     runtime.shutdown_background();
     outcome
@@ -77,20 +81,41 @@ fn start_log(filter: &str) -> Result<(), String> {
     Ok(())
 }
 
-async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<ExitCode, String> {
+/// Where hosts and administrators connect.
+struct Sockets {
+    api: Vec<Socket>,
+    nbd: Vec<Socket>,
+}
+
+impl Sockets {
+    fn of(config: &Config) -> Result<Self, String> {
+        let mut inherited = Inherited::of_this_process()?;
+        let sockets = Self { api: inherited.take(&config.api), nbd: inherited.take(&config.nbd) };
+        inherited.check_all_taken()?;
+        Ok(sockets)
+    }
+}
+
+async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: Sockets) -> Result<ExitCode, String> {
+    let begun = Instant::now();
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
     let api_tls =
         config.api_tls.as_ref().map(|files| http::tls_acceptor(&files.certificate, &files.key)).transpose()?;
-    let listeners = api_socket::bind(&config.api, api_tls.as_ref()).await?;
+    let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
     let names = Arc::new(config.api_names.clone());
     let tokens = Arc::new(Tokens::load(&state)?);
     let state_path = state.path().to_owned();
     let events = Arc::new(EventLog::open(&state_path));
     let hook = Hook::start(config.event_hook.clone());
-    observer::record(&events, hook.as_ref(), vec![started(&events)]).await;
-    let (nbd, tls) = (config.nbd.clone(), config.tls.clone().map(tls_files));
-    let smartctl = config.smartctl.clone();
+    let last_run = LastRun::of(&events);
+    observer::record(&events, hook.as_ref(), vec![last_run.started()]).await;
+    let (tls, smartctl) = (config.tls.clone().map(tls_files), config.smartctl.clone());
     let manager = Arc::new(Manager::new(plane.clone(), state, config));
+    // Hosts may come at once: each waits until its volume is open.
+    manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
+    let nbd = sockets.nbd;
+    let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+    manager.listens(listening);
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
         let (manager, first_pass) = (Arc::clone(&manager), Arc::clone(&first_pass));
@@ -102,8 +127,10 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
         () = signals.stop() => false,
     };
     if opened {
-        let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
-        manager.listens(listening);
+        if let Some(serving) = last_run.serving(begun) {
+            tracing::info!("serving hosts: {}", serving.cause);
+            observer::record(&events, hook.as_ref(), vec![serving]).await;
+        }
         let (latest, status) = tokio::sync::watch::channel(None);
         let history = history::Handle::start(&state_path).map_err(|error| format!("history: {error}"))?;
         let control = Control {
@@ -133,39 +160,12 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config) -> Result<E
             () = plane.died() => return Err("the data plane died; the log says why, the next start recovers".to_owned()),
         }
     }
+    events.append(vec![runs::stopping()]);
     let code = stop(&manager, &plane, signals).await;
     if code == ExitCode::SUCCESS {
-        events.append(vec![of_the_daemon(Severity::Info, STOPPED, "")]);
+        events.append(vec![runs::stopped()]);
     }
     Ok(code)
-}
-
-/// What the last event says after a clean stop.
-const STOPPED: &str = "stopped";
-
-/// The event of this start.
-fn started(events: &EventLog) -> Happened {
-    let last = events.list(None).events.pop();
-    let cleanly = last.is_none_or(|last| last.subject.kind == SubjectKind::Daemon && last.change == STOPPED);
-    let version = format!("version {}", env!("CARGO_PKG_VERSION"));
-    match cleanly {
-        true => of_the_daemon(Severity::Info, "started", &version),
-        false => {
-            let cause = format!("{version}; the last run had no clean stop");
-            of_the_daemon(Severity::Warning, "started", &cause)
-        }
-    }
-}
-
-fn of_the_daemon(severity: Severity, change: &str, cause: &str) -> Happened {
-    Happened {
-        severity,
-        subject: Subject::new(SubjectKind::Daemon, ""),
-        pool: None,
-        path: String::new(),
-        change: change.to_owned(),
-        cause: cause.to_owned(),
-    }
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

@@ -141,7 +141,7 @@ impl Stage {
         self.plane.call(move |plane| plane.open_volume(spec)).await?;
         self.plane.call(|plane| plane.export(volume_name())).await?;
         let endpoint = self.endpoint.clone();
-        self.plane.call(move |plane| plane.listen(vec![endpoint], None)).await?;
+        self.plane.call(move |plane| plane.listen(vec![endpoint.into()], None)).await?;
         Ok(())
     }
 

@@ -6,29 +6,43 @@ use hotset_cache::{Error, ErrorKind};
 use hotset_serve::{TlsAcceptor, TlsFiles};
 
 use super::Plane;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Socket};
 
 impl Plane {
-    /// Begins to accept hosts on all `endpoints`; on TCP with TLS, if there are files for it (who may use a unix socket
+    /// Begins to accept hosts on all `sockets`; on TCP with TLS, if there are files for it (who may use a unix socket
     /// is decided by its permissions). Answers where it listens, with the ports that the kernel chose.
     pub(crate) async fn listen(
         self: Rc<Self>,
-        endpoints: Vec<Endpoint>,
+        sockets: Vec<Socket>,
         tls: Option<TlsFiles>,
     ) -> Result<Vec<Endpoint>, Error> {
         let invalid = |message: String| Error::new(ErrorKind::Invalid, message);
         let acceptor =
             tls.map(|files| TlsAcceptor::load(&files)).transpose().map_err(|error| invalid(error.to_string()))?;
         let mut listening = Vec::new();
-        for endpoint in endpoints {
-            let bound = match &endpoint {
-                Endpoint::Unix(path) => self.server.listen_unix(path, None),
-                Endpoint::Tcp(address) => self.server.listen_tcp(*address, acceptor.clone()),
+        for Socket { endpoint, inherited } in sockets {
+            let bound = match (&endpoint, inherited) {
+                (Endpoint::Unix(_), Some(inherited)) => self.server.listen_inherited(inherited, None),
+                (Endpoint::Unix(path), None) => self.server.listen_unix(path, None),
+                (Endpoint::Tcp(_), Some(inherited)) => self.server.listen_inherited(inherited, acceptor.clone()),
+                (Endpoint::Tcp(address), None) => self.server.listen_tcp(*address, acceptor.clone()),
             };
             let address = bound.map_err(|error| invalid(format!("nbd {endpoint}: {error}")))?;
             tracing::info!("hosts may connect to {address}");
             listening.push(address.parse().map_err(invalid)?);
         }
         Ok(listening)
+    }
+
+    /// Hosts that ask for one of these volumes wait until it is exported, or expected no more.
+    pub(crate) async fn expect_exports(self: Rc<Self>, names: Vec<String>) -> Result<(), Error> {
+        self.server.expect_exports(names);
+        Ok(())
+    }
+
+    /// Those of these volumes that are not exported will not be by themselves.
+    pub(crate) async fn expect_no_more(self: Rc<Self>, names: Vec<String>) -> Result<(), Error> {
+        self.server.expect_no_more(&names);
+        Ok(())
     }
 }

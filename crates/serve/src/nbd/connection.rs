@@ -1,5 +1,6 @@
 //! One connection's life: TLS if it must, the handshake, then the session.
 
+use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 
@@ -30,8 +31,9 @@ struct Agreed {
 
 /// Serves a connection until it ends. That it ended, or why, is nobody's concern but the client's.
 pub(super) async fn run(server: &Rc<ServerInner>, id: u64, stream: Stream, tls: Option<TlsAcceptor>) {
-    let limit = server.env.sleep(server.settings.handshake_timeout);
-    let agreed = match select(Box::pin(shake_hands(server, stream, tls)), Box::pin(limit)).await {
+    let awaits_export = Cell::new(false);
+    let limit = patience(server, &awaits_export);
+    let agreed = match select(Box::pin(shake_hands(server, id, stream, tls, &awaits_export)), Box::pin(limit)).await {
         Either::Left((agreed, _)) => agreed,
         Either::Right(((), _)) => return,
     };
@@ -39,8 +41,22 @@ pub(super) async fn run(server: &Rc<ServerInner>, id: u64, stream: Stream, tls: 
     serve(server, id, agreed).await;
 }
 
+/// Completes when a handshake has taken too long. One that waits for us, and not for its client, may take longer.
+async fn patience(server: &ServerInner, awaits_export: &Cell<bool>) {
+    server.env.sleep(server.settings.handshake_timeout).await;
+    if awaits_export.get() {
+        server.env.sleep(server.settings.export_timeout).await;
+    }
+}
+
 /// From the first byte to an agreement; `None` if the client leaves, or breaks the protocol.
-async fn shake_hands(server: &ServerInner, stream: Stream, tls: Option<TlsAcceptor>) -> io::Result<Option<Agreed>> {
+async fn shake_hands(
+    server: &ServerInner,
+    id: u64,
+    stream: Stream,
+    tls: Option<TlsAcceptor>,
+    awaits_export: &Cell<bool>,
+) -> io::Result<Option<Agreed>> {
     let mut transport = Transport::Plain(stream.clone());
     let mut received = ReceiveBuffer::new(server.env.buffers(), RECEIVE_BYTES);
     let mut negotiation = Negotiation::new(if tls.is_some() { TlsState::Required } else { TlsState::Off });
@@ -49,6 +65,14 @@ async fn shake_hands(server: &ServerInner, stream: Stream, tls: Option<TlsAccept
     loop {
         let (consumed, next) = negotiation.advance(received.bytes(), &server.catalogue.borrow(), &mut answer);
         received.consume(consumed);
+        if next == Next::Await {
+            awaits_export.set(true);
+            server.catalogue_changed.wait().await;
+            if server.is_ending(id) {
+                return Ok(None);
+            }
+            continue;
+        }
         if let Next::Serve(agreement) = next {
             return Ok(Some(Agreed { transport, received, agreement, answer }));
         }
@@ -66,7 +90,8 @@ async fn shake_hands(server: &ServerInner, stream: Stream, tls: Option<TlsAccept
                 transport = Transport::Tls(acceptor.accept(stream.clone()).await?);
                 negotiation.tls_established();
             }
-            Next::Serve(_) | Next::Close => return Ok(None),
+            Next::Await | Next::Serve(_) => unreachable!("done above"),
+            Next::Close => return Ok(None),
         }
     }
 }

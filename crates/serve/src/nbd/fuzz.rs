@@ -21,6 +21,7 @@ pub fn negotiation(bytes: &[u8]) {
             block_bytes_max: 32 << 20,
         });
     }
+    catalogue.expect("soon".to_owned());
     let tls = if choice & 1 == 0 { TlsState::Off } else { TlsState::Required };
     let mut negotiation = Negotiation::new(tls);
     let mut out = Vec::new();
@@ -35,6 +36,10 @@ pub fn negotiation(bytes: &[u8]) {
                 return;
             }
             Next::Continue => assert!(consumed > 0, "every turn takes a message"),
+            Next::Await => {
+                assert_eq!((consumed, out.len()), (0, 0), "it asks again");
+                catalogue.expect_no_more("soon");
+            }
             Next::StartTls => negotiation.tls_established(),
             Next::Serve(agreement) => {
                 assert!(catalogue.find(&agreement.export).is_some(), "only what exists is served");

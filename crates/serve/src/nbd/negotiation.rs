@@ -5,7 +5,7 @@
 //! make answers pile up. Invariants: an export is named only to those who may see it (TLS first, where required), and
 //! nothing agreed before TLS holds after it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, EXPORT_NAME_ZEROES, INIT_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC,
@@ -39,6 +39,8 @@ pub struct ExportInfo {
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     exports: BTreeMap<String, ExportInfo>,
+    /// Names of those that are being opened: who asks for one waits.
+    expected: BTreeSet<String>,
 }
 
 impl Catalogue {
@@ -46,6 +48,7 @@ impl Catalogue {
     pub fn insert(&mut self, export: ExportInfo) -> bool {
         let free = !self.exports.contains_key(&export.name);
         if free {
+            self.expected.remove(&export.name);
             self.exports.insert(export.name.clone(), export);
         }
         free
@@ -55,12 +58,29 @@ impl Catalogue {
         self.exports.remove(name);
     }
 
+    /// An export of this name may come soon.
+    pub fn expect(&mut self, name: String) {
+        if !self.exports.contains_key(&name) {
+            self.expected.insert(name);
+        }
+    }
+
+    /// The export is here, or will not come by itself.
+    pub fn expect_no_more(&mut self, name: &str) {
+        self.expected.remove(name);
+    }
+
     /// The export of that name. The empty name is the default export: the only one, if there is only one.
     pub fn find(&self, name: &str) -> Option<&ExportInfo> {
-        if name.is_empty() && self.exports.len() == 1 {
+        if name.is_empty() && self.exports.len() == 1 && self.expected.is_empty() {
             return self.exports.values().next();
         }
         self.exports.get(name)
+    }
+
+    /// Whether an export that is not there yet may be the one of that name.
+    fn expects(&self, name: &str) -> bool {
+        self.expected.contains(name) || (name.is_empty() && !self.expected.is_empty())
     }
 }
 
@@ -91,6 +111,8 @@ pub enum Next {
     Receive,
     /// Call again: there may be another message.
     Continue,
+    /// Call again with the same bytes when the catalogue has changed: the export that is asked for is being opened.
+    Await,
     /// Begin TLS, then [`Negotiation::tls_established`].
     StartTls,
     /// The handshake is over; requests follow.
@@ -189,6 +211,10 @@ impl Negotiation {
         self.options_left = left;
         let consumed = OPTION_HEADER_BYTES + length;
         let next = self.answer(&Asked { option: header.option, data }, catalogue, out);
+        if next == Next::Await {
+            self.options_left += 1;
+            return (0, next);
+        }
         if next == Next::StartTls && consumed < input.len() {
             // Bytes that came before TLS must not be read as if they had come through it.
             return (input.len(), Next::Close);
@@ -239,8 +265,10 @@ impl Negotiation {
 
     /// `NBD_OPT_EXPORT_NAME`: no error can be answered, so an unknown name ends the connection.
     fn export_name(&self, asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
-        let export = std::str::from_utf8(asked.data).ok().and_then(|name| catalogue.find(name));
-        let Some(export) = export else { return Next::Close };
+        let Ok(name) = std::str::from_utf8(asked.data) else { return Next::Close };
+        let Some(export) = catalogue.find(name) else {
+            return if catalogue.expects(name) { Next::Await } else { Next::Close };
+        };
         out.extend_from_slice(&export.size_bytes.to_be_bytes());
         out.extend_from_slice(&self.flags_of(export).to_be_bytes());
         if !self.no_zeroes {
@@ -256,8 +284,7 @@ impl Negotiation {
             return Next::Continue;
         };
         let Some(export) = catalogue.find(name) else {
-            refuse_unknown(out, asked.option, name);
-            return Next::Continue;
+            return not_there(asked.option, name, catalogue, out);
         };
         let mut data = info::EXPORT.to_be_bytes().to_vec();
         data.extend_from_slice(&export.size_bytes.to_be_bytes());
@@ -299,8 +326,7 @@ impl Negotiation {
             return Next::Continue;
         };
         let Some(export) = catalogue.find(name) else {
-            refuse_unknown(out, asked.option, name);
-            return Next::Continue;
+            return not_there(asked.option, name, catalogue, out);
         };
         let exact = queries.contains(&BASE_ALLOCATION);
         let all = !selects && (queries.is_empty() || queries.contains(&"base:"));
@@ -336,6 +362,14 @@ fn acknowledge(out: &mut Vec<u8>, option: u32) {
 
 fn refuse(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) {
     push_option_reply(out, option, kind, text.as_bytes());
+}
+
+fn not_there(option: u32, name: &str, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+    if catalogue.expects(name) {
+        return Next::Await;
+    }
+    refuse_unknown(out, option, name);
+    Next::Continue
 }
 
 fn refuse_unknown(out: &mut Vec<u8>, option: u32, name: &str) {

@@ -311,3 +311,43 @@ proptest! {
         prop_assert_eq!((consumed, next, out.len()), (0, Next::Receive, 0));
     }
 }
+
+#[test]
+fn who_asks_for_an_export_that_is_being_opened_is_answered_when_it_is_there_or_will_not_come() {
+    for comes in [true, false] {
+        for asked in [option::GO, option::INFO] {
+            let mut talk = Talk::new(TlsState::Off, &["other"]);
+            talk.catalogue.expect("disk".to_owned());
+            let data = go_data("disk", &[]);
+            let message = [
+                &OptionHeader { option: asked, length: u32::try_from(data.len()).expect("short") }.encode()[..],
+                &data,
+            ];
+            let (mut out, message) = (Vec::new(), message.concat());
+            for _ in 0..3 {
+                let waits = talk.negotiation.advance(&message, &talk.catalogue, &mut out);
+                assert_eq!((waits, out.len()), ((0, Next::Await), 0));
+            }
+            if comes {
+                talk.catalogue.insert(export("disk"));
+            }
+            talk.catalogue.expect_no_more("disk");
+            let (kinds, next) = {
+                let (answers, next) = talk.ask(asked, &data);
+                (kinds(&answers), next)
+            };
+            assert_eq!(kinds.contains(&reply::ERR_UNKNOWN), !comes, "{kinds:?}");
+            assert_eq!(matches!(next, Next::Serve(_)), comes && asked == option::GO);
+        }
+    }
+}
+
+#[test]
+fn the_default_export_is_not_chosen_before_all_are_there() {
+    let mut talk = Talk::new(TlsState::Off, &["only"]);
+    assert!(talk.catalogue.find("").is_some());
+    talk.catalogue.expect("second".to_owned());
+    assert!(talk.catalogue.find("").is_none() && talk.catalogue.expects(""));
+    talk.catalogue.insert(export("second"));
+    assert!(talk.catalogue.find("").is_none() && !talk.catalogue.expects(""));
+}

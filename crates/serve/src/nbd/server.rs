@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hotset_block::sync::Event;
-use hotset_block::{Env, HostEnv, Instant, Listener, Stream};
+use hotset_block::{Env, HostEnv, InheritedListener, Instant, Listener, Stream};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorKind, Volume};
 
@@ -39,6 +39,8 @@ pub struct ServerSettings {
     pub connections_max: usize,
     /// How long a client may take until it has chosen its export, TLS included.
     pub handshake_timeout: Duration,
+    /// How much longer a client may wait for an export that is being opened.
+    pub export_timeout: Duration,
     /// How long a request may take until it is answered with an error. It is looked after eight times as often.
     pub request_timeout: Duration,
     /// How long a connection that its client ends may take to finish what is in flight.
@@ -50,6 +52,7 @@ impl Default for ServerSettings {
         Self {
             connections_max: 256,
             handshake_timeout: Duration::from_secs(10),
+            export_timeout: Duration::from_secs(600),
             request_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
         }
@@ -77,6 +80,7 @@ pub(super) struct ServerInner {
     pub(super) env: HostEnv,
     pub(super) settings: ServerSettings,
     pub(super) catalogue: RefCell<Catalogue>,
+    pub(super) catalogue_changed: Event,
     volumes: RefCell<BTreeMap<String, Volume<HostEnv>>>,
     connections: RefCell<BTreeMap<u64, Connection>>,
     /// What the payloads of each connection may take.
@@ -108,6 +112,7 @@ impl Server {
             env,
             settings,
             catalogue: RefCell::default(),
+            catalogue_changed: Event::new(),
             volumes: RefCell::default(),
             connections: RefCell::default(),
             share: Share::default(),
@@ -131,6 +136,11 @@ impl Server {
         Ok(self.listen(Listener::bind_tcp(&self.inner.env, address)?, tls))
     }
 
+    /// Listens on a socket that this process was started with. As [`Server::listen_unix`].
+    pub fn listen_inherited(&self, inherited: InheritedListener, tls: Option<TlsAcceptor>) -> io::Result<String> {
+        Ok(self.listen(Listener::over_inherited(&self.inner.env, inherited)?, tls))
+    }
+
     fn listen(&self, listener: Listener, tls: Option<TlsAcceptor>) -> String {
         let address = listener.local_addr();
         let inner = Rc::clone(&self.inner);
@@ -146,7 +156,22 @@ impl Server {
             return Err(Error::new(ErrorKind::Refused, format!("there is an export {name} already")));
         }
         self.inner.volumes.borrow_mut().insert(name, volume);
+        self.inner.catalogue_changed.wake_all();
         Ok(())
+    }
+
+    /// Clients that ask for one of these exports wait for it, until it is added, or expected no more.
+    pub fn expect_exports(&self, names: Vec<String>) {
+        let mut catalogue = self.inner.catalogue.borrow_mut();
+        names.into_iter().for_each(|name| catalogue.expect(name));
+    }
+
+    /// Those of these exports that are not there do not come by themselves: clients that wait are told so.
+    pub fn expect_no_more(&self, names: &[String]) {
+        let mut catalogue = self.inner.catalogue.borrow_mut();
+        names.iter().for_each(|name| catalogue.expect_no_more(name));
+        drop(catalogue);
+        self.inner.catalogue_changed.wake_all();
     }
 
     /// Gives the export that was called `from` the name that its volume has now: new connections ask for that one, those
@@ -181,6 +206,7 @@ impl Server {
     pub async fn stop(&self, limit: Duration) {
         self.inner.stopping.set(true);
         self.inner.stop.wake_all();
+        self.inner.catalogue_changed.wake_all();
         self.inner.end_connections(|_| true, limit).await;
     }
 }
@@ -257,7 +283,14 @@ impl ServerInner {
         let Some(idle) = idle.filter(|_| ending < ENDING_MAX) else { return false };
         idle.ending = true;
         idle.stream.shutdown();
+        // It may wait for an export.
+        self.catalogue_changed.wake_all();
         true
+    }
+
+    /// Whether a connection has to make room, or all have to end.
+    pub(super) fn is_ending(&self, id: u64) -> bool {
+        self.stopping.get() || self.connections.borrow().get(&id).is_none_or(|connection| connection.ending)
     }
 
     /// The volume of an export, unless it is gone.

@@ -15,7 +15,7 @@ use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, OfflinePool, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{self, Found};
-use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord};
+use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
 
 /// How often missing SSDs are looked for.
@@ -29,6 +29,23 @@ struct Search {
 }
 
 impl Manager {
+    /// Lets hosts wait for the volumes that [`Manager::start`] opens.
+    pub(crate) async fn expect_recorded_volumes(&self) -> Result<(), ApiError> {
+        let pools = self.state.pools().unwrap_or_default().into_iter().flatten();
+        let cached = pools.flat_map(|pool| pool.volumes);
+        let uncached = self.state.volumes().unwrap_or_default();
+        let names = cached.chain(uncached).map(|volume| volume.name).collect();
+        self.plane.call(move |plane| plane.expect_exports(names)).await
+    }
+
+    /// Volumes that are not open now do not open soon: hosts that ask for them are told so.
+    async fn expect_no_more(&self, volumes: &[VolumeRecord]) {
+        let names = volumes.iter().map(|volume| volume.name.clone()).collect();
+        if let Err(error) = self.plane.call(move |plane| plane.expect_no_more(names)).await {
+            tracing::warn!("hosts may wait for volumes in vain: {error}");
+        }
+    }
+
     /// Opens every recorded pool and volume, and pools whose SSDs turn up in the scan. Missing SSDs are waited for;
     /// `first_pass` is told when everything that need not wait has been opened.
     pub(crate) async fn start(self: &Arc<Self>, first_pass: Arc<Notify>) {
@@ -40,16 +57,28 @@ impl Manager {
         self.update_udev_rules().await;
         for record in &records {
             let (manager, record) = (Arc::clone(self), record.clone());
-            pools.spawn(async move { manager.open_recorded(record).await });
+            pools.spawn(async move {
+                let volumes = record.volumes.clone();
+                let waits = manager.open_recorded(record).await;
+                if waits.is_none() {
+                    manager.expect_no_more(&volumes).await;
+                }
+                waits
+            });
         }
         while let Some(opened) = pools.join_next().await {
             if let Ok(Some(record)) = opened {
                 let manager = Arc::clone(self);
-                waiting.spawn(async move { manager.wait_for_ssds(record).await });
+                waiting.spawn(async move {
+                    let volumes = record.volumes.clone();
+                    manager.wait_for_ssds(record).await;
+                    manager.expect_no_more(&volumes).await;
+                });
             }
         }
         self.open_strangers(&records).await;
         self.open_uncached_volumes().await;
+        self.expect_no_more(&self.state.volumes().unwrap_or_default()).await;
         self.resume_conversions().await;
         tokio::spawn(Arc::clone(self).follow_conversions());
         first_pass.notify_one();
