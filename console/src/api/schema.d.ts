@@ -800,8 +800,16 @@ export interface components {
         Pool: {
             /** Format: int64 */
             block_size_bytes: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Bytes of cached pages that it can hold now: what the write log does not take.
+             */
             capacity_bytes: number;
+            /**
+             * Format: int64
+             * @description What of that it has however much is dirty.
+             */
+            capacity_min_bytes: number;
             checksums: boolean;
             /** Format: int32 */
             dirty_age_max_seconds: number;
@@ -824,7 +832,9 @@ export interface components {
             populate_on_read: number;
             /** Format: int32 */
             populate_on_write: number;
-            /** @description Why it is not good, and what to do. Empty when good. */
+            /** @description That reached the limit: nothing more is populated. */
+            populating_stopped: boolean;
+            /** @description Why it is not good, or does not do all that it could, and what to do. Empty otherwise. */
             reason: string;
             rebuild?: null | components["schemas"]["Progress"];
             /** @description What the last start found. */
@@ -835,6 +845,16 @@ export interface components {
             /** Format: int64 */
             slots_used: number;
             spares?: components["schemas"]["Spare"][];
+            /**
+             * Format: int64
+             * @description Once so much was written to all SSDs together within 24 hours, nothing more is populated; null: no limit.
+             */
+            ssd_writes_per_day_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description What was written to them within the last 24 hours, by the hour.
+             */
+            ssd_written_day_bytes: number;
             ssds: components["schemas"]["Ssd"][];
             state: components["schemas"]["PoolState"];
             type: components["schemas"]["PoolKind"];
@@ -916,9 +936,14 @@ export interface components {
             bytes_to_write_first: number;
             /**
              * Format: int64
-             * @description Bytes of cached pages that it can hold.
+             * @description Bytes of cached pages that it can hold while little is dirty.
              */
             capacity_bytes: number;
+            /**
+             * Format: int64
+             * @description … when as much is dirty as may be; the same in a read pool.
+             */
+            capacity_min_bytes: number;
             /**
              * Format: int64
              * @description Bytes that hosts may have dirty at once; 0 in a read pool.
@@ -955,7 +980,7 @@ export interface components {
             segment_bytes: number;
             /** Format: int64 */
             slots: number;
-            /** @description Per SSD, in the order of the request: bytes of cached pages it will hold. */
+            /** @description Per SSD, in the order of the request: bytes of cached pages it can hold at most. */
             ssd_capacity_bytes: number[];
             type: components["schemas"]["PoolKind"];
             warnings: string[];
@@ -979,6 +1004,12 @@ export interface components {
             populate_on_read?: number | null;
             /** Format: int32 */
             populate_on_write?: number | null;
+            /**
+             * Format: int64
+             * @description Once so much was written to all SSDs together within 24 hours, nothing more is populated: 1 MiB or more, or 0 for
+             *     no limit.
+             */
+            ssd_writes_per_day_bytes?: number | null;
         };
         /**
          * @description What a pool is doing.
@@ -1077,6 +1108,14 @@ export interface components {
         };
         /** @enum {string} */
         Severity: "info" | "warning" | "error";
+        /** @description A part of what a pool has: so many bytes, 1 MiB or more, or so many percent, 1 to 100. */
+        Share: {
+            /** Format: int64 */
+            bytes: number;
+        } | {
+            /** Format: int32 */
+            percent: number;
+        };
         /** @description What an SSD said of itself when it was asked last. A value that it does not know is null. */
         Smart: {
             /** @description What it warns of. Empty if nothing. */
@@ -1289,6 +1328,8 @@ export interface components {
             backing_emulated: boolean;
             /** @description What the backing device has had to do. */
             backing_io?: components["schemas"]["DeviceIo"];
+            cache_max?: null | components["schemas"]["Share"];
+            cache_min?: null | components["schemas"]["Share"];
             /**
              * Format: int64
              * @description Bytes of its pages in the cache.
@@ -1299,6 +1340,7 @@ export interface components {
              * @description Data at risk: bytes acknowledged to hosts and not yet on the backing device.
              */
             dirty_bytes: number;
+            dirty_cap?: null | components["schemas"]["Share"];
             /** @description Of the volume with its cache. */
             health: components["schemas"]["Health"];
             /** Format: int32 */
@@ -1388,8 +1430,14 @@ export interface components {
         VolumeRename: {
             name: string;
         };
-        /** @description `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache. */
+        /**
+         * @description `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache. A
+         *     share of 0 bytes means none: no cap, no minimum, no maximum.
+         */
         VolumeSet: {
+            cache_max?: null | components["schemas"]["Share"];
+            cache_min?: null | components["schemas"]["Share"];
+            dirty_cap?: null | components["schemas"]["Share"];
             /** @description Whether reads populate the cache and are answered from it. */
             read_cache?: boolean | null;
             /** Format: int64 */

@@ -35,7 +35,7 @@ pub use smart::{Smart, SsdHealth, SsdIdentity};
 pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};
 pub use subject::{Subject, SubjectKind};
 pub use volume::{
-    CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
+    CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
 };
 pub use words::{
     FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState, VolumeState, WriteMode,

@@ -69,6 +69,10 @@ pub struct PoolSet {
     /// Dirty data older than this is cleaned whatever hosts do: 1 s to 30 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty_age_max_seconds: Option<u32>,
+    /// Once so much was written to all SSDs together within 24 hours, nothing more is populated: 1 MiB or more, or 0 for
+    /// no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssd_writes_per_day_bytes: Option<u64>,
 }
 
 /// `POST /api/v1/pools/{name}/conversion`: what cannot change online is changed by flushing the pool and making it anew in place;
@@ -97,8 +101,10 @@ pub struct PoolPlan {
     pub populate_on_read: u8,
     pub populate_on_write: u8,
     pub policy: PolicyKind,
-    /// Bytes of cached pages that it can hold.
+    /// Bytes of cached pages that it can hold while little is dirty.
     pub capacity_bytes: u64,
+    /// … when as much is dirty as may be; the same in a read pool.
+    pub capacity_min_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,
     /// Memory for its tables when every slot is in use and all that may be dirty is.
@@ -111,7 +117,7 @@ pub struct PoolPlan {
     pub memory_limit_bytes: u64,
     /// What the tables of the other pools take.
     pub memory_in_use_bytes: u64,
-    /// Per SSD, in the order of the request: bytes of cached pages it will hold.
+    /// Per SSD, in the order of the request: bytes of cached pages it can hold at most.
     pub ssd_capacity_bytes: Vec<u64>,
     /// SSD files that are sparse and are written in full before use: their bytes.
     pub bytes_to_write_first: u64,
@@ -129,7 +135,7 @@ pub struct Pool {
     pub io_type: IoType,
     pub state: PoolState,
     pub health: Health,
-    /// Why it is not good, and what to do. Empty when good.
+    /// Why it is not good, or does not do all that it could, and what to do. Empty otherwise.
     pub reason: String,
     pub block_size_bytes: u64,
     pub populate_on_read: u8,
@@ -139,8 +145,17 @@ pub struct Pool {
     pub flush_rate: FlushRate,
     pub dirty_watermark_percent: u8,
     pub dirty_age_max_seconds: u32,
+    /// Once so much was written to all SSDs together within 24 hours, nothing more is populated; null: no limit.
+    pub ssd_writes_per_day_bytes: Option<u64>,
+    /// What was written to them within the last 24 hours, by the hour.
+    pub ssd_written_day_bytes: u64,
+    /// That reached the limit: nothing more is populated.
+    pub populating_stopped: bool,
     pub checksums: bool,
+    /// Bytes of cached pages that it can hold now: what the write log does not take.
     pub capacity_bytes: u64,
+    /// What of that it has however much is dirty.
+    pub capacity_min_bytes: u64,
     pub used_bytes: u64,
     pub slots: u64,
     pub slots_used: u64,

@@ -29,7 +29,16 @@ pub struct VolumeCreate {
     pub read_cache: Option<bool>,
 }
 
-/// `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache.
+/// A part of what a pool has: so many bytes, 1 MiB or more, or so many percent, 1 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    Bytes(u64),
+    Percent(u8),
+}
+
+/// `PATCH /api/v1/volumes/{name}`: the settings to change. A cut-off of 0 means off: no stream bypasses the cache. A
+/// share of 0 bytes means none: no cap, no minimum, no maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeSet {
@@ -42,6 +51,15 @@ pub struct VolumeSet {
     /// Whether reads populate the cache and are answered from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<bool>,
+    /// How much of the volume may be dirty at once, of the pool's dirty capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirty_cap: Option<Share>,
+    /// Clean data that other volumes do not evict, of the pool's `capacity_min_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_min: Option<Share>,
+    /// The most clean data that the volume has in the cache, of the pool's `capacity_min_bytes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_max: Option<Share>,
 }
 
 /// `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name.
@@ -80,6 +98,12 @@ pub struct Volume {
     pub write_mode: WriteMode,
     /// Whether reads populate the cache and are answered from it.
     pub read_cache: bool,
+    /// How much of it may be dirty at once, of the pool's dirty capacity; null: all of that.
+    pub dirty_cap: Option<Share>,
+    /// Clean data that other volumes do not evict; null: none.
+    pub cache_min: Option<Share>,
+    /// The most clean data that it has in the cache; null: no limit.
+    pub cache_max: Option<Share>,
     /// The pool that caches it; null: none.
     pub pool: Option<String>,
     /// Bytes of its pages in the cache.

@@ -21,11 +21,11 @@ pub const BLOCK_BYTES_MAX: u64 = 4 << 20;
 pub mod limits {
     use std::time::Duration;
 
-    /// SSDs of a pool.
     /// Spares of a pool.
     pub const SPARES_MAX: usize = 16;
     /// SSDs that may join a pool between two starts.
     pub const JOINS_MAX: usize = 256;
+    /// SSDs of a pool.
     pub const SSDS_MAX: usize = 64;
     /// Volumes attached to a pool.
     pub const VOLUMES_MAX: usize = 1024;
@@ -55,6 +55,8 @@ pub mod limits {
     pub const STOP_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
     /// Bytes of zeroes that are written in one piece where a device cannot zero by itself.
     pub const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+    /// The smallest share of a pool that is given in bytes, and the smallest limit on what is written per day.
+    pub const SHARE_BYTES_MIN: u64 = 1 << 20;
     /// Fingerprint pages of a backing device.
     pub const FINGERPRINTS: usize = 16;
 }
@@ -251,6 +253,40 @@ pub struct PoolSettings {
     pub checksums: bool,
     /// When and how fast dirty data is cleaned. Without meaning in a read pool.
     pub cleaning: Cleaning,
+    /// Once the pool has written so many bytes to all its SSDs together within 24 hours, it populates nothing more;
+    /// `None`: no limit. At least 1 MiB.
+    pub ssd_writes_per_day_bytes: Option<u64>,
+}
+
+/// A part of something that has bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    Bytes(u64),
+    /// 1 to 100.
+    Percent(u8),
+}
+
+impl Share {
+    /// In bytes, rounded down, and never more than the whole.
+    pub fn of(self, whole_bytes: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.min(whole_bytes),
+            Self::Percent(percent) => {
+                let part = u128::from(whole_bytes) * u128::from(percent.min(100)) / 100;
+                u64::try_from(part).expect("a part is no more than the whole")
+            }
+        }
+    }
+
+    fn check(self, what: &str) -> Result<(), Error> {
+        match self {
+            Self::Percent(1..=100) => Ok(()),
+            Self::Bytes(bytes) if bytes >= limits::SHARE_BYTES_MIN => Ok(()),
+            Self::Bytes(_) | Self::Percent(_) => {
+                Err(invalid(format!("{what}: it is a size of 1 MiB or more, or 1 to 100 percent")))
+            }
+        }
+    }
 }
 
 /// How dirty data leaves the write log for the backing devices.
@@ -303,6 +339,7 @@ impl PoolSettings {
             fetch_rate: FetchRate::Medium,
             checksums: true,
             cleaning: Cleaning::default(),
+            ssd_writes_per_day_bytes: None,
         }
     }
 
@@ -317,6 +354,9 @@ impl PoolSettings {
         };
         if !(least..=4).contains(&self.populate_on_write) {
             return Err(invalid(format!("populate-on-write {}: it is {rule}", self.populate_on_write)));
+        }
+        if self.ssd_writes_per_day_bytes.is_some_and(|bytes| bytes < limits::SHARE_BYTES_MIN) {
+            return Err(invalid("ssd-writes-per-day: it is a size of 1 MiB or more, or off".to_owned()));
         }
         self.cleaning.check()
     }
@@ -335,6 +375,29 @@ pub struct VolumeSettings {
     pub write_mode: WriteMode,
     /// Whether reads populate the cache.
     pub read_cache: bool,
+    /// How much of the volume may be dirty at once, of the pool's dirty capacity; `None`: all of that.
+    pub dirty_cap: Option<Share>,
+    /// Clean data that others do not evict, of the clean capacity that the pool has at any time; `None`: none.
+    pub cache_min: Option<Share>,
+    /// The most that the volume has of the clean capacity; `None`: all of it.
+    pub cache_max: Option<Share>,
+}
+
+impl VolumeSettings {
+    /// Whether the shares are within their bounds; what a pool has room for is judged there.
+    pub fn check(&self) -> Result<(), Error> {
+        let shares = [("dirty-cap", self.dirty_cap), ("cache-min", self.cache_min), ("cache-max", self.cache_max)];
+        shares.into_iter().try_for_each(|(what, share)| share.map_or(Ok(()), |share| share.check(what)))?;
+        match (self.cache_min, self.cache_max) {
+            (Some(Share::Bytes(min)), Some(Share::Bytes(max))) if min > max => {
+                Err(invalid(format!("cache-min of {min} bytes: it is above cache-max, {max} bytes")))
+            }
+            (Some(Share::Percent(min)), Some(Share::Percent(max))) if min > max => {
+                Err(invalid(format!("cache-min of {min} %: it is above cache-max, {max} %")))
+            }
+            (_, _) => Ok(()),
+        }
+    }
 }
 
 impl Default for VolumeSettings {
@@ -346,6 +409,9 @@ impl Default for VolumeSettings {
             write_cutoff_bytes: Some(4 << 20),
             write_mode: WriteMode::WriteBack,
             read_cache: true,
+            dirty_cap: None,
+            cache_min: None,
+            cache_max: None,
         }
     }
 }

@@ -25,6 +25,6 @@ pub use pool::{
 pub use state::latency::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 pub use status::{
     DeviceIo, Evacuation, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus, SsdStatus,
-    VolumeStats, VolumeStatus, WriteLogStatus,
+    SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
 };
 pub use volume::{Durability, Volume, ZeroEffort};

@@ -12,13 +12,14 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::drop_pages::{Drops, Freed};
 use crate::flow::join::Spare;
 use crate::flow::remove::Removed;
-use crate::flow::rows::{ROWS_MIN, capacity};
+use crate::flow::rows::{LogSize, ROWS_MIN, capacity};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::layout::{records_bytes, segment_bytes_for};
 use crate::format::members::Members;
 use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
+use crate::state::budget::Budget;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
@@ -168,6 +169,10 @@ pub(crate) struct PoolInner<E: Env> {
     /// Which copy is read first next time.
     pub(crate) log_turn: Cell<bool>,
     pub(crate) scrub: Scrub,
+    /// What was written to the SSDs of late.
+    pub(crate) budget: RefCell<Budget>,
+    /// A record of it is being written.
+    pub(crate) recording_writes: Cell<bool>,
 }
 
 /// A volume as the pool holds it.
@@ -212,13 +217,20 @@ impl<E: Env> Pool<E> {
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        let dirty_pages = match spec.kind {
-            PoolKind::Read => 0,
-            PoolKind::ReadWrite => dirty_pages_for(&spec.name, &layouts)?,
+        let log = match spec.kind {
+            PoolKind::Read => LogSize::default(),
+            PoolKind::ReadWrite => log_size_for(&spec.name, &layouts)?,
         };
+        let per_segment = layouts.first().map_or(0, Layout::slots_per_segment) * block_bytes.get();
+        let without = |segments: usize| {
+            let of_log = u64::try_from(segments).expect("segments are counted in 32 bits") * per_segment;
+            layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
+        };
+        let dirty_pages = log.pages / 2;
         let dirty_memory_bytes = memory_for_pages(dirty_pages);
         Ok(PoolPlan {
-            capacity_bytes: layouts.iter().map(capacity).sum(),
+            capacity_bytes: without(log.segments.min(ROWS_MIN * (2 * (layouts.len() / 2)).min(64))),
+            capacity_min_bytes: without(log.segments),
             slots,
             segment_bytes,
             memory_bytes: memory_for(slots, &spec.settings) + dirty_memory_bytes,
@@ -409,17 +421,17 @@ pub enum Drained {
     Cancelled,
 }
 
-/// Pages that hosts may have dirty at once in a pool of SSDs with these layouts.
-fn dirty_pages_for(name: &PoolName, layouts: &[Layout]) -> Result<u64, Error> {
+/// How large the write log of a pool of SSDs with these layouts can be.
+fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
     let segment_pages = layouts.first().map_or(1, |layout| layout.segment_bytes / crate::config::PAGE);
     let segment_pages = u32::try_from(segment_pages).expect("a segment is small");
     let segments = layouts.iter().map(|layout| layout.segments().log_max()).collect();
-    let (rows, pages) = capacity(segments, segment_pages);
-    if rows < ROWS_MIN {
+    let size = capacity(segments, segment_pages);
+    if size.rows < ROWS_MIN {
         let message = format!("pool {name}: its SSDs are too small, or too different in size, for a write log");
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    Ok(pages / 2)
+    Ok(size)
 }
 
 /// Bytes of memory for the tables of a pool whose slots are all in use (REQUIREMENTS P14).
@@ -570,9 +582,20 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn status(&self) -> PoolStatus {
-        let (health, reason) = self.health();
+        let ssd_writes = self.ssd_writes();
+        let (health, mut reason) = self.health();
+        if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
+            && ssd_writes.populating_stopped
+            && reason.is_empty()
+        {
+            reason = format!(
+                "nothing new is populated: {} bytes were written to its SSDs within 24 hours, and ssd-writes-per-day is \
+                 {limit} bytes; wait, or raise it",
+                ssd_writes.day_bytes
+            );
+        }
         let map = self.map.borrow();
-        let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let online_slots: u64 = self.online_ssds().map(|ssd| ssd.segments.borrow().slot_count()).sum();
         let names = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
         let shown = self.ssds.iter().filter(|ssd| !ssd.replaced.get());
         let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
@@ -585,6 +608,7 @@ impl<E: Env> PoolInner<E> {
             reason,
             epoch: self.members.borrow().epoch,
             capacity_bytes: online_slots * self.block_bytes(),
+            capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
             used_bytes: map.used_pages() * crate::config::PAGE,
             slots: online_slots,
             slots_used: u64::from(map.slots_used()),
@@ -597,6 +621,7 @@ impl<E: Env> PoolInner<E> {
             rebuild: self.rebuild_status(),
             write_log: self.log.as_ref().map(|log| self.log_status(log)),
             scrub: self.scrub.status(),
+            ssd_writes,
             ssds,
             spares: self.spares.borrow().iter().map(|spare| spare.status()).collect(),
             volumes: names,
@@ -613,7 +638,7 @@ impl<E: Env> PoolInner<E> {
             disk: ssd.disk.clone(),
             evacuation: self.evacuation_of(ssd),
             reason: ssd.reason.borrow().clone(),
-            slots: u64::from(ssd.layout.slot_count()),
+            slots: ssd.segments.borrow().slot_count(),
             slots_used: u64::from(ssd.slots_used.get()),
             read_errors: ssd.read_errors.get(),
             bytes_written: ssd.bytes_written.get(),

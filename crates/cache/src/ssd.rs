@@ -79,6 +79,8 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) slots_used: Cell<u32>,
     pub(crate) read_errors: Cell<u64>,
     pub(crate) bytes_written: Cell<u64>,
+    /// Of them, counted in the pool's budget.
+    pub(crate) bytes_noted: Cell<u64>,
     pub(crate) io: IoCounts,
     watch: Watch,
 }
@@ -137,6 +139,7 @@ impl<E: Env> Ssd<E> {
             slots_used: Cell::new(0),
             read_errors: Cell::new(0),
             bytes_written: Cell::new(0),
+            bytes_noted: Cell::new(0),
             io: IoCounts::default(),
             watch: Watch::default(),
         }

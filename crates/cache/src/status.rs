@@ -17,11 +17,13 @@ pub struct PoolStatus {
     pub kind: PoolKind,
     pub settings: PoolSettings,
     pub health: Health,
-    /// One line for people: why it is not Good, and what to do. Empty when Good.
+    /// One line for people: why it is not Good, or does not do all that it could, and what to do. Empty otherwise.
     pub reason: String,
     pub epoch: u64,
-    /// Bytes of cached pages that the pool can hold.
+    /// Bytes of cached pages that the pool can hold now: what its write log does not take.
     pub capacity_bytes: u64,
+    /// What of that it has however much is dirty.
+    pub capacity_min_bytes: u64,
     /// Bytes of valid cached pages.
     pub used_bytes: u64,
     pub slots: u64,
@@ -35,9 +37,19 @@ pub struct PoolStatus {
     /// Dirty data and the write log; `None` in a read pool.
     pub write_log: Option<WriteLogStatus>,
     pub scrub: ScrubStatus,
+    pub ssd_writes: SsdWritesStatus,
     pub ssds: Vec<SsdStatus>,
     pub spares: Vec<SpareStatus>,
     pub volumes: Vec<VolumeName>,
+}
+
+/// What the pool writes to all its SSDs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SsdWritesStatus {
+    /// Bytes within the last 24 hours, by the hour.
+    pub day_bytes: u64,
+    /// That is all that they may take in a day: nothing more is populated.
+    pub populating_stopped: bool,
 }
 
 /// How far the copies are that are made anew because an SSD failed or is to be removed.
@@ -226,13 +238,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// What a pool would be like, before it is made (`pool create --dry-run`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
+    /// Bytes of cached pages that it can hold while little is dirty.
     pub capacity_bytes: u64,
+    /// … when as much is dirty as may be, or was lately.
+    pub capacity_min_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,
     /// Memory for the tables when every slot is in use.
     pub memory_bytes: u64,
     pub policy: PolicyKind,
-    /// Per SSD, in order: bytes of cached pages it will hold.
+    /// Per SSD, in order: bytes of cached pages it can hold at most.
     pub ssd_capacity_bytes: Vec<u64>,
     /// Bytes that hosts may have dirty at once; 0 in a read pool.
     pub dirty_capacity_bytes: u64,

@@ -65,6 +65,8 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) clean_locks: RangeLocks,
     /// Where the next pass of the cleaner begins.
     pub(crate) sweep: Cell<u64>,
+    /// Decides which writes go past a dirty cap that is nearly reached.
+    pub(crate) pace: Cell<u64>,
     pub(crate) clean_error: RefCell<Option<String>>,
 }
 
@@ -142,6 +144,7 @@ impl<E: Env> Clone for Volume<E> {
 impl<E: Env> Volume<E> {
     /// A volume over `backing`, not cached. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
+        spec.settings.check()?;
         let backing = Backing::new(env.clone(), spec.backing.clone(), backing);
         let info = backing.info;
         if !matches!(spec.settings.logical_block_bytes, 512 | 4096) {
@@ -177,6 +180,7 @@ impl<E: Env> Volume<E> {
             cleaning: Cell::new(false),
             clean_locks: RangeLocks::default(),
             sweep: Cell::new(0),
+            pace: Cell::new(0),
             clean_error: RefCell::default(),
         };
         Ok(Self { inner: Rc::new(inner) })
@@ -342,8 +346,8 @@ impl<E: Env> Volume<E> {
         (stats.read_latency.snapshot(), stats.write_latency.snapshot())
     }
 
-    /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching); refuses the
-    /// others.
+    /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching, shares); refuses the
+    /// others, and shares that the pool has no room for.
     pub async fn set(&self, settings: VolumeSettings) -> Result<(), Error> {
         let volume = &self.inner;
         let now = self.settings();
@@ -351,10 +355,17 @@ impl<E: Env> Volume<E> {
             let message = "the logical block and read-only cannot change while the volume exists: delete and create it";
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        if let Some(attached) = volume.attached() {
+        settings.check()?;
+        let attached = volume.attached();
+        if let Some(attached) = &attached {
+            attached.pool.check_shares(&self.name(), &settings)?;
             attached.pool.record_settings(&self.name(), settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
+        if let Some(attached) = attached {
+            attached.pool.apply_share(attached.index, &settings);
+            attached.pool.wake_cleaner();
+        }
         Ok(())
     }
 

@@ -147,7 +147,7 @@ pub(crate) enum PoolVerb {
         name: PoolName,
     },
     /// Change settings: policy, populate-on-read, populate-on-write, fetch-rate, flush-rate (low, medium, high),
-    /// dirty-watermark (percent), dirty-age (as 10m)
+    /// dirty-watermark (percent), dirty-age (as 10m), ssd-writes-per-day (a size for all SSDs together, or off)
     Set {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
@@ -341,7 +341,8 @@ pub(crate) enum VolumeVerb {
         name: VolumeName,
     },
     /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache (on, off),
-    /// read-cutoff, write-cutoff (a size, or off)
+    /// read-cutoff, write-cutoff (a size, or off), dirty-cap (a size, percent, or auto), cache-min, cache-max (a size,
+    /// percent, or off)
     Set {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,

@@ -2,15 +2,14 @@
 
 use std::str::FromStr;
 
-use hotset_api::{PoolSet, VolumeSet};
-use hotset_cache::config::{FetchRate, FlushRate, PolicyKind, WriteMode};
+use hotset_api::{PoolSet, Share, VolumeSet};
+use hotset_cache::config::{FetchRate, FlushRate, PolicyKind, WriteMode, limits};
 
 use crate::size::Size;
 use crate::words;
 
-const POOL_KEYS: &str =
-    "policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age";
-const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff";
+const POOL_KEYS: &str = "policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
+const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
 
 /// One setting of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,7 @@ impl FromStr for PoolSetting {
                      place, by flushing the pool first"
                 ));
             }
+            "ssd-writes-per-day" => set.ssd_writes_per_day_bytes = Some(writes_per_day(value)?),
             _ => return Err(format!("a pool has no setting {key:?}; the keys are {POOL_KEYS}")),
         }
         Ok(Self(set))
@@ -61,6 +61,9 @@ impl FromStr for VolumeSetting {
             "read-cache" => set.read_cache = Some(on_or_off(value)?),
             "read-cutoff" => set.read_cutoff_bytes = Some(cutoff(value)?),
             "write-cutoff" => set.write_cutoff_bytes = Some(cutoff(value)?),
+            "dirty-cap" => set.dirty_cap = Some(share(value, "auto")?),
+            "cache-min" => set.cache_min = Some(share(value, "off")?),
+            "cache-max" => set.cache_max = Some(share(value, "off")?),
             _ => return Err(format!("a volume has no setting {key:?}; the keys are {VOLUME_KEYS}")),
         }
         Ok(Self(set))
@@ -77,6 +80,7 @@ pub(crate) fn pool_set(settings: &[PoolSetting]) -> PoolSet {
         flush_rate: one.flush_rate.or(all.flush_rate),
         dirty_watermark_percent: one.dirty_watermark_percent.or(all.dirty_watermark_percent),
         dirty_age_max_seconds: one.dirty_age_max_seconds.or(all.dirty_age_max_seconds),
+        ssd_writes_per_day_bytes: one.ssd_writes_per_day_bytes.or(all.ssd_writes_per_day_bytes),
     })
 }
 
@@ -87,6 +91,9 @@ pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
         write_cutoff_bytes: one.write_cutoff_bytes.or(all.write_cutoff_bytes),
         write_mode: one.write_mode.or(all.write_mode),
         read_cache: one.read_cache.or(all.read_cache),
+        dirty_cap: one.dirty_cap.or(all.dirty_cap),
+        cache_min: one.cache_min.or(all.cache_min),
+        cache_max: one.cache_max.or(all.cache_max),
     })
 }
 
@@ -151,6 +158,32 @@ fn cutoff(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A size or a number of percent; no bytes for the word that means none.
+fn share(text: &str, none: &str) -> Result<Share, String> {
+    if text == none {
+        return Ok(Share::Bytes(0));
+    }
+    let wrong = || format!("{text:?}: it is a size of 1M or more, 1% to 100%, or {none}");
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent = percent.parse().ok().filter(|percent| (1..=100).contains(percent));
+        return percent.map(Share::Percent).ok_or_else(wrong);
+    }
+    at_least_a_mebibyte(text).map(Share::Bytes).ok_or_else(wrong)
+}
+
+/// In bytes; 0 for `off`.
+fn writes_per_day(text: &str) -> Result<u64, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    at_least_a_mebibyte(text)
+        .ok_or_else(|| format!("ssd-writes-per-day {text:?}: it is a size of 1M or more for all SSDs together, or off"))
+}
+
+fn at_least_a_mebibyte(text: &str) -> Option<u64> {
+    text.parse::<Size>().ok().map(|size| size.0).filter(|bytes| *bytes >= limits::SHARE_BYTES_MIN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +244,30 @@ mod tests {
             let message = text.parse::<VolumeSetting>().expect_err(text);
             assert!(message.contains(part), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn shares_are_sizes_percent_or_none() {
+        let settings = ["dirty-cap=10%", "cache-min=2G", "cache-max=off"].map(|text| text.parse().expect("valid"));
+        let set = volume_set(&settings);
+        assert_eq!(set.dirty_cap, Some(Share::Percent(10)));
+        assert_eq!((set.cache_min, set.cache_max), (Some(Share::Bytes(2 << 30)), Some(Share::Bytes(0))));
+        let auto = "dirty-cap=auto".parse::<VolumeSetting>().expect("valid");
+        assert_eq!(volume_set(&[auto]).dirty_cap, Some(Share::Bytes(0)));
+        for text in ["dirty-cap=off", "cache-min=auto", "cache-max=0", "cache-max=101%", "cache-min=0%", "dirty-cap=4K"]
+        {
+            let message = text.parse::<VolumeSetting>().expect_err(text);
+            assert!(message.contains("1% to 100%"), "{text}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_written_in_a_day_is_a_size_or_off() {
+        let parse =
+            |text: &str| text.parse::<PoolSetting>().map(|setting| pool_set(&[setting]).ssd_writes_per_day_bytes);
+        assert_eq!(parse("ssd-writes-per-day=2T"), Ok(Some(2 << 40)));
+        assert_eq!(parse("ssd-writes-per-day=off"), Ok(Some(0)));
+        assert!(parse("ssd-writes-per-day=0").expect_err("too little").contains("all SSDs together"));
     }
 
     #[test]

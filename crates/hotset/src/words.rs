@@ -102,6 +102,22 @@ pub(crate) fn engine_write_mode(mode: api::WriteMode) -> config::WriteMode {
     }
 }
 
+pub(crate) fn share(share: config::Share) -> api::Share {
+    match share {
+        config::Share::Bytes(bytes) => api::Share::Bytes(bytes),
+        config::Share::Percent(percent) => api::Share::Percent(percent),
+    }
+}
+
+/// A share of no bytes is none.
+pub(crate) fn engine_share(share: api::Share) -> Option<config::Share> {
+    match share {
+        api::Share::Bytes(0) => None,
+        api::Share::Bytes(bytes) => Some(config::Share::Bytes(bytes)),
+        api::Share::Percent(percent) => Some(config::Share::Percent(percent)),
+    }
+}
+
 pub(crate) fn health(health: cache::Health) -> api::Health {
     match health {
         cache::Health::Good => api::Health::Good,

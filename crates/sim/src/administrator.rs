@@ -53,6 +53,7 @@ async fn change_pool(daemon: &Daemon) {
         populate_on_read: random.pick(&[1, 2]),
         populate_on_write: random.pick(if daemon.world.writes_back() { &[1, 1, 2] } else { &[0, 1, 2] }),
         cleaning: log_shape::cleaning(random),
+        ssd_writes_per_day_bytes: random.one_in(8).then_some(16 << 20),
         ..pool.status().settings
     });
     daemon.world.simulation.note(|| format!("set {settings:?}"));
@@ -72,8 +73,18 @@ async fn change_volume(daemon: &Daemon, number: usize) {
         PoolKind::Read => settings,
         PoolKind::ReadWrite => VolumeSettings { write_mode, read_cache, ..settings },
     };
-    if let Err(error) = volume.set(settings).await {
-        daemon.expect_cache_trouble("changing the volume", &error);
+    let settings = daemon.world.simulation.draw(|random| match random.one_in(3) {
+        true => {
+            let shares = [shape::share(random), shape::share(random), shape::share(random)];
+            VolumeSettings { dirty_cap: shares[0], cache_min: shares[1], cache_max: shares[2], ..settings }
+        }
+        false => settings,
+    });
+    match volume.set(settings).await {
+        // The pool has no room for so much, or a minimum is above its maximum.
+        Err(error) if matches!(error.kind, ErrorKind::Refused | ErrorKind::Invalid) => {}
+        Err(error) => daemon.expect_cache_trouble("changing the volume", &error),
+        Ok(()) => {}
     }
 }
 

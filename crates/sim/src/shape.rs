@@ -2,7 +2,7 @@
 
 use hotset_block::{DeviceInfo, Discard};
 use hotset_cache::config::{
-    BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings,
+    BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolKind, PoolSettings, Share, VolumeSettings,
 };
 
 use crate::log_shape;
@@ -268,7 +268,13 @@ pub(crate) fn settings(random: &mut Random) -> PoolSettings {
         fetch_rate: fetch_rate(random),
         checksums: !random.one_in(4),
         cleaning: Cleaning::default(),
+        ssd_writes_per_day_bytes: None,
     }
+}
+
+/// A part of what a pool has, or none.
+pub fn share(random: &mut Random) -> Option<Share> {
+    random.pick(&[None, None, Some(Share::Percent(5)), Some(Share::Percent(40)), Some(Share::Bytes(1 << 20))])
 }
 
 pub fn policy(random: &mut Random) -> PolicyKind {

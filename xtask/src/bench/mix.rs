@@ -84,8 +84,7 @@ fn run(bench: &Bench, volume: &Export, read_percent: u64, seconds: u64, span_byt
 /// What the log leaves to clean data, and a fifth more.
 #[allow(clippy::as_conversions, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rounded size")]
 fn hot_bytes(daemon: &Daemon) -> Result<u64> {
-    let pool = |keys: &[&str]| daemon.number("pool", "mix", keys);
-    let left = pool(&["capacity_bytes"])? - pool(&["write_log", "log_bytes"])?;
+    let left = daemon.number("pool", "mix", &["capacity_bytes"])?;
     Ok(((left * HOT) as u64).min(VOLUME_BYTES))
 }
 

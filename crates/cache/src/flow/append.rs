@@ -94,7 +94,7 @@ impl<E: Env> PoolInner<E> {
     ) -> hotset_block::sync::Promised<Result<(), Error>> {
         let (done, wait) = Promise::new();
         let append = Append { volume, attachment, page, body, done };
-        log.queued_pages.set(log.queued_pages.get() + u64::from(append.data_pages()));
+        log.count_queued(&append);
         match append.body {
             Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_back(append),
             Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_back(append),
@@ -147,7 +147,7 @@ impl<E: Env> PoolInner<E> {
         };
         let queues = [log.hosts.take(), log.urgent.take()];
         for append in queues.into_iter().flatten() {
-            log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+            log.uncount_queued(&append);
             append.done.set(Err(error.clone()));
         }
         log.room.wake_all();

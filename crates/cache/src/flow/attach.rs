@@ -60,6 +60,7 @@ impl<E: Env> PoolInner<E> {
         if catalogue.volumes.len() >= limits::VOLUMES_MAX {
             return refuse(format!("pool {} has {} volumes, which is the most", self.name, limits::VOLUMES_MAX));
         }
+        self.check_shares(&name, &volume.spec.borrow().settings)?;
         self.check_volume_size(volume)
     }
 
@@ -100,6 +101,7 @@ impl<E: Env> PoolInner<E> {
     ) {
         let entry = PoolVolume { attachment, volume: Some(Rc::clone(volume)) };
         self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
+        self.apply_share(index, &volume.spec.borrow().settings);
         let settled = RefCell::new(settled_pages(backing));
         let attached = Attached { pool: Rc::clone(self), index, settled_pages: settled };
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
@@ -251,6 +253,7 @@ impl<E: Env> PoolInner<E> {
         drop(held);
         self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
+        self.policy.borrow_mut().forget_share(index);
         self.volumes.borrow_mut()[usize::from(index.0)] = None;
         Ok(())
     }

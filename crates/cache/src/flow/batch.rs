@@ -146,7 +146,7 @@ impl<E: Env> PoolInner<E> {
             }
             let append = queue.borrow_mut().pop_front().expect("it was just there");
             if !self.still_wanted(log, &append, &appends) {
-                log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+                log.uncount_queued(&append);
                 append.done.set(Ok(()));
                 continue;
             }
@@ -323,7 +323,7 @@ impl<E: Env> PoolInner<E> {
             of_hosts |= matches!(append.body, Body::Data(_) | Body::Zeroes(_));
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
-            log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+            log.uncount_queued(&append);
             if self.attachment_of(append.volume) == Some(append.attachment) {
                 self.show_append(log, row, &append, position, own);
             }
@@ -437,7 +437,7 @@ fn give_up_moves(log: &Log) {
         match append.body {
             Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
             Body::Move { .. } | Body::Mark { .. } => {
-                log.queued_pages.set(log.queued_pages.get() - u64::from(append.data_pages()));
+                log.uncount_queued(&append);
                 append.done.set(Ok(()));
             }
         }

@@ -99,7 +99,8 @@ impl<E: Env> PoolInner<E> {
         let cleaning = self.settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
         let old = log.dirty_since(index).is_some_and(|since| self.env.now().since(since) >= age);
-        let many = log.overlay.borrow().total().dirty + log.queued_pages.get() > self.watermark(log);
+        let many = self.is_above_watermark(&self.all_dirty(log))
+            || self.dirty_of(log, volume, index).is_some_and(|dirty| self.is_above_watermark(&dirty));
         (old || many).then_some(Effort::Beside(cleaning.flush_rate))
     }
 

@@ -7,7 +7,7 @@ use hotset_block::{Device, Env};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{Layout, segment_bytes_for};
-use crate::format::members::Members;
+use crate::format::members::{Members, Written};
 use crate::format::record::RecordKind;
 use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
@@ -84,6 +84,7 @@ fn first_members(spec: &PoolSpec) -> Members {
         clean: false,
         ssds: Vec::new(),
         spares: Vec::new(),
+        written: Written::default(),
     }
 }
 

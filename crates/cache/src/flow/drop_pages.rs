@@ -211,8 +211,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Evicts until enough slots are ready, or on their way to be.
     pub(crate) fn make_room(self: &Rc<Self>) {
-        let slots = usize::try_from(self.map.borrow().slot_count()).expect("slots fit in memory");
-        let wanted = (slots / 64).clamp(READY_MIN, READY_MAX).min(slots / 8).max(1);
+        let wanted = ready_wanted(u64::from(self.map.borrow().slot_count()));
         let coming = self.freed.borrow().len();
         let mut free: usize =
             self.serving_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;
@@ -229,6 +228,12 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn pages_of(range: hotset_block::ByteRange) -> Range<u64> {
         range.start / PAGE..range.end.div_ceil(PAGE)
     }
+}
+
+/// Slots that a pool with so many keeps ready.
+pub(crate) fn ready_wanted(slots: u64) -> usize {
+    let slots = crate::state::at_u64(slots);
+    (slots / 64).clamp(READY_MIN, READY_MAX).min(slots / 8).max(1)
 }
 
 /// Why a slot is freed.

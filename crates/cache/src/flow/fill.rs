@@ -27,6 +27,9 @@ use super::within;
 /// Unpublished slots that make the publisher start before its time.
 const PUBLISH_AT: usize = 512;
 
+/// Blocks that a volume gives up at most for one that it gets: more than one only after its share was made smaller.
+const OWN_EVICTIONS: u32 = 64;
+
 /// Fills that run at once, and the length of their reads: what hosts wait behind.
 fn pace(rate: FetchRate) -> (usize, u64) {
     match rate {
@@ -70,9 +73,10 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2).
+    /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2); nor when the SSDs have taken
+    /// what they may in a day.
     fn fills_nothing(&self) -> bool {
-        self.log.is_some() && !self.may_cache_writes()
+        (self.log.is_some() && !self.may_cache_writes()) || self.is_worn_for_today()
     }
 
     /// Whether there is a slot and a permit for one more fill.
@@ -91,6 +95,10 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn begin_fill(self: &Rc<Self>, key: BlockKey) -> Option<(Rc<Fill>, Rc<VolumeInner<E>>)> {
         let (volume, attachment) = self.attached_volume(key.volume)?;
         if self.fills.is_running(key) || self.is_whole(key, &volume) {
+            return None;
+        }
+        // A volume that has all that it may have gives up a block of its own.
+        if !self.evict_own(key.volume, 1, OWN_EVICTIONS) {
             return None;
         }
         let (slot, generation) = self.take_ready_slot()?;

@@ -242,8 +242,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn members_changed(self: &Rc<Self>) {
         self.fill_pump_wanted.wake_all();
         self.spare_wanted.wake_all();
+        if let Some(log) = &self.log {
+            self.measure_log(log);
+        }
+        self.apply_shares();
         let Some(log) = &self.log else { return };
-        self.measure_log(log);
         self.judge_mirrors(log);
         for event in [&log.mirrors.wanted, &log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.room] {
             event.wake_all();

@@ -23,6 +23,7 @@
 //! | `join.rs`, `remove.rs` | SSDs join and leave while the pool serves; spares | `membership` |
 //! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
 //! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
+//! | `share.rs`, `wear.rs` | shares of volumes; what may be written to the SSDs in a day | |
 //! | `scrub.rs` | everything is read and checked, and mended | `checked-or-not-served` |
 //! | `close.rs` | a pool stops | |
 
@@ -57,7 +58,9 @@ pub(crate) mod remove;
 pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod scrub;
+pub(crate) mod share;
 pub(crate) mod survey;
+pub(crate) mod wear;
 pub(crate) mod write;
 pub(crate) mod zero;
 

@@ -20,6 +20,7 @@ use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES};
 use crate::ssd::Ssd;
+use crate::state::budget::Budget;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
@@ -118,6 +119,8 @@ impl<E: Env> Parts<E> {
         }
         let slots = map.slot_count();
         let kind = self.members.kind;
+        let limit = settings.ssd_writes_per_day_bytes;
+        let budget = Budget::new(self.members.written, limit, self.members.clean, self.env.unix_seconds());
         let volumes = self.catalogue.volumes.iter();
         let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
         Rc::new(PoolInner {
@@ -163,6 +166,8 @@ impl<E: Env> Parts<E> {
             accepts_loss: self.accepts_loss,
             log_turn: Cell::new(false),
             scrub: Scrub::default(),
+            budget: RefCell::new(budget),
+            recording_writes: Cell::new(false),
         })
     }
 
@@ -224,6 +229,8 @@ impl<E: Env> PoolInner<E> {
             // First, so that no slot is found where the log lies.
             notes.push(self.recover_log(log, rows).await?);
         }
+        // Before any slot is listed, so that each is in the right queue at once.
+        self.apply_shares();
         let mut cold = Vec::new();
         let mut slots = 0;
         for ssd in self.ssds.iter() {
@@ -337,7 +344,10 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
     loop {
         env.sleep(limits::SSD_TIMEOUT / 4).await;
         match pool.upgrade() {
-            Some(pool) if !pool.stopped.get() => pool.expel_silent_ssds(),
+            Some(pool) if !pool.stopped.get() => {
+                pool.expel_silent_ssds();
+                pool.watch_writes();
+            }
             Some(_) | None => return,
         }
     }

@@ -34,7 +34,10 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.records_lock.acquire(1).await;
         let mut members = self.members.borrow().clone();
         change(&mut members);
+        self.note_writes();
+        members.written = self.budget.borrow().written();
         self.write_record(RecordKind::Members, members.encode()).await?;
+        self.budget.borrow_mut().recorded(members.written);
         *self.members.borrow_mut() = members;
         Ok(())
     }
@@ -173,6 +176,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             self.rows_without(log, ssd);
         }
+        self.apply_shares();
         ssd.left_event.wake_all();
         ssd.journal.wake_all();
         if self.fenced.borrow().is_some()

@@ -93,16 +93,16 @@ impl<E: Env> PoolInner<E> {
             ),
             (Some(log), PoolKind::ReadWrite) => {
                 let segments = staying.iter().map(|ssd| ssd.segments.borrow().log_max()).collect();
-                let (rows, pages) = capacity(segments, self.segment_pages());
+                let size = capacity(segments, self.segment_pages());
                 let dirty = log.overlay.borrow().total().dirty;
-                if rows >= ROWS_MIN && dirty <= pages / 2 {
+                if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {
                     return Ok(leaving);
                 }
                 refused(format!(
                     "{} bytes are dirty, and the SSDs that would be left have room for two copies of {} bytes; wait until \
                      more is flushed, or add an SSD first",
                     dirty * PAGE,
-                    pages / 2 * PAGE
+                    size.pages / 2 * PAGE
                 ))
             }
             (None, _) | (Some(_), PoolKind::Read) => Ok(leaving),

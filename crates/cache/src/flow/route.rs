@@ -1,15 +1,16 @@
 //! Where a host's write goes in a read-write pool (rule `one-dirty-rule`): into the write log, around the cache, or
 //! nowhere until there is room.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use hotset_block::Env;
 
-use crate::config::WriteMode;
+use crate::config::{PAGE, WriteMode};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::state::BlockKey;
 use crate::state::log::Log;
+use crate::state::{BlockKey, VolumeIndex};
 use crate::volume::{Attached, Durability, VolumeInner};
 
 /// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
@@ -59,29 +60,40 @@ impl<E: Env> PoolInner<E> {
         wish: CacheWish,
     ) -> Route {
         let count = pages.end - pages.start;
-        if self.is_appended_anyway(log, volume, count, wish) {
-            return Route::Append(self.after_append(volume));
+        if self.is_appended_anyway(log, volume, attached.index, count, wish) {
+            return Route::Append(Then::Answer.unless(!self.keeps_dirty(volume)));
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
             if !log.has_room(count) || self.online_ssds().next().is_none() {
                 return Route::Wait;
             }
-            return Route::Append(self.after_append(volume));
+            return Route::Append(self.after_append(log, volume, attached.index, count));
         }
         if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
             return Route::Around;
         }
-        if !log.has_room(count) || self.is_paced_around(log, count) || is_over_its_share(log, volume, attached.index) {
+        if !log.has_room(count)
+            || is_paced_around(&self.all_dirty(log), count)
+            || self.dirty_of(log, volume, attached.index).is_some_and(|dirty| is_paced_around(&dirty, count))
+            || is_over_its_share(log, volume, attached.index)
+        {
             log.mover_wanted.wake_all();
             log.cleaner_wanted.wake_all();
             return Route::Around;
         }
-        Route::Append(self.after_append(volume))
+        Route::Append(Then::Answer.unless(!self.keeps_dirty(volume)))
     }
 
     /// The write is appended whether or not its pages have a live copy: most are, and the overlay need not be asked.
-    fn is_appended_anyway(&self, log: &Log, volume: &VolumeInner<E>, pages: u64, wish: CacheWish) -> bool {
+    fn is_appended_anyway(
+        &self,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        index: VolumeIndex,
+        pages: u64,
+        wish: CacheWish,
+    ) -> bool {
         let is_cached = match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
             WriteMode::InstantWriteBack | WriteMode::WriteBack | WriteMode::WriteThrough => !wish.streaming,
@@ -94,11 +106,34 @@ impl<E: Env> PoolInner<E> {
             && !is_held_up
             && self.may_cache_writes()
             && log.has_room(pages)
-            && dirty_with(log, pages) <= unpaced(log)
+            && !self.all_dirty(log).is_near_with(pages)
+            && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages))
     }
 
-    fn after_append(&self, volume: &VolumeInner<E>) -> Then {
-        if self.keeps_dirty(volume) { Then::Answer } else { Then::WriteOut }
+    /// What has to be appended does not stay dirty where the volume has all that it may have.
+    fn after_append(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> Then {
+        Then::Answer.unless(!self.keeps_dirty(volume) || self.is_over_dirty_cap(log, volume, index, pages))
+    }
+
+    /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
+    /// there is no choice.
+    pub(crate) fn is_over_dirty_cap(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> bool {
+        !takes_nothing(volume)
+            && self.dirty_of(log, volume, index).is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
+    }
+
+    /// What is dirty in the pool, or will be.
+    pub(crate) fn all_dirty<'a>(&self, log: &'a Log) -> Dirty<'a> {
+        let pages = log.overlay.borrow().total().dirty + log.queued_pages();
+        Dirty { pages, max_pages: log.dirty_max(), pace: &log.pace }
+    }
+
+    /// … of a volume that has a cap.
+    pub(crate) fn dirty_of<'a>(&self, log: &Log, volume: &'a VolumeInner<E>, index: VolumeIndex) -> Option<Dirty<'a>> {
+        let cap = volume.spec.borrow().settings.dirty_cap?;
+        let pages = log.counts(index).dirty + log.queued_pages_of(index);
+        let max_pages = (cap.of(log.dirty_max() * PAGE) / PAGE).max(1);
+        Some(Dirty { pages, max_pages, pace: &volume.pace })
     }
 
     /// What is appended may stay dirty after the answer.
@@ -144,23 +179,59 @@ impl<E: Env> PoolInner<E> {
         log.dirty_max() * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
     }
 
-    /// From three quarters of the dirty capacity on, a growing part of the writes goes to the backing device itself:
-    /// hosts slow down to its pace evenly, without a cliff.
-    fn is_paced_around(&self, log: &Log, pages: u64) -> bool {
-        if planted(Planted::ReserveIgnored) {
-            return false;
+    /// What a volume or a pool has so much of dirty that it is cleaned beside hosts.
+    pub(crate) fn is_above_watermark(&self, dirty: &Dirty<'_>) -> bool {
+        dirty.pages > dirty.max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    }
+
+    pub(crate) fn wake_cleaner(&self) {
+        if let Some(log) = &self.log {
+            log.cleaner_wanted.wake_all();
         }
-        let slack = log.dirty_max() - unpaced(log);
-        let over = dirty_with(log, pages).saturating_sub(unpaced(log));
-        if over == 0 {
-            return false;
-        }
-        if over >= slack {
-            return true;
-        }
-        let pace = log.pace.get() + over;
-        log.pace.set(pace % slack.max(1));
-        pace >= slack
+    }
+}
+
+/// Dirty pages of a pool or of a volume, and how many there may be.
+pub(crate) struct Dirty<'a> {
+    pub(crate) pages: u64,
+    pub(crate) max_pages: u64,
+    /// Decides which writes go around near the maximum.
+    pace: &'a Cell<u64>,
+}
+
+impl Dirty<'_> {
+    /// Dirty pages up to which nothing goes around for its pace.
+    fn unpaced(&self) -> u64 {
+        self.max_pages * 3 / 4
+    }
+
+    fn is_near_with(&self, pages: u64) -> bool {
+        self.pages + pages > self.unpaced()
+    }
+}
+
+/// From three quarters of the maximum on, a growing part of the writes goes to the backing device itself: hosts slow
+/// down to its pace evenly, without a cliff.
+fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
+    if planted(Planted::ReserveIgnored) {
+        return false;
+    }
+    let slack = dirty.max_pages - dirty.unpaced();
+    let over = (dirty.pages + pages).saturating_sub(dirty.unpaced());
+    if over == 0 {
+        return false;
+    }
+    if over >= slack {
+        return true;
+    }
+    let pace = dirty.pace.get() + over;
+    dirty.pace.set(pace % slack.max(1));
+    pace >= slack
+}
+
+impl Then {
+    fn unless(self, write_out: bool) -> Self {
+        if write_out { Self::WriteOut } else { self }
     }
 }
 
@@ -173,18 +244,11 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
-/// Pages that are dirty, or will be, with so many more.
-fn dirty_with(log: &Log, pages: u64) -> u64 {
-    log.overlay.borrow().total().dirty + log.queued_pages.get() + pages
-}
-
-/// Dirty pages up to which nothing goes around for its pace.
-fn unpaced(log: &Log) -> u64 {
-    log.dirty_max() * 3 / 4
-}
-
 /// A volume whose backing device takes nothing holds at most half of what may be dirty (rule `reserves`).
-fn is_over_its_share<E: Env>(log: &Log, volume: &VolumeInner<E>, index: crate::state::VolumeIndex) -> bool {
-    let stuck = volume.clean_error.borrow().is_some() || volume.backing.latched().is_some();
-    stuck && log.counts(index).dirty >= log.dirty_max() / 2
+fn is_over_its_share<E: Env>(log: &Log, volume: &VolumeInner<E>, index: VolumeIndex) -> bool {
+    takes_nothing(volume) && log.counts(index).dirty >= log.dirty_max() / 2
+}
+
+fn takes_nothing<E: Env>(volume: &VolumeInner<E>) -> bool {
+    volume.clean_error.borrow().is_some() || volume.backing.latched().is_some()
 }

@@ -33,25 +33,38 @@ const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
 /// Segments that are looked at to find the one that is given up most cheaply.
 const CANDIDATES: usize = 64;
 
-/// How many rows there can be, and the pages of data that they hold together, when the SSDs give so many segments each:
-/// every row takes one segment from each SSD of as many disjoint pairs as there are, those with the most left first.
-pub(crate) fn capacity(mut segments: Vec<usize>, segment_pages: u32) -> (usize, u64) {
+/// How large a write log can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogSize {
+    pub(crate) rows: usize,
+    /// Of data, in all rows together.
+    pub(crate) pages: u64,
+    /// Of all SSDs together, both copies.
+    pub(crate) segments: usize,
+}
+
+/// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
+/// many disjoint pairs as there are, those with the most left first.
+pub(crate) fn capacity(mut segments: Vec<usize>, segment_pages: u32) -> LogSize {
     let single = segments.len() == 1;
-    let (mut rows, mut pages, mut record_bytes) = (0, 0, 64);
+    let mut size = LogSize::default();
+    let mut record_bytes = 64;
     let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
     loop {
         segments.sort_unstable_by(|a, b| b.cmp(a));
         let there = segments.iter().filter(|left| **left > 0).count();
         let pairs = if single { there } else { (there / 2).min(32) };
         record_bytes += 27 + 42 * u64::try_from(pairs).expect("few");
-        if pairs == 0 || rows >= 4000 || record_bytes > RECORD_BYTES {
-            return (rows, pages);
+        if pairs == 0 || size.rows >= 4000 || record_bytes > RECORD_BYTES {
+            return size;
         }
-        for left in segments.iter_mut().take(if single { 1 } else { 2 * pairs }) {
+        let taken = if single { 1 } else { 2 * pairs };
+        for left in segments.iter_mut().take(taken) {
             *left -= 1;
         }
-        rows += 1;
-        pages += data_pages * u64::try_from(pairs).expect("few");
+        size.rows += 1;
+        size.pages += data_pages * u64::try_from(pairs).expect("few");
+        size.segments += taken;
     }
 }
 
@@ -59,9 +72,10 @@ impl<E: Env> PoolInner<E> {
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure_log(&self, log: &Log) {
         let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
-        let (rows, pages) = capacity(segments, self.segment_pages());
-        log.rows_max.set(rows);
-        log.data_pages_max.set(pages);
+        let size = capacity(segments, self.segment_pages());
+        log.rows_max.set(size.rows);
+        log.data_pages_max.set(size.pages);
+        log.segments_max.set(size.segments);
     }
 
     /// Has the next row made ready, if there may be one.
@@ -187,10 +201,12 @@ impl<E: Env> PoolInner<E> {
             let from = all.len() - at(crate::state::low_half(self.env.random())) % all.len().max(1);
             all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
         };
+        // What volumes were promised goes last, and comes back.
         let used = |segment: &u32| {
-            let map = self.map.borrow();
-            let slots = ssd.segments.borrow().slots(*segment);
-            slots.filter(|local| map.is_used(ssd.slot_index(*local))).count()
+            let (map, policy) = (self.map.borrow(), self.policy.borrow());
+            let slots = ssd.segments.borrow().slots(*segment).map(|local| ssd.slot_index(local));
+            let keys: Vec<_> = slots.filter_map(|slot| map.key(slot)).collect();
+            (keys.iter().filter(|key| policy.is_at_minimum(&map, key.volume)).count(), keys.len())
         };
         let segment = candidates.into_iter().min_by_key(used)?;
         ssd.segments.borrow_mut().claim(segment);
@@ -201,10 +217,14 @@ impl<E: Env> PoolInner<E> {
         }
         for local in slots {
             let slot: SlotIndex = ssd.slot_index(local);
-            let used = self.map.borrow().is_used(slot);
-            if used {
+            let key = self.map.borrow().key(slot);
+            if let Some(key) = key {
+                let promised = self.policy.borrow().is_at_minimum(&self.map.borrow(), key.volume);
                 self.count_eviction(slot);
                 self.free_slot(slot, Why::Evicted);
+                if promised {
+                    self.wish_fill(key);
+                }
             }
         }
         ssd.segments_changed.wake_all();
@@ -298,7 +318,7 @@ impl<E: Env> PoolInner<E> {
         if rows_available(log) <= ROWS_RESERVED + 1 {
             return true;
         }
-        let dirty = log.overlay.borrow().total().dirty + log.queued_pages.get();
+        let dirty = log.overlay.borrow().total().dirty + log.queued_pages();
         if log.mirrors.stuck.get() && dirty == 0 {
             // Its copies have no place: it is better empty.
             return true;
@@ -415,11 +435,12 @@ mod tests {
     #[test]
     fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
         let data = u64::from(100 - summary_pages(100) - 1);
-        assert_eq!(capacity(vec![10, 10], 100), (10, 10 * data));
-        assert_eq!(capacity(vec![10, 5, 5], 100), (10, 10 * data));
-        assert_eq!(capacity(vec![10, 10, 10, 10], 100), (10, 20 * data));
-        assert_eq!(capacity(vec![10, 10, 10], 100), (15, 15 * data));
-        assert_eq!(capacity(vec![9], 100), (9, 9 * data));
-        assert_eq!(capacity(vec![], 100), (0, 0));
+        let size = |rows, pages, segments| LogSize { rows, pages, segments };
+        assert_eq!(capacity(vec![10, 10], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 5, 5], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 10, 10, 10], 100), size(10, 20 * data, 40));
+        assert_eq!(capacity(vec![10, 10, 10], 100), size(15, 15 * data, 30));
+        assert_eq!(capacity(vec![9], 100), size(9, 9 * data, 9));
+        assert_eq!(capacity(vec![], 100), size(0, 0, 0));
     }
 }

@@ -154,7 +154,8 @@ impl<E: Env> VolumeInner<E> {
         log: &Rc<Log>,
         pages: &std::ops::Range<u64>,
     ) -> Result<(), Error> {
-        if attached.pool.keeps_dirty(self) {
+        let pool = &attached.pool;
+        if pool.keeps_dirty(self) && !pool.is_over_dirty_cap(log, self, attached.index, 0) {
             return Ok(());
         }
         attached.pool.write_out(log, attached, self, pages).await

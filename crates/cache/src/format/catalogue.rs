@@ -3,7 +3,7 @@
 
 use hotset_block::DeviceIdentity;
 
-use crate::config::{VolumeSettings, VolumeSpec, WriteMode, limits};
+use crate::config::{Share, VolumeSettings, VolumeSpec, WriteMode, limits};
 
 use super::codec::{Corrupt, Reader, Writer};
 
@@ -61,11 +61,26 @@ impl Catalogue {
     fn encode_caching(&self, writer: &mut Writer) {
         let plain = VolumeSettings::default();
         let settings = || self.volumes.iter().map(|volume| &volume.spec.settings);
-        if settings().all(|volume| (volume.write_mode, volume.read_cache) == (plain.write_mode, plain.read_cache)) {
+        let shares = |volume: &VolumeSettings| [volume.dirty_cap, volume.cache_min, volume.cache_max];
+        let without_shares = settings().all(|volume| shares(volume) == [None; 3]);
+        let is_plain =
+            |volume: &VolumeSettings| (volume.write_mode, volume.read_cache) == (plain.write_mode, plain.read_cache);
+        if without_shares && settings().all(is_plain) {
             return;
         }
         for volume in settings() {
             writer.text(volume.write_mode.word()).flag(volume.read_cache);
+        }
+        if without_shares {
+            return;
+        }
+        for share in settings().flat_map(shares) {
+            let (kind, value) = match share {
+                None => (0, 0),
+                Some(Share::Bytes(bytes)) => (1, bytes),
+                Some(Share::Percent(percent)) => (2, u64::from(percent)),
+            };
+            writer.u8(kind).u64(value);
         }
     }
 
@@ -89,8 +104,27 @@ impl Catalogue {
                 volume.spec.settings.read_cache = reader.flag()?;
             }
         }
+        if !reader.is_at_end() {
+            for volume in &mut volumes {
+                let settings = &mut volume.spec.settings;
+                settings.dirty_cap = decode_share(&mut reader)?;
+                settings.cache_min = decode_share(&mut reader)?;
+                settings.cache_max = decode_share(&mut reader)?;
+                settings.check().map_err(|error| reader.corrupt(&error.to_string()))?;
+            }
+        }
         reader.end()?;
         Ok(Self { next_attachment, volumes })
+    }
+}
+
+fn decode_share(reader: &mut Reader<'_>) -> Result<Option<Share>, Corrupt> {
+    let (kind, value) = (reader.u8()?, reader.u64()?);
+    match (kind, u8::try_from(value)) {
+        (0, Ok(0)) => Ok(None),
+        (1, _) => Ok(Some(Share::Bytes(value))),
+        (2, Ok(percent)) => Ok(Some(Share::Percent(percent))),
+        (_, _) => Err(reader.corrupt("a share of a volume is neither bytes nor percent")),
     }
 }
 
@@ -117,7 +151,7 @@ fn decode_settings(reader: &mut Reader<'_>) -> Result<VolumeSettings, Corrupt> {
         read_cutoff_bytes: reader.option_u64()?,
         write_cutoff_bytes: reader.option_u64()?,
         write_mode: WriteMode::WriteBack,
-        read_cache: true,
+        ..VolumeSettings::default()
     })
 }
 
@@ -181,6 +215,21 @@ mod tests {
         let bytes = catalogue.encode();
         assert!(bytes.starts_with(&defaults), "what was there before stays where it was");
         assert_eq!(Catalogue::decode(&bytes), Ok(catalogue));
+    }
+
+    #[test]
+    fn shares_survive_the_round_trip_and_stand_behind_what_was_there_before() {
+        let mut catalogue = Catalogue { next_attachment: 9, volumes: vec![volume(3, "a"), volume(8, "b")] };
+        catalogue.volumes[0].spec.settings.read_cache = false;
+        let before = catalogue.encode();
+        let settings = &mut catalogue.volumes[1].spec.settings;
+        settings.dirty_cap = Some(Share::Percent(10));
+        (settings.cache_min, settings.cache_max) = (Some(Share::Bytes(1 << 30)), Some(Share::Percent(50)));
+        let bytes = catalogue.encode();
+        assert!(bytes.starts_with(&before));
+        assert_eq!(Catalogue::decode(&bytes), Ok(catalogue.clone()));
+        catalogue.volumes[1].spec.settings.dirty_cap = Some(Share::Percent(101));
+        assert!(Catalogue::decode(&catalogue.encode()).is_err());
     }
 
     #[test]

@@ -22,6 +22,20 @@ pub(crate) struct Members {
     pub(crate) ssds: Vec<Member>,
     /// Those that take over, in this order.
     pub(crate) spares: Vec<SpareMember>,
+    /// What was written to the SSDs of late; recorded where the settings limit it.
+    pub(crate) written: Written,
+}
+
+/// The hours of a day.
+pub(crate) const HOURS: usize = 24;
+
+/// Bytes written to a pool's SSDs, by the hour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// The last of the hours, counted from 1970.
+    pub(crate) hour: u64,
+    /// Those of hour `n` at `n mod 24`.
+    pub(crate) bytes: [u64; HOURS],
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +83,19 @@ impl Members {
         if self.kind == PoolKind::ReadWrite {
             encode_cleaning(&mut writer, self.settings.cleaning);
         }
-        if !self.spares.is_empty() {
+        let limit = self.settings.ssd_writes_per_day_bytes;
+        if !self.spares.is_empty() || limit.is_some() {
             writer.u16(u16::try_from(self.spares.len()).expect("spares of a pool are bounded"));
         }
         for spare in &self.spares {
             let path = if spare.path.len() <= PATH_BYTES_MAX { spare.path.as_str() } else { "" };
             writer.u128(spare.uuid).u64(spare.size_bytes).text(path);
+        }
+        if let Some(limit) = limit {
+            writer.u64(limit).u64(self.written.hour);
+            self.written.bytes.iter().for_each(|bytes| {
+                writer.u64(*bytes);
+            });
         }
         writer.into_bytes()
     }
@@ -97,9 +118,17 @@ impl Members {
             settings.cleaning = decode_cleaning(&mut reader)?;
         }
         let spares = decode_spares(&mut reader, &ssds)?;
+        let mut written = Written::default();
+        if !reader.is_at_end() {
+            settings.ssd_writes_per_day_bytes = Some(reader.u64()?);
+            written.hour = reader.counter()?;
+            for bytes in &mut written.bytes {
+                *bytes = reader.counter()?;
+            }
+        }
         reader.end()?;
         settings.check(kind).map_err(|error| reader.corrupt(&error.to_string()))?;
-        Ok(Self { name, kind, settings, epoch, session, clean, ssds, spares })
+        Ok(Self { name, kind, settings, epoch, session, clean, ssds, spares, written })
     }
 }
 
@@ -150,6 +179,7 @@ fn decode_settings(reader: &mut Reader<'_>) -> Result<PoolSettings, Corrupt> {
         fetch_rate: reader.parse(16)?,
         checksums: reader.flag()?,
         cleaning: Cleaning::default(),
+        ssd_writes_per_day_bytes: None,
     })
 }
 
@@ -188,6 +218,7 @@ mod tests {
             clean: true,
             ssds: vec![member(1), member(2)],
             spares: Vec::new(),
+            written: Written::default(),
         }
     }
 
@@ -212,6 +243,17 @@ mod tests {
         assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
         members.spares[0].uuid = 2;
         assert!(Members::decode(&members.encode()).is_err());
+    }
+
+    #[test]
+    fn what_was_written_is_recorded_where_it_is_limited() {
+        let mut members = sample();
+        members.written = Written { hour: 9, bytes: [7; HOURS] };
+        assert_eq!(Members::decode(&members.encode()), Ok(sample()), "without a limit nobody wants to know");
+        members.settings.ssd_writes_per_day_bytes = Some(1 << 40);
+        assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
+        members.spares = vec![SpareMember { uuid: 3, size_bytes: 1 << 30, path: "/dev/spare".into() }];
+        assert_eq!(Members::decode(&members.encode()), Ok(members));
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl Fills {
         self.running.borrow().keys().any(|key| key.volume == volume)
     }
 
+    /// Fills of a volume that run.
+    pub(crate) fn running_for(&self, volume: VolumeIndex) -> u32 {
+        let count = self.running.borrow().keys().filter(|key| key.volume == volume).count();
+        u32::try_from(count).expect("fills that run are bounded")
+    }
+
     /// A fill brings a block into one of these slots: how long it takes is up to a backing device.
     pub(crate) fn any_into(&self, slots: &Range<u32>) -> bool {
         self.running.borrow().values().any(|fill| slots.contains(&fill.slot.0))

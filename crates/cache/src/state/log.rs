@@ -366,6 +366,8 @@ pub(crate) struct Log {
     /// Rows that the pool's SSDs have room for, and pages of data that they hold together, about.
     pub(crate) rows_max: Cell<usize>,
     pub(crate) data_pages_max: Cell<u64>,
+    /// Segments that they take, of all SSDs together, both copies.
+    pub(crate) segments_max: Cell<usize>,
 
     pub(crate) hosts: RefCell<VecDeque<Append>>,
     /// Moves and losses: they may use what is reserved.
@@ -373,8 +375,9 @@ pub(crate) struct Log {
     pub(crate) hints: RefCell<Vec<CleanedHint>>,
     /// Hints are worth a batch of their own.
     pub(crate) hints_wanted: Cell<bool>,
-    /// Pages of data that wait or are in flight.
-    pub(crate) queued_pages: Cell<u64>,
+    /// Pages of data that wait or are in flight: all, and by [`VolumeIndex`].
+    queued_pages: Cell<u64>,
+    queued_of: RefCell<Vec<u64>>,
     pub(crate) flights: RefCell<VecDeque<Rc<Flight>>>,
     pub(crate) last_checksum: Cell<u32>,
     /// The batch behind the last one that completed, with all before it.
@@ -408,11 +411,13 @@ impl Log {
             oldest_live: Cell::new(1),
             rows_max: Cell::new(0),
             data_pages_max: Cell::new(0),
+            segments_max: Cell::new(0),
             hosts: RefCell::default(),
             urgent: RefCell::default(),
             hints: RefCell::default(),
             hints_wanted: Cell::new(false),
             queued_pages: Cell::new(0),
+            queued_of: RefCell::default(),
             flights: RefCell::default(),
             last_checksum: Cell::new(0),
             completed: Cell::default(),
@@ -490,6 +495,35 @@ impl Log {
         let rows = self.order.borrow();
         let live = rows.iter().filter(|row| row.number >= oldest_live);
         Rows { oldest_live, rows: live.map(|row| row.record()).collect() }
+    }
+
+    /// Pages of data that wait or are in flight.
+    pub(crate) fn queued_pages(&self) -> u64 {
+        self.queued_pages.get()
+    }
+
+    /// … of one volume.
+    pub(crate) fn queued_pages_of(&self, volume: VolumeIndex) -> u64 {
+        self.queued_of.borrow().get(usize::from(volume.0)).copied().unwrap_or(0)
+    }
+
+    /// An append waits from here on.
+    pub(crate) fn count_queued(&self, append: &Append) {
+        let pages = u64::from(append.data_pages());
+        self.queued_pages.set(self.queued_pages.get() + pages);
+        let mut of_volumes = self.queued_of.borrow_mut();
+        let place = usize::from(append.volume.0);
+        if of_volumes.len() <= place {
+            of_volumes.resize(place + 1, 0);
+        }
+        of_volumes[place] += pages;
+    }
+
+    /// An append has taken effect, or was given up.
+    pub(crate) fn uncount_queued(&self, append: &Append) {
+        let pages = u64::from(append.data_pages());
+        self.queued_pages.set(self.queued_pages.get() - pages);
+        self.queued_of.borrow_mut()[usize::from(append.volume.0)] -= pages;
     }
 
     /// Pages that hosts may have dirty at once: half of the log (rule `reserves`).

@@ -48,6 +48,7 @@ pub struct Map {
     slots_used: u32,
     used_pages: u64,
     volume_pages: Vec<u64>,
+    volume_slots: Vec<u32>,
 }
 
 impl Map {
@@ -65,6 +66,7 @@ impl Map {
             slots_used: 0,
             used_pages: 0,
             volume_pages: Vec::new(),
+            volume_slots: Vec::new(),
         }
     }
 
@@ -121,7 +123,9 @@ impl Map {
         self.slots_used += 1;
         if self.volume_pages.len() <= usize::from(key.volume.0) {
             self.volume_pages.resize(usize::from(key.volume.0) + 1, 0);
+            self.volume_slots.resize(usize::from(key.volume.0) + 1, 0);
         }
+        self.volume_slots[usize::from(key.volume.0)] += 1;
     }
 
     /// Frees a slot that the policy does not list any more. Its generation stays.
@@ -136,6 +140,7 @@ impl Map {
         self.set_published(slot, false);
         self.set_header_loaded(slot, false);
         self.slots_used -= 1;
+        self.volume_slots[usize::from(key.volume.0)] -= 1;
     }
 
     /// The block that the slot holds; `None` if it is free.
@@ -226,6 +231,11 @@ impl Map {
         self.volume_pages.get(usize::from(volume.0)).copied().unwrap_or(0)
     }
 
+    /// Slots that hold blocks of `volume`.
+    pub fn slots_used_by(&self, volume: VolumeIndex) -> u32 {
+        self.volume_slots.get(usize::from(volume.0)).copied().unwrap_or(0)
+    }
+
     /// Whether the index on the SSD says what this slot holds.
     pub fn published(&self, slot: SlotIndex) -> bool {
         self.links.has(slot, Flag::PUBLISHED)
@@ -270,6 +280,7 @@ impl Map {
             + self.checksums.as_ref().map_or(0, Checksums::memory_bytes)
             + self.table.memory_bytes()
             + vec_bytes(&self.volume_pages)
+            + vec_bytes(&self.volume_slots)
     }
 }
 
@@ -396,6 +407,7 @@ mod tests {
                 prop_assert!(slots.is_sorted());
                 prop_assert_eq!(slots.len(), model.slots.values().filter(|(key, _)| key.volume.0 == volume).count());
                 prop_assert_eq!(map.next_slot_of(VolumeIndex(volume), SlotIndex(0)), slots.first().copied());
+                prop_assert_eq!(at(map.slots_used_by(VolumeIndex(volume))), slots.len());
             }
         }
     }

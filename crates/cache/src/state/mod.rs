@@ -4,6 +4,7 @@
 //! known of each slot, `policy` the order of eviction, `ghost`, `counters` and `streams` remember what is not cached.
 //! The memory that a slot takes is counted here too, because the pool states it before it is made (REQUIREMENTS P14).
 
+pub(crate) mod budget;
 pub mod counters;
 pub(crate) mod fills;
 pub(crate) mod flusher;
@@ -25,6 +26,7 @@ pub(crate) mod roster;
 pub(crate) mod scrub;
 pub(crate) mod segments;
 mod sets;
+mod shares;
 pub mod streams;
 pub(crate) mod sweep;
 mod table;

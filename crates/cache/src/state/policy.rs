@@ -5,11 +5,13 @@
 //! pool fills, everything is in `small`. LRU and FIFO
 //! use `main`; what a change of policy left in `small` is evicted first. So a change takes no time and loses nothing.
 //! Ratios and thresholds are libCacheSim's defaults, with which the reference miss ratios were measured.
+//! Volumes with a share of their own have queues of their own (`shares.rs`), each with the same policy.
 
 use super::ghost::Ghost;
 use super::links::List;
 use super::map::Map;
-use super::{SlotIndex, at};
+use super::shares::{Owner, Queues, Shares};
+use super::{SlotIndex, VolumeIndex, at};
 use crate::config::PolicyKind;
 
 /// Touches in `small` that make a block stay.
@@ -25,8 +27,7 @@ pub struct Policy {
     kind: PolicyKind,
     /// Slots that the pool can fill.
     capacity: u32,
-    small: List,
-    main: List,
+    shares: Shares,
     /// Only for S3-FIFO.
     ghost: Option<Ghost>,
 }
@@ -35,7 +36,7 @@ impl Policy {
     /// `capacity` is the number of slots that the pool can fill.
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
         let ghost = ghost_for(kind, capacity);
-        Self { kind, capacity, small: List::new(), main: List::new(), ghost }
+        Self { kind, capacity, shares: Shares::default(), ghost }
     }
 
     pub fn kind(&self) -> PolicyKind {
@@ -60,11 +61,54 @@ impl Policy {
 
     /// Slots that are listed.
     pub fn len(&self) -> u32 {
-        self.small.len() + self.main.len()
+        let (small, main) = self.shares.lengths();
+        small + main
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Promises a volume slots that others do not take from it, and bounds what it has; 0 and `u32::MAX`: neither.
+    /// Slots that it has already have to be moved to its own queues ([`Policy::take_over`]).
+    pub fn set_share(&mut self, map: &Map, volume: VolumeIndex, min_slots: u32, max_slots: u32) {
+        self.shares.set(map, volume, min_slots, max_slots);
+    }
+
+    /// A volume whose slots are all free is gone.
+    pub fn forget_share(&mut self, volume: VolumeIndex) {
+        self.shares.forget(volume);
+    }
+
+    /// Looks at `count` slots more, and moves those of the volume to its own queues; false: all were looked at.
+    pub fn take_over(&mut self, map: &mut Map, volume: VolumeIndex, count: u32) -> bool {
+        let Some(first) = self.shares.next_to_move(volume) else { return false };
+        let end = first.0.saturating_add(count).min(map.slot_count());
+        for slot in (first.0..end).map(SlotIndex) {
+            let is_its = map.key(slot).is_some_and(|key| key.volume == volume) && map.is_listed(slot);
+            let in_small = map.is_in_small(slot);
+            if is_its {
+                self.unlink(map, slot);
+            }
+            self.shares.set_moved(volume, slot.0 + 1);
+            if is_its {
+                self.push(map, slot, in_small);
+            }
+        }
+        if end == map.slot_count() {
+            self.shares.set_moved(volume, u32::MAX);
+        }
+        end < map.slot_count()
+    }
+
+    /// The most slots that the volume may have; `u32::MAX`: any number.
+    pub fn max_slots(&self, volume: VolumeIndex) -> u32 {
+        self.shares.max_slots(volume)
+    }
+
+    /// The volume has no more slots than it was promised.
+    pub fn is_at_minimum(&self, map: &Map, volume: VolumeIndex) -> bool {
+        self.shares.is_at_minimum(map, volume)
     }
 
     /// Lists a slot that the map says is used. From now on it can be a victim.
@@ -87,7 +131,8 @@ impl Policy {
                 }
             }
             PolicyKind::Lru => {
-                if map.is_listed(slot) && self.main.newest() != Some(slot) {
+                let owner = self.shares.owner(map, slot);
+                if map.is_listed(slot) && self.shares.queues(owner).main.newest() != Some(slot) {
                     self.unlink(map, slot);
                     self.push(map, slot, false);
                 }
@@ -96,11 +141,35 @@ impl Policy {
         }
     }
 
-    /// The slot to evict next, if there is one that is not `busy`. It stays listed until [`Policy::evicted`].
+    /// The slot to evict next, if there is one that is not `busy`. It stays listed until [`Policy::evicted`]. No volume
+    /// loses one that it was promised while another has more than that.
     pub fn victim(&mut self, map: &mut Map, busy: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+        if self.shares.is_alone() {
+            return self.victim_of(map, None, &busy);
+        }
+        let (small, main) = self.shares.lengths();
+        let all = small + main;
+        let from_small = self.kind == PolicyKind::S3Fifo && small > 0 && main <= all - small_capacity(all);
+        let length = |queues: &Queues| if from_small { queues.small.len() } else { queues.len() };
+        let mut passed = Vec::new();
+        loop {
+            let owner = self.shares.pick(map, &passed, length)?;
+            if let Some(slot) = self.victim_of(map, owner, &busy) {
+                return Some(slot);
+            }
+            passed.push(owner);
+        }
+    }
+
+    /// The slot to evict next of a volume that has a share of its own.
+    pub fn victim_of_volume(&mut self, map: &mut Map, volume: VolumeIndex) -> Option<SlotIndex> {
+        self.victim_of(map, Some(volume), &|_| false)
+    }
+
+    fn victim_of(&mut self, map: &mut Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         match self.kind {
-            PolicyKind::S3Fifo => self.unpopular(map, busy),
-            PolicyKind::Lru | PolicyKind::Fifo => self.oldest(map, busy),
+            PolicyKind::S3Fifo => self.unpopular(map, owner, busy),
+            PolicyKind::Lru | PolicyKind::Fifo => self.oldest(map, owner, busy),
         }
     }
 
@@ -129,14 +198,15 @@ impl Policy {
     }
 
     /// S3-FIFO's victim.
-    fn unpopular(&mut self, map: &mut Map, busy: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
-        let mut from_small = self.evicts_small();
+    fn unpopular(&mut self, map: &mut Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+        let mut from_small = self.evicts_small(owner);
         let mut passed = 0;
         for _ in 0..ROUNDS_MAX {
-            if from_small && self.small.is_empty() {
-                from_small = self.evicts_small();
+            if from_small && self.shares.queues(owner).small.is_empty() {
+                from_small = self.evicts_small(owner);
             }
-            let queue = if from_small { &self.small } else { &self.main };
+            let queues = self.shares.queues(owner);
+            let queue = if from_small { &queues.small } else { &queues.main };
             let slot = queue.oldest()?;
             let frequency = map.frequency(slot);
             if busy(slot) {
@@ -155,23 +225,21 @@ impl Policy {
                 return Some(slot);
             }
         }
-        self.oldest(map, busy)
+        self.oldest(map, owner, busy)
     }
 
-    fn evicts_small(&self) -> bool {
-        let main_capacity = self.capacity - self.small_capacity();
-        self.main.len() <= main_capacity && !self.small.is_empty()
-    }
-
-    /// A tenth, rounded down, but never nothing.
-    fn small_capacity(&self) -> u32 {
-        (self.capacity / 10).max(1).min(self.capacity)
+    /// Whether small has more than its part of what its owner has; alone, of the pool.
+    fn evicts_small(&self, owner: Owner) -> bool {
+        let queues = self.shares.queues(owner);
+        let capacity = if self.shares.is_alone() { self.capacity } else { queues.len() };
+        queues.main.len() <= capacity - small_capacity(capacity) && !queues.small.is_empty()
     }
 
     /// The oldest slot that is not busy, first of `small`, then of `main`.
-    fn oldest(&self, map: &Map, busy: impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
+    fn oldest(&self, map: &Map, owner: Owner, busy: &impl Fn(SlotIndex) -> bool) -> Option<SlotIndex> {
         let oldest_of = |list: &List| std::iter::successors(list.oldest(), |slot| map.newer(*slot)).take(BUSY_MAX);
-        oldest_of(&self.small).chain(oldest_of(&self.main)).find(|slot| !busy(*slot))
+        let queues = self.shares.queues(owner);
+        oldest_of(&queues.small).chain(oldest_of(&queues.main)).find(|slot| !busy(*slot))
     }
 
     fn requeue(&mut self, map: &mut Map, slot: SlotIndex, in_small: bool) {
@@ -181,14 +249,21 @@ impl Policy {
 
     fn push(&mut self, map: &mut Map, slot: SlotIndex, in_small: bool) {
         map.set_in_small(slot, in_small);
-        let list = if in_small { &mut self.small } else { &mut self.main };
+        let queues = self.shares.queues_mut(self.shares.owner(map, slot));
+        let list = if in_small { &mut queues.small } else { &mut queues.main };
         map.push_newest(list, slot);
     }
 
     fn unlink(&mut self, map: &mut Map, slot: SlotIndex) {
-        let list = if map.is_in_small(slot) { &mut self.small } else { &mut self.main };
+        let queues = self.shares.queues_mut(self.shares.owner(map, slot));
+        let list = if map.is_in_small(slot) { &mut queues.small } else { &mut queues.main };
         map.unlink(list, slot);
     }
+}
+
+/// A tenth, rounded down, but never nothing.
+fn small_capacity(capacity: u32) -> u32 {
+    (capacity / 10).max(1).min(capacity)
 }
 
 fn ghost_for(kind: PolicyKind, capacity: u32) -> Option<Ghost> {
@@ -408,5 +483,85 @@ mod tests {
         }
         let kept = (0..800).filter(|block| pool.map.find(key(*block)).is_some()).count();
         assert!(kept > 700, "{kept}");
+    }
+
+    fn key_of(volume: u16, block: u32) -> BlockKey {
+        BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
+    }
+
+    impl Pool {
+        /// A volume brings a block in, as the pool's fills do.
+        fn fill(&mut self, volume: u16, block: u32) {
+            if let Some(slot) = self.map.find(key_of(volume, block)) {
+                self.policy.touched(&mut self.map, slot);
+                return;
+            }
+            let index = VolumeIndex(volume);
+            let own = self.map.slots_used_by(index) >= self.policy.max_slots(index);
+            let slot = if own {
+                let slot = self.policy.victim_of_volume(&mut self.map, index).expect("it has one");
+                self.policy.evicted(&mut self.map, slot);
+                self.map.remove(slot);
+                slot
+            } else {
+                let free = (0..self.map.slot_count()).map(SlotIndex).find(|slot| !self.map.is_used(*slot));
+                free.unwrap_or_else(|| self.evict())
+            };
+            self.map.insert(slot, key_of(volume, block), 0);
+            self.policy.inserted(&mut self.map, slot);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_volume_falls_below_its_minimum_while_another_is_above_or_ever_exceeds_its_maximum(
+            slots in 20_u32..80,
+            shares in prop::collection::vec((0_u32..6, 6_u32..30), 4),
+            kind in 0_usize..3,
+            before in prop::collection::vec((0_u16..4, 0_u32..60), 0..100),
+            fills in prop::collection::vec((0_u16..4, 0_u32..60), 1..600),
+        ) {
+            let mut pool = Pool::new(PolicyKind::ALL[kind].0, slots);
+            for (volume, block) in before {
+                pool.fill(volume, block);
+            }
+            for (volume, (min, max)) in (0..).map(VolumeIndex).zip(&shares) {
+                pool.policy.set_share(&pool.map, volume, *min, *max);
+                while pool.policy.take_over(&mut pool.map, volume, 7) {}
+                while pool.map.slots_used_by(volume) > *max {
+                    let slot = pool.policy.victim_of_volume(&mut pool.map, volume).expect("it has one");
+                    pool.policy.evicted(&mut pool.map, slot);
+                    pool.map.remove(slot);
+                }
+            }
+            for (volume, block) in fills {
+                let used: Vec<u32> = (0..4).map(|volume| pool.map.slots_used_by(VolumeIndex(volume))).collect();
+                pool.fill(volume, block);
+                prop_assert_eq!(pool.policy.len(), pool.map.slots_used());
+                for (other, (min, max)) in (0..).zip(&shares) {
+                    let now = pool.map.slots_used_by(VolumeIndex(other));
+                    prop_assert!(now <= *max);
+                    let before = used[usize::from(other)];
+                    prop_assert!(now >= before || before > *min || (other == volume && now >= before.min(*min)), "{} {} {}", before, now, min);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scan_of_one_volume_leaves_another_what_it_was_promised() {
+        let mut pool = Pool::new(PolicyKind::S3Fifo, 1000);
+        pool.policy.set_share(&pool.map, VolumeIndex(1), 300, u32::MAX);
+        for block in 0..500 {
+            pool.fill(1, block);
+        }
+        for block in 0..20_000 {
+            pool.fill(0, block);
+            pool.fill(0, block % 900);
+        }
+        let kept = pool.map.slots_used_by(VolumeIndex(1));
+        assert!((300..=500).contains(&kept), "{kept}");
     }
 }

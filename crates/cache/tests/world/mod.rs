@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
-use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -36,6 +36,19 @@ impl World {
         Pool::create(self.env.clone(), spec, ssds, HostDevice::Memory(self.state.clone())).await.unwrap()
     }
 
+    /// Opens the pool again.
+    #[allow(dead_code, reason = "not every test starts again")]
+    pub(crate) async fn open(&self, missing: Missing) -> Pool<HostEnv> {
+        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
+            path: format!("ssd{index}"),
+            device: HostDevice::Memory(ssd.clone()),
+        };
+        let ssds = self.ssds.iter().enumerate().map(device).collect();
+        let state = Some(HostDevice::Memory(self.state.clone()));
+        Pool::open(self.env.clone(), ssds, state, missing).await.unwrap()
+    }
+
+    #[allow(dead_code, reason = "not every test has one volume only")]
     pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
@@ -44,6 +57,7 @@ impl World {
         volume
     }
 
+    #[allow(dead_code, reason = "not every test spoils an SSD")]
     /// Overwrites what an SSD holds behind its superblocks and records.
     pub(crate) async fn rot(&self, ssd: usize) {
         let ssd = &self.ssds[ssd];

@@ -139,7 +139,7 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
     let mut text = facts(&[
         ("Pool", format!("{} (not made: dry run)", plan.name)),
         ("Type", words::engine_pool_kind(plan.kind).to_string()),
-        ("Capacity", format!("{} of cached data", human(plan.capacity_bytes))),
+        ("Capacity", planned_capacity(plan)),
         ("Dirty capacity", dirty_capacity(plan)),
         ("Slots", format!("{} of {}", grouped(plan.slots), human(plan.block_size_bytes))),
         ("Segments", human(plan.segment_bytes)),
@@ -167,6 +167,37 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
         text.push_str(&format!("warning: {warning}\n"));
     }
     text
+}
+
+/// What clean data has, and what of it the write log leaves when it is longest.
+fn planned_capacity(plan: &PoolPlan) -> String {
+    let while_clean = human(plan.capacity_bytes);
+    match plan.kind {
+        PoolKind::Read => format!("{while_clean} of cached data"),
+        PoolKind::ReadWrite => format!(
+            "{while_clean} of clean cached data while little is dirty, {} when all is dirty that may be",
+            human(plan.capacity_min_bytes)
+        ),
+    }
+}
+
+fn capacity(pool: &Pool) -> String {
+    let now = human(pool.capacity_bytes);
+    match pool.kind {
+        PoolKind::Read => now,
+        PoolKind::ReadWrite => {
+            format!("{now} for clean data now, {} however much is dirty", human(pool.capacity_min_bytes))
+        }
+    }
+}
+
+fn ssd_writes(pool: &Pool) -> String {
+    let stopped = if pool.populating_stopped { ": nothing more is populated" } else { "" };
+    let written = human(pool.ssd_written_day_bytes);
+    match pool.ssd_writes_per_day_bytes {
+        Some(limit) => format!("{written} in the last 24 hours, of {}{stopped}", human(limit)),
+        None => format!("{written} in the last 24 hours, without a limit"),
+    }
 }
 
 fn dirty_capacity(plan: &PoolPlan) -> String {
@@ -243,6 +274,7 @@ fn settings_of(pool: &Pool) -> String {
         ("Flush rate", of_read_write(pool, words::engine_flush_rate(pool.flush_rate).to_string())),
         ("Dirty watermark", of_read_write(pool, format!("{} %", pool.dirty_watermark_percent))),
         ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
+        ("Written to SSDs", ssd_writes(pool)),
     ])
 }
 
@@ -276,7 +308,8 @@ fn show(pool: &Pool) -> String {
         ("Dirty watermark", of_read_write(pool, format!("{} %", pool.dirty_watermark_percent))),
         ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
         ("Checksums", if pool.checksums { "on".to_owned() } else { "off".to_owned() }),
-        ("Capacity", human(pool.capacity_bytes)),
+        ("Written to SSDs", ssd_writes(pool)),
+        ("Capacity", capacity(pool)),
         ("Used", human(pool.used_bytes)),
         ("Slots", format!("{} of {} in use", grouped(pool.slots_used), grouped(pool.slots))),
         ("Memory", human(pool.memory_bytes)),

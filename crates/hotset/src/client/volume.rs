@@ -1,7 +1,7 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Deleted, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
+    ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
     VolumeState,
 };
 use hyper::Method;
@@ -127,6 +127,22 @@ fn cutoff(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "off".to_owned(), human)
 }
 
+fn share(share: Share) -> String {
+    match share {
+        Share::Bytes(bytes) => human(bytes),
+        Share::Percent(percent) => format!("{percent} %"),
+    }
+}
+
+fn shares(volume: &Volume) -> String {
+    match (volume.cache_min.map(share), volume.cache_max.map(share)) {
+        (None, None) => "as it comes".to_owned(),
+        (Some(min), None) => format!("{min} or more"),
+        (None, Some(max)) => format!("{max} or less"),
+        (Some(min), Some(max)) => format!("{min} to {max}"),
+    }
+}
+
 fn data_at_risk(volume: &Volume) -> String {
     let age = volume.oldest_dirty_seconds.map_or_else(String::new, |seconds| format!(", the oldest for {seconds} s"));
     format!("{} ({} bytes){age}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
@@ -147,6 +163,8 @@ fn show(volume: &Volume) -> String {
         ("Read caching", if volume.read_cache { "on".to_owned() } else { "off".to_owned() }),
         ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
         ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
+        ("Dirty cap", volume.dirty_cap.map_or_else(|| "auto: the pool's dirty capacity".to_owned(), share)),
+        ("Share of the cache", shares(volume)),
         ("Pool", volume.pool.clone().unwrap_or_else(|| "none: served uncached".to_owned())),
         ("Cached", human(volume.cache_used_bytes)),
         ("Write cache", format!("{} used", human(volume.write_cache_used_bytes))),

@@ -104,6 +104,10 @@ pub(crate) fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
             dirty_watermark_percent: set.dirty_watermark_percent.unwrap_or(now.cleaning.dirty_watermark_percent),
             dirty_age_max_seconds: set.dirty_age_max_seconds.unwrap_or(now.cleaning.dirty_age_max_seconds),
         },
+        // No bytes: no limit.
+        ssd_writes_per_day_bytes: set
+            .ssd_writes_per_day_bytes
+            .map_or(now.ssd_writes_per_day_bytes, |bytes| (bytes > 0).then_some(bytes)),
         ..now
     }
 }
@@ -119,6 +123,7 @@ pub(crate) fn as_set(settings: &PoolSettings) -> PoolSet {
         flush_rate: Some(words::flush_rate(settings.cleaning.flush_rate)),
         dirty_watermark_percent: Some(settings.cleaning.dirty_watermark_percent),
         dirty_age_max_seconds: Some(settings.cleaning.dirty_age_max_seconds),
+        ssd_writes_per_day_bytes: Some(settings.ssd_writes_per_day_bytes.unwrap_or(0)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use hotset_api::WriteMode;
+use hotset_api::{Share, WriteMode};
 use hotset_cache::STATE_BYTES;
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use serde::de::DeserializeOwned;
@@ -39,6 +39,12 @@ pub(crate) struct VolumeRecord {
     pub(crate) write_mode: WriteMode,
     #[serde(default = "default_read_cache")]
     pub(crate) read_cache: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dirty_cap: Option<Share>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_min: Option<Share>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cache_max: Option<Share>,
 }
 
 fn default_write_mode() -> WriteMode {
@@ -60,6 +66,9 @@ impl VolumeRecord {
             write_cutoff_bytes: spec.settings.write_cutoff_bytes,
             write_mode: words::write_mode(spec.settings.write_mode),
             read_cache: spec.settings.read_cache,
+            dirty_cap: spec.settings.dirty_cap.map(words::share),
+            cache_min: spec.settings.cache_min.map(words::share),
+            cache_max: spec.settings.cache_max.map(words::share),
         }
     }
 
@@ -71,6 +80,9 @@ impl VolumeRecord {
             write_cutoff_bytes: self.write_cutoff_bytes,
             write_mode: words::engine_write_mode(self.write_mode),
             read_cache: self.read_cache,
+            dirty_cap: self.dirty_cap.and_then(words::engine_share),
+            cache_min: self.cache_min.and_then(words::engine_share),
+            cache_max: self.cache_max.and_then(words::engine_share),
         }
     }
 

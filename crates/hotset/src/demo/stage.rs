@@ -6,7 +6,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::config::{
     FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
 };
-use hotset_cache::{DirtyData, PoolPlan, PoolSpec, STATE_BYTES, VolumeStats};
+use hotset_cache::{DirtyData, PoolSpec, STATE_BYTES, VolumeStats};
 use hotset_serve::nbd::ServerSettings;
 
 use super::content::Content;
@@ -66,7 +66,7 @@ impl StageSizes {
             read_cache_bytes: read.capacity_bytes,
             read_bytes: share(read.capacity_bytes, READ_PERCENT),
             dirty_capacity_bytes: read_write.dirty_capacity_bytes,
-            clean_capacity_bytes: clean_capacity_bytes(&read_write),
+            clean_capacity_bytes: read_write.capacity_min_bytes,
             write_bytes: share(read_write.dirty_capacity_bytes, WRITE_PERCENT),
         };
         let hot = [sizes.read_bytes, sizes.write_bytes, sizes.database_bytes(DATABASE_PERCENT[2])];
@@ -83,11 +83,6 @@ impl StageSizes {
         let ssds = self.ssd_bytes * u64::try_from(self.ssds).expect("there are a few");
         self.volume_bytes + ssds + 2 * STATE_BYTES
     }
-}
-
-/// What is left for clean data when the log is full: it holds twice as much as may be dirty, on two SSDs each.
-fn clean_capacity_bytes(plan: &PoolPlan) -> u64 {
-    plan.capacity_bytes.saturating_sub(4 * plan.dirty_capacity_bytes)
 }
 
 /// `percent` of `bytes`, rounded down to whole units, but not to nothing.

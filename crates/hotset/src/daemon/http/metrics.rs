@@ -150,6 +150,30 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
     page.family(head("hotset_pool_capacity_bytes", "Cached pages that the pool can hold."), pools, labels, |pool| {
         pool.capacity_bytes
     });
+    page.family(
+        head("hotset_pool_capacity_min_bytes", "What of that it has however much is dirty."),
+        pools,
+        labels,
+        |pool| pool.capacity_min_bytes,
+    );
+    page.family(
+        head("hotset_pool_ssd_written_day_bytes", "Bytes written to its SSDs within the last 24 hours."),
+        pools,
+        labels,
+        |pool| pool.ssd_written_day_bytes,
+    );
+    page.family(
+        head("hotset_pool_ssd_writes_per_day_bytes", "The limit on that; 0 without one."),
+        pools,
+        labels,
+        |pool| pool.ssd_writes_per_day_bytes.unwrap_or(0),
+    );
+    page.family(
+        head("hotset_pool_populating_stopped", "1 if the limit is reached and nothing more is populated."),
+        pools,
+        labels,
+        |pool| u64::from(pool.populating_stopped),
+    );
     page.family(head("hotset_pool_used_bytes", "Valid cached pages."), pools, labels, |pool| pool.used_bytes);
     page.family(head("hotset_pool_memory_bytes", "Memory that its tables take."), pools, labels, |pool| {
         pool.memory_bytes

@@ -114,6 +114,7 @@ impl Manager {
             populate_on_write: spec.settings.populate_on_write,
             policy: words::policy(spec.settings.policy),
             capacity_bytes: plan.capacity_bytes,
+            capacity_min_bytes: plan.capacity_min_bytes,
             slots: plan.slots,
             segment_bytes: plan.segment_bytes,
             memory_bytes: plan.memory_bytes,

@@ -215,7 +215,7 @@ fn spec_of(request: &VolumeCreate) -> Result<VolumeSpec, ApiError> {
     Ok(VolumeSpec { name, backing: request.backing.clone(), settings })
 }
 
-/// A cut-off of 0 means off.
+/// A cut-off of 0 means off, a share of 0 none.
 fn merged(now: VolumeSettings, set: VolumeSet) -> VolumeSettings {
     let cutoff = |wanted: Option<u64>, now: Option<u64>| wanted.map_or(now, |bytes| (bytes > 0).then_some(bytes));
     VolumeSettings {
@@ -223,6 +223,9 @@ fn merged(now: VolumeSettings, set: VolumeSet) -> VolumeSettings {
         write_cutoff_bytes: cutoff(set.write_cutoff_bytes, now.write_cutoff_bytes),
         write_mode: set.write_mode.map_or(now.write_mode, words::engine_write_mode),
         read_cache: set.read_cache.unwrap_or(now.read_cache),
+        dirty_cap: set.dirty_cap.map_or(now.dirty_cap, words::engine_share),
+        cache_min: set.cache_min.map_or(now.cache_min, words::engine_share),
+        cache_max: set.cache_max.map_or(now.cache_max, words::engine_share),
         ..now
     }
 }
