@@ -1,5 +1,5 @@
 // Rates from counters: what happened between two answers of the daemon, kept for a few minutes.
-import type { Stats, VolumeCounters } from "./api/types";
+import type { LatencyPercentiles, RecentLatency, Stats, VolumeCounters } from "./api/types";
 
 /** What one volume, or all of them, did in one interval. A ratio of nothing is null. */
 export type Rate = {
@@ -8,7 +8,13 @@ export type Rate = {
   readBytesPerSecond: number;
   writeBytesPerSecond: number;
   hitRatio: number | null;
+  /** Of the requests of the last seconds, as the daemon knows them. */
+  readLatency: Latency | null;
+  writeLatency: Latency | null;
 };
+
+/** In nanoseconds. */
+export type Latency = { median: number; slowest: number };
 
 /** Times in seconds since 1970, and the rate of each volume at each. The name of all volumes together is "". */
 export type Series = { times: number[]; rates: Map<string, Rate>[] };
@@ -29,9 +35,9 @@ export function extend(series: Series, before: Stats, after: Stats, time: number
     const own = new Sum();
     own.add(past, now);
     sum.add(past, now);
-    rates.set(now.name, own.rate(seconds));
+    rates.set(now.name, own.rate(seconds, now.recent_latency));
   }
-  rates.set("", sum.rate(seconds));
+  rates.set("", sum.rate(seconds, after.recent_latency));
   return {
     times: [...series.times, time].slice(-POINTS_MAX),
     rates: [...series.rates, rates].slice(-POINTS_MAX),
@@ -58,13 +64,20 @@ class Sum {
     this.writeBytes += after.stats.write_bytes - before.stats.write_bytes;
   }
 
-  rate(seconds: number): Rate {
+  rate(seconds: number, recent: RecentLatency): Rate {
     return {
       readsPerSecond: this.reads / seconds,
       writesPerSecond: this.writes / seconds,
       readBytesPerSecond: this.readBytes / seconds,
       writeBytesPerSecond: this.writeBytes / seconds,
       hitRatio: this.reads === 0 ? null : this.hits / this.reads,
+      readLatency: latencyOf(recent.reads),
+      writeLatency: latencyOf(recent.writes),
     };
   }
+}
+
+function latencyOf(percentiles: LatencyPercentiles | null | undefined): Latency | null {
+  if (percentiles === null || percentiles === undefined) return null;
+  return { median: percentiles.p50_microseconds * 1000, slowest: percentiles.p99_microseconds * 1000 };
 }

@@ -844,7 +844,7 @@ export interface components {
             slots: number;
             /** Format: int64 */
             slots_used: number;
-            spares?: components["schemas"]["Spare"][];
+            spares: components["schemas"]["Spare"][];
             /**
              * Format: int64
              * @description Once so much was written to all SSDs together within 24 hours, nothing more is populated; null: no limit.
@@ -1033,6 +1033,11 @@ export interface components {
             /** Format: int64 */
             total_bytes: number;
         };
+        /** @description Of the requests that were answered in the last five seconds; null where there were none. */
+        RecentLatency: {
+            reads?: null | components["schemas"]["LatencyPercentiles"];
+            writes?: null | components["schemas"]["LatencyPercentiles"];
+        };
         /**
          * @description The body of a `DELETE` of a volume, of its cache, or of a pool; it may be left out.
          *
@@ -1174,10 +1179,10 @@ export interface components {
         /** @description An SSD of a pool. */
         Ssd: {
             evacuation?: null | components["schemas"]["Progress"];
-            health?: components["schemas"]["SsdHealth"];
-            identity?: components["schemas"]["SsdIdentity"];
+            health: components["schemas"]["SsdHealth"];
+            identity: components["schemas"]["SsdIdentity"];
             /** @description What the pool has had it do. */
-            io?: components["schemas"]["DeviceIo"];
+            io: components["schemas"]["DeviceIo"];
             online: boolean;
             path: string;
             /**
@@ -1193,7 +1198,7 @@ export interface components {
             slots: number;
             /** Format: int64 */
             slots_used: number;
-            smart?: components["schemas"]["Smart"];
+            smart: components["schemas"]["Smart"];
             state: components["schemas"]["SsdState"];
             uuid: string;
             /** Format: int64 */
@@ -1249,6 +1254,8 @@ export interface components {
              * @description The moment, in nanoseconds of the daemon's monotonic clock.
              */
             at_ns: number;
+            /** @description Of all volumes together. */
+            recent_latency: components["schemas"]["RecentLatency"];
             volumes: components["schemas"]["VolumeCounters"][];
         };
         /** @description `GET /api/v1/status` */
@@ -1327,7 +1334,7 @@ export interface components {
             /** @description The backing device is a model of one: its speed is not that of a real array. */
             backing_emulated: boolean;
             /** @description What the backing device has had to do. */
-            backing_io?: components["schemas"]["DeviceIo"];
+            backing_io: components["schemas"]["DeviceIo"];
             cache_max?: null | components["schemas"]["Share"];
             cache_min?: null | components["schemas"]["Share"];
             /**
@@ -1399,6 +1406,7 @@ export interface components {
              * @description Bytes of cached pages that its pool can hold; 0 without a pool.
              */
             pool_capacity_bytes: number;
+            recent_latency: components["schemas"]["RecentLatency"];
             /** Format: int64 */
             size_bytes: number;
             stats: components["schemas"]["VolumeStats"];

@@ -1,15 +1,15 @@
 // The first page: is all well, what needs action, what is it doing, what is at risk.
 import type { Status } from "../api/types";
-import { bytes, bytesPerSecond, count, duration, NOTHING, percent, plural } from "../format";
+import { bytes, bytesPerSecond, count, duration, latency, NOTHING, percent } from "../format";
 import { series, status } from "../live";
-import { newest, type Rate, type Series } from "../rates";
+import { type Latency, newest, type Rate, type Series } from "../rates";
 import { link } from "../router";
 import { useStore } from "../store";
-import { Badge, Heading, Mark, Meter } from "../ui/basics";
+import { Badge, Empty, type Figure, Figures, Heading, Meter } from "../ui/basics";
 import { Chart, type Line } from "../ui/chart";
 import { Table } from "../ui/table";
-import { health, type Tone, volumeHealth, word } from "../words";
-import { type Latency, LatencyChart, LatencyFigure, useLatency } from "./overview-latency";
+import { volumeHealth, word } from "../words";
+import { HealthPanel } from "./overview-health";
 
 /** What the live charts show: what there is, within these limits. */
 const SHOWN_SECONDS_MIN = 60;
@@ -18,8 +18,8 @@ const SHOWN_SECONDS_MAX = 300;
 export function Overview() {
   const known = useStore(status);
   const rates = useStore(series);
-  const latencies = useLatency(known?.volumes ?? []);
   if (known === null) return null;
+  if (known.pools.length + known.volumes.length === 0) return <FirstSteps status={known} />;
   const now = newest(rates, "");
   const last = rates.times.at(-1) ?? Date.now() / 1000;
   const first = rates.times[0] ?? last;
@@ -28,7 +28,7 @@ export function Overview() {
     <>
       <Heading title="Overview" />
       <HealthPanel status={known} />
-      <Figures status={known} now={now} latency={latencies} />
+      <Now status={known} now={now} />
       <div class="grid">
         <section class="panel" aria-label="IOPS">
           <Chart
@@ -52,7 +52,18 @@ export function Overview() {
             lines={[line(rates, "of reads", "--series-3", (rate) => rate.hitRatio)]}
           />
         </section>
-        <LatencyChart of={latencies} />
+        <section class="panel" aria-label="Latency">
+          <Chart
+            title="Latency, median"
+            times={rates.times}
+            range={range}
+            format={latency}
+            lines={[
+              line(rates, "reads", "--series-1", (rate) => rate.readLatency?.median ?? null),
+              line(rates, "writes", "--series-2", (rate) => rate.writeLatency?.median ?? null),
+            ]}
+          />
+        </section>
       </div>
       <VolumesNow status={known} rates={rates} />
     </>
@@ -68,97 +79,42 @@ function line(rates: Series, label: string, color: string, pick: (rate: Rate) =>
   return { label, color, values };
 }
 
-function HealthPanel({ status }: { status: Status }) {
-  const tone: Tone = status.health === "good" && status.reasons.length > 0 ? "warning" : health(status.health).tone;
-  return (
-    <section class={`notice health ${tone}`} aria-label="Health">
-      <Mark tone={tone} />
-      <div>
-        <div aria-live="polite">
-          <h2>{sentence(status)}</h2>
-        </div>
-        {status.reasons.length > 0 && (
-          <ul>
-            {status.reasons.map((reason) => (
-              <li key={reason}>{reason}</li>
-            ))}
-          </ul>
-        )}
-      </div>
-    </section>
-  );
-}
-
-function sentence(status: Status): string {
-  const pools = plural(status.pools.length, "cache pool");
-  const volumes = plural(status.volumes.length, "volume");
-  switch (status.health) {
-    case "good":
-      if (status.pools.length + status.volumes.length === 0) return "Ready: there is no cache pool and no volume yet.";
-      if (status.reasons.length > 0) return `Good: ${pools} and ${volumes} work. To know:`;
-      return `Good: ${pools} and ${volumes} work as they should.`;
-    case "degraded":
-      return "Degraded: hosts are served, and something needs you:";
-    case "failed":
-      return "Failed: something does not work, and needs you now:";
-  }
-}
-
-function Figures({ status, now, latency }: { status: Status; now: Rate | null; latency: Latency | null }) {
+function Now({ status, now }: { status: Status; now: Rate | null }) {
   const used = status.pools.reduce((sum, pool) => sum + pool.used_bytes, 0);
   const capacity = status.pools.reduce((sum, pool) => sum + pool.capacity_bytes, 0);
   const share = capacity === 0 ? "" : ` (${percent(used / capacity)})`;
   return (
-    <dl class="figures">
-      <div>
-        <dt>IOPS</dt>
-        <dd>
-          {now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond)}
-          <small>{now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond)}</small>
-        </dd>
-      </div>
-      <div>
-        <dt>Hit ratio of reads</dt>
-        <dd>
-          {now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio)}
-          <small>{now !== null && now.hitRatio === null ? "no reads now" : ""}</small>
-        </dd>
-      </div>
-      <div>
-        <LatencyFigure of={latency} />
-      </div>
-      <div>
-        <dt>Data at risk now</dt>
-        <dd>
-          {bytes(status.dirty_bytes)}
-          <small>{risk(status)}</small>
-        </dd>
-      </div>
-      <div>
-        <dt>Cache used</dt>
-        <dd>
-          {bytes(used)}
-          <small>
-            of {bytes(capacity)}
-            {share}
-          </small>
-        </dd>
-      </div>
-      <div>
-        <dt>Memory of tables</dt>
-        <dd>
-          {bytes(status.memory_in_use_bytes)}
-          <small>of {bytes(status.memory_limit_bytes)}</small>
-        </dd>
-      </div>
-    </dl>
+    <Figures
+      figures={[
+        {
+          term: "IOPS",
+          value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
+          note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
+        },
+        {
+          term: "Hit ratio of reads",
+          value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
+          note: now !== null && now.hitRatio === null ? "no reads now" : "",
+        },
+        latencyFigure("Read latency", now?.readLatency ?? null, "no reads now"),
+        latencyFigure("Write latency", now?.writeLatency ?? null, "no writes now"),
+        { term: "Data at risk now", value: bytes(status.dirty_bytes), note: risk(status) },
+        { term: "Cache used", value: bytes(used), note: `of ${bytes(capacity)}${share}` },
+      ]}
+    />
   );
+}
+
+/** Median and tail of the last seconds. */
+export function latencyFigure(term: string, of: Latency | null, none: string): Figure {
+  if (of === null) return { term, value: NOTHING, note: none };
+  return { term, value: latency(of.median), note: `median, 99 % in ${latency(of.slowest)}` };
 }
 
 function risk(status: Status): string {
   if (status.dirty_bytes === 0) return "all is on the backing devices";
   const age = status.oldest_dirty_seconds;
-  return typeof age === "number" ? `only on SSDs; oldest ${duration(age)}` : "only on SSDs";
+  return typeof age === "number" ? `on SSDs only, oldest ${duration(age)}` : "on SSDs only";
 }
 
 function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
@@ -172,15 +128,15 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
         rows={status.volumes}
         rowKey={(volume) => volume.name}
         empty={
-          <>
-            No volumes yet. <a href={link("volumes", "", { dialog: "create" })}>Create a volume</a> on a block device or
-            file.
-          </>
+          <Empty title="No volumes yet">
+            A volume is what hosts connect to. <a href={link("volumes", "", { dialog: "create" })}>Create a volume</a>{" "}
+            on a block device or file.
+          </Empty>
         }
         columns={[
           { head: "Name", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
           { head: "Status", cell: (volume) => <Badge word={word(volume.state)} /> },
-          { head: "Health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+          { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
           {
             head: "Read IOPS",
             numeric: true,
@@ -204,6 +160,13 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
               rate(rates, volume.name, (now) => (now.hitRatio === null ? NOTHING : percent(now.hitRatio))),
           },
           {
+            head: "Read latency",
+            numeric: true,
+            help: "Median of the last seconds",
+            cell: (volume) =>
+              rate(rates, volume.name, (now) => (now.readLatency === null ? NOTHING : latency(now.readLatency.median))),
+          },
+          {
             head: "Cache used",
             numeric: true,
             cell: (volume) => (
@@ -222,4 +185,39 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
 function rate(rates: Series, volume: string, say: (rate: Rate) => string): string {
   const now = newest(rates, volume);
   return now === null ? NOTHING : say(now);
+}
+
+/** Nothing is there yet: what to do, in order. */
+function FirstSteps({ status }: { status: Status }) {
+  return (
+    <>
+      <Heading title="Overview" />
+      <HealthPanel status={status} />
+      <section class="panel" aria-labelledby="first-steps">
+        <header>
+          <h2 id="first-steps">First steps</h2>
+        </header>
+        <ol class="first-steps">
+          <li>
+            <strong>
+              <a href={link("create-pool")}>Create a cache pool</a>
+            </strong>
+            <span>from SSDs of this machine, or from image files.</span>
+          </li>
+          <li>
+            <strong>
+              <a href={link("volumes", "", { dialog: "create" })}>Create a volume</a>
+            </strong>
+            <span>
+              on the slow block device or file that it shall speed up. Its data stays as it is and where it is.
+            </span>
+          </li>
+          <li>
+            <strong>Connect a host</strong>
+            <span>by the commands that the volume's page shows, for Linux, QEMU and libvirt.</span>
+          </li>
+        </ol>
+      </section>
+    </>
+  );
 }

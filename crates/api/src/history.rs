@@ -55,6 +55,13 @@ pub struct LatencyPercentiles {
     pub p99_microseconds: f64,
 }
 
+/// Of the requests that were answered in the last five seconds; null where there were none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RecentLatency {
+    pub reads: Option<LatencyPercentiles>,
+    pub writes: Option<LatencyPercentiles>,
+}
+
 /// Averages over the time until now; null while there is no sample in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryAverages {

@@ -26,7 +26,7 @@ pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};
 pub use event::{Event, EventList, Severity};
 pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
-pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles};
+pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, RecentLatency};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
 pub use pool::{Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};

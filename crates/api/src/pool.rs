@@ -172,6 +172,7 @@ pub struct Pool {
     pub warnings: Vec<String>,
     pub ssds: Vec<Ssd>,
     #[serde(default)]
+    #[schema(required)]
     pub spares: Vec<Spare>,
     /// Copies of dirty data that are being made anew; null if all are there.
     pub rebuild: Option<Progress>,
@@ -208,10 +209,13 @@ pub struct Ssd {
     /// It is being emptied, so that it can be removed.
     pub evacuation: Option<Progress>,
     #[serde(default)]
+    #[schema(required)]
     pub health: SsdHealth,
     #[serde(default)]
+    #[schema(required)]
     pub identity: SsdIdentity,
     #[serde(default)]
+    #[schema(required)]
     pub smart: Smart,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
@@ -222,6 +226,7 @@ pub struct Ssd {
     pub written_bytes: u64,
     /// What the pool has had it do.
     #[serde(default)]
+    #[schema(required)]
     pub io: DeviceIo,
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::history::RecentLatency;
 use crate::volume::VolumeStats;
 use crate::words::Health;
 use crate::{Flush, Pool, Volume};
@@ -57,6 +58,10 @@ pub struct DeviceIo {
 pub struct Stats {
     /// The moment, in nanoseconds of the daemon's monotonic clock.
     pub at_ns: u64,
+    /// Of all volumes together.
+    #[serde(default)]
+    #[schema(required)]
+    pub recent_latency: RecentLatency,
     pub volumes: Vec<VolumeCounters>,
 }
 
@@ -71,5 +76,8 @@ pub struct VolumeCounters {
     pub dirty_bytes: u64,
     /// Bytes of cached pages that its pool can hold; 0 without a pool.
     pub pool_capacity_bytes: u64,
+    #[serde(default)]
+    #[schema(required)]
+    pub recent_latency: RecentLatency,
     pub stats: VolumeStats,
 }

@@ -118,6 +118,7 @@ pub struct Volume {
     pub nbd: Vec<String>,
     /// What the backing device has had to do.
     #[serde(default)]
+    #[schema(required)]
     pub backing_io: DeviceIo,
     pub stats: VolumeStats,
 }

@@ -122,6 +122,8 @@ pub(crate) struct Counts {
 pub(crate) struct Overlay {
     /// By the id of the first page.
     leaves: BTreeMap<u64, Vec<Item>>,
+    /// Pages that all leaves have room for: kept, so that the status, asked for every second, need not walk them.
+    room: usize,
     volumes: Vec<Counts>,
     total: Counts,
 }
@@ -186,11 +188,13 @@ impl Overlay {
             {
                 let mut leaf = std::mem::take(entry.get_mut());
                 entry.remove();
-                grow(&mut leaf);
+                self.room += grow(&mut leaf);
                 leaf.insert(0, item);
                 self.leaves.insert(item.id(), leaf);
             } else {
-                self.leaves.insert(item.id(), vec![item]);
+                let leaf = vec![item];
+                self.room += leaf.capacity();
+                self.leaves.insert(item.id(), leaf);
             }
             return None;
         };
@@ -200,11 +204,12 @@ impl Overlay {
         {
             return Some(std::mem::replace(there, item).live());
         }
-        grow(leaf);
+        self.room += grow(leaf);
         leaf.insert(index, item);
         if leaf.len() == LEAF_PAGES {
             let upper = leaf.split_off(LEAF_PAGES / 2);
-            leaf.shrink_to(LEAF_PAGES / 2 + LEAF_STEP);
+            self.room += upper.capacity();
+            self.room -= shrink(leaf, LEAF_PAGES / 2 + LEAF_STEP);
             self.leaves.insert(upper[0].id(), upper);
         }
         None
@@ -220,13 +225,14 @@ impl Overlay {
         leaf.remove(index);
         if leaf.capacity() > leaf.len() + 2 * LEAF_STEP {
             let keep = leaf.len() + LEAF_STEP;
-            leaf.shrink_to(keep);
+            self.room -= shrink(leaf, keep);
         }
         let new_first = leaf.first().map(Item::id);
         if new_first != Some(first) {
             let leaf = self.leaves.remove(&first).expect("it was just there");
-            if let Some(new_first) = new_first {
-                self.leaves.insert(new_first, leaf);
+            match new_first {
+                Some(new_first) => drop(self.leaves.insert(new_first, leaf)),
+                None => self.room -= leaf.capacity(),
             }
         }
         self.count(volume, Some(&found), None);
@@ -273,17 +279,28 @@ impl Overlay {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let leaves: u64 = self.leaves.values().map(vec_bytes).sum();
+        debug_assert_eq!(self.room, self.leaves.values().map(Vec::capacity).sum::<usize>());
+        let leaves = u64::try_from(self.room * size_of::<Item>()).expect("leaves fit in memory");
         // A node of the tree is two thirds full on average: 8 bytes of key, 24 of leaf.
         let tree = u64::try_from(self.leaves.len()).expect("leaves fit in memory") * 48;
         leaves + tree + vec_bytes(&self.volumes)
     }
 }
 
-fn grow(leaf: &mut Vec<Item>) {
-    if leaf.len() == leaf.capacity() {
+/// Makes room for one page more; answers for how many there is.
+fn grow(leaf: &mut Vec<Item>) -> usize {
+    let before = leaf.capacity();
+    if leaf.len() == before {
         leaf.reserve_exact(LEAF_STEP);
     }
+    leaf.capacity() - before
+}
+
+/// Gives room back, down to `keep` pages; answers how much that was.
+fn shrink(leaf: &mut Vec<Item>, keep: usize) -> usize {
+    let before = leaf.capacity();
+    leaf.shrink_to(keep);
+    before - leaf.capacity()
 }
 
 /// Bytes of memory for a number of pages that lie nowhere near each other, stated to administrators.
@@ -343,6 +360,8 @@ mod tests {
                 let dirty = model.values().filter(|value| value.dirty).count();
                 let counts = Counts { live: model.len().try_into().unwrap(), dirty: dirty.try_into().unwrap() };
                 prop_assert_eq!(overlay.total(), counts);
+                let walked: usize = overlay.leaves.values().map(Vec::capacity).sum();
+                prop_assert_eq!(overlay.room, walked, "room that is counted, and that there is");
             }
         }
     }

@@ -74,8 +74,19 @@ fn table(rates: &[Rates], lines: &Lines) -> String {
     if rates.is_empty() {
         return "No volumes\n".to_owned();
     }
-    let headings =
-        ["VOLUME", ">READ IOPS", ">WRITE IOPS", ">READ MB/s", ">WRITE MB/s", ">DIRTY", ">CACHED", ">HITS", "LAST 30 s"];
+    let headings = [
+        "VOLUME",
+        ">READ IOPS",
+        ">WRITE IOPS",
+        ">READ MB/s",
+        ">WRITE MB/s",
+        ">READ P99",
+        ">WRITE P99",
+        ">DIRTY",
+        ">CACHED",
+        ">HITS",
+        "LAST 30 s",
+    ];
     let mut table = Table::new(&headings);
     for volume in rates {
         table.row(vec![
@@ -84,6 +95,8 @@ fn table(rates: &[Rates], lines: &Lines) -> String {
             format!("{:.0}", volume.write_iops),
             format!("{:.1}", volume.read_bytes_per_s / 1e6),
             format!("{:.1}", volume.write_bytes_per_s / 1e6),
+            took(volume.read_p99_microseconds),
+            took(volume.write_p99_microseconds),
             human(volume.dirty_bytes),
             human(volume.cache_used_bytes),
             percent(volume.hit_ratio),
@@ -91,6 +104,15 @@ fn table(rates: &[Rates], lines: &Lines) -> String {
         ]);
     }
     table.render()
+}
+
+/// `850 µs`, `4.2 ms`; a dash where nothing was asked of late.
+fn took(microseconds: Option<f64>) -> String {
+    match microseconds {
+        None => "–".to_owned(),
+        Some(time) if time < 1000.0 => format!("{time:.0} µs"),
+        Some(time) => format!("{:.1} ms", time / 1000.0),
+    }
 }
 
 /// One character a second; a dot where nothing was read.
@@ -114,6 +136,11 @@ mod tests {
     fn the_line_rises_with_the_hit_ratio() {
         let line = VecDeque::from([None, Some(0.0), Some(0.5), Some(1.0)]);
         assert_eq!(sparkline(&line), "·▁▅█");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        assert_eq!([None, Some(849.9), Some(4210.0)].map(took), ["–", "850 µs", "4.2 ms"]);
     }
 
     #[test]

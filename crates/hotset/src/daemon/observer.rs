@@ -48,7 +48,7 @@ impl Observer {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let Ok(status) = self.manager.status().await else { continue };
+            let Ok(status) = self.manager.observe().await else { continue };
             let now = conditions(&status);
             let happened = match &before {
                 Some(before) => changes(before, &now),

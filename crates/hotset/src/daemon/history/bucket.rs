@@ -191,7 +191,7 @@ impl Bucket {
     }
 }
 
-fn add_classes(sum: &mut Classes, other: &Classes) {
+pub(super) fn add_classes(sum: &mut Classes, other: &Classes) {
     for (class, count) in other {
         match sum.binary_search_by_key(class, |(known, _)| *known) {
             Ok(place) => sum[place].1 = sum[place].1.saturating_add(*count),

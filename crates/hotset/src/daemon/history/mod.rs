@@ -4,6 +4,7 @@
 //! written, serving goes on without a history.
 
 mod bucket;
+mod recent;
 mod sampler;
 mod store;
 
@@ -21,6 +22,7 @@ use self::store::{LEVELS, Level, Row, Store};
 use super::clock::unix_ms;
 use super::manager::Manager;
 
+pub(crate) use recent::Recent;
 pub(crate) use sampler::Look;
 
 /// How often a sample is taken: the step of the finest level.

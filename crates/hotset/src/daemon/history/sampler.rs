@@ -139,7 +139,7 @@ fn since(old: u64, new: u64) -> u64 {
     new.checked_sub(old).unwrap_or(new)
 }
 
-fn classes_between(old: Option<&LatencyCounts>, new: &LatencyCounts) -> Classes {
+pub(super) fn classes_between(old: Option<&LatencyCounts>, new: &LatencyCounts) -> Classes {
     let before = |class: usize| old.map_or(0, |old| old.classes[class]);
     let counts = new.classes.iter().enumerate().map(|(class, count)| (class, since(before(class), *count)));
     counts

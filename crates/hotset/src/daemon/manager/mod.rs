@@ -35,6 +35,7 @@ use self::operations::Operations;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
+use super::history::Recent;
 use super::probe::{self, DeviceKey};
 use super::smart::Known;
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
@@ -61,6 +62,8 @@ pub(crate) struct Manager {
     stopping: AtomicBool,
     /// What the SSDs are and how they say they are.
     ssds: Known,
+    /// How long requests took of late.
+    recent: Mutex<Recent>,
     /// Where hosts connect; empty until they may.
     nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
@@ -127,6 +130,7 @@ impl Manager {
             operations: Operations::default(),
             conversions: Mutex::default(),
             stopping: AtomicBool::new(false),
+            recent: Mutex::default(),
             nbd: OnceLock::new(),
             started: Instant::now(),
         }
@@ -167,6 +171,10 @@ impl Manager {
 
     fn work(&self) -> MutexGuard<'_, Option<Work>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the record of an open pool as it is now.

@@ -93,14 +93,24 @@ impl Manager {
     }
 
     pub(crate) async fn status(&self) -> Result<Status, ApiError> {
-        let snapshot = self.plane.snapshot().await?;
-        let pools = self.pools_of(&snapshot);
-        let volumes = self.volumes_of(&snapshot);
+        Ok(self.status_of(&self.plane.snapshot().await?))
+    }
+
+    /// The status, as the observer asks for it every second: what took how long since it asked last is remembered.
+    pub(crate) async fn observe(&self) -> Result<Status, ApiError> {
+        let Look { snapshot, latencies } = self.look().await?;
+        self.recent().add(latencies);
+        Ok(self.status_of(&snapshot))
+    }
+
+    fn status_of(&self, snapshot: &Snapshot) -> Status {
+        let pools = self.pools_of(snapshot);
+        let volumes = self.volumes_of(snapshot);
         let broken = self.offline().broken.clone();
         let unguarded = self.offline().unguarded.clone();
         let of_broken = if broken.is_empty() { Health::Good } else { Health::Failed };
         let worst = pools.iter().map(|pool| pool.health).chain(volumes.iter().map(|volume| volume.health)).max();
-        Ok(Status {
+        Status {
             health: worst.unwrap_or(Health::Good).max(of_broken),
             reasons: reasons(&pools, &volumes, broken.into_iter().chain(unguarded).collect()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -108,15 +118,15 @@ impl Manager {
             uptime_s: self.started.elapsed().as_secs(),
             state_directory: self.state.path().display().to_string(),
             nbd: self.uris(""),
-            memory_in_use_bytes: memory_in_use(&snapshot),
+            memory_in_use_bytes: memory_in_use(snapshot),
             memory_limit_bytes: self.config.memory_limit_bytes,
             dirty_bytes: pools.iter().filter_map(|pool| pool.write_log).map(|log| log.dirty_bytes).sum(),
             oldest_dirty_seconds: volumes.iter().filter_map(|volume| volume.oldest_dirty_seconds).max(),
             pools,
             volumes,
             work: self.work().iter().cloned().collect(),
-            flushes: self.flushes.progress(&snapshot),
-        })
+            flushes: self.flushes.progress(snapshot),
+        }
     }
 
     /// One look at all counters, for the history.
@@ -128,6 +138,7 @@ impl Manager {
 
     pub(crate) async fn stats(&self) -> Result<Stats, ApiError> {
         let snapshot = self.plane.snapshot().await?;
+        let recent = self.recent();
         let counters = |volume: &VolumeStatus| VolumeCounters {
             name: volume.name.to_string(),
             pool: volume.pool.as_ref().map(ToString::to_string),
@@ -140,9 +151,11 @@ impl Manager {
                 .iter()
                 .find(|pool| Some(&pool.name) == volume.pool.as_ref())
                 .map_or(0, |pool| pool.capacity_bytes),
+            recent_latency: recent.of(volume.name.as_str()),
             stats: stats(&volume.stats),
         };
-        Ok(Stats { at_ns: snapshot.at.0, volumes: snapshot.volumes.iter().map(counters).collect() })
+        let volumes = snapshot.volumes.iter().map(counters).collect();
+        Ok(Stats { at_ns: snapshot.at.0, recent_latency: recent.of_all(), volumes })
     }
 }
 
