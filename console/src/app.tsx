@@ -1,6 +1,7 @@
 // The frame around every page: where one can go, how the daemon is, which page is shown.
 import type { ComponentType } from "preact";
-import { connection, operations, status } from "./live";
+import { setToken } from "./api/client";
+import { connection, operations, session, status } from "./live";
 import { Create } from "./pages/create";
 import { Events } from "./pages/events";
 import { Operations } from "./pages/operations";
@@ -61,8 +62,11 @@ function skip(): void {
 
 function Content({ page }: { page: Page }) {
   const known = useStore(status);
-  if (useStore(connection).state === "unauthenticated") return <SignIn />;
-  if (known === null) return <p class="muted">Asking the daemon …</p>;
+  const state = useStore(connection);
+  if (state.state === "unauthenticated") return <SignIn refused={state.reason} />;
+  if (known === null) {
+    return state.state === "lost" ? null : <p class="muted loading">Asking the daemon …</p>;
+  }
   return <page.show />;
 }
 
@@ -90,6 +94,7 @@ function Side({ page }: { page: string }) {
       </nav>
       <div class="foot">
         <ConnectionMark />
+        <SignedIn />
         <Themes />
         <span class="version">{known === null ? "" : `Hotset ${known.version}`}</span>
       </div>
@@ -125,6 +130,23 @@ function ConnectionMark() {
         </span>
       );
   }
+}
+
+/** Who the daemon takes this person for, if that was asked. */
+function SignedIn() {
+  const known = useStore(session);
+  const state = useStore(connection);
+  if (state.state === "unauthenticated" || typeof known?.token !== "string") return null;
+  return (
+    <span class="signed-in">
+      <span>
+        <b>{known.token}</b> {known.role === "view" ? "may look only" : "may change things"}
+      </span>
+      <button type="button" class="small" onClick={() => setToken(null)}>
+        Sign out
+      </button>
+    </span>
+  );
 }
 
 const THEMES: { theme: Theme; label: string }[] = [

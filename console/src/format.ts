@@ -34,6 +34,11 @@ export function percent(ratio: number): string {
   return `${(ratio * 100).toFixed(1)} %`;
 }
 
+/** `12 %`, of whole percents. */
+export function percentOf(value: number): string {
+  return `${count(value)} %`;
+}
+
 /** `850 µs`, `4.21 ms`, `1.20 s` */
 export function latency(nanoseconds: number): string {
   if (nanoseconds < 999_500) return `${digits(nanoseconds / 1000)} µs`;
@@ -56,9 +61,25 @@ export function duration(seconds: number): string {
 
 /** `2026-11-20 16:04:05`, in the time of the person who looks. */
 export function moment(date: Date): string {
-  const pad = (value: number) => String(value).padStart(2, "0");
-  const day = `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
-  return `${day} ${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+  return `${day(date)} ${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+}
+
+/** `2026-11-20` */
+export function day(date: Date): string {
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}`;
+}
+
+function pad(value: number): string {
+  return String(value).padStart(2, "0");
+}
+
+/** How far away a date is: `in 3 years`, `in 5 months`, `in 12 days`, `now`. */
+export function fromNow(date: Date, now = new Date()): string {
+  const days = Math.floor((date.getTime() - now.getTime()) / 86_400_000);
+  if (days < 1) return "now";
+  if (days < 60) return `in ${plural(days, "day")}`;
+  if (days < 730) return `in ${plural(Math.floor(days / 30.44), "month")}`;
+  return `in ${plural(Math.floor(days / 365.25), "year")}`;
 }
 
 /** `1 volume`, `3 volumes` */

@@ -8,7 +8,7 @@ export type Connection =
   | { state: "connecting" }
   | { state: "live" }
   | { state: "lost"; reason: string }
-  | { state: "unauthenticated" };
+  | { state: "unauthenticated"; reason: string };
 
 export const connection = new Store<Connection>({ state: "connecting" });
 export const session = new Store<Session | null>(null);
@@ -22,11 +22,16 @@ const SAMPLE_MS = 2000;
 const RETRY_MS = 1000;
 
 let abort = new AbortController();
+/** Ends the pause before the next attempt. */
+let wake = () => {};
 let before: Stats | null = null;
 
 /** Begins to follow the daemon, and never ends. */
 export function start(): void {
-  onTokenChange(() => abort.abort());
+  onTokenChange(() => {
+    abort.abort();
+    wake();
+  });
   void followForever();
   void sampleForever();
 }
@@ -49,7 +54,7 @@ async function followForever(): Promise<never> {
     } catch (error) {
       if (!abort.signal.aborted) connection.set(lost(error));
     }
-    await pause(RETRY_MS);
+    await Promise.race([pause(RETRY_MS), new Promise<void>((done) => (wake = done))]);
   }
 }
 
@@ -71,8 +76,12 @@ function pushed(name: string, data: string): void {
 }
 
 function lost(error: unknown): Connection {
-  if (error instanceof ApiFailure && error.code === "unauthenticated") return { state: "unauthenticated" };
+  if (isUnauthenticated(error)) return { state: "unauthenticated", reason: error.message };
   return { state: "lost", reason: error instanceof Error ? error.message : String(error) };
+}
+
+function isUnauthenticated(error: unknown): error is ApiFailure {
+  return error instanceof ApiFailure && error.code === "unauthenticated";
 }
 
 async function sampleForever(): Promise<never> {
@@ -81,9 +90,11 @@ async function sampleForever(): Promise<never> {
       const after = await call("get", "/api/v1/stats");
       if (before !== null) series.set(extend(series.get(), before, after, Date.now() / 1000));
       before = after;
-    } catch {
+    } catch (error) {
       // The event stream says that the daemon is away; rates go on from the next answer.
       before = null;
+      // It stays open when a token is taken back.
+      if (isUnauthenticated(error)) abort.abort();
     }
     await pause(SAMPLE_MS);
   }

@@ -51,15 +51,15 @@ export function volumeHealth(volume: Volume): Word {
 }
 
 export function ssdHealth(ssd: Ssd): Word {
-  switch (ssd.state) {
-    case "missing":
-      return { text: "Unknown", tone: "quiet" };
-    case "expelled":
-      return word("failed");
-    default:
-      return word(ssd.read_errors > 0 ? "read-errors" : "good");
-  }
+  return ssd.state === "missing" ? { text: "Unknown", tone: "quiet" } : word(ssd.health);
 }
+
+/** How an SSD is attached. */
+export function transport(value: string): string {
+  return TRANSPORTS[value] ?? value;
+}
+
+const TRANSPORTS: Record<string, string> = { nvme: "NVMe", sata: "SATA", sas: "SAS", usb: "USB", virtio: "virtio" };
 
 export function cacheType(kind: PoolKind): string {
   switch (kind) {

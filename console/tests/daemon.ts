@@ -1,7 +1,7 @@
 // A daemon of a test's own: the real binary on image files in a directory that goes with the test.
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, rm, truncate } from "node:fs/promises";
+import { mkdtemp, open, readFile, rm, truncate } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,11 +9,19 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
+/** Longer than any test. */
+const LOAD_SECONDS = 240;
+
 /** `HOTSET_BIN`: the binary under test. */
 function binary(): string {
   const path = process.env.HOTSET_BIN;
   if (path === undefined) throw new Error("HOTSET_BIN names no binary: cargo build --package hotset");
   return path;
+}
+
+/** A program that the kernel ends with this process, however that ends. */
+function leashed(program: string, words: string[]): [string, string[]] {
+  return ["setpriv", ["--pdeathsig", "KILL", program, ...words]];
 }
 
 export class Daemon {
@@ -24,34 +32,23 @@ export class Daemon {
     private readonly port: number,
   ) {}
 
-  /** Starts one that knows no pools and no volumes, and waits until it answers. */
-  static async start(): Promise<Daemon> {
-    const daemon = new Daemon(await mkdtemp(join(tmpdir(), "hotset-console-")), await freePort());
-    await daemon.serve();
-    return daemon;
+  /** One that knows no pools and no volumes; it serves when `serve` is done. */
+  static async prepare(): Promise<Daemon> {
+    return new Daemon(await mkdtemp(join(tmpdir(), "hotset-console-")), await freePort());
   }
 
-  private async serve(): Promise<void> {
+  /** Starts it, with what else it is told, and waits until it answers. */
+  async serve(...words: string[]): Promise<void> {
     const log = await open(this.path("log"), "a");
-    const child = spawn(
-      binary(),
-      [
-        "serve",
-        "--state",
-        this.path("state"),
-        "--missing-wait",
-        "1",
-        "--api",
-        this.api,
-        "--api",
-        `tcp:127.0.0.1:${this.port}`,
-      ],
-      { stdio: ["ignore", log.fd, log.fd] },
-    );
+    const own = ["--state", this.path("state"), "--missing-wait", "1", "--api", this.api];
+    const loopback = ["--api", `tcp:127.0.0.1:${this.port}`];
+    const child = spawn(...leashed(binary(), ["serve", ...own, ...loopback, ...words]), {
+      stdio: ["ignore", log.fd, log.fd],
+    });
     this.children.push(child);
     await log.close();
     for (;;) {
-      if (child.exitCode !== null) throw new Error(`the daemon ended at its start; its log: ${this.path("log")}`);
+      if (child.exitCode !== null) throw new Error(`the daemon ended at its start: ${await this.log()}`);
       // Each attempt waits for an answer or a refusal.
       if (
         await fetch(`${this.url}api/v1/status`).then(
@@ -62,6 +59,11 @@ export class Daemon {
         return;
       await new Promise((done) => setTimeout(done, 50));
     }
+  }
+
+  /** What it has said so far. */
+  async log(): Promise<string> {
+    return readFile(this.path("log"), "utf8");
   }
 
   /** Where the console is. */
@@ -109,24 +111,19 @@ export class Daemon {
 
   /** Starts fio on a volume, over NBD, as a host would. It ends with the daemon: it is one process, which is killed. */
   load(volume: string, ...options: string[]): void {
-    const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
-    const child = spawn(
-      "fio",
-      ["--name=load", "--thread", "--ioengine=nbd", `--uri=${uri}`, "--time_based", "--runtime=600", ...options],
-      {
-        cwd: this.directory,
-        stdio: "ignore",
-      },
-    );
+    const words = [...this.fio(volume), "--time_based", `--runtime=${LOAD_SECONDS}`, ...options];
+    const child = spawn(...leashed("fio", words), { cwd: this.directory, stdio: "ignore" });
     this.children.push(child);
   }
 
   /** Runs fio on a volume to its end. */
   async loadOnce(volume: string, ...options: string[]): Promise<void> {
+    await run(...leashed("fio", [...this.fio(volume), ...options]), { cwd: this.directory });
+  }
+
+  private fio(volume: string): string[] {
     const uri = `nbd+unix:///${volume}?socket=${this.path("state/nbd.sock")}`;
-    await run("fio", ["--name=load", "--thread", "--ioengine=nbd", `--uri=${uri}`, ...options], {
-      cwd: this.directory,
-    });
+    return ["--name=load", "--thread", "--ioengine=nbd", `--uri=${uri}`];
   }
 
   async stop(): Promise<void> {
@@ -139,7 +136,7 @@ export class Daemon {
   }
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();

@@ -1,6 +1,6 @@
 // Numbers, sizes and times: what a person reads must be what the daemon said.
 import { expect, test } from "@playwright/test";
-import { bytes, duration, latency, parseBytes, percent, plural } from "../src/format";
+import { bytes, duration, fromNow, latency, parseBytes, percent, plural } from "../src/format";
 
 test("sizes are binary with three digits, and are read back", () => {
   expect([0, 512, 1023, 1024, 1536, 64 << 20, 1.03 * 2 ** 30, 2 ** 40, 1023.9 * 1024].map(bytes)).toEqual([
@@ -50,6 +50,16 @@ test("times have the unit that fits", () => {
     "10 min",
     "3 h 20 min",
     "3 days 2 h",
+  ]);
+  const now = new Date("2026-11-20T12:00:00Z");
+  const after = (days: number) => fromNow(new Date(now.getTime() + days * 86_400_000), now);
+  expect([-1, 0, 1, 45, 300, 3 * 366].map(after)).toEqual([
+    "now",
+    "now",
+    "in 1 day",
+    "in 45 days",
+    "in 9 months",
+    "in 3 years",
   ]);
   expect([plural(1, "volume"), plural(3, "volume"), plural(0, "volume")]).toEqual([
     "1 volume",

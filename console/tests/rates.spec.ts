@@ -33,11 +33,11 @@ function volume(name: string, stats: Partial<VolumeCounters["stats"]>): VolumeCo
     dirty_bytes: 0,
     pool_capacity_bytes: 0,
   };
-  return { name, ...sizes, stats: { ...NOTHING, ...stats } };
+  return { name, ...sizes, recent_latency: {}, stats: { ...NOTHING, ...stats } };
 }
 
 function at(seconds: number, ...volumes: VolumeCounters[]): Stats {
-  return { at_ns: seconds * 1e9, volumes };
+  return { at_ns: seconds * 1e9, recent_latency: {}, volumes };
 }
 
 test("a rate is the difference of two answers, of each volume and of all", () => {
@@ -47,6 +47,14 @@ test("a rate is the difference of two answers, of each volume and of all", () =>
   expect(newest(series, "a")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 0, hitRatio: 0.75 });
   expect(newest(series, "b")).toMatchObject({ readsPerSecond: 0, writesPerSecond: 5, hitRatio: null });
   expect(newest(series, "")).toMatchObject({ readsPerSecond: 100, writesPerSecond: 5, hitRatio: 0.75 });
+});
+
+test("latencies are the daemon's own, of each volume and of all, and none where nothing was asked", () => {
+  const took = (median: number) => ({ p50_microseconds: median, p95_microseconds: 8, p99_microseconds: 9 });
+  const after = at(2, { ...volume("a", { reads: 1 }), recent_latency: { reads: took(5) } });
+  const series = extend(EMPTY, at(1, volume("a", {})), { ...after, recent_latency: { reads: took(7) } }, 1);
+  expect(newest(series, "a")).toMatchObject({ readLatency: { median: 5000, slowest: 9000 }, writeLatency: null });
+  expect(newest(series, "")).toMatchObject({ readLatency: { median: 7000, slowest: 9000 }, writeLatency: null });
 });
 
 test("a volume that is new, or a daemon that began anew, has no rate yet", () => {

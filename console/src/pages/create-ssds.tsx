@@ -1,12 +1,11 @@
 // The wizard's SSDs: what was found on the machine, and why some of it cannot be used.
-import { useState } from "preact/hooks";
 import { explain } from "../api/client";
 import type { Disk } from "../api/types";
 import { bytes, plural } from "../format";
-import { Field, Notice } from "../ui/basics";
+import { Notice } from "../ui/basics";
 import type { Chosen } from "./create-state";
 import { needsForce } from "./create-state";
-import { DiskChoice } from "./disk-choice";
+import { DiskChoice, FindFiles } from "./disk-choice";
 
 type Props = {
   draft: Chosen;
@@ -81,30 +80,5 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
         )}
       </div>
     </section>
-  );
-}
-
-/** Image files are looked for where the person says: the daemon lists no directory by itself. */
-function FindFiles({ directory, setDirectory }: { directory: string; setDirectory: (path: string) => void }) {
-  const [text, setText] = useState(directory);
-  const submit = (event: Event) => {
-    event.preventDefault();
-    setDirectory(text.trim());
-  };
-  return (
-    <form class="row end" onSubmit={submit}>
-      <Field label="Image files in this directory of the daemon's machine">
-        {(ids) => (
-          <input
-            {...ids}
-            type="text"
-            autocomplete="off"
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        )}
-      </Field>
-      <button type="submit">Look there</button>
-    </form>
   );
 }

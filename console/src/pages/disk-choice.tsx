@@ -1,8 +1,10 @@
 // A disk of the machine, to be chosen: what it is, what it carries, and why it cannot be used.
+import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { Disk } from "../api/types";
 import { bytes } from "../format";
 import { type Polled, usePolled } from "../store";
+import { Field } from "../ui/basics";
 
 /** Disks come and go. */
 const RELOAD_MS = 5000;
@@ -59,4 +61,29 @@ function facts(disk: Disk): string {
   const serial = disk.serial === "" ? "" : `serial ${disk.serial}`;
   const kind = disk.kind === "image-file" ? "image file" : disk.transport;
   return [maker, kind, turns, serial].filter((word) => word !== "").join(" · ");
+}
+
+/** Image files are looked for where the person says: the daemon lists no directory by itself. */
+export function FindFiles({ directory, setDirectory }: { directory: string; setDirectory: (path: string) => void }) {
+  const [text, setText] = useState(directory);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    setDirectory(text.trim());
+  };
+  return (
+    <form class="row end" onSubmit={submit}>
+      <Field label="Image files in this directory of the daemon's machine">
+        {(ids) => (
+          <input
+            {...ids}
+            type="text"
+            autocomplete="off"
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+        )}
+      </Field>
+      <button type="submit">Look there</button>
+    </form>
+  );
 }

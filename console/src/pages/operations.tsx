@@ -1,7 +1,7 @@
 // What takes long: what is being done now, and how the last ones ended.
 import { operations, status } from "../live";
 import { useStore } from "../store";
-import { Heading } from "../ui/basics";
+import { Empty, Heading } from "../ui/basics";
 import { EndedOperation, RunningOperation } from "./operation";
 
 export function Operations() {
@@ -17,7 +17,12 @@ export function Operations() {
         <header>
           <h2 id="in-progress">In progress</h2>
         </header>
-        {running.length === 0 && <p class="empty">Nothing that takes long is being done now.</p>}
+        {running.length === 0 && (
+          <Empty title="Nothing that takes long is being done now.">
+            Flushes before something is taken away, scrubs and writing image files are shown here, with how far they
+            are.
+          </Empty>
+        )}
         {running.map((operation) => (
           <RunningOperation key={operation.id} operation={operation} />
         ))}

@@ -1,39 +1,20 @@
-// Deleting a pool: what is flushed first, who is concerned, and what is lost if someone insists.
-import { useState } from "preact/hooks";
+// Deleting a pool: what is flushed first, and who is concerned.
 import type { Pool } from "../api/types";
-import { begin } from "../change";
 import { bytes, plural } from "../format";
-import { Action, Notice } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
-import { Loss, useLoss } from "./loss";
+import { Notice } from "../ui/basics";
+import { RemovalDialog } from "./removal-dialog";
 
 export function DeletePool({ pool, close }: { pool: Pool; close: () => void }) {
   const dirty = pool.write_log?.dirty_bytes ?? 0;
-  const loss = useLoss(pool.name);
-  const [busy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    await begin({ kind: "delete-pool", name: pool.name, force: loss.chosen, lose_data: loss.chosen });
-    close();
-  };
   return (
-    <Dialog
+    <RemovalDialog
       title={`Delete pool ${pool.name}?`}
+      removal={{ kind: "delete-pool", name: pool.name }}
+      label="Delete pool"
+      labelOfLoss="Delete and lose data"
+      dirtyBytes={dirty}
+      offline={pool.state === "offline"}
       close={close}
-      footer={
-        <>
-          <button type="button" autofocus onClick={close}>
-            Keep it
-          </button>
-          <Action
-            label={loss.chosen ? "Delete and lose data" : "Delete pool"}
-            kind="danger"
-            reason={loss.reason}
-            busy={busy}
-            run={run}
-          />
-        </>
-      }
     >
       <ul>
         <li>
@@ -49,7 +30,6 @@ export function DeletePool({ pool, close }: { pool: Pool; close: () => void }) {
         <li>Its SSDs are free after that. What they cached is gone; the backing devices have all data.</li>
       </ul>
       {pool.state === "offline" && <Notice tone="warning">The pool is offline. {pool.reason}</Notice>}
-      <Loss loss={loss} dirtyBytes={dirty} offline={pool.state === "offline"} />
-    </Dialog>
+    </RemovalDialog>
   );
 }

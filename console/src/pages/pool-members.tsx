@@ -1,10 +1,10 @@
-// SSDs that join and leave a pool while it serves, and its spares.
+// SSDs that join and leave a pool while it serves.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { Pool } from "../api/types";
-import { change, removeSsds, useReadOnly } from "../change";
-import { bytes, duration, plural } from "../format";
-import { Action, Notice, Path, Progress } from "../ui/basics";
+import { change, removeSsds } from "../change";
+import { bytes, plural } from "../format";
+import { Action, Notice, Path } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { ChooseSsds } from "./create-ssds";
 import { type Chosen, needsForce } from "./create-state";
@@ -134,53 +134,5 @@ export function RemoveSsds({ pool, close }: Props) {
         <Notice tone="warning">These are all of its SSDs: delete the pool instead.</Notice>
       )}
     </Dialog>
-  );
-}
-
-/** The pool's spares, and what is being copied: off SSDs that leave, or anew. */
-export function Joining({ pool }: { pool: Pool }) {
-  const readOnly = useReadOnly();
-  const leaving = pool.ssds.filter((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
-  const spares = pool.spares ?? [];
-  if (spares.length === 0 && leaving.length === 0 && !pool.rebuild) return null;
-  const at = { name: pool.name };
-  const free = (uuid: string) =>
-    change("The spare is free.", () => call("delete", "/api/v1/pools/{name}/spares", { at, body: { ssds: [uuid] } }));
-  const stay = () => change("The SSDs stay.", () => call("delete", "/api/v1/pools/{name}/removal", { at }));
-  return (
-    <div class="inside">
-      {pool.rebuild && <Copying title="Making lost copies again" progress={pool.rebuild} />}
-      {leaving.map(
-        (ssd) => ssd.evacuation && <Copying key={ssd.uuid} title={`Emptying ${ssd.path}`} progress={ssd.evacuation} />,
-      )}
-      {leaving.length > 0 && <Action label="Cancel the removal" reason={readOnly} run={stay} />}
-      {spares.length > 0 && <h3>Spares</h3>}
-      <ul class="plain">
-        {spares.map((spare) => (
-          <li key={spare.uuid} class="beside">
-            <Path text={spare.path} /> {bytes(spare.size_bytes)}
-            {spare.reason !== "" && <span class="muted">{spare.reason}</span>}
-            <Action
-              label={`Remove spare ${spare.path.split("/").at(-1)}`}
-              reason={readOnly}
-              run={() => free(spare.uuid)}
-            />
-          </li>
-        ))}
-      </ul>
-    </div>
-  );
-}
-
-function Copying({ title, progress }: { title: string; progress: NonNullable<Pool["rebuild"]> }) {
-  return (
-    <section class="operation" aria-label={title}>
-      <strong>{title}</strong>
-      <Progress label={title} done={progress.done_bytes} total={progress.total_bytes} />
-      <p class="muted">
-        {bytes(progress.done_bytes)} of {bytes(progress.total_bytes)}
-        {typeof progress.eta_seconds === "number" && ` · about ${duration(progress.eta_seconds)} left`}
-      </p>
-    </section>
   );
 }

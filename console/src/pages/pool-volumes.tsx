@@ -21,15 +21,20 @@ export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[]
         { head: "Volume", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
         { head: "Cache status", cell: (volume) => <Badge word={word(volume.state)} /> },
         { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
-        { head: "Capacity", numeric: true, cell: (volume) => bytes(volume.size_bytes) },
+        { head: "Capacity", numeric: true, extra: true, cell: (volume) => bytes(volume.size_bytes) },
         { head: "Total cache used", numeric: true, cell: (volume) => bytes(volume.cache_used_bytes) },
-        { head: "Write cache used", numeric: true, cell: (volume) => bytes(volume.write_cache_used_bytes) },
+        {
+          head: "Write cache used",
+          numeric: true,
+          extra: true,
+          cell: (volume) => bytes(volume.write_cache_used_bytes),
+        },
         {
           head: "Data at risk now",
           numeric: true,
           cell: (volume) => atRisk(volume.dirty_bytes, volume.oldest_dirty_seconds),
         },
-        { head: "Write mode", cell: (volume) => effectiveWriteMode(volume, [pool]) },
+        { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume, [pool]) },
       ]}
     />
   );

@@ -2,44 +2,50 @@
 import { useState } from "preact/hooks";
 import type { Pool, Status } from "../api/types";
 import { begin, useReadOnly } from "../change";
-import { bytes, duration, percent } from "../format";
+import { bytes, duration, percent, plural } from "../format";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
-import { Action, Badge, Facts, Heading, Meter, Notice } from "../ui/basics";
+import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Notice } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
 import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { DeletePool } from "./pool-delete";
-import { AddSsds, Joining, RemoveSsds } from "./pool-members";
+import { AddSsds, RemoveSsds } from "./pool-members";
 import { PoolSettings } from "./pool-settings";
+import { Copies, Spares } from "./pool-spares";
 import { Ssds } from "./pool-ssds";
 import { CachedVolumes } from "./pool-volumes";
 
 export function Pools() {
   const known = useStore(status);
   const route = useRoute();
+  const readOnly = useReadOnly();
   if (known === null) return null;
   const selected = known.pools.find((pool) => pool.name === route.name) ?? known.pools[0];
   return (
     <>
       <Heading title="Cache pools">
-        <a class="button primary" href={link("create-pool")}>
-          Create pool
-        </a>
+        <Action label="Create pool" kind="primary" reason={readOnly} run={() => go(link("create-pool"))} />
       </Heading>
       <section class="panel" aria-label="All cache pools">
         <Table
           caption="Cache pools"
+          bounded
           rows={known.pools}
           rowKey={(pool) => pool.name}
           selected={selected?.name ?? ""}
           select={(pool) => go(link("pools", pool.name))}
           empty={
-            <>
-              No cache pools yet. <a href={link("create-pool")}>Create one</a> from the SSDs of this machine.
-            </>
+            <Empty title="No cache pools yet">
+              A cache pool is a group of SSDs that speeds up one or more volumes.{" "}
+              {readOnly === null && (
+                <>
+                  <a href={link("create-pool")}>Create one</a> from the SSDs of this machine.
+                </>
+              )}
+            </Empty>
           }
           columns={[
             { head: "Name", cell: (pool) => <a href={link("pools", pool.name)}>{pool.name}</a> },
@@ -56,13 +62,14 @@ export function Pools() {
                 </span>
               ),
             },
-            { head: "Cache type", cell: (pool) => cacheType(pool.type) },
+            { head: "Cache type", extra: true, cell: (pool) => cacheType(pool.type) },
             {
               head: "RAID",
+              extra: true,
               help: "NRAID+: no redundancy, clean data only. NRAID 1+: dirty data on two SSDs.",
               cell: (pool) => raid(pool.type),
             },
-            { head: "I/O type", cell: (pool) => ioType(pool.io_type) },
+            { head: "I/O type", extra: true, cell: (pool) => ioType(pool.io_type) },
             { head: "Volumes", numeric: true, cell: (pool) => pool.volumes.length },
           ]}
         />
@@ -93,6 +100,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
         </div>
       </header>
+      <Now pool={pool} />
       <div class="inside">
         {pool.reason !== "" && <Notice tone={pool.health === "failed" ? "bad" : "warning"}>{pool.reason}</Notice>}
         {pool.warnings.map((warning) => (
@@ -101,13 +109,12 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           </Notice>
         ))}
         {running !== null && <RunningOperation operation={running} />}
-        <h3>SSDs</h3>
+        <Copies pool={pool} />
       </div>
+      <Part title="SSDs" note={ssdsOf(pool)} />
       <Ssds pool={pool} />
-      <Joining pool={pool} />
-      <div class="inside">
-        <h3>Volumes it caches</h3>
-      </div>
+      <Spares pool={pool} />
+      <Part title="Volumes that it caches" note={plural(pool.volumes.length, "volume")} />
       <CachedVolumes pool={pool} volumes={status.volumes} />
       {open === "add" && <AddSsds pool={pool} place="ssds" close={close} />}
       {open === "spares" && <AddSsds pool={pool} place="spares" close={close} />}
@@ -117,6 +124,46 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       {open === "delete" && <DeletePool pool={pool} close={close} />}
     </section>
   );
+}
+
+/** What begins here in a panel. */
+function Part({ title, note }: { title: string; note: string }) {
+  return (
+    <div class="part">
+      <h3>{title}</h3>
+      <span class="muted">{note}</span>
+    </div>
+  );
+}
+
+function ssdsOf(pool: Pool): string {
+  const total = pool.ssds.reduce((sum, ssd) => sum + ssd.size_bytes, 0);
+  return `${plural(pool.ssds.length, "SSD")}, ${bytes(total)}`;
+}
+
+/** What it holds at this moment. */
+function Now({ pool }: { pool: Pool }) {
+  const log = pool.write_log;
+  const share = pool.capacity_bytes === 0 ? 0 : pool.used_bytes / pool.capacity_bytes;
+  const figures: Figure[] = [
+    { term: "Cache used", value: bytes(pool.used_bytes), note: `${percent(share)} of ${bytes(pool.capacity_bytes)}` },
+  ];
+  if (log !== null && log !== undefined) {
+    figures.push({
+      term: "Data at risk now",
+      value: bytes(log.dirty_bytes),
+      note: `of at most ${bytes(log.dirty_capacity_bytes)}`,
+    });
+  }
+  figures.push(
+    {
+      term: "Cache block",
+      value: bytes(pool.block_size_bytes),
+      note: `cached at the ${threshold(pool.populate_on_read, "read")}`,
+    },
+    { term: "Memory of tables", value: bytes(pool.memory_bytes), note: "" },
+  );
+  return <Figures figures={figures} />;
 }
 
 function whyNoScrub(pool: Pool): string | null {

@@ -1,25 +1,30 @@
 // Asks for the token that a daemon wants from other machines.
 import { useState } from "preact/hooks";
-import { setToken } from "../api/client";
+import { setToken, token } from "../api/client";
 import { Field, Heading } from "../ui/basics";
 
-export function SignIn() {
+/** `refused`: what the daemon said of the token that it was given. */
+export function SignIn({ refused }: { refused: string }) {
   const [text, setText] = useState("");
+  const [given, setGiven] = useState(token() !== null);
   const submit = (event: Event) => {
     event.preventDefault();
-    if (text.trim() !== "") setToken(text.trim());
+    if (text.trim() === "") return;
+    setToken(text.trim());
+    setGiven(true);
   };
   return (
     <>
       <Heading title="Sign in" />
-      <form class="panel" onSubmit={submit}>
+      <form class="panel sign-in" onSubmit={submit}>
         <div class="inside">
           <Field
             label="Token"
+            error={given ? `${refused}. Is it whole, and of this daemon?` : null}
             hint={
               <>
-                Made on the machine itself by <code>hotset token create --role admin NAME</code>. It is kept until this
-                tab is closed.
+                Made on the machine of the daemon: <code>hotset token create --role admin NAME</code>, or{" "}
+                <code>--role view</code> for someone who only looks. It is kept until this tab is closed.
               </>
             }
           >
@@ -29,7 +34,10 @@ export function SignIn() {
                 type="password"
                 autocomplete="off"
                 value={text}
-                onInput={(event) => setText(event.currentTarget.value)}
+                onInput={(event) => {
+                  setText(event.currentTarget.value);
+                  setGiven(false);
+                }}
               />
             )}
           </Field>

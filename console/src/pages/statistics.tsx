@@ -5,7 +5,7 @@ import type { History, Status } from "../api/types";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
 import { type Polled, usePolled, useStore } from "../store";
-import { Heading, Notice } from "../ui/basics";
+import { Empty, Heading, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
 import { Averages } from "./statistics-averages";
 import { Charts } from "./statistics-charts";
@@ -29,7 +29,10 @@ export function Statistics() {
       <>
         <Heading title="Statistics" />
         <section class="panel" aria-label="Statistics">
-          <p class="empty">There is no pool and no volume to have statistics of.</p>
+          <Empty title="No statistics yet">
+            They begin with the first <a href={link("pools")}>cache pool</a> or <a href={link("volumes")}>volume</a>:
+            one sample every 30 s, kept for a year.
+          </Empty>
         </section>
       </>
     );

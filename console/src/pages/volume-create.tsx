@@ -1,14 +1,14 @@
 // Making a volume: a name, what is behind it, and which cache is in front of it.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, explain } from "../api/client";
 import type { Status, WriteMode } from "../api/types";
 import { change } from "../change";
 import { go, link } from "../router";
-import { Action, Field } from "../ui/basics";
+import { Action, Field, Notice } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Select } from "../ui/select";
 import { cacheType, WRITE_MODES, writeMode } from "../words";
-import { DiskChoice, useDisks } from "./disk-choice";
+import { DiskChoice, FindFiles, useDisks } from "./disk-choice";
 
 const NAME_RULE = "Letters, digits, - _ and dots; hosts connect by it";
 
@@ -124,15 +124,17 @@ export function CreateVolume({ status, close }: { status: Status; close: () => v
   );
 }
 
-/** The block devices of the machine, to be chosen in place of typing. */
+/** The block devices of the machine, and the files of a directory, to be chosen in place of typing. */
 function Found({ backing, choose }: { backing: string; choose: (path: string) => void }) {
-  const found = useDisks("");
-  if (found.value === null || found.value.length === 0) return null;
+  const [directory, setDirectory] = useState("");
+  const found = useDisks(directory);
   return (
     <fieldset>
-      <legend>Block devices of this machine</legend>
+      <legend>Found on this machine</legend>
+      {found.error !== null && <Notice tone="bad">{explain(found.error)}</Notice>}
       <div class="list short">
-        {found.value.map((disk) => (
+        {found.value?.length === 0 && <p class="empty">No block devices.</p>}
+        {found.value?.map((disk) => (
           <DiskChoice
             key={disk.path}
             disk={disk}
@@ -143,6 +145,7 @@ function Found({ backing, choose }: { backing: string; choose: (path: string) =>
           />
         ))}
       </div>
+      <FindFiles directory={directory} setDirectory={setDirectory} />
     </fieldset>
   );
 }

@@ -2,12 +2,12 @@
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { Pool, Volume } from "../api/types";
-import { begin, change } from "../change";
+import { change } from "../change";
 import { bytes } from "../format";
 import { Action, Notice, Path } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { cacheType, health, ioType } from "../words";
-import { Loss, useLoss } from "./loss";
+import { RemovalDialog } from "./removal-dialog";
 
 type Props = { volume: Volume; close: () => void };
 
@@ -72,80 +72,43 @@ export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] })
 }
 
 export function DisableCache({ volume, close }: Props) {
-  const loss = useLoss(volume.name);
-  const [busy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    await begin({ kind: "disable-cache", name: volume.name, force: loss.chosen, lose_data: loss.chosen });
-    close();
-  };
   return (
-    <Dialog
+    <RemovalDialog
       title={`Disable the cache of ${volume.name}?`}
+      removal={{ kind: "disable-cache", name: volume.name }}
+      label="Disable cache"
+      labelOfLoss="Disable and lose data"
+      dirtyBytes={volume.dirty_bytes}
+      offline={isUnknown(volume)}
       close={close}
-      footer={
-        <>
-          <button type="button" autofocus onClick={close}>
-            Keep it
-          </button>
-          <Action
-            label={loss.chosen ? "Disable and lose data" : "Disable cache"}
-            kind="danger"
-            busy={busy}
-            reason={loss.reason}
-            run={run}
-          />
-        </>
-      }
     >
       <p>{flushFirst(volume)} Hosts are served all the while, at the speed of the backing device afterwards.</p>
-      <Loss
-        loss={loss}
-        dirtyBytes={volume.dirty_bytes}
-        offline={volume.state === "offline" && typeof volume.pool === "string"}
-      />
-    </Dialog>
+    </RemovalDialog>
   );
 }
 
 export function DeleteVolume({ volume, close }: Props) {
-  const loss = useLoss(volume.name);
-  const [busy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    await begin({ kind: "delete-volume", name: volume.name, force: loss.chosen, lose_data: loss.chosen });
-    close();
-  };
   return (
-    <Dialog
+    <RemovalDialog
       title={`Delete volume ${volume.name}?`}
+      removal={{ kind: "delete-volume", name: volume.name }}
+      label="Delete volume"
+      labelOfLoss="Delete and lose data"
+      dirtyBytes={volume.dirty_bytes}
+      offline={isUnknown(volume)}
       close={close}
-      footer={
-        <>
-          <button type="button" autofocus onClick={close}>
-            Keep it
-          </button>
-          <Action
-            label={loss.chosen ? "Delete and lose data" : "Delete volume"}
-            kind="danger"
-            busy={busy}
-            reason={loss.reason}
-            run={run}
-          />
-        </>
-      }
     >
       <Notice tone="warning">Hosts that are connected to it lose it.</Notice>
       <p>
         {flushFirst(volume)} The backing device <Path text={volume.backing} /> keeps all data.
       </p>
-      <Loss
-        loss={loss}
-        dirtyBytes={volume.dirty_bytes}
-        offline={volume.state === "offline" && typeof volume.pool === "string"}
-      />
-    </Dialog>
+    </RemovalDialog>
   );
+}
+
+/** Its cache may hold dirty data that nobody can see now. */
+function isUnknown(volume: Volume): boolean {
+  return volume.state === "offline" && typeof volume.pool === "string";
 }
 
 function flushFirst(volume: Volume): string {

@@ -1,15 +1,17 @@
 // Volumes: the list, and of the selected one how hosts connect to it, its cache and its settings.
 import { useState } from "preact/hooks";
-import type { Status, Volume } from "../api/types";
+import type { Pool, Status, Volume } from "../api/types";
 import { useReadOnly } from "../change";
-import { bytes, count, percent } from "../format";
-import { status } from "../live";
+import { bytes, bytesPerSecond, count, duration, NOTHING, percent } from "../format";
+import { series, status } from "../live";
+import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
-import { Action, Badge, Facts, Heading, Notice, Path } from "../ui/basics";
+import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path } from "../ui/basics";
 import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
+import { latencyFigure } from "./overview";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
 import { DeleteVolume, DisableCache, EnableCache } from "./volume-dialogs";
@@ -19,8 +21,11 @@ export function Volumes() {
   const known = useStore(status);
   const route = useRoute();
   const readOnly = useReadOnly();
+  const [find, setFind] = useState("");
   if (known === null) return null;
   const selected = known.volumes.find((volume) => volume.name === route.name) ?? known.volumes[0];
+  const wanted = find.trim().toLowerCase();
+  const shown = known.volumes.filter((volume) => `${volume.name} ${volume.pool ?? ""}`.toLowerCase().includes(wanted));
   return (
     <>
       <Heading title="Volumes">
@@ -32,25 +37,51 @@ export function Volumes() {
         />
       </Heading>
       <section class="panel" aria-label="All volumes">
+        {known.volumes.length > MANY && (
+          <div class="find">
+            <input
+              type="search"
+              aria-label="Find volumes by name or pool"
+              placeholder="Find by name or pool"
+              value={find}
+              onInput={(event) => setFind(event.currentTarget.value)}
+            />
+          </div>
+        )}
         <Table
           caption="Volumes"
-          rows={known.volumes}
+          bounded
+          rows={shown}
           rowKey={(volume) => volume.name}
           selected={selected?.name ?? ""}
           select={(volume) => go(link("volumes", volume.name))}
-          empty="No volumes yet. A volume serves a block device or file as it is and in place; hosts connect to it over NBD."
+          empty={
+            known.volumes.length > 0 ? (
+              "No such volume."
+            ) : (
+              <Empty title="No volumes yet">
+                A volume serves a block device or file as it is and in place; hosts connect to it over NBD.{" "}
+                {readOnly === null && (
+                  <>
+                    <a href={link("volumes", "", { dialog: "create" })}>Create one</a>, then put a cache pool in front
+                    of it.
+                  </>
+                )}
+              </Empty>
+            )
+          }
           columns={[
             { head: "Name", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
             { head: "Status", cell: (volume) => <Badge word={word(volume.state)} /> },
-            { head: "Health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
-            { head: "Capacity", numeric: true, cell: (volume) => bytes(volume.size_bytes) },
+            { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+            { head: "Capacity", numeric: true, extra: true, cell: (volume) => bytes(volume.size_bytes) },
             {
               head: "Cache pool",
               cell: (volume) =>
                 typeof volume.pool === "string" ? <a href={link("pools", volume.pool)}>{volume.pool}</a> : "none",
             },
-            { head: "Write mode", cell: (volume) => effectiveWriteMode(volume, known.pools) },
-            { head: "Cache used", numeric: true, cell: (volume) => bytes(volume.cache_used_bytes) },
+            { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume, known.pools) },
+            { head: "Cache used", numeric: true, extra: true, cell: (volume) => bytes(volume.cache_used_bytes) },
             {
               head: "Data at risk now",
               numeric: true,
@@ -66,6 +97,9 @@ export function Volumes() {
     </>
   );
 }
+
+/** From so many on they are searched for. */
+const MANY = 10;
 
 type Open = "settings" | "enable" | "disable" | "delete" | null;
 
@@ -96,6 +130,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
             <Action label="Delete" kind="danger" reason={flushing} run={() => setOpen("delete")} />
           </div>
         </header>
+        <Now volume={volume} />
         <div class="inside">
           {volume.reason !== "" && (
             <Notice tone={volume.health === "failed" ? "bad" : "warning"}>{volume.reason}</Notice>
@@ -106,7 +141,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
             </Notice>
           )}
           {running !== null && <RunningOperation operation={running} />}
-          <VolumeFacts volume={volume} />
+          <VolumeFacts volume={volume} pools={status.pools} />
         </div>
       </section>
       <ConnectHosts volume={volume} />
@@ -125,20 +160,57 @@ function whyNotEnable(volume: Volume, status: Status): string | null {
   return null;
 }
 
-function VolumeFacts({ volume }: { volume: Volume }) {
+/** What it does at this moment. */
+function Now({ volume }: { volume: Volume }) {
+  const now = newest(useStore(series), volume.name);
+  const share = volume.size_bytes === 0 ? 0 : volume.cache_used_bytes / volume.size_bytes;
+  return (
+    <Figures
+      figures={[
+        {
+          term: "IOPS",
+          value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
+          note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
+        },
+        {
+          term: "Hit ratio of reads",
+          value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
+          note: now !== null && now.hitRatio === null ? "no reads now" : "",
+        },
+        latencyFigure("Read latency", now?.readLatency ?? null, "no reads now"),
+        latencyFigure("Write latency", now?.writeLatency ?? null, "no writes now"),
+        { term: "Cache used", value: bytes(volume.cache_used_bytes), note: `${percent(share)} of the volume` },
+        {
+          term: "Data at risk now",
+          value: bytes(volume.dirty_bytes),
+          note:
+            typeof volume.oldest_dirty_seconds === "number"
+              ? `oldest ${duration(volume.oldest_dirty_seconds)}`
+              : "all is on the backing device",
+        },
+      ]}
+    />
+  );
+}
+
+function VolumeFacts({ volume, pools }: { volume: Volume; pools: Pool[] }) {
   const { stats } = volume;
   return (
     <Facts
       facts={[
-        ["Backing device", <Path text={volume.backing} />],
+        ["Backing device", <Path text={volume.backing} />, "wide"],
+        ["Capacity", bytes(volume.size_bytes)],
+        ["Write mode", effectiveWriteMode(volume, pools)],
         ["Logical block", bytes(volume.logical_block_bytes)],
         ["Access", volume.read_only ? "read only" : "read and write"],
         ["Read caching", volume.read_cache ? "on" : "off"],
         ["Streams past the cache", streams(volume)],
-        ["Total cache used", bytes(volume.cache_used_bytes)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],
-        ["Reads", `${count(stats.reads)}, ${percent(stats.hit_ratio)} hits`],
-        ["Writes", `${count(stats.writes)}, ${count(stats.write_hits)} answered by the SSDs`],
+        ["Reads", reads(volume)],
+        [
+          "Writes",
+          stats.writes === 0 ? "none yet" : `${count(stats.writes)}: ${count(stats.write_hits)} answered by the SSDs`,
+        ],
         ["Populated", bytes(stats.populated_bytes)],
         ["Evicted", `${count(stats.evicted_blocks)} blocks`],
         ["Requests answered with an error", count(stats.errors)],
@@ -146,6 +218,13 @@ function VolumeFacts({ volume }: { volume: Volume }) {
       ]}
     />
   );
+}
+
+/** Hits and misses are all reads. */
+function reads({ stats }: Volume): string {
+  if (stats.reads === 0) return "none yet";
+  const misses = stats.reads - stats.read_hits;
+  return `${count(stats.reads)}: ${count(stats.read_hits)} hits (${percent(stats.hit_ratio)}), ${count(misses)} misses`;
 }
 
 function streams(volume: Volume): string {

@@ -33,7 +33,7 @@ type ActionProps = {
   label: string;
   /** Why it is not possible now; null: it is. */
   reason?: string | null;
-  kind?: "plain" | "primary" | "danger";
+  kind?: "plain" | "primary" | "danger" | "small";
   busy?: boolean;
   run: () => void;
 };
@@ -110,17 +110,49 @@ export function Progress({ label, done, total }: { label: string; done: number; 
   return <progress aria-label={label} value={total === 0 ? 1 : done} max={total === 0 ? 1 : total} />;
 }
 
+/** A term and what it is; a wide one has a line of its own. */
+export type Fact = [term: string, value: ComponentChildren, width?: "wide"];
+
 /** Terms and what they are. */
-export function Facts({ facts }: { facts: [string, ComponentChildren][] }) {
+export function Facts({ facts }: { facts: Fact[] }) {
   return (
     <dl class="facts">
-      {facts.map(([term, value]) => (
-        <div key={term}>
+      {facts.map(([term, value, width]) => (
+        <div key={term} class={width}>
           <dt>{term}</dt>
           <dd>{value}</dd>
         </div>
       ))}
     </dl>
+  );
+}
+
+export type Figure = { term: string; value: ComponentChildren; note?: ComponentChildren };
+
+/** Numbers that matter, in a row. */
+export function Figures({ figures }: { figures: Figure[] }) {
+  return (
+    <dl class="figures">
+      {figures.map(({ term, value, note }) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>
+            {value}
+            <small>{note}</small>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** What stands where there is nothing yet: what it would be, and how to get there. */
+export function Empty({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div class="nothing">
+      <p class="title">{title}</p>
+      <p>{children}</p>
+    </div>
   );
 }
 

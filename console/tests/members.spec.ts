@@ -1,0 +1,110 @@
+// SSDs that join and leave pools, and spares, by hand in the browser, while hosts read and write.
+import type { Page } from "@playwright/test";
+import type { Daemon } from "./daemon";
+import { expect, open, shot, slowArray, test } from "./fixtures";
+
+/** A read-write pool on `count` SSDs with a volume that hosts use. */
+async function mirror(daemon: Daemon, count: number): Promise<void> {
+  const names = Array.from({ length: count }, (_, index) => `ssd${index}`);
+  const ssds = await Promise.all(names.map((name) => daemon.ssd(name, "96M")));
+  await daemon.hotset("pool", "create", "mirror", "--type", "read-write", "--io-type", "database", "--ssd", ...ssds);
+  await daemon.hotset("volume", "create", "database", "--backing", slowArray(daemon), "--pool", "mirror");
+}
+
+/** Chooses an image file of the test's directory in the dialog that is open. */
+async function choose(page: Page, daemon: Daemon, file: string): Promise<void> {
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: /Image files in this directory/ }).fill(daemon.directory);
+  await dialog.getByRole("button", { name: "Look there" }).click();
+  await dialog.getByRole("checkbox", { name: new RegExp(`^${file} `) }).check();
+}
+
+// proves: S3, P4, P5
+test("SSDs are added to a pool and removed from it while hosts use it", async ({ page, daemon }) => {
+  await mirror(daemon, 3);
+  await daemon.ssd("newcomer", "96M");
+  daemon.load("database", "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4", "--rate_iops=200,150");
+  await open(page, daemon, "pools/mirror");
+  const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });
+  await expect(ssds.getByRole("row")).toHaveCount(4);
+
+  await page.getByRole("button", { name: "Add SSDs" }).click();
+  const add = page.getByRole("dialog").getByRole("button", { name: "Add SSDs" });
+  await expect(add).toHaveAccessibleDescription("Choose at least one SSD.");
+  await choose(page, daemon, "newcomer");
+  // An SSD of a pool cannot be chosen again, and says why.
+  await expect(page.getByRole("dialog").getByRole("checkbox", { name: /^ssd0 / })).toBeDisabled();
+  await page.screenshot({ path: shot("pools-add-ssds.png") });
+  await add.click();
+  await expect(page.getByText("Pool mirror has 1 SSD more.")).toBeVisible();
+  await expect(ssds.getByRole("row", { name: /^newcomer/ })).toContainText("Online");
+  await expect(ssds.getByRole("row")).toHaveCount(5);
+
+  await page.getByRole("button", { name: "Remove SSDs" }).click();
+  const remove = page.getByRole("dialog").getByRole("button", { name: "Remove SSDs" });
+  await expect(remove).toHaveAccessibleDescription("Choose at least one SSD.");
+  await page.getByRole("dialog").getByRole("checkbox", { name: /ssd1/ }).check();
+  await remove.click();
+  await expect(ssds.getByRole("row", { name: /^ssd1/ })).toHaveCount(0, { timeout: 30_000 });
+  await expect(ssds.getByRole("row")).toHaveCount(4);
+  const { pools, volumes } = await daemon.get("/api/v1/status");
+  expect(pools[0].ssds.map((ssd: { path: string }) => ssd.path.split("/").at(-1)).sort()).toEqual([
+    "newcomer",
+    "ssd0",
+    "ssd2",
+  ]);
+  expect(volumes[0].stats.errors, "errors that hosts saw").toBe(0);
+});
+
+// proves: S3, F3
+test("a spare is added, takes over when an SSD fails, and another is freed again", async ({ page, daemon }) => {
+  await mirror(daemon, 2);
+  await daemon.ssd("spare0", "96M");
+  await daemon.ssd("spare1", "96M");
+  await open(page, daemon, "pools/mirror");
+  const spares = page.getByRole("table", { name: "Spares of pool mirror" });
+  for (const name of ["spare0", "spare1"]) {
+    await page.getByRole("button", { name: "Add spares" }).click();
+    await choose(page, daemon, name);
+    await page.getByRole("dialog").getByRole("button", { name: "Add spares" }).click();
+    await expect(spares.getByRole("row", { name: new RegExp(`^${name}`) })).toContainText("Spare");
+  }
+  await spares.getByRole("button", { name: "Remove spare spare0" }).click();
+  await expect(spares.getByRole("row", { name: /^spare0/ })).toHaveCount(0);
+
+  daemon.load("database", "--rw=randrw", "--bs=8k", "--size=16M", "--iodepth=4", "--rate_iops=200,150");
+  await expect(page.getByText(/^[1-9][\d.]* [KM]iB, oldest/)).toBeVisible();
+  await daemon.failSsd("ssd0");
+  const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });
+  await expect(ssds.getByRole("row", { name: /^spare1/ })).toContainText("Online", { timeout: 30_000 });
+  await expect(spares).toHaveCount(0);
+  expect((await daemon.get("/api/v1/volumes/database")).stats.errors, "errors that hosts saw").toBe(0);
+});
+
+// proves: S3, P10
+test("what an SSD is, how worn it is and where it is are shown", async ({ page, daemon }) => {
+  await mirror(daemon, 2);
+  await open(page, daemon, "pools/mirror");
+  const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });
+  const heads = await ssds.getByRole("columnheader").allTextContents();
+  expect(heads).toEqual([
+    "SSD",
+    "Status",
+    "Health",
+    "Enclosure",
+    "Slot",
+    "Capacity",
+    "Type and link",
+    "Manufacturer",
+    "Model",
+    "Wear",
+    "Written",
+    "End of life",
+  ]);
+  await ssds.getByRole("button", { name: "ssd1" }).click();
+  const dialog = page.getByRole("dialog", { name: "SSD ssd1" });
+  await expect(dialog.getByText(daemon.path("ssd1"))).toBeVisible();
+  await expect(dialog.getByText(/^\d+ of \d[\d,]*$/)).toBeVisible();
+  await expect(dialog).toContainText("Written by Hotset, over all starts");
+  await page.screenshot({ path: shot("pools-ssd-information.png") });
+});

@@ -1,0 +1,93 @@
+// Statistics: what the console says is what every other way to ask says.
+import type { Page } from "@playwright/test";
+import { count, percent } from "../src/format";
+import type { Daemon } from "./daemon";
+import { busyScene, expect, expectAccessible, open, shot, test } from "./fixtures";
+
+/** A volume that was read for a while, some of it from the cache, and is left alone since. */
+async function still(daemon: Daemon): Promise<void> {
+  await daemon.hotset("volume", "create", "still", "--backing", await daemon.backing("still.img", 64 << 20));
+  await daemon.hotset("volume", "enable-cache", "still", "--pool", "fast");
+  await daemon.loadOnce("still", "--rw=randread", "--bs=4k", "--size=4M", "--io_size=12M", "--iodepth=4");
+  await daemon.loadOnce("still", "--rw=randwrite", "--bs=4k", "--size=4M", "--io_size=1M", "--iodepth=4");
+}
+
+// proves: S2, S4, S6
+test("command line, API, metrics and console say the same, now and on average, and hits and misses are all requests", async ({
+  page,
+  daemon,
+}) => {
+  test.setTimeout(180_000);
+  await busyScene(daemon);
+  await still(daemon);
+  await open(page, daemon, "statistics?subject=volume:disk");
+  const values = page.getByRole("table", { name: "Now and on average" });
+  // A sample is taken every 30 s.
+  await expect(values.getByRole("row", { name: /^Hit ratio/ })).toContainText("%", { timeout: 75_000 });
+  await expect(async () => {
+    const { current, averages } = await daemon.get("/api/v1/history?subject=volume:disk");
+    const shown = await values
+      .getByRole("row", { name: /^Hit ratio/ })
+      .getByRole("cell")
+      .allTextContents();
+    expect(shown).toEqual([
+      "Hit ratio",
+      percent(current.hit_ratio),
+      percent(averages.day.hit_ratio),
+      percent(averages.week.hit_ratio),
+      percent(averages.month.hit_ratio),
+    ]);
+    expect(current.hits + current.misses).toBe(current.requests);
+  }).toPass({ timeout: 40_000 });
+  await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ }).first()).toBeVisible({
+    timeout: 65_000,
+  });
+  await expect(page.getByRole("heading", { name: "Warm-up" })).toBeVisible();
+  await expect(page.getByRole("table", { name: "Disks now" }).getByRole("row", { name: /ssd0 SSD \d/ })).toBeVisible();
+
+  // Zoomed by keyboard, and back.
+  await page.getByRole("button", { name: "Zoom in" }).press("Enter");
+  await expect(page.getByText(/^\d{4}-\d\d-\d\d .* to \d{4}-/)).toBeVisible();
+  await page.getByRole("radio", { name: "1 year" }).check();
+  await expect(page.getByText(/Refreshed every 30 s/)).toBeVisible();
+  await page.getByRole("radio", { name: "4 hours" }).check();
+  await page.screenshot({ path: shot("statistics-sampled.png"), fullPage: true });
+  await expectAccessible(page, "statistics with values");
+  await expectAgreement(page, daemon);
+});
+
+/** All four ways to ask about the volume that is left alone. */
+async function expectAgreement(page: Page, daemon: Daemon): Promise<void> {
+  const { stats } = JSON.parse(await daemon.hotset("volume", "show", "still", "-o", "json"));
+  expect(stats.reads).toBeGreaterThan(3000);
+  expect(stats.read_hits).toBeGreaterThan(0);
+  expect(stats.read_hits).toBeLessThan(stats.reads);
+
+  expect((await daemon.get("/api/v1/volumes/still")).stats).toEqual(stats);
+
+  const metrics = await (await fetch(new URL("/metrics", daemon.url))).text();
+  const metric = (name: string) =>
+    Number(new RegExp(`^${name}\\{volume="still",pool="fast"\\} (\\d+)$`, "m").exec(metrics)?.[1]);
+  expect(metric("hotset_volume_reads_total")).toBe(stats.reads);
+  expect(metric("hotset_volume_read_hits_total")).toBe(stats.read_hits);
+  expect(metric("hotset_volume_writes_total")).toBe(stats.writes);
+  expect(metric("hotset_volume_read_bytes_total")).toBe(stats.read_bytes);
+
+  const misses = stats.reads - stats.read_hits;
+  const { averages } = await daemon.get("/api/v1/history?subject=volume:still");
+  const { requests, hits, hit_ratio } = averages.day;
+  expect([requests, hits, averages.day.misses, hit_ratio]).toEqual([
+    stats.reads,
+    stats.read_hits,
+    misses,
+    stats.hit_ratio,
+  ]);
+
+  await open(page, daemon, "volumes/still");
+  const ratio = percent(stats.hit_ratio);
+  const said = `${count(stats.reads)}: ${count(stats.read_hits)} hits (${ratio}), ${count(misses)} misses`;
+  await expect(page.getByText(said, { exact: true })).toBeVisible();
+  await open(page, daemon, "statistics?subject=volume:still");
+  const row = page.getByRole("table", { name: "Now and on average" }).getByRole("row", { name: /^Hit ratio/ });
+  await expect(row.getByRole("cell").nth(2)).toHaveText(ratio);
+}
