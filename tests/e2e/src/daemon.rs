@@ -1,5 +1,6 @@
 //! A daemon of one's own: `hotset serve` on sockets and files that no other test sees.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::TcpListener;
@@ -47,6 +48,8 @@ pub fn free_port() -> u16 {
 pub struct Daemon {
     pub site: Site,
     arguments: Vec<String>,
+    /// A program and its arguments, after which come the daemon's.
+    run_by: Vec<String>,
     child: Option<Child>,
     kept: Option<KeptSockets>,
 }
@@ -72,7 +75,7 @@ impl Daemon {
 
     /// One that is not started yet.
     pub fn prepare(arguments: &str) -> Self {
-        Self { site: Site::new(), arguments: words(arguments), child: None, kept: None }
+        Self { site: Site::new(), arguments: words(arguments), run_by: Vec::new(), child: None, kept: None }
     }
 
     /// From the next start on its sockets are there already, and stay when it ends. With a port, hosts come over TCP.
@@ -88,6 +91,12 @@ impl Daemon {
     /// More arguments to `serve`, from the next start on.
     pub fn add_arguments(&mut self, arguments: &str) {
         self.arguments.extend(words(arguments));
+    }
+
+    /// From the next start on it is this program that runs the daemon, in its place: it gets the daemon's command line and has
+    /// to become it.
+    pub fn run_by(&mut self, program: &[&str]) {
+        self.run_by = program.iter().map(|&word| word.to_owned()).collect();
     }
 
     /// Starts it (again) and waits until it says that it is ready.
@@ -139,11 +148,13 @@ impl Daemon {
     }
 
     fn serve_command(&self) -> Command {
-        let mut command = match &self.kept {
+        let own = match &self.kept {
             None => Command::new(binary()),
             Some(_) => KeptSockets::starter(),
         };
-        command.arg("serve").arg("--state").arg(self.site.path("state"));
+        let mut line = self.run_by.iter().map(OsString::from).chain([own.get_program().to_owned()]);
+        let mut command = Command::new(line.next().expect("a line ends with the daemon"));
+        command.args(line).args(own.get_args()).arg("serve").arg("--state").arg(self.site.path("state"));
         command.arg("--api").arg(format!("unix:{}", self.api_socket().display()));
         command.arg("--nbd").arg(format!("unix:{}", self.nbd_socket().display()));
         command.args(&self.arguments).stdin(Stdio::null()).env_remove("HOTSET_API");

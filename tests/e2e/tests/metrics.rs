@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
@@ -112,4 +113,43 @@ fn a_broken_history_is_set_aside_and_serving_goes_on() {
     assert!(ask(&daemon, "GET", "/api/v1/history?subject=volume:v", "").status == 200);
     assert!(file.with_extension("sqlite.broken").exists());
     assert!(daemon.log().contains("a new history begins"), "{}", daemon.log());
+}
+
+/// Mounts a file system of 32 MiB in memory at the directory that is its first argument, where only it sees it, and becomes
+/// the program that the others name.
+const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@""#;
+
+// proves: S2
+#[test]
+fn a_full_disk_stops_the_history_and_nothing_else() {
+    let in_namespace = ["--mount", "--map-root-user", "sh", "-c"];
+    let may = Command::new("unshare").args(in_namespace).args([ON_A_SMALL_DISK, "/mnt", "true"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: nobody may mount a file system of one's own here");
+        return;
+    }
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    let state = daemon.site.path("state");
+    fs::create_dir_all(&state).expect("a folder can be made");
+    let state = state.display().to_string();
+    daemon.run_by(&[&["unshare"], &in_namespace[..], &[ON_A_SMALL_DISK, &state]].concat());
+    daemon.launch();
+    daemon.make_pool(&[32], "");
+    daemon.make_volume(64, "p");
+    // Through the daemon's own eyes: nobody else sees that file system.
+    let filler = format!("/proc/{}/root{state}/filler", daemon.pid());
+    let filled = fs::write(&filler, vec![1; 48 << 20]);
+    assert!(filled.is_err(), "48 MiB are more than the disk has");
+    let said = "the history cannot be kept";
+    eventually("the daemon says that its disk is full", Duration::from_secs(75), || daemon.log().contains(said));
+    assert!(daemon.log().contains("disk is full"), "{}", daemon.log());
+    daemon.assert_volume_pages(64);
+    let mut client = daemon.client("v");
+    client.write(0, &[7; 4096]).expect("a write");
+    assert_eq!(client.read(0, 4096).expect("a read"), vec![7; 4096]);
+    assert_eq!(ask(&daemon, "GET", "/api/v1/status", "").status, 200);
+    assert_eq!(ask(&daemon, "GET", "/api/v1/history?subject=volume:v", "").status, 200);
+    fs::remove_file(&filler).expect("it can be removed");
+    let again = || daemon.log().contains("the history is kept again");
+    eventually("there is room again", Duration::from_secs(75), again);
 }
