@@ -108,8 +108,8 @@ export async function busyScene(daemon: Daemon): Promise<void> {
 }
 
 /** A backing device with the speed of spinning disks, so that flushing it takes a while. */
-export function slowArray(daemon: Daemon, file = "array.img", seeks = "seek-min=2ms,seek-max=10ms"): string {
-  const slow = `span=500G,ncq=4,${seeks},disk-cache=off,controller-cache=off`;
+export function slowArray(daemon: Daemon, file = "array.img", seeks = "ncq=4,seek-min=2ms,seek-max=10ms"): string {
+  const slow = `span=500G,${seeks},disk-cache=off,controller-cache=off`;
   return `emulated:disks=3,level=raid5,size=1G,${slow},file=${daemon.path(file)}`;
 }
 

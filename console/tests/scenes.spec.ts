@@ -91,7 +91,7 @@ test("a pool in trouble and one that is taken away are plain to see", async ({ p
     "create",
     "ledger",
     "--backing",
-    slowArray(daemon, "ledger.img", "seek-min=200ms,seek-max=400ms"),
+    slowArray(daemon, "ledger.img", "ncq=1,seek-min=90ms,seek-max=100ms"),
     "--pool",
     "old",
   );
@@ -100,16 +100,16 @@ test("a pool in trouble and one that is taken away are plain to see", async ({ p
   await open(page, daemon, "pools/old");
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete pool" }).click();
-  await expect(page.getByRole("region", { name: "Delete pool old" })).toBeVisible();
+  const removal = page.getByRole("region", { name: "Delete pool old" }).getByRole("progressbar");
+  await expect(removal).toBeVisible();
+  await picture(page, daemon, "operations", "leaving-operations");
+  await expect(removal).toBeVisible();
+  await picture(page, daemon, "pools/old", "leaving-pools");
+  await picture(page, daemon, "volumes/ledger", "leaving-volumes");
   await open(page, daemon, "overview");
   await expect(page.getByRole("region", { name: "Health" })).toContainText(/Degraded|Failed/);
   await picture(page, daemon, "overview", "trouble-overview");
   await picture(page, daemon, "pools/fast", "trouble-pools");
+  await expectReasons(page);
   await picture(page, daemon, "events", "trouble-events");
-  await expectReasons(page);
-  await picture(page, daemon, "pools/old", "leaving-pools");
-  await picture(page, daemon, "volumes/ledger", "leaving-volumes");
-  await expectReasons(page);
-  await picture(page, daemon, "operations", "leaving-operations");
-  await expect(page.getByRole("region", { name: "Delete pool old" }).getByRole("progressbar")).toBeVisible();
 });

@@ -96,8 +96,8 @@ function Now({ status, now }: { status: Status; now: Rate | null }) {
           value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
           note: now !== null && now.hitRatio === null ? "no reads now" : "",
         },
-        latencyFigure("Read latency", now?.readLatency ?? null, "no reads now"),
-        latencyFigure("Write latency", now?.writeLatency ?? null, "no writes now"),
+        latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
+        latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
         { term: "Data at risk now", value: bytes(status.dirty_bytes), note: risk(status) },
         { term: "Cache used", value: bytes(used), note: `of ${bytes(capacity)}${share}` },
       ]}
@@ -108,13 +108,13 @@ function Now({ status, now }: { status: Status; now: Rate | null }) {
 /** Median and tail of the last seconds. */
 export function latencyFigure(term: string, of: Latency | null, none: string): Figure {
   if (of === null) return { term, value: NOTHING, note: none };
-  return { term, value: latency(of.median), note: `median, 99 % in ${latency(of.slowest)}` };
+  return { term, value: latency(of.median), note: `99 % in ${latency(of.slowest)}` };
 }
 
 function risk(status: Status): string {
   if (status.dirty_bytes === 0) return "all is on the backing devices";
   const age = status.oldest_dirty_seconds;
-  return typeof age === "number" ? `on SSDs only, oldest ${duration(age)}` : "on SSDs only";
+  return typeof age === "number" ? `oldest ${duration(age)}` : "on SSDs only";
 }
 
 function VolumesNow({ status, rates }: { status: Status; rates: Series }) {

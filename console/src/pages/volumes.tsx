@@ -177,8 +177,8 @@ function Now({ volume }: { volume: Volume }) {
           value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
           note: now !== null && now.hitRatio === null ? "no reads now" : "",
         },
-        latencyFigure("Read latency", now?.readLatency ?? null, "no reads now"),
-        latencyFigure("Write latency", now?.writeLatency ?? null, "no writes now"),
+        latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
+        latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
         { term: "Cache used", value: bytes(volume.cache_used_bytes), note: `${percent(share)} of the volume` },
         {
           term: "Data at risk now",
