@@ -6,6 +6,7 @@ mod bench;
 mod command;
 mod console;
 mod fuzz;
+mod schemathesis;
 mod sim;
 mod tally;
 mod test;

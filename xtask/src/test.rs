@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::command::{cargo, succeed, target_dir, watch};
 use crate::tally::Tally;
-use crate::{console, fuzz, sim, tidy, traceability};
+use crate::{console, fuzz, schemathesis, sim, tidy, traceability};
 
 /// How long the parts take whose length can be chosen.
 #[derive(Clone, Copy)]
@@ -99,6 +99,11 @@ fn end_to_end(filter: &[&str]) -> Result<Tally> {
     words.extend(filter);
     let mut command = cargo(&words);
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
+    // Without it, which needs the network once, the test that uses it says that it is skipped.
+    match schemathesis::bring() {
+        Ok(packages) => drop(command.env("HOTSET_SCHEMATHESIS", packages)),
+        Err(error) => println!("schemathesis: {error:#}"),
+    }
     count(command)
 }
 

@@ -1,12 +1,13 @@
 //! The API fuzzed from its own document: whatever is sent, the daemon answers, never by a fault of its own, and serves on.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use hotset_e2e::daemon::Daemon;
+use hotset_e2e::daemon::{Daemon, free_port};
 use hotset_e2e::http::{ask, exchange, request};
 use hotset_e2e::pattern::Random;
+use hotset_e2e::tools::command;
 use serde_json::{Map, Value, json};
 
 /// How long it goes on; shorter than a test may take, on a slow machine too.
@@ -140,6 +141,10 @@ fn escaped(text: &str) -> String {
     text.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
+fn committed_document() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json")
+}
+
 // proves: S4
 #[test]
 fn whatever_is_sent_by_its_document_the_api_answers_and_serves_on() {
@@ -147,8 +152,8 @@ fn whatever_is_sent_by_its_document_the_api_answers_and_serves_on() {
     daemon.make_read_write_pool(&[32, 32], "");
     let backing = daemon.site.numbered("other", 64);
     daemon.ok(&format!("volume create v --backing {} --pool p", backing.display()));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
-    let document: Value = serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON");
+    let document: Value =
+        serde_json::from_slice(&fs::read(committed_document()).expect("it is there")).expect("it is JSON");
     let site = daemon.site.path("");
     let texts =
         ["v", "p", "w", "", ".", "..", "volume:v", "pool:p", "ssd:0", "é\u{301}", "a b", "%00", "a/../b", "/nowhere"];
@@ -182,6 +187,42 @@ fn whatever_is_sent_by_its_document_the_api_answers_and_serves_on() {
         good += u32::from(answer.status < 300);
     }
     assert!(good > 20, "of {answered} requests only {good} were good: the fuzzer reaches nothing");
+    assert_eq!(ask(&daemon, "GET", "/api/v1/status", "").status, 200);
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// Schemathesis' own fuzzing ends after this; its coverage of every parameter's limits comes before.
+const SCHEMATHESIS_SECONDS: &str = "25";
+
+/// What holds for every answer, whatever was asked.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+
+// Our own fuzzer knows names and files that lead somewhere; this one knows the document, and compares every answer with it.
+// proves: S4
+#[test]
+fn schemathesis_finds_no_answer_that_the_document_does_not_describe() {
+    let Some(packages) = std::env::var_os("HOTSET_SCHEMATHESIS") else {
+        eprintln!("SKIPPED: HOTSET_SCHEMATHESIS names no folder with Schemathesis; `cargo x test` brings it");
+        return;
+    };
+    let port = free_port();
+    let mut daemon = Daemon::prepare(&format!("--missing-wait 1 --api tcp:127.0.0.1:{port}"));
+    daemon.launch();
+    daemon.make_read_write_pool(&[32, 32], "");
+    let backing = daemon.site.numbered("other", 64);
+    daemon.ok(&format!("volume create v --backing {} --pool p", backing.display()));
+    let (document, url) = (committed_document().display().to_string(), format!("http://127.0.0.1:{port}"));
+    // The stream has no end.
+    let what = ["-m", "schemathesis.cli", "run", &document, "--url", &url, "--exclude-path-regex", "stream$"];
+    let how = ["--checks", CHECKS, "--max-time", SCHEMATHESIS_SECONDS, "--seed", "1", "--request-timeout", "60"];
+    let quietly = ["--no-shrink", "--warnings", "off", "--suppress-health-check", "all"];
+    let mut schemathesis = command("python3", &[&what[..], &how, &quietly].concat());
+    schemathesis.env("PYTHONPATH", packages).current_dir(daemon.site.path(""));
+    let output = schemathesis.output().expect("python3 brought the packages");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let tested = |line: &str| line.trim().starts_with("Tested: ") && !line.contains(" 0");
+    assert!(said.lines().any(tested), "it tested nothing: {said}");
     assert_eq!(ask(&daemon, "GET", "/api/v1/status", "").status, 200);
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
