@@ -1,7 +1,8 @@
 // SSDs that join and leave pools, and spares, by hand in the browser, while hosts read and write.
+import { writeFile } from "node:fs/promises";
 import type { Page } from "@playwright/test";
 import type { Daemon } from "./daemon";
-import { expect, open, shot, slowArray, test } from "./fixtures";
+import { expect, expectAccessible, open, shot, slowArray, test } from "./fixtures";
 
 /** A read-write pool on `count` SSDs with a volume that hosts use. */
 async function mirror(daemon: Daemon, count: number): Promise<void> {
@@ -107,4 +108,42 @@ test("what an SSD is, how worn it is and where it is are shown", async ({ page, 
   await expect(dialog.getByText(/^\d+ of \d[\d,]*$/)).toBeVisible();
   await expect(dialog).toContainText("Written by Hotset, over all starts");
   await page.screenshot({ path: shot("pools-ssd-information.png") });
+});
+
+test.describe("with an answer of a drive", () => {
+  test.use({ serve: false });
+
+  // proves: S3, P10
+  test("an SSD that says it fails is shown with what it says", async ({ page, daemon }) => {
+    // What a real drive answered, recorded; smartctl is asked for the disk that the image files are on.
+    const answer = new URL("../../crates/hotset/src/daemon/smart/recorded/nvme-failing.json", import.meta.url).pathname;
+    await writeFile(daemon.path("smartctl"), `#!/bin/sh\ncat '${answer}'\nexit 8\n`, { mode: 0o755 });
+    await writeFile(daemon.path("hotset.toml"), `smartctl = "${daemon.path("smartctl")}"\n`);
+    await daemon.serve("--config", daemon.path("hotset.toml"));
+    await mirror(daemon, 2);
+    let problem = "";
+    await expect(async () => {
+      const { smart } = (await daemon.get("/api/v1/pools/mirror")).ssds[0];
+      problem = smart.problem;
+      expect(smart.checked_at_unix_ms).toBeGreaterThan(0);
+    }).toPass();
+    test.skip(problem.includes("on no single disk"), "the test's files are on no disk that sysfs knows");
+
+    await open(page, daemon, "pools/mirror");
+    const row = page.getByRole("table", { name: "SSDs of pool mirror" }).getByRole("row", { name: /^ssd0/ });
+    await expect(row.getByRole("cell", { name: "Error alert" })).toBeVisible();
+    await expect(row.getByRole("cell", { name: "SAMSUNG MZQL2960HCJR-00A07" })).toBeVisible();
+    await expect(row.getByRole("cell", { name: /^104 %/ })).toBeVisible();
+    await expect(page.getByText(/ssd0: it says of itself that it is failing.* replace it soon/)).toBeVisible();
+    await page.screenshot({ path: shot("pools-ssd-alert.png"), fullPage: true });
+    await row.getByRole("button", { name: "ssd0" }).click();
+    const dialog = page.getByRole("dialog", { name: "SSD ssd0" });
+    await expect(dialog.getByRole("alert")).toContainText("Replace it soon");
+    await expect(dialog).toContainText("Failing");
+    await expect(dialog).toContainText("S64FNE0R000002");
+    await expect(dialog).toContainText("60.2 TiB");
+    await expect(dialog).toContainText("38 °C");
+    await expectAccessible(page, "an SSD that says it fails");
+    await page.screenshot({ path: shot("pools-ssd-alert-information.png") });
+  });
 });

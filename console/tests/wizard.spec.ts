@@ -11,7 +11,7 @@ test("the wizard makes a pool and puts it in front of a volume", async ({ page, 
   await open(page, daemon, "overview");
   await expect(page.getByRole("heading", { level: 2, name: /^Good: 0 cache pools and 1 volume work/ })).toBeVisible();
   await page.getByRole("link", { name: "Cache pools" }).click();
-  await page.getByRole("link", { name: "Create pool" }).click();
+  await page.getByRole("button", { name: "Create pool" }).click();
 
   // The button says what is missing, one thing after the other.
   const next = page.getByRole("button", { name: "Next: volumes" });

@@ -36,7 +36,7 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
         </div>
       )}
       <fieldset class="list" aria-labelledby="ssds">
-        {disks.map((disk) => (
+        {usableFirst(disks).map((disk) => (
           <DiskChoice
             key={disk.path}
             disk={disk}
@@ -81,4 +81,9 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
       </div>
     </section>
   );
+}
+
+/** What cannot be used is told too, below what can. */
+function usableFirst(disks: Disk[]): Disk[] {
+  return disks.toSorted((a, b) => Number(a.not_as_ssd !== "") - Number(b.not_as_ssd !== ""));
 }

@@ -104,7 +104,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       <div class="inside">
         {pool.reason !== "" && <Notice tone={pool.health === "failed" ? "bad" : "warning"}>{pool.reason}</Notice>}
         {pool.warnings.map((warning) => (
-          <Notice key={warning} tone="quiet">
+          <Notice key={warning} tone="warning">
             {warning}
           </Notice>
         ))}
@@ -180,7 +180,14 @@ function whyNoRemoval(pool: Pool): string | null {
 }
 
 function whyNoSettings(pool: Pool): string | null {
-  return pool.state === "offline" ? "The pool is offline: this waits for its SSDs." : null;
+  switch (pool.state) {
+    case "offline":
+      return "The pool is offline: this waits for its SSDs.";
+    case "flushing":
+      return "Its dirty data is being written to the backing devices: this waits for the end of that.";
+    default:
+      return null;
+  }
 }
 
 function whyNoDelete(pool: Pool): string | null {

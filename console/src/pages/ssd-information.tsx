@@ -18,7 +18,7 @@ export function SsdInformation({ ssd, close }: { ssd: Ssd; close: () => void }) 
         </button>
       }
     >
-      {ssd.reason !== "" && <Notice tone="warning">{ssd.reason}</Notice>}
+      {ssd.reason !== "" && ssd.smart.alert === "" && <Notice tone="warning">{ssd.reason}</Notice>}
       <section class="group" aria-labelledby="ssd-pool">
         <h3 id="ssd-pool">In its pool</h3>
         <Facts facts={inPool(ssd)} />

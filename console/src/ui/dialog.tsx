@@ -13,6 +13,7 @@ type DialogProps = {
 export function Dialog({ title, close, wide = false, children, footer }: DialogProps) {
   const id = useId();
   const dialog = useRef<HTMLDialogElement>(null);
+  const body = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
@@ -20,6 +21,10 @@ export function Dialog({ title, close, wide = false, children, footer }: DialogP
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);
+  useEffect(() => {
+    // What scrolls must be reachable by the keyboard, and what does not is no stop on its way.
+    if (body.current !== null) body.current.tabIndex = body.current.scrollHeight > body.current.clientHeight ? 0 : -1;
+  });
   return (
     <dialog ref={dialog} class={wide ? "wide" : ""} aria-labelledby={id} onClose={close}>
       <header>
@@ -28,7 +33,9 @@ export function Dialog({ title, close, wide = false, children, footer }: DialogP
           ✕
         </button>
       </header>
-      <div class="body">{children}</div>
+      <div ref={body} class="body">
+        {children}
+      </div>
       <footer>{footer}</footer>
     </dialog>
   );

@@ -26,6 +26,8 @@ type TableProps<Row> = {
   small?: boolean;
   /** Something stands below it: when it is long it scrolls by itself, under a head that stays. */
   bounded?: boolean;
+  /** Many columns, closer together. */
+  tight?: boolean;
 };
 
 // The roles are spelled out, because a table that is laid out as cards loses its own.
@@ -39,6 +41,7 @@ export function Table<Row>({
   empty,
   small = false,
   bounded = false,
+  tight = false,
 }: TableProps<Row>) {
   const scroll = useRef<HTMLDivElement>(null);
   useEffect(() => showSelected(scroll.current), [selected, rows.length]);
@@ -48,7 +51,7 @@ export function Table<Row>({
     // biome-ignore lint/a11y/useSemanticElements: a group of one table is no fieldset.
     <div ref={scroll} class={bounded ? "scroll bounded" : "scroll"} role="group" aria-label={caption} tabIndex={0}>
       {/* biome-ignore-start lint/a11y/noRedundantRoles: see above. */}
-      <table role="table" class={small ? "small" : "cards"}>
+      <table role="table" class={`${small ? "small" : "cards"} ${tight ? "tight" : ""}`}>
         <caption class="hidden">{caption}</caption>
         <thead role="rowgroup">
           <tr role="row">
