@@ -1,6 +1,6 @@
 // Cache pools: the list, and of the selected one its SSDs, its volumes and what can be done with it.
 import { useState } from "preact/hooks";
-import type { Pool, Status } from "../api/types";
+import type { Operation, Pool, Status } from "../api/types";
 import { begin, useReadOnly } from "../change";
 import { bytes, duration, percent, plural } from "../format";
 import { status } from "../live";
@@ -9,7 +9,7 @@ import { useStore } from "../store";
 import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Notice } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
-import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
+import { atRisk, cacheType, health, ioType, operationTitle, policy, raid, scrubbed, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { DeletePool } from "./pool-delete";
 import { AddSsds, RemoveSsds } from "./pool-members";
@@ -91,11 +91,11 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       <header>
         <h2 id="selected-pool">Pool {pool.name}</h2>
         <div class="actions">
-          <Action label="Add SSDs" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("add")} />
-          <Action label="Remove SSDs" reason={readOnly ?? whyNoRemoval(pool)} run={() => setOpen("remove")} />
-          <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("spares")} />
-          <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool)} run={() => startScrub(pool)} />
-          <Action label="Settings" reason={readOnly ?? whyNoSettings(pool)} run={() => setOpen("settings")} />
+          <Action label="Add SSDs" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("add")} />
+          <Action label="Remove SSDs" reason={readOnly ?? whyNoRemoval(pool, running)} run={() => setOpen("remove")} />
+          <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("spares")} />
+          <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool, running)} run={() => startScrub(pool)} />
+          <Action label="Settings" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("settings")} />
           <Action label="More information" run={() => setOpen("information")} />
           <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
         </div>
@@ -166,25 +166,26 @@ function Now({ pool }: { pool: Pool }) {
   return <Figures figures={figures} />;
 }
 
-function whyNoScrub(pool: Pool): string | null {
-  return pool.scrub?.state === "running" ? "A scrub is running: one at a time." : whyNoSettings(pool);
+function whyNoScrub(pool: Pool, running: Operation | null): string | null {
+  return pool.scrub?.state === "running" ? "A scrub is running: one at a time." : whyNoSettings(pool, running);
 }
 
 async function startScrub(pool: Pool): Promise<void> {
   await begin({ kind: "scrub", name: pool.name, force: false, lose_data: false });
 }
 
-function whyNoRemoval(pool: Pool): string | null {
+function whyNoRemoval(pool: Pool, running: Operation | null): string | null {
   const removing = pool.ssds.some((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
-  return removing ? "An SSD is being emptied already: one removal at a time." : whyNoSettings(pool);
+  return removing ? "An SSD is being emptied already: one removal at a time." : whyNoSettings(pool, running);
 }
 
-function whyNoSettings(pool: Pool): string | null {
-  switch (pool.state) {
-    case "offline":
-      return "The pool is offline: this waits for its SSDs.";
-    case "flushing":
-      return "Its dirty data is being written to the backing devices: this waits for the end of that.";
+/** What a pool that is taken away or made anew does not take any more. */
+function whyNoSettings(pool: Pool, running: Operation | null): string | null {
+  if (pool.state === "offline") return "The pool is offline: this waits for its SSDs.";
+  switch (running?.kind) {
+    case "delete-pool":
+    case "convert-pool":
+      return `${operationTitle(running)} is under way: this waits for its end.`;
     default:
       return null;
   }
