@@ -82,6 +82,55 @@ test("a spare is added, takes over when an SSD fails, and another is freed again
   expect((await daemon.get("/api/v1/volumes/database")).stats.errors, "errors that hosts saw").toBe(0);
 });
 
+// proves: S3, P15, D7
+test("settings of a pool and of a volume change while they serve, and wrong ones are refused with words", async ({
+  page,
+  daemon,
+}) => {
+  await mirror(daemon, 2);
+  await open(page, daemon, "pools/mirror");
+  await page.getByRole("button", { name: "Settings" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Eviction").selectOption("lru");
+  await dialog.getByLabel("Flush rate").selectOption("high");
+  const perDay = dialog.getByLabel("Written to its SSDs in a day, at most");
+  await perDay.fill("much");
+  await expect(perDay).toHaveAccessibleDescription(/a size as 500 GiB/);
+  await expect(dialog.getByRole("button", { name: "Save" })).toHaveAccessibleDescription(/outside its limits/);
+  await perDay.fill("500 GiB");
+  await dialog.getByLabel("Dirty watermark (%)").fill("40");
+  await page.screenshot({ path: shot("pools-settings.png") });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByText("The settings of pool mirror are changed.")).toBeVisible();
+  const pool = JSON.parse(await daemon.hotset("pool", "show", "mirror", "-o", "json"));
+  expect([pool.policy, pool.flush_rate, pool.ssd_writes_per_day_bytes, pool.dirty_watermark_percent]).toEqual([
+    "lru",
+    "high",
+    500 * 2 ** 30,
+    40,
+  ]);
+  await page.getByRole("button", { name: "More information" }).click();
+  await expect(dialog).toContainText("limit 500 GiB");
+  await page.keyboard.press("Escape");
+
+  await open(page, daemon, "volumes/database");
+  await page.getByRole("button", { name: "Settings" }).click();
+  await dialog.getByRole("radio", { name: /^Write-through/ }).check();
+  await dialog.getByLabel("Keeps at least").fill("140 %");
+  await expect(dialog.getByRole("button", { name: "Save" })).toHaveAccessibleDescription(/not understood/);
+  await dialog.getByLabel("Keeps at least").fill("25 %");
+  await dialog.getByLabel("Takes at most").fill("64 MiB");
+  await page.screenshot({ path: shot("volumes-settings.png") });
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByText("keeps 25 %, at most 64 MiB")).toBeVisible();
+  const volume = JSON.parse(await daemon.hotset("volume", "show", "database", "-o", "json"));
+  expect([volume.write_mode, volume.cache_min, volume.cache_max]).toEqual([
+    "write-through",
+    { percent: 25 },
+    { bytes: 64 << 20 },
+  ]);
+});
+
 // proves: S3, P10
 test("what an SSD is, how worn it is and where it is are shown", async ({ page, daemon }) => {
   await mirror(daemon, 2);

@@ -14,6 +14,9 @@ export function Summary({ draft, plan }: { draft: Draft; plan: PoolPlan }) {
     ["Populate at", `${threshold(plan.populate_on_read, "read")}, ${threshold(plan.populate_on_write, "write")}`],
     ["Eviction", policy(plan.policy)],
     ["Usable capacity", `${bytes(plan.capacity_bytes)}, ${count(plan.slots)} slots`],
+    ...(plan.capacity_min_bytes === plan.capacity_bytes
+      ? []
+      : [["Usable while all is dirty that may be", bytes(plan.capacity_min_bytes)] satisfies [string, string]]),
     ["SSDs", plural(draft.ssds.length, "SSD")],
     ["Memory needed, full", bytes(plan.memory_bytes)],
     ["Memory for all pools", `${bytes(plan.memory_in_use_bytes)} of ${bytes(plan.memory_limit_bytes)} in use`],

@@ -7,6 +7,7 @@ import { Action, Field } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Select } from "../ui/select";
 import { POLICIES, policy, threshold } from "../words";
+import { readSize, SizeField, spelledSize } from "./size-field";
 
 const RATES: FetchRate[] = ["low", "medium", "high"];
 
@@ -20,15 +21,18 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
     dirty_watermark_percent: pool.dirty_watermark_percent,
     dirty_age_max_seconds: pool.dirty_age_max_seconds,
   });
+  const [perDay, setPerDay] = useState(spelledSize(pool.ssd_writes_per_day_bytes));
   const [busy, setBusy] = useState(false);
   const writes = pool.type === "read-write";
   const bad = {
     watermark: within(set.dirty_watermark_percent, 1, 90) ? null : "1 to 90",
+    perDay: readSize(perDay) === null ? "a size as 500 GiB, or off" : null,
     age: within(set.dirty_age_max_seconds, 1, 30 * 86400) ? null : "1 to 2,592,000 (30 days)",
   };
   const save = async () => {
     setBusy(true);
-    const { dirty_watermark_percent, dirty_age_max_seconds, flush_rate, ...shared } = set;
+    const { dirty_watermark_percent, dirty_age_max_seconds, flush_rate, ...always } = set;
+    const shared = { ...always, ssd_writes_per_day_bytes: readSize(perDay) };
     const body = writes ? { ...shared, dirty_watermark_percent, dirty_age_max_seconds, flush_rate } : shared;
     const saved = await change(`The settings of pool ${pool.name} are changed.`, () =>
       call("patch", "/api/v1/pools/{name}", { at: { name: pool.name }, body }),
@@ -36,7 +40,7 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
     setBusy(false);
     if (saved) close();
   };
-  const reason = bad.watermark ?? bad.age;
+  const reason = bad.watermark ?? bad.age ?? bad.perDay;
   return (
     <Dialog
       title={`Settings of pool ${pool.name}`}
@@ -88,6 +92,13 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
           choose={(value) => setSet({ ...set, populate_on_write: Number(value) })}
         />
       </div>
+      <SizeField
+        label="Written to its SSDs in a day, at most"
+        hint="A size as 500 GiB, of all SSDs together, or off; once it is reached nothing more is populated"
+        error={bad.perDay}
+        text={perDay}
+        change={setPerDay}
+      />
       {writes && (
         <div class="row">
           <Select

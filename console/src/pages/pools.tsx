@@ -17,6 +17,7 @@ import { PoolSettings } from "./pool-settings";
 import { Copies, Spares } from "./pool-spares";
 import { Ssds } from "./pool-ssds";
 import { CachedVolumes } from "./pool-volumes";
+import { spelledSize } from "./size-field";
 
 export function Pools() {
   const known = useStore(status);
@@ -222,7 +223,11 @@ function Information({ pool, close }: { pool: Pool; close: () => void }) {
             `${pool.dirty_watermark_percent} % of the dirty capacity, or after ${duration(pool.dirty_age_max_seconds)}`,
           ],
           ["Checksums of cached pages", pool.checksums ? "on" : "off"],
-          ["Capacity", bytes(pool.capacity_bytes)],
+          ["Capacity now", `${bytes(pool.capacity_bytes)}, at least ${bytes(pool.capacity_min_bytes)}`],
+          [
+            "Written to its SSDs within a day",
+            `${bytes(pool.ssd_written_day_bytes)}, limit ${spelledSize(pool.ssd_writes_per_day_bytes)}`,
+          ],
           ["Used", bytes(pool.used_bytes)],
           ["Slots in use", `${pool.slots_used} of ${pool.slots}`],
           ["Memory of its tables", bytes(pool.memory_bytes)],

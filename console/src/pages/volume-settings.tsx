@@ -1,28 +1,39 @@
 // The settings of a volume, which change while it serves.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { Pool, Volume } from "../api/types";
+import type { Pool, Share, Volume } from "../api/types";
 import { change } from "../change";
-import { bytes, parseBytes } from "../format";
-import { Action, Field, Notice } from "../ui/basics";
+import { Action, Notice } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { WRITE_MODES, writeMode } from "../words";
+import { readShare, readSize, SizeField, spelledShare, spelledSize } from "./size-field";
 
 type Props = { volume: Volume; pools: Pool[]; close: () => void };
 
 export function VolumeSettings({ volume, pools, close }: Props) {
   const [mode, setMode] = useState(volume.write_mode);
   const [readCache, setReadCache] = useState(volume.read_cache);
-  const [readCutoff, setReadCutoff] = useState(spelled(volume.read_cutoff_bytes));
-  const [writeCutoff, setWriteCutoff] = useState(spelled(volume.write_cutoff_bytes));
+  const [readCutoff, setReadCutoff] = useState(spelledSize(volume.read_cutoff_bytes));
+  const [writeCutoff, setWriteCutoff] = useState(spelledSize(volume.write_cutoff_bytes));
+  const [dirtyCap, setDirtyCap] = useState(spelledShare(volume.dirty_cap));
+  const [cacheMin, setCacheMin] = useState(spelledShare(volume.cache_min));
+  const [cacheMax, setCacheMax] = useState(spelledShare(volume.cache_max));
   const [busy, setBusy] = useState(false);
   const pool = pools.find((pool) => pool.name === volume.pool);
-  const read = cutoff(readCutoff);
-  const write = cutoff(writeCutoff);
+  const wrong = [readCutoff, writeCutoff].map(sizeError).concat([dirtyCap, cacheMin, cacheMax].map(shareError));
+  const reason = wrong.find((error) => error !== null) ?? null;
   const save = async () => {
-    if (read === null || write === null) return;
     setBusy(true);
-    const body = { write_mode: mode, read_cache: readCache, read_cutoff_bytes: read, write_cutoff_bytes: write };
+    const body = {
+      write_mode: mode,
+      read_cache: readCache,
+      read_cutoff_bytes: readSize(readCutoff),
+      write_cutoff_bytes: readSize(writeCutoff),
+      // Only where a pool caches it they mean something, and only what was changed is checked against the others.
+      ...changed("dirty_cap", dirtyCap, volume.dirty_cap),
+      ...changed("cache_min", cacheMin, volume.cache_min),
+      ...changed("cache_max", cacheMax, volume.cache_max),
+    };
     const saved = await change(`The settings of volume ${volume.name} are changed.`, () =>
       call("patch", "/api/v1/volumes/{name}", { at: { name: volume.name }, body }),
     );
@@ -42,7 +53,7 @@ export function VolumeSettings({ volume, pools, close }: Props) {
             label="Save"
             kind="primary"
             busy={busy}
-            reason={read === null || write === null ? "A cut-off is no size." : null}
+            reason={reason === null ? null : `A field is not understood: ${reason}.`}
             run={save}
           />
         </>
@@ -76,27 +87,61 @@ export function VolumeSettings({ volume, pools, close }: Props) {
         </span>
       </label>
       <div class="row">
-        <CutoffField label="Read streams go past the cache from" text={readCutoff} change={setReadCutoff} />
-        <CutoffField label="Write streams go past the cache from" text={writeCutoff} change={setWriteCutoff} />
+        <SizeField
+          label="Read streams go past the cache from"
+          hint="A size as 4 MiB, or off"
+          error={sizeError(readCutoff)}
+          text={readCutoff}
+          change={setReadCutoff}
+        />
+        <SizeField
+          label="Write streams go past the cache from"
+          hint="A size as 4 MiB, or off"
+          error={sizeError(writeCutoff)}
+          text={writeCutoff}
+          change={setWriteCutoff}
+        />
       </div>
+      {pool !== undefined && (
+        <div class="row">
+          <SizeField
+            label="Keeps at least"
+            hint="Of the cache: a size, a share as 25 %, or off"
+            error={shareError(cacheMin)}
+            text={cacheMin}
+            change={setCacheMin}
+          />
+          <SizeField
+            label="Takes at most"
+            hint="Of the cache: a size, a share, or off"
+            error={shareError(cacheMax)}
+            text={cacheMax}
+            change={setCacheMax}
+          />
+          {pool.type === "read-write" && (
+            <SizeField
+              label="Dirty at most"
+              hint="Of what may be dirty: a size, a share, or off"
+              error={shareError(dirtyCap)}
+              text={dirtyCap}
+              change={setDirtyCap}
+            />
+          )}
+        </div>
+      )}
     </Dialog>
   );
 }
 
-function CutoffField({ label, text, change }: { label: string; text: string; change: (text: string) => void }) {
-  const error = cutoff(text) === null ? "A size as 4 MiB or 512K, or off" : null;
-  return (
-    <Field label={label} hint="A size as 4 MiB, or off" error={error}>
-      {(ids) => <input {...ids} type="text" value={text} onInput={(event) => change(event.currentTarget.value)} />}
-    </Field>
-  );
+/** A share for the request, if it is not what it was. */
+function changed(key: "dirty_cap" | "cache_min" | "cache_max", text: string, before: Share | null | undefined) {
+  return text.trim() === spelledShare(before) ? {} : { [key]: readShare(text) };
 }
 
-function spelled(cutoff: number | null | undefined): string {
-  return typeof cutoff === "number" ? bytes(cutoff) : "off";
+function sizeError(text: string): string | null {
+  return readSize(text) === null ? "A size as 4 MiB or 512K, or off" : null;
 }
 
-/** In bytes; 0 is off; null: not understood. */
-function cutoff(text: string): number | null {
-  return text.trim() === "off" ? 0 : parseBytes(text);
+function shareError(text: string): string | null {
+  return readShare(text) === null ? "A size as 10 GiB, a share as 25 %, or off" : null;
 }

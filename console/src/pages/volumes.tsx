@@ -12,6 +12,7 @@ import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { latencyFigure } from "./overview";
+import { spelledShare } from "./size-field";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
 import { DeleteVolume, DisableCache, EnableCache } from "./volume-dialogs";
@@ -205,6 +206,7 @@ function VolumeFacts({ volume, pools }: { volume: Volume; pools: Pool[] }) {
         ["Access", volume.read_only ? "read only" : "read and write"],
         ["Read caching", volume.read_cache ? "on" : "off"],
         ["Streams past the cache", streams(volume)],
+        ["Share of the cache", shares(volume)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],
         ["Reads", reads(volume)],
         [
@@ -225,6 +227,16 @@ function reads({ stats }: Volume): string {
   if (stats.reads === 0) return "none yet";
   const misses = stats.reads - stats.read_hits;
   return `${count(stats.reads)}: ${count(stats.read_hits)} hits (${percent(stats.hit_ratio)}), ${count(misses)} misses`;
+}
+
+function shares(volume: Volume): string {
+  const { cache_min, cache_max, dirty_cap } = volume;
+  const set = [
+    cache_min ? `keeps ${spelledShare(cache_min)}` : "",
+    cache_max ? `at most ${spelledShare(cache_max)}` : "",
+    dirty_cap ? `dirty at most ${spelledShare(dirty_cap)}` : "",
+  ];
+  return set.filter((part) => part !== "").join(", ") || "as much as it needs";
 }
 
 function streams(volume: Volume): string {
