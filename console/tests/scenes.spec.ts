@@ -25,6 +25,7 @@ const LOOKS: Look[] = [
 
 /** Takes pictures of a page in each look. */
 async function picture(page: Page, daemon: Daemon, place: string, name: string): Promise<void> {
+  await page.setViewportSize({ width: LOOKS[0]?.width ?? 0, height: LOOKS[0]?.height ?? 0 });
   await open(page, daemon, place);
   for (const look of LOOKS) {
     await page.setViewportSize({ width: look.width, height: look.height });
