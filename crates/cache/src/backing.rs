@@ -281,10 +281,15 @@ impl<E: Env> Backing<E> {
         let hosts = self.host_cost.get();
         match effort {
             Effort::Full => u64::MAX,
-            Effort::Beside(_) if hosts == 0 => u64::MAX,
-            Effort::Beside(FlushRate::Low) => hosts / 12,
-            Effort::Beside(FlushRate::Medium) => hosts / 3 + 8,
-            Effort::Beside(FlushRate::High) => 2 * hosts + 384,
+            Effort::Beside { .. } if hosts == 0 => u64::MAX,
+            Effort::Beside { rate, pressure_percent } => {
+                let (least, more) = match rate {
+                    FlushRate::Low => (hosts / 12, hosts / 3 + 8),
+                    FlushRate::Medium => (hosts / 3 + 8, 16 * hosts + 384),
+                    FlushRate::High => (2 * hosts + 384, 32 * hosts),
+                };
+                least + more * u64::from(pressure_percent) / 100
+            }
         }
     }
 

@@ -94,7 +94,8 @@ struct Seen {
     hits: f64,
     writes: f64,
     host_bytes: f64,
-    cleaned_bytes: f64,
+    /// By the cleaner, and by hosts around the cache.
+    array_written_bytes: f64,
     filled_bytes: f64,
 }
 
@@ -106,7 +107,7 @@ impl Seen {
             hits: number("read_hits")?,
             writes: number("writes")?,
             host_bytes: number("read_bytes")? + number("write_bytes")?,
-            cleaned_bytes: number("cleaned_bytes")?,
+            array_written_bytes: daemon.number("volume", "mix", &["backing_io", "written_bytes"])?,
             filled_bytes: number("populated_bytes")?,
         })
     }
@@ -117,7 +118,7 @@ impl Seen {
             hits: self.hits - earlier.hits,
             writes: self.writes - earlier.writes,
             host_bytes: self.host_bytes - earlier.host_bytes,
-            cleaned_bytes: self.cleaned_bytes - earlier.cleaned_bytes,
+            array_written_bytes: self.array_written_bytes - earlier.array_written_bytes,
             filled_bytes: self.filled_bytes - earlier.filled_bytes,
         }
     }
@@ -134,8 +135,8 @@ impl Needs {
         let requests = (seen.reads + seen.writes).max(1.0);
         let misses = (1.0 - 1.0 / HOT) * seen.reads / requests;
         let request_bytes = f64::from(u32::try_from(REQUEST_BYTES).unwrap_or(u32::MAX));
-        // Data that is overwritten while it is dirty is cleaned once.
-        let cleaning_writes = (seen.cleaned_bytes / request_bytes).min(seen.writes) / requests;
+        // Data that is overwritten while it is dirty reaches the array once.
+        let cleaning_writes = (seen.array_written_bytes / request_bytes).min(seen.writes) / requests;
         Self { misses, cleaning_writes }
     }
 
@@ -154,19 +155,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_array_has_to_do_a_sixth_of_the_reads_and_what_was_cleaned() {
+    fn the_array_has_to_do_a_sixth_of_the_reads_and_what_reached_it() {
         let seen = Seen {
             reads: 670.0,
             hits: 500.0,
             writes: 330.0,
             host_bytes: 0.0,
-            cleaned_bytes: 220.0 * 8192.0,
+            array_written_bytes: 220.0 * 8192.0,
             filled_bytes: 0.0,
         };
         let needs = Needs::of(&seen);
         assert!((needs.requests() - (0.67 / 6.0 + 0.22)).abs() < 1e-9);
         assert_eq!(needs.read_percent(), 34);
-        let all = Needs::of(&Seen { cleaned_bytes: 1e9, ..seen });
-        assert!((all.cleaning_writes - 0.33).abs() < 1e-9, "no more is cleaned than was written in the long run");
+        let all = Needs::of(&Seen { array_written_bytes: 1e9, ..seen });
+        assert!((all.cleaning_writes - 0.33).abs() < 1e-9, "no more reaches it than was written in the long run");
     }
 }

@@ -4,7 +4,9 @@
 //! every mode over an emulated array, beside the same array without a cache.
 //! `… -- cost 100000` writes so many pages at random, mirrored, to instant devices: to be counted, for instance, by
 //! `valgrind --tool=callgrind`, whose figures do not depend on what else the machine does.
+//! `… -- mix 60` prints, second by second, what a database's mix does with a hot set that is larger than the cache.
 
+mod mix;
 mod virtual_time;
 
 use std::cell::Cell;
@@ -194,7 +196,8 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["cost", writes] => cost(writes.parse().expect("a number of writes")),
+        ["mix", seconds] => mix::mix(seconds.parse().expect("a number of seconds")),
         ["streams"] | [] => streams(),
-        _ => println!("write_path [streams | cost WRITES]"),
+        _ => println!("write_path [streams | cost WRITES | mix SECONDS]"),
     }
 }

@@ -37,8 +37,13 @@ const HINTS_ENOUGH: usize = 512;
 /// How hard cleaning works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Beside hosts, at this rate.
-    Beside(FlushRate),
+    /// Beside hosts.
+    Beside {
+        rate: FlushRate,
+        /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache, 0 to 100.
+        /// What is cleaned in the order of addresses costs the device less than what hosts write there themselves.
+        pressure_percent: u8,
+    },
     /// As fast as it goes.
     Full,
 }
@@ -46,10 +51,14 @@ pub(crate) enum Effort {
 impl Effort {
     /// Writes to the backing device at once.
     fn at_once(self) -> usize {
+        let (least, most) = match self {
+            Self::Beside { rate: FlushRate::Low, .. } => (4, 16),
+            Self::Beside { rate: FlushRate::Medium, .. } => (16, 256),
+            Self::Beside { rate: FlushRate::High, .. } | Self::Full => (64, 256),
+        };
         match self {
-            Self::Beside(FlushRate::Low) => 4,
-            Self::Beside(FlushRate::Medium) => 16,
-            Self::Beside(FlushRate::High) | Self::Full => 64,
+            Self::Beside { pressure_percent, .. } => least + (most - least) * usize::from(pressure_percent) / 100,
+            Self::Full => most,
         }
     }
 }
@@ -99,9 +108,9 @@ impl<E: Env> PoolInner<E> {
         let cleaning = self.settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
         let old = log.dirty_since(index).is_some_and(|since| self.env.now().since(since) >= age);
-        let many = self.is_above_watermark(&self.all_dirty(log))
-            || self.dirty_of(log, volume, index).is_some_and(|dirty| self.is_above_watermark(&dirty));
-        (old || many).then_some(Effort::Beside(cleaning.flush_rate))
+        let by_volume = self.dirty_of(log, volume, index).and_then(|dirty| self.pressure_of(&dirty));
+        let pressure = self.pressure_of(&self.all_dirty(log)).max(by_volume).or(old.then_some(0));
+        pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
     }
 
     async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
@@ -464,5 +473,23 @@ impl<E: Env> VolumeInner<E> {
             return false;
         }
         now.since(since) >= time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: D8, D12
+    #[test]
+    fn cleaning_works_harder_the_nearer_hosts_are_to_being_slowed_and_never_harder_at_a_lower_rate() {
+        let at_once = |rate, pressure_percent| Effort::Beside { rate, pressure_percent }.at_once();
+        for rate in [FlushRate::Low, FlushRate::Medium, FlushRate::High] {
+            assert!(at_once(rate, 0) < at_once(rate, 50) && at_once(rate, 50) < at_once(rate, 100), "{rate:?}");
+        }
+        for pressure_percent in [0, 50, 100] {
+            assert!(at_once(FlushRate::Low, pressure_percent) < at_once(FlushRate::Medium, pressure_percent));
+            assert!(at_once(FlushRate::Medium, pressure_percent) <= at_once(FlushRate::High, pressure_percent));
+        }
     }
 }

@@ -180,8 +180,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What a volume or a pool has so much of dirty that it is cleaned beside hosts.
-    pub(crate) fn is_above_watermark(&self, dirty: &Dirty<'_>) -> bool {
-        dirty.pages > dirty.max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache for their pace: 0
+    /// to 100 percent. `None` below the watermark.
+    pub(crate) fn pressure_of(&self, dirty: &Dirty<'_>) -> Option<u8> {
+        let watermark = dirty.max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100;
+        let over = dirty.pages.checked_sub(watermark).filter(|over| *over > 0)?;
+        let percent = over * 100 / dirty.unpaced().saturating_sub(watermark).max(1);
+        Some(u8::try_from(percent.min(100)).expect("100 at most"))
     }
 
     pub(crate) fn wake_cleaner(&self) {
