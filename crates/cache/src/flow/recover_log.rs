@@ -2,10 +2,11 @@
 //! what the others hold, each batch from whichever copy is whole. Then both copies are brought into line, flushed, and
 //! the end that was found is recorded; only then does the pool serve. A crash at any moment of this changes nothing.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{Buf, Env, PAGE_BYTES};
+use hotset_block::{Env, PAGE_BYTES};
 
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
@@ -18,8 +19,8 @@ use crate::state::log::{Log, Mirror, Row, RowState, StreamMark};
 use crate::state::overlay::{Content, Live, Place};
 use crate::state::{VolumeIndex, at};
 
-/// Bytes that are read at a time when the rest of a segment is searched.
-const SEARCH_BYTES: usize = 256 << 10;
+/// Pages of a copy that are read at a time.
+const READ_PAGES: u32 = 64;
 
 /// A page as an entry of the log describes it.
 struct Found {
@@ -29,6 +30,53 @@ struct Found {
     place: Place,
     content: Content,
 }
+
+/// What was read of one copy of a segment, in order: each page once.
+struct Window {
+    /// The page of the segment with which `bytes` begins.
+    first: u32,
+    bytes: Vec<u8>,
+    /// The first page that may be asked for again.
+    wanted: u32,
+    /// The SSD did not answer: this copy is not asked again.
+    failed: bool,
+}
+
+impl Window {
+    /// Batches begin behind the segment's header.
+    fn new() -> Self {
+        Self { first: 1, bytes: Vec::new(), wanted: 1, failed: false }
+    }
+
+    fn end(&self) -> u32 {
+        self.first + u32::try_from(self.bytes.len() / PAGE_BYTES).expect("a segment is small")
+    }
+
+    /// Nothing before this page is asked for again.
+    fn advance(&mut self, page: u32) {
+        self.wanted = page;
+        // The other copy may have brought what this one was not read for.
+        if page > self.end() {
+            self.bytes.clear();
+            self.first = page;
+        }
+    }
+
+    /// The pages from `page` on, if they were read.
+    fn pages(&self, page: u32, count: u32) -> Option<&[u8]> {
+        let start = at(page.checked_sub(self.first)?) * PAGE_BYTES;
+        self.bytes.get(start..start + at(count) * PAGE_BYTES)
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..at(self.wanted - self.first) * PAGE_BYTES);
+        self.first = self.wanted;
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// For each segment of a row, what was read of its copies.
+type Windows = Vec<[Window; 2]>;
 
 /// What was gathered so far.
 #[derive(Default)]
@@ -162,7 +210,13 @@ impl<E: Env> PoolInner<E> {
     /// Takes what a sealed row's summaries say. False: one of them cannot be read, and the row is to be walked.
     async fn gather_sealed(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) -> bool {
         let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
-        let reads = (0..segments).map(|segment| self.read_summary(row, segment));
+        let reads = (0..segments).map(async |segment| {
+            let (summary, bytes) = self.good_summary(row, segment).await?;
+            // Its first page was read before, to learn how long it is.
+            let read = u64::try_from(bytes.len() + PAGE_BYTES).expect("a segment is small");
+            log.recovered_bytes.set(log.recovered_bytes.get() + read);
+            Some(summary)
+        });
         let summaries: Option<Vec<Summary>> = join_all(reads).await.into_iter().collect();
         let Some(summaries) = summaries else { return false };
         row.batches.set(summaries[0].row_batches);
@@ -170,8 +224,6 @@ impl<E: Env> PoolInner<E> {
         row.last_checksum.set(summaries[0].last_checksum);
         for summary in summaries {
             let base = summary.header.position * row.segment_pages;
-            let bytes: usize = summary.batches.iter().map(|batch| 64 + 32 * batch.entries.len()).sum();
-            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(bytes).expect("small"));
             for batch in summary.batches {
                 self.gather(row, base + batch.first_page, batch.header_pages, &batch.entries, gathered);
             }
@@ -222,7 +274,8 @@ impl<E: Env> PoolInner<E> {
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
         self.repair_headers(row).await;
-        while let Some((batch, first_page)) = self.next_of_chain(log, row, gathered.previous).await {
+        let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
+        while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await {
             let segment = row.next_segment();
             let position = segment * row.segment_pages + first_page;
             self.gather(row, position, batch.header_pages, &batch.entries, gathered);
@@ -239,7 +292,7 @@ impl<E: Env> PoolInner<E> {
         row.last_checksum.set(gathered.previous.unwrap_or(0));
         let cut = StreamMark { row: row.number, index: row.batches.get() };
         gathered.cuts.push(cut);
-        let behind = self.behind(log, row).await;
+        let behind = self.behind(log, row, windows).await;
         gathered.flushed = gathered.flushed.max(behind.flushed);
         // Of a sealed row every batch was flushed; of another one, what a later batch says.
         let lost =
@@ -253,61 +306,102 @@ impl<E: Env> PoolInner<E> {
 
     /// The next batch of the chain and the page at which it begins, from whichever copy is whole; the other is brought
     /// into line.
-    async fn next_of_chain(self: &Rc<Self>, log: &Log, row: &Rc<Row>, previous: Option<u32>) -> Option<(Batch, u32)> {
+    async fn next_of_chain(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Rc<Row>,
+        windows: &mut Windows,
+        previous: Option<u32>,
+    ) -> Option<(Batch, u32)> {
         let segment = row.next_segment();
         let first_page = row.next_page.borrow()[at(segment)];
         if row.room() < 2 {
             return None;
         }
-        let mirrors: Vec<Mirror> = row.mirrors(segment).collect();
-        let reads = mirrors.iter().map(|mirror| self.read_batch(log, row, *mirror, first_page));
-        let copies: Vec<Option<(Batch, Buf)>> = join_all(reads).await;
+        let mirrors = row.segments[at(segment)].each_ref().map(Cell::get);
+        let windows = &mut windows[at(segment)];
+        let reads = mirrors.iter().zip(windows.iter_mut());
+        let reads = reads.map(|(mirror, window)| self.read_batch(log, row, *mirror, window, first_page));
+        let copies: Vec<Option<Batch>> = join_all(reads).await;
         let expected = |batch: &Batch| {
             (batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous))
                 || planted(Planted::RecoverBehindCut)
         };
-        let good = copies.iter().flatten().find(|(batch, _)| expected(batch))?;
-        let (batch, bytes) = (good.0.clone(), &good.1);
-        if first_page + batch.header_pages + batch.data_pages > row.batches_end() {
-            return None;
-        }
+        let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected))?;
+        let batch = copies[good].clone()?;
+        let pages = batch.header_pages + batch.data_pages;
+        let bytes = windows[good].pages(first_page, pages)?;
         for (mirror, copy) in mirrors.iter().zip(&copies) {
-            let same = copy.as_ref().is_some_and(|(other, _)| other.checksum == batch.checksum);
+            let same = copy.as_ref().is_some_and(|other| other.checksum == batch.checksum);
             if !same && !planted(Planted::RecoverWithoutRepair) {
                 self.write_copy(*mirror, first_page, bytes).await;
             }
         }
+        windows.iter_mut().for_each(|window| window.advance(first_page + pages));
         Some((batch, first_page))
     }
 
     /// One copy of the batch at this page, if it is whole: its header and every page.
-    async fn read_batch(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, page: u32) -> Option<(Batch, Buf)> {
-        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
-        let offset = self.log_offset(mirror, page);
-        let read = async |bytes: usize| {
-            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(bytes).expect("small"));
-            ssd.read(offset, self.env.buffers().take(bytes)).await.ok()
-        };
-        let first = read(PAGE_BYTES).await?;
-        let header_bytes = at(Batch::peek(&first, row.number, row.incarnation)?) * PAGE_BYTES;
-        let room = at(row.batches_end() - page) * PAGE_BYTES;
-        if header_bytes > room {
+    async fn read_batch(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Row,
+        mirror: Mirror,
+        window: &mut Window,
+        page: u32,
+    ) -> Option<Batch> {
+        let room = row.batches_end() - page;
+        self.read_on(log, row, mirror, window, page + 1).await?;
+        let header_pages = Batch::peek(window.pages(page, 1)?, row.number, row.incarnation)?;
+        if header_pages > room {
             return None;
         }
-        let header = read(header_bytes).await?;
-        let batch = Batch::decode(&header).ok()?;
-        let whole_bytes = header_bytes + at(batch.data_pages) * PAGE_BYTES;
-        if whole_bytes > room {
-            return None;
-        }
-        let whole = read(whole_bytes).await?;
+        self.read_on(log, row, mirror, window, page + header_pages).await?;
+        let batch = Batch::decode(window.pages(page, header_pages)?).ok()?;
+        let whole_pages = header_pages.checked_add(batch.data_pages).filter(|pages| *pages <= room)?;
+        self.read_on(log, row, mirror, window, page + whole_pages).await?;
         let checksums = batch.entries.iter().flat_map(|entry| match entry {
             Entry::Pages { checksums, .. } => checksums.as_slice(),
             Entry::Zeroes { .. } | Entry::Lost { .. } | Entry::Cleaned { .. } => &[],
         });
-        let pages = whole[header_bytes..].chunks_exact(PAGE_BYTES);
-        let good = whole[..header_bytes] == header[..] && pages.zip(checksums).all(|(page, sum)| crc32c(page) == *sum);
-        good.then_some((batch, whole))
+        let data = window.pages(page + header_pages, batch.data_pages)?;
+        let good = data.chunks_exact(PAGE_BYTES).zip(checksums).all(|(page, sum)| crc32c(page) == *sum);
+        good.then_some(batch)
+    }
+
+    /// Reads on in a copy until the window ends at `end` at least; `None` if the SSD does not bring it.
+    async fn read_on(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Row,
+        mirror: Mirror,
+        window: &mut Window,
+        end: u32,
+    ) -> Option<()> {
+        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let read = async |page: u32, count: u32| {
+            let buf = self.env.buffers().take(at(count) * PAGE_BYTES);
+            ssd.read(self.log_offset(mirror, page), buf).await.ok()
+        };
+        while window.end() < end {
+            if window.failed {
+                return None;
+            }
+            let from = window.end();
+            let count = READ_PAGES.min(row.batches_end() - from);
+            log.recovered_bytes.set(log.recovered_bytes.get() + u64::from(count) * PAGE);
+            if let Some(bytes) = read(from, count).await {
+                window.push(&bytes);
+                continue;
+            }
+            // One page cannot be read, perhaps: no batch is believed with zeroes in its place.
+            let pages = join_all((from..from + count).map(|page| read(page, 1))).await;
+            window.failed = pages.iter().all(Option::is_none);
+            for page in pages {
+                window.push(page.as_deref().unwrap_or(&[0; PAGE_BYTES]));
+            }
+        }
+        Some(())
     }
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves.
@@ -327,7 +421,7 @@ impl<E: Env> PoolInner<E> {
             let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
             let mut page = self.env.buffers().take(PAGE_BYTES);
             header.encode_into(&mut page);
-            for mirror in pair.iter().map(std::cell::Cell::get) {
+            for mirror in pair.iter().map(Cell::get) {
                 self.write_copy(mirror, 0, &page).await;
             }
         }
@@ -335,35 +429,38 @@ impl<E: Env> PoolInner<E> {
 
     /// What lies behind the end of the chain: if a batch there says that more was flushed than the chain has, it did not
     /// end, it was broken.
-    async fn behind(self: &Rc<Self>, log: &Log, row: &Row) -> Behind {
+    async fn behind(self: &Rc<Self>, log: &Log, row: &Row, windows: Windows) -> Behind {
         let mut behind = Behind::default();
-        let starts = row.next_page.borrow().clone();
-        for (segment, start) in (0..).zip(starts) {
-            for mirror in row.mirrors(segment).collect::<Vec<_>>() {
-                self.look_behind(log, row, mirror, start, &mut behind).await;
+        for (pair, windows) in row.segments.iter().zip(windows) {
+            for (mirror, window) in pair.iter().zip(windows) {
+                self.look_behind(log, row, mirror.get(), window, &mut behind).await;
             }
         }
         behind
     }
 
-    async fn look_behind(self: &Rc<Self>, log: &Log, row: &Row, mirror: Mirror, start: u32, behind: &mut Behind) {
-        let Some(index) = mirror.ssd else { return };
-        let ssd = &self.ssds[usize::from(index.0)];
-        let (mut offset, end) = (self.log_offset(mirror, start), self.log_offset(mirror, row.batches_end()));
-        while offset < end {
-            let length = SEARCH_BYTES.min(usize::try_from(end - offset).expect("a segment fits in memory"));
-            let Ok(bytes) = ssd.read(offset, self.env.buffers().take(length)).await else { return };
-            log.recovered_bytes.set(log.recovered_bytes.get() + u64::try_from(length).expect("small"));
-            for first in (0..length).step_by(PAGE_BYTES) {
-                let Some(pages) = Batch::peek(&bytes[first..], row.number, row.incarnation) else { continue };
-                let header = bytes.get(first..first + at(pages) * PAGE_BYTES);
-                if let Some(Ok(batch)) = header.map(Batch::decode) {
-                    let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
-                    behind.flushed = behind.flushed.max(mark);
-                    behind.batches += u32::from(batch.place.index >= row.batches.get());
-                }
+    async fn look_behind(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Row,
+        mirror: Mirror,
+        mut window: Window,
+        behind: &mut Behind,
+    ) {
+        let mut page = window.wanted;
+        while page < row.batches_end() && self.read_on(log, row, mirror, &mut window, page + 1).await.is_some() {
+            let first = window.pages(page, 1).expect("just read");
+            if let Some(pages) = Batch::peek(first, row.number, row.incarnation)
+                && pages <= row.batches_end() - page
+                && self.read_on(log, row, mirror, &mut window, page + pages).await.is_some()
+                && let Ok(batch) = Batch::decode(window.pages(page, pages).expect("just read"))
+            {
+                let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
+                behind.flushed = behind.flushed.max(mark);
+                behind.batches += u32::from(batch.place.index >= row.batches.get());
             }
-            offset += u64::try_from(length).expect("small");
+            page += 1;
+            window.advance(page);
         }
     }
 
