@@ -117,15 +117,20 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
 /// Prints, until the load has ended, what was answered in each interval.
 async fn print_intervals(env: HostEnv, interval: Duration, progress: Rc<Progress>, ended: Rc<Cell<bool>>) {
     let start = env.now();
-    let (mut last, mut last_requests) = (start, 0);
+    let (mut last, mut before) = (start, progress.snapshot());
     loop {
         env.sleep(interval).await;
         if ended.get() {
             return;
         }
-        let (now, requests) = (env.now(), progress.requests());
-        let micros = u64::try_from(now.since(last).as_micros()).unwrap_or(u64::MAX).max(1);
-        println!("at_ms={} iops={}", now.since(start).as_millis(), (requests - last_requests) * 1_000_000 / micros);
-        (last, last_requests) = (now, requests);
+        let (now, total) = (env.now(), progress.snapshot());
+        let seen = total.since(&before);
+        println!(
+            "at_ms={} iops={} p99_us={}",
+            now.since(start).as_millis(),
+            seen.iops(now.since(last)),
+            seen.latency.quantile(990).as_micros()
+        );
+        (last, before) = (now, total);
     }
 }

@@ -4,10 +4,12 @@
 //! what one run measured in turn, round after round; what is printed are medians. Each section is one file.
 
 mod arrays;
+mod changing;
 mod clients;
 mod cpu;
 mod daemon;
 mod dirty;
+mod endurance;
 mod engine;
 mod figure;
 mod filling;
@@ -43,6 +45,9 @@ pub(crate) struct Options {
     /// Measurements of each figure, of which the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=50))]
     rounds: u64,
+    /// How long `--only endurance` writes
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    minutes: u64,
     /// Measure what was built before
     #[arg(long)]
     no_build: bool,
@@ -65,6 +70,8 @@ pub(crate) enum Section {
     Dirty,
     /// Reads and writes of a set larger than the cache, on an array
     Mix,
+    /// What hosts get while SSDs are rebuilt and emptied, and while a pool is scrubbed
+    Changing,
     /// What hosts get while blocks enter the cache
     Filling,
     /// How soon the cache is warm
@@ -75,12 +82,15 @@ pub(crate) enum Section {
     Traces,
     /// The emulated arrays beside the real ones
     Arrays,
+    /// An hour of random writes; only when it is asked for
+    Endurance,
 }
 
 /// What a section needs to know.
 pub(crate) struct Bench {
     pub(crate) seconds: u64,
     pub(crate) rounds: u64,
+    pub(crate) minutes: u64,
     pub(crate) scratch: Scratch,
     /// The directory of the programs that were built.
     pub(crate) release: PathBuf,
@@ -95,12 +105,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let target = target_dir()?;
     let scratch = Scratch::new(options.dir.clone().unwrap_or_else(|| target.clone()))?;
-    let bench = Bench { seconds: options.seconds, rounds: options.rounds, scratch, release: target.join("release") };
+    let (seconds, rounds, minutes) = (options.seconds, options.rounds, options.minutes);
+    let bench = Bench { seconds, rounds, minutes, scratch, release: target.join("release") };
     report::print_machine();
     let mut figures = Vec::new();
     let mut failed = Vec::new();
     for section in Section::value_variants() {
-        if options.only.is_none_or(|only| only == *section) {
+        if options.only.map_or(*section != Section::Endurance, |only| only == *section) {
             report::print_section(*section);
             match measure(&bench, *section) {
                 Ok(measured) => {
@@ -130,11 +141,13 @@ fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
         Section::SlowSsds => slow_ssds::measure(bench),
         Section::Dirty => dirty::measure(bench),
         Section::Mix => mix::measure(bench),
+        Section::Changing => changing::measure(bench),
         Section::Filling => filling::measure(bench),
         Section::WarmUp => warm_up::measure(bench),
         Section::Engine => engine::measure(),
         Section::Traces => traces::measure(),
         Section::Arrays => arrays::measure(bench),
+        Section::Endurance => endurance::measure(bench, bench.minutes),
     }
 }
 

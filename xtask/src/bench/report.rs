@@ -28,11 +28,13 @@ pub(crate) fn print_section(section: Section) {
         Section::SlowSsds => "Slow SSDs (emulated)",
         Section::Dirty => "Dirty data",
         Section::Mix => "Database mix",
+        Section::Changing => "While SSDs come and go",
         Section::Filling => "While filling",
         Section::WarmUp => "Warm-up",
         Section::Engine => "The engine alone",
         Section::Traces => "Miss ratio of the default policy",
         Section::Arrays => "Emulated arrays",
+        Section::Endurance => "Endurance",
     };
     println!("\n{heading}");
 }
