@@ -76,37 +76,55 @@ pub(crate) struct Measured {
 
 /// `fio` over NBD.
 pub(crate) fn fio_nbd(export: &Export, load: Load) -> Result<Measured> {
-    let mut fio = fio(load);
+    let mut fio = fio();
     let uri = format!("--uri=nbd+unix:///{}?socket={}", export.name, export.socket.display());
-    fio.arg("--ioengine=nbd").arg(uri);
+    fio.args(["--name=bench", "--ioengine=nbd"]).arg(uri).args(job(load));
     with_server(export, || read_fio(fio, load.access))
 }
 
 /// `fio` on a file, past the page cache.
 pub(crate) fn fio_file(path: &Path, load: Load) -> Result<Measured> {
-    let mut fio = fio(load);
-    fio.args(["--ioengine=io_uring", "--direct=1", "--filename"]).arg(path);
+    fio_files(&[path], load)
+}
+
+/// `fio` on files, past the page cache, on all at once with the same load each: rates of all together, the latency of one.
+pub(crate) fn fio_files(paths: &[&Path], load: Load) -> Result<Measured> {
+    let mut fio = fio();
+    for path in paths {
+        fio.args(["--name=bench", "--ioengine=io_uring", "--direct=1", "--filename"]).arg(path).args(job(load));
+    }
     let (measured, _) = read_fio(fio, load.access)?;
     Ok(measured)
 }
 
-fn fio(load: Load) -> Command {
+fn fio() -> Command {
+    command("fio", &["--output-format=json"])
+}
+
+fn job(load: Load) -> Vec<String> {
     let pattern = match (load.pattern, load.access) {
-        (Pattern::Random, Access::Read) => "--rw=randread",
-        (Pattern::Sequential, Access::Read) => "--rw=read",
-        (Pattern::Random, Access::Write | Access::WriteAndFlush) => "--rw=randwrite",
-        (Pattern::Sequential, Access::Write | Access::WriteAndFlush) => "--rw=write",
+        (Pattern::Random, Access::Read) => "randread",
+        (Pattern::Sequential, Access::Read) => "read",
+        (Pattern::Random, Access::Write | Access::WriteAndFlush) => "randwrite",
+        (Pattern::Sequential, Access::Write | Access::WriteAndFlush) => "write",
         (Pattern::Random | Pattern::Sequential, Access::Mixed(_)) => unreachable!("only our client mixes"),
     };
-    // Without a map of what was read already, fio costs less than what it measures.
-    let mut fio = command("fio", &["--name=bench", "--output-format=json", "--norandommap", "--randrepeat=0", pattern]);
-    fio.arg(format!("--bs={}", load.request_bytes)).arg(format!("--iodepth={}", load.depth));
-    fio.arg(format!("--size={}", load.span_bytes)).arg("--time_based").arg(format!("--runtime={}", load.seconds));
+    let mut job = vec![
+        format!("--rw={pattern}"),
+        format!("--bs={}", load.request_bytes),
+        format!("--iodepth={}", load.depth),
+        format!("--size={}", load.span_bytes),
+        "--time_based".to_owned(),
+        format!("--runtime={}", load.seconds),
+        // Without a map of what was read already, fio costs less than what it measures.
+        "--norandommap".to_owned(),
+        "--randrepeat=0".to_owned(),
+    ];
     if load.access == Access::WriteAndFlush {
         // Its NBD engine knows no other kind of flush.
-        fio.arg("--fsync=1");
+        job.push("--fsync=1".to_owned());
     }
-    fio
+    job
 }
 
 /// What `fio` measured, and how many requests that were.
@@ -114,24 +132,27 @@ fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
     let text = output_of(fio)?;
     let start = text.find('{').context("fio printed no JSON")?;
     let document: Value = serde_json::from_str(&text[start..]).context("fio printed no JSON")?;
-    let job = &document["jobs"][0];
-    if job["error"].as_u64() != Some(0) {
-        bail!("fio met an error: {}", job["error"]);
+    let jobs = document["jobs"].as_array().context("fio's JSON is not as expected")?;
+    let mut sum = Measured { iops: 0.0, median_us: 0.0, mb_per_second: 0.0, server_us: 0.0 };
+    let mut requests = 0.0;
+    for job in jobs {
+        if job["error"].as_u64() != Some(0) {
+            bail!("fio met an error: {}", job["error"]);
+        }
+        let read = match access {
+            Access::Read => &job["read"],
+            Access::Write | Access::WriteAndFlush | Access::Mixed(_) => &job["write"],
+        };
+        let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
+        let median = |part: &Value| number(&part["percentile"]["50.000000"]).map(|nanoseconds| nanoseconds / 1000.0);
+        let flush_us = if access == Access::WriteAndFlush { median(&job["sync"]["lat_ns"])? } else { 0.0 };
+        sum.iops += number(&read["iops"])?;
+        sum.mb_per_second += number(&read["bw_bytes"])? / 1e6;
+        sum.median_us += median(&read["clat_ns"])? + flush_us;
+        requests += number(&read["total_ios"])?;
     }
-    let read = match access {
-        Access::Read => &job["read"],
-        Access::Write | Access::WriteAndFlush | Access::Mixed(_) => &job["write"],
-    };
-    let number = |value: &Value| value.as_f64().context("fio's JSON is not as expected");
-    let median = |part: &Value| number(&part["percentile"]["50.000000"]).map(|nanoseconds| nanoseconds / 1000.0);
-    let flush_us = if access == Access::WriteAndFlush { median(&job["sync"]["lat_ns"])? } else { 0.0 };
-    let measured = Measured {
-        iops: number(&read["iops"])?,
-        median_us: median(&read["clat_ns"])? + flush_us,
-        mb_per_second: number(&read["bw_bytes"])? / 1e6,
-        server_us: 0.0,
-    };
-    Ok((measured, number(&read["total_ios"])?))
+    sum.median_us /= f64::from(u32::try_from(jobs.len()).unwrap_or(u32::MAX).max(1));
+    Ok((sum, requests))
 }
 
 /// The project's own client over NBD.

@@ -1,12 +1,14 @@
 //! Writes into a mirrored write-back cache: beside writes in place on one raw SSD file, beside another NBD server on it,
 //! and beside the backing device without a cache.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::Bench;
-use super::clients::{Access, Export, Load, Measured, batching, fio_file, fio_nbd};
+use super::clients::{Access, Export, Load, Measured, Pattern, batching, fio_file, fio_files, fio_nbd};
 use super::daemon::{Daemon, MemoryNbd, QemuNbd};
-use super::figure::Figure;
+use super::figure::{Figure, Judged, Target};
 use super::rounds::{Contender, Rounds, iops, mb_per_second, median_us};
 
 /// Each of the two SSDs: a log of three quarters of it, of which half may be dirty.
@@ -21,6 +23,7 @@ const STREAMED_ARRAY: &str = "disks=2,level=raid10";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let raw = bench.scratch.written_file("raw", VOLUME_BYTES)?;
+    let second = bench.scratch.written_file("raw2", VOLUME_BYTES)?;
     let backing = bench.scratch.written_file("backing", VOLUME_BYTES)?;
     let daemon = Daemon::start(bench, "writes")?;
     let ssds = daemon.create_mirrored_pool(bench, "writes", SSD_BYTES)?;
@@ -28,13 +31,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     daemon.verb(&["volume", "set", "cached", "mode=instant-write-back"])?;
     daemon.enable_cache("cached", "writes")?;
     let qemu = QemuNbd::start_writable(bench, &raw)?;
-    let mut figures = random_writes(bench, &daemon, &cached, &qemu, &raw)?;
+    let mut figures = random_writes(bench, &daemon, &cached, &qemu, [&raw, &second])?;
     drop(qemu);
     daemon.disable_cache("cached")?;
     figures.extend(streams(bench, &daemon)?);
-    figures.extend(synced_writes(bench, &daemon, &raw)?);
+    figures.extend(synced_writes(bench, &daemon, [&raw, &second])?);
     drop(daemon);
-    bench.scratch.remove(&[&raw, &backing, &ssds[0], &ssds[1]])?;
+    bench.scratch.remove(&[&raw, &second, &backing, &ssds[0], &ssds[1]])?;
     Ok(figures)
 }
 
@@ -43,17 +46,20 @@ fn random_writes(
     daemon: &Daemon,
     cached: &Export,
     qemu: &QemuNbd,
-    raw: &std::path::Path,
+    raw: [&Path; 2],
 ) -> Result<Vec<Figure>> {
     let load = Load { access: Access::Write, ..Load::random_4k(128, bench.seconds, SET_BYTES) };
+    // About what a batch of the log is.
+    let copies = Load { pattern: Pattern::Sequential, request_bytes: 512 << 10, depth: 2, ..load };
     let moved_before = daemon.moved_and_written("cached")?;
     let rounds = Rounds::run(
         bench.rounds,
         &[
             Box::new(|| batching(&bench.release, cached, load)),
             Box::new(|| fio_nbd(cached, load)),
-            Box::new(|| fio_file(raw, load)),
+            Box::new(|| fio_file(raw[0], load)),
             Box::new(|| fio_nbd(&qemu.export, load)),
+            Box::new(|| fio_files(&raw, copies)),
         ],
     )?;
     let moved = daemon.moved_and_written("cached")?;
@@ -69,7 +75,21 @@ fn random_writes(
         ),
         rounds.ratio("the same: fio / fio on one SSD file", "IOPS", iops, (1, 2), 1.0),
         rounds.ratio("the same: fio / qemu-nbd on one SSD file", "IOPS", iops, (1, 3), 3.0),
+        disk_share(rounds.median(0, mb_per_second), rounds.median(4, mb_per_second)),
     ])
+}
+
+/// Both SSDs are files on one disk here, which takes every byte twice: how much of it that is.
+fn disk_share(host_mb: f64, disk_mb: f64) -> Figure {
+    Figure {
+        what: "our client: both copies / what the disk of both SSD files takes as streams of 512 KiB".to_owned(),
+        unit: "MB/s",
+        measured: Some(2.0 * host_mb),
+        reference: Some(disk_mb),
+        judged: Judged::Ratio(2.0 * host_mb / disk_mb),
+        target: Target::None,
+        note: "one disk takes both copies here".to_owned(),
+    }
 }
 
 /// Streams of writes in every mode, beside the same volume without its cache. Its backing device is an array, which is
@@ -102,7 +122,7 @@ fn streams(bench: &Bench, daemon: &Daemon) -> Result<Vec<Figure>> {
 }
 
 /// A write and its flush, one at a time: what a database's log does.
-fn synced_writes(bench: &Bench, daemon: &Daemon, raw: &std::path::Path) -> Result<Vec<Figure>> {
+fn synced_writes(bench: &Bench, daemon: &Daemon, raw: [&Path; 2]) -> Result<Vec<Figure>> {
     let file = bench.scratch.file("array");
     let spelled = format!("emulated:{ARRAY},size=4G,file={}", file.display());
     let array = daemon.create_volume("array", &spelled)?;
@@ -122,8 +142,9 @@ fn synced_writes(bench: &Bench, daemon: &Daemon, raw: &std::path::Path) -> Resul
         &[
             Box::new(cached),
             Box::new(|| fio_nbd(&array, load)),
-            Box::new(|| fio_file(raw, load)),
+            Box::new(|| fio_file(raw[0], load)),
             Box::new(|| fio_nbd(&memory.export, load)),
+            Box::new(|| fio_files(&raw, load)),
         ],
     )?;
     daemon.verb(&["volume", "delete", "array"])?;
@@ -141,6 +162,13 @@ fn synced_writes(bench: &Bench, daemon: &Daemon, raw: &std::path::Path) -> Resul
             "us",
             median_us,
             (0, [2, 3]),
+            20.0,
+        ),
+        rounds.excess_over_two(
+            "the same / on two SSD files of this disk at once + 2 round trips (both copies are flushed)",
+            "us",
+            median_us,
+            (0, [4, 3]),
             20.0,
         ),
     ])
