@@ -155,6 +155,10 @@ export function operationTitle(operation: Operation): string {
       return `Write the image files of pool ${name}`;
     case "scrub":
       return `Scrub pool ${name}`;
+    case "remove-ssds":
+      return `Remove SSDs from pool ${name}`;
+    case "rebuild":
+      return `Make lost copies anew in pool ${name}`;
   }
 }
 

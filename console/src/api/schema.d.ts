@@ -420,6 +420,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{name}/growth": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Takes in what was added to the backing device. Hosts that are connected keep their size until they reconnect. */
+        post: operations["grow_volume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{name}/name": {
         parameters: {
             query?: never;
@@ -456,6 +473,16 @@ export interface components {
         CacheEnable: {
             pool: string;
         };
+        /**
+         * @description How well the cache of a volume does what it is for; best first.
+         * @enum {string}
+         */
+        CacheHealth: "optimal" | "partially-optimal" | "degraded" | "failed";
+        /**
+         * @description What the cache of a volume is doing.
+         * @enum {string}
+         */
+        CacheState: "online" | "rebuilding" | "flushing" | "offline";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -771,23 +798,25 @@ export interface components {
             operation: components["schemas"]["Operation"];
         };
         /** @enum {string} */
-        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub";
+        OperationKind: "disable-cache" | "delete-volume" | "delete-pool" | "convert-pool" | "write-images" | "scrub" | "remove-ssds" | "rebuild";
         /** @description `GET /api/v1/operations`: those that are under way, then the last ones that ended, newest first. */
         OperationList: {
             operations: components["schemas"]["Operation"][];
         };
         /**
-         * @description `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache or the pool
-         *     is answered when all is done.
+         * @description `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache, the pool
+         *     or its SSDs is answered when all is done.
          */
         OperationStart: {
             /** @description Of removals, as in [`Removal`](crate::Removal). */
             force?: boolean;
-            /** @description `disable-cache`, `delete-volume`, `delete-pool` or `scrub`. */
+            /** @description `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds` or `scrub`. */
             kind: components["schemas"]["OperationKind"];
             lose_data?: boolean;
             /** @description The volume or the pool. */
             name: string;
+            /** @description Of `remove-ssds`: paths or UUIDs. */
+            ssds?: string[];
         };
         /** @enum {string} */
         OperationState: "running" | "done" | "failed" | "cancelled";
@@ -798,6 +827,8 @@ export interface components {
         PolicyKind: "s3-fifo" | "lru" | "fifo";
         /** @description A pool as it is now. */
         Pool: {
+            /** @description What to do about it. Empty when there is nothing to do. */
+            action?: string;
             /** Format: int64 */
             block_size_bytes: number;
             /**
@@ -834,7 +865,7 @@ export interface components {
             populate_on_write: number;
             /** @description That reached the limit: nothing more is populated. */
             populating_stopped: boolean;
-            /** @description Why it is not good, or does not do all that it could, and what to do. Empty otherwise. */
+            /** @description Why it is not good, not online, or does not do all that it could. Empty otherwise. */
             reason: string;
             rebuild?: null | components["schemas"]["Progress"];
             /** @description What the last start found. */
@@ -1015,7 +1046,7 @@ export interface components {
          * @description What a pool is doing.
          * @enum {string}
          */
-        PoolState: "online" | "flushing" | "offline";
+        PoolState: "online" | "rebuilding" | "flushing" | "offline";
         /** @description How far an SSD is emptied, or how far copies are made anew. */
         Progress: {
             /**
@@ -1178,6 +1209,8 @@ export interface components {
         };
         /** @description An SSD of a pool. */
         Ssd: {
+            /** @description What to do about it. Empty when there is nothing to do. */
+            action?: string;
             evacuation?: null | components["schemas"]["Progress"];
             health: components["schemas"]["SsdHealth"];
             identity: components["schemas"]["SsdIdentity"];
@@ -1229,7 +1262,7 @@ export interface components {
          * @description What an SSD of a pool is doing.
          * @enum {string}
          */
-        SsdState: "online" | "missing" | "expelled";
+        SsdState: "online" | "rebuilding" | "flushing" | "missing" | "expelled";
         /** @description `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none. */
         SsdsAdd: {
             /** @description Use block devices that share a physical disk with others of a read-write pool: both copies may be lost with it. */
@@ -1330,13 +1363,17 @@ export interface components {
         };
         /** @description A volume as it is now. */
         Volume: {
+            /** @description What to do about it. Empty when there is nothing to do. */
+            action?: string;
             backing: string;
             /** @description The backing device is a model of one: its speed is not that of a real array. */
             backing_emulated: boolean;
             /** @description What the backing device has had to do. */
             backing_io: components["schemas"]["DeviceIo"];
+            cache_health?: null | components["schemas"]["CacheHealth"];
             cache_max?: null | components["schemas"]["Share"];
             cache_min?: null | components["schemas"]["Share"];
+            cache_state?: null | components["schemas"]["CacheState"];
             /**
              * Format: int64
              * @description Bytes of its pages in the cache.
@@ -1370,7 +1407,7 @@ export interface components {
              */
             read_cutoff_bytes?: number | null;
             read_only: boolean;
-            /** @description Why it is not good, and what to do. Empty when good. */
+            /** @description Why it is not good. Empty when good. */
             reason: string;
             /** Format: int64 */
             size_bytes: number;
@@ -2790,6 +2827,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    grow_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
                 };
             };
             default: {

@@ -98,7 +98,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool, running)} run={() => startScrub(pool)} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("settings")} />
           <Action label="More information" run={() => setOpen("information")} />
-          <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(pool)} run={() => setOpen("delete")} />
+          <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(running)} run={() => setOpen("delete")} />
         </div>
       </header>
       <Now pool={pool} />
@@ -192,8 +192,15 @@ function whyNoSettings(pool: Pool, running: Operation | null): string | null {
   }
 }
 
-function whyNoDelete(pool: Pool): string | null {
-  return pool.state === "flushing" ? "It is being deleted: its dirty data is written to the backing devices." : null;
+function whyNoDelete(running: Operation | null): string | null {
+  switch (running?.kind) {
+    case "delete-pool":
+      return "It is being deleted: its dirty data is written to the backing devices.";
+    case "convert-pool":
+      return "It is being converted; cancel that first.";
+    default:
+      return null;
+  }
 }
 
 function Information({ pool, close }: { pool: Pool; close: () => void }) {

@@ -11,8 +11,13 @@ import { RemovalDialog } from "./removal-dialog";
 
 type Props = { volume: Volume; close: () => void };
 
+/** A pool that makes copies anew caches all the while. */
+function canJoin(pool: Pool): boolean {
+  return pool.state === "online" || pool.state === "rebuilding";
+}
+
 export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] }) {
-  const usable = pools.filter((pool) => pool.state === "online");
+  const usable = pools.filter(canJoin);
   const [chosen, setChosen] = useState(usable.length === 1 ? (usable[0]?.name ?? "") : "");
   const [busy, setBusy] = useState(false);
   const run = async () => {
@@ -52,7 +57,7 @@ export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] })
                 type="radio"
                 name="pool"
                 checked={chosen === pool.name}
-                disabled={pool.state !== "online"}
+                disabled={!canJoin(pool)}
                 onChange={() => setChosen(pool.name)}
               />
               <span>
@@ -60,7 +65,7 @@ export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] })
                 <small>
                   {cacheType(pool.type)}, {ioType(pool.io_type)}, {bytes(pool.capacity_bytes)},{" "}
                   {health(pool.health).text}
-                  {pool.state === "online" ? "" : `: cannot be used, it is ${pool.state}`}
+                  {canJoin(pool) ? "" : `: cannot be used, it is ${pool.state}`}
                 </small>
               </span>
             </label>

@@ -38,7 +38,8 @@ pub use volume::{
     CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename, VolumeSet, VolumeStats,
 };
 pub use words::{
-    FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState, VolumeState, WriteMode,
+    CacheHealth, CacheState, FetchRate, FlushRate, Health, IoType, PolicyKind, PoolKind, PoolState, SsdState,
+    VolumeState, WriteMode,
 };
 
 /// What every path of this version of the API starts with.

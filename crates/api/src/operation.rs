@@ -20,6 +20,10 @@ pub enum OperationKind {
     WriteImages,
     /// Read and check everything that a pool's SSDs hold, and mend what is bad.
     Scrub,
+    /// Empty SSDs of a pool and let them go.
+    RemoveSsds,
+    /// Make copies of dirty data anew that an SSD took with it; begins by itself.
+    Rebuild,
 }
 
 impl OperationKind {
@@ -31,6 +35,8 @@ impl OperationKind {
             Self::ConvertPool => "convert-pool",
             Self::WriteImages => "write-images",
             Self::Scrub => "scrub",
+            Self::RemoveSsds => "remove-ssds",
+            Self::Rebuild => "rebuild",
         }
     }
 }
@@ -95,15 +101,18 @@ pub struct OperationList {
     pub operations: Vec<Operation>,
 }
 
-/// `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache or the pool
-/// is answered when all is done.
+/// `POST /api/v1/operations`: begins a removal or a scrub and answers at once, where a `DELETE` of the volume, its cache, the pool
+/// or its SSDs is answered when all is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperationStart {
-    /// `disable-cache`, `delete-volume`, `delete-pool` or `scrub`.
+    /// `disable-cache`, `delete-volume`, `delete-pool`, `remove-ssds` or `scrub`.
     pub kind: OperationKind,
     /// The volume or the pool.
     pub name: String,
+    /// Of `remove-ssds`: paths or UUIDs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssds: Vec<String>,
     /// Of removals, as in [`Removal`](crate::Removal).
     #[serde(default)]
     pub force: bool,

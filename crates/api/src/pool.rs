@@ -135,8 +135,11 @@ pub struct Pool {
     pub io_type: IoType,
     pub state: PoolState,
     pub health: Health,
-    /// Why it is not good, or does not do all that it could, and what to do. Empty otherwise.
+    /// Why it is not good, not online, or does not do all that it could. Empty otherwise.
     pub reason: String,
+    /// What to do about it. Empty when there is nothing to do.
+    #[serde(default)]
+    pub action: String,
     pub block_size_bytes: u64,
     pub populate_on_read: u8,
     pub populate_on_write: u8,
@@ -219,6 +222,9 @@ pub struct Ssd {
     pub smart: Smart,
     /// Why it is not online, or a warning. Empty if there is nothing to say.
     pub reason: String,
+    /// What to do about it. Empty when there is nothing to do.
+    #[serde(default)]
+    pub action: String,
     pub slots: u64,
     pub slots_used: u64,
     /// Medium errors and checksum failures that hosts never saw.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::DeviceIo;
-use crate::words::{Health, VolumeState, WriteMode};
+use crate::words::{CacheHealth, CacheState, Health, VolumeState, WriteMode};
 
 /// `POST /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -86,8 +86,17 @@ pub struct Volume {
     pub state: VolumeState,
     /// Of the volume with its cache.
     pub health: Health,
-    /// Why it is not good, and what to do. Empty when good.
+    /// Why it is not good. Empty when good.
     pub reason: String,
+    /// What to do about it. Empty when there is nothing to do.
+    #[serde(default)]
+    pub action: String,
+    /// Of its cache; null without a pool.
+    #[serde(default)]
+    pub cache_state: Option<CacheState>,
+    /// Of its cache; null without a pool.
+    #[serde(default)]
+    pub cache_health: Option<CacheHealth>,
     pub size_bytes: u64,
     pub logical_block_bytes: u32,
     pub read_only: bool,

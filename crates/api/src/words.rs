@@ -89,7 +89,9 @@ impl Health {
 #[serde(rename_all = "kebab-case")]
 pub enum PoolState {
     Online,
-    /// Its dirty data is written to the backing devices, so that it can be deleted.
+    /// Copies of dirty data that an SSD took with it are made anew; writes are cached meanwhile.
+    Rebuilding,
+    /// Its dirty data is written to the backing devices: it is to be deleted or converted, or two copies cannot be kept.
     Flushing,
     /// Waiting for its SSDs, or not usable; the reason says which.
     Offline,
@@ -100,10 +102,86 @@ pub enum PoolState {
 #[serde(rename_all = "kebab-case")]
 pub enum SsdState {
     Online,
+    /// In use, and it gets copies of dirty data that has lost one.
+    Rebuilding,
+    /// In use, and being emptied, so that it can be removed.
+    Flushing,
     /// It was not there when the pool was opened, or the pool is not open yet.
     Missing,
     /// It failed, or had left the pool before: nothing on it is used. The reason says more.
     Expelled,
+}
+
+impl PoolState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Rebuilding => "rebuilding",
+            Self::Flushing => "flushing",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+impl SsdState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Rebuilding => "rebuilding",
+            Self::Flushing => "flushing",
+            Self::Missing => "missing",
+            Self::Expelled => "expelled",
+        }
+    }
+}
+
+/// What the cache of a volume is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheState {
+    Online,
+    /// Its pool makes copies of dirty data anew.
+    Rebuilding,
+    /// Its dirty data is written to the backing device.
+    Flushing,
+    /// It caches nothing now.
+    Offline,
+}
+
+impl CacheState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Rebuilding => "rebuilding",
+            Self::Flushing => "flushing",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+/// How well the cache of a volume does what it is for; best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CacheHealth {
+    /// All of it.
+    Optimal,
+    /// It caches reads and writes with all the copies they need, on fewer SSDs than the pool should have.
+    PartiallyOptimal,
+    /// It caches reads only, or some dirty data has one copy, or the backing device is in trouble.
+    Degraded,
+    /// It caches nothing, or the volume cannot be used.
+    Failed,
+}
+
+impl CacheHealth {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Optimal => "optimal",
+            Self::PartiallyOptimal => "partially optimal",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+        }
+    }
 }
 
 /// What a volume is doing.
@@ -116,4 +194,14 @@ pub enum VolumeState {
     Flushing,
     /// It is not served; the reason says why.
     Offline,
+}
+
+impl VolumeState {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Flushing => "flushing",
+            Self::Offline => "offline",
+        }
+    }
 }

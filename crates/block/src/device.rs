@@ -13,6 +13,15 @@ use crate::{Buf, ByteRange};
 pub trait Device {
     fn info(&self) -> DeviceInfo;
 
+    /// Looks whether the device has grown since it was opened or asked this last: from then on [`Device::info`] says so, and
+    /// what was added can be used. Answers the size in bytes. May block briefly. Most devices never grow.
+    ///
+    /// # Errors
+    /// The device does not say its size any more.
+    fn grow(&self) -> Result<u64, DeviceError> {
+        Ok(self.info().size_bytes)
+    }
+
     /// What tells this device from another, and whether it was written to behind our back. May block briefly: called
     /// at open and at a clean stop only.
     fn identity(&self) -> Result<DeviceIdentity, DeviceError>;
@@ -36,7 +45,7 @@ pub trait Device {
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError>;
 }
 
-/// What a device is like. Fixed while it is open.
+/// What a device is like. Fixed while it is open, but for the size, which [`Device::grow`] changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     pub size_bytes: u64,

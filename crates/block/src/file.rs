@@ -54,7 +54,7 @@ struct Shared {
     /// The file was shorter once than when it was opened. What it says or takes from then on means nothing: a write
     /// past its end would make it grow again, with zeroes where data was.
     cut: Cell<bool>,
-    info: DeviceInfo,
+    info: Cell<DeviceInfo>,
     direct: bool,
     path: PathBuf,
 }
@@ -88,6 +88,7 @@ impl FileDevice {
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
         let (file, is_regular) = (Rc::new(file), file_type.is_file());
+        let info = Cell::new(info);
         let shared = Shared { file, is_regular, cut: Cell::new(false), info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
@@ -103,7 +104,7 @@ impl FileDevice {
     }
 
     fn check(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
-        let info = &self.shared.info;
+        let info = self.shared.info.get();
         let changes = match operation {
             Operation::Write | Operation::Discard | Operation::WriteZeroes => true,
             Operation::Open | Operation::Read | Operation::Flush | Operation::Allocation | Operation::Identity => false,
@@ -127,7 +128,7 @@ impl FileDevice {
         };
         if looks && shared.is_regular {
             // The cheapest way to ask for the size.
-            let whole = sys::seek(&shared.file, 0, libc::SEEK_END).is_ok_and(|end| end >= shared.info.size_bytes);
+            let whole = sys::seek(&shared.file, 0, libc::SEEK_END).is_ok_and(|end| end >= shared.info.get().size_bytes);
             shared.cut.set(shared.cut.get() || !whole);
         }
         if shared.cut.get() { Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)) } else { Ok(()) }
@@ -177,7 +178,22 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn info(&self) -> DeviceInfo {
-        self.shared.info
+        self.shared.info.get()
+    }
+
+    fn grow(&self) -> Result<u64, DeviceError> {
+        let shared = &self.shared;
+        let end = sys::seek(&shared.file, 0, libc::SEEK_END).map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            error_of(errno, Operation::Identity, ByteRange::at(0, 0))
+        })?;
+        let info = shared.info.get();
+        let size_bytes = end - end % u64::from(info.logical_block_bytes);
+        // One that shrank is found out by `check_whole`.
+        if size_bytes > info.size_bytes {
+            shared.info.set(DeviceInfo { size_bytes, ..info });
+        }
+        Ok(shared.info.get().size_bytes)
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
@@ -197,7 +213,7 @@ impl Device for FileDevice {
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {
-        if self.shared.info.read_only {
+        if self.shared.info.get().read_only {
             return Ok(());
         }
         let nowhere = ByteRange::at(0, 0);

@@ -88,6 +88,15 @@ impl Device for HostDevice {
         }
     }
 
+    fn grow(&self) -> Result<u64, DeviceError> {
+        match self {
+            Self::File(device) => device.grow(),
+            Self::Emulated(device) => device.grow(),
+            Self::EmulatedSsd(device) => device.grow(),
+            Self::Memory(device) => device.grow(),
+        }
+    }
+
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
         match self {
             Self::File(device) => device.identity(),

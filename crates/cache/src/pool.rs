@@ -567,6 +567,7 @@ impl<E: Env> PoolInner<E> {
             }
             PoolKind::ReadWrite => match self.rebuild_status() {
                 None => return (Health::Good, String::new()),
+                Some(rebuild) if !rebuild.copies_lost && !rebuild.stuck => return (Health::Good, String::new()),
                 Some(rebuild) if rebuild.stuck => {
                     "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
                      writes go to the backing devices, cached reads are served; add an SSD"
@@ -636,6 +637,7 @@ impl<E: Env> PoolInner<E> {
             online: ssd.online.get(),
             missing: false,
             disk: ssd.disk.clone(),
+            rebuilding: ssd.online.get() && ssd.rebuilding.get(),
             evacuation: self.evacuation_of(ssd),
             reason: ssd.reason.borrow().clone(),
             slots: ssd.segments.borrow().slot_count(),

@@ -60,6 +60,8 @@ pub(crate) struct Ssd<E: Env> {
     /// Bytes that lay on it when that began.
     pub(crate) leaving_bytes: Cell<u64>,
     pub(crate) leaving_since: Cell<Option<Instant>>,
+    /// It gets copies of what has lost one.
+    pub(crate) rebuilding: Cell<bool>,
     /// It is gone, and nobody misses it: it was removed, or another one is in its place.
     pub(crate) replaced: Cell<bool>,
     /// Why it is offline.
@@ -124,6 +126,7 @@ impl<E: Env> Ssd<E> {
             left_event: Event::new(),
             leaving: Cell::new(false),
             leaving_bytes: Cell::new(0),
+            rebuilding: Cell::new(false),
             leaving_since: Cell::new(None),
             replaced: Cell::new(false),
             reason: RefCell::default(),

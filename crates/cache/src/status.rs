@@ -59,6 +59,8 @@ pub struct Rebuild {
     /// Copied and still to be copied, about.
     pub total_bytes: u64,
     pub bytes_per_second: u64,
+    /// Some of them are lost; else all are whole, on SSDs that are to be removed.
+    pub copies_lost: bool,
     /// No SSD has room for the rest: dirty data is flushed instead.
     pub stuck: bool,
 }
@@ -144,6 +146,8 @@ pub struct SsdStatus {
     pub missing: bool,
     /// The physical device with which it fails; empty if that is not known.
     pub disk: String,
+    /// It gets copies of what has lost one.
+    pub rebuilding: bool,
     /// It is being emptied, so that it can be removed.
     pub evacuation: Option<Evacuation>,
     /// Why it is not online, or a warning. Empty if there is nothing to say.

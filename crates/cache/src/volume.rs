@@ -43,8 +43,8 @@ pub struct Volume<E: Env> {
 pub(crate) struct VolumeInner<E: Env> {
     pub(crate) env: E,
     pub(crate) spec: RefCell<VolumeSpec>,
-    /// Whole logical blocks, of the volume's and of the backing device's size.
-    pub(crate) size_bytes: u64,
+    /// Whole logical blocks, of the volume's and of the backing device's size. It may grow.
+    pub(crate) size_bytes: Cell<u64>,
     pub(crate) backing: Backing<E>,
     pub(crate) locks: RangeLocks,
     pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
@@ -165,7 +165,7 @@ impl<E: Env> Volume<E> {
         let inner = VolumeInner {
             env,
             spec: RefCell::new(spec),
-            size_bytes,
+            size_bytes: Cell::new(size_bytes),
             backing,
             locks: RangeLocks::default(),
             attached: RefCell::new(None),
@@ -187,7 +187,7 @@ impl<E: Env> Volume<E> {
     }
 
     pub fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes
+        self.inner.size_bytes.get()
     }
 
     pub fn name(&self) -> VolumeName {
@@ -324,7 +324,7 @@ impl<E: Env> Volume<E> {
             name: spec.name.clone(),
             backing: spec.backing.clone(),
             settings: spec.settings,
-            size_bytes: volume.size_bytes,
+            size_bytes: volume.size_bytes.get(),
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
             reason,
@@ -379,6 +379,34 @@ impl<E: Env> Volume<E> {
         Ok(())
     }
 
+    /// Takes in what was added to the backing device since it was opened, with all that is cached and dirty kept: durable in
+    /// the volume's pool when this answers. Answers the size, which may be as before. The caller tells hosts.
+    pub async fn grow(&self) -> Result<u64, Error> {
+        let volume = &self.inner;
+        let (now, size_bytes) = (volume.size_bytes.get(), volume.size_of_backing()?);
+        if size_bytes <= now {
+            return Ok(now);
+        }
+        if !now.is_multiple_of(PAGE) {
+            let message = format!(
+                "volume {}: its backing device grew to {size_bytes} bytes, but {now} bytes are no whole number of pages of \
+                 {PAGE} bytes: its last page cannot be told from a changed one; disable its cache and restart the daemon",
+                self.name()
+            );
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        match volume.attached() {
+            Some(attached) => attached.pool.grow_volume(&attached, volume, size_bytes).await?,
+            None => volume.size_bytes.set(size_bytes),
+        }
+        Ok(size_bytes)
+    }
+
+    /// Whether [`Volume::grow`] has something to do.
+    pub fn can_grow(&self) -> bool {
+        self.inner.size_of_backing().is_ok_and(|size_bytes| size_bytes > self.inner.size_bytes.get())
+    }
+
     /// Refuses all further requests; those in flight go on.
     pub fn stop(&self) {
         self.inner.stopped.set(true);
@@ -390,9 +418,17 @@ impl<E: Env> VolumeInner<E> {
         self.attached.borrow().clone()
     }
 
+    /// In whole logical blocks, as it is now.
+    fn size_of_backing(&self) -> Result<u64, Error> {
+        let device_bytes = self.backing.device.grow().map_err(|error| self.backing.error(&error))?;
+        let settings = self.spec.borrow().settings;
+        let block_bytes = self.backing.info.logical_block_bytes.max(settings.logical_block_bytes);
+        Ok(device_bytes - device_bytes % u64::from(block_bytes))
+    }
+
     fn outside(&self, offset: u64, length: u64) -> Error {
         let name = &self.spec.borrow().name;
-        let size = self.size_bytes;
+        let size = self.size_bytes.get();
         let message = format!("volume {name}: {length} bytes at {offset} reach past its end at {size}");
         Error::new(ErrorKind::OutOfRange, message)
     }
@@ -407,7 +443,7 @@ impl<E: Env> VolumeInner<E> {
         if let Some(reason) = &*self.fenced.borrow() {
             return Err(Error::new(ErrorKind::Gone, reason.clone()));
         }
-        if range.end > self.size_bytes {
+        if range.end > self.size_bytes.get() {
             return Err(self.outside(range.start, range.length()));
         }
         let unit = u64::from(self.spec.borrow().settings.logical_block_bytes);

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName, WriteMode};
 
+use crate::client::Address;
 use crate::endpoint::Endpoint;
 use crate::settings::{self, PoolSetting, VolumeSetting};
 use crate::size::Size;
@@ -16,9 +17,18 @@ use crate::size::Size;
 #[command(name = "hotset", version, propagate_version = true, max_term_width = 120)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage; `status --check`: 0 healthy, 1 degraded, 2 failed.")]
 pub(crate) struct Arguments {
-    /// The daemon's control API: unix:PATH or tcp:ADDRESS:PORT (`serve` takes it several times)
-    #[arg(long, global = true, value_name = "ENDPOINT", env = "HOTSET_API", value_parser = Endpoint::from_str)]
-    pub(crate) api: Vec<Endpoint>,
+    /// The daemon's control API: unix:PATH, tcp:ADDRESS:PORT, or https://HOST:PORT with a token (`serve` takes the first
+    /// two, several times)
+    #[arg(long, global = true, value_name = "ENDPOINT", env = "HOTSET_API", value_parser = Address::from_str)]
+    pub(crate) api: Vec<Address>,
+
+    /// Certificate of the daemon at https://…, or of its authority (PEM); by default the system's authorities
+    #[arg(long, global = true, value_name = "FILE", env = "HOTSET_API_CA")]
+    pub(crate) api_ca: Option<PathBuf>,
+
+    /// File with the token for the API; HOTSET_TOKEN, the token itself, wins over it
+    #[arg(long, global = true, value_name = "FILE", env = "HOTSET_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
 
     /// How results and errors are printed
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
@@ -189,6 +199,9 @@ pub(crate) enum PoolVerb {
         /// SSDs of the pool, also failed and missing ones
         #[arg(long, required = true, num_args = 1.., value_name = "PATH|UUID")]
         ssd: Vec<String>,
+        /// Begin it and return; `hotset operations` shows how far it is
+        #[arg(long)]
+        background: bool,
     },
     /// End a `pool remove-ssd`: the SSDs stay
     CancelRemove {
@@ -348,6 +361,15 @@ pub(crate) enum VolumeVerb {
         name: VolumeName,
         #[arg(required = true, value_name = "KEY=VALUE", value_parser = VolumeSetting::from_str)]
         settings: Vec<VolumeSetting>,
+    },
+    /// Serve what was added to a volume's backing device
+    #[command(
+        after_help = "The daemon notices by itself within seconds; this says so at once. Its cache and its dirty data stay. \
+        Hosts that are connected keep the old size until they reconnect."
+    )]
+    Grow {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
     },
     /// Rename a volume, while it serves
     #[command(after_help = "Hosts that are connected go on; from their next connection on they ask for the new name.")]

@@ -15,6 +15,7 @@ mod size;
 mod udev;
 mod words;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -22,7 +23,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
 use args::{Arguments, ImageVerb, Output, Verb};
-use client::Client;
+use client::{Address, Client, Credentials, Door};
 use endpoint::Endpoint;
 
 fn main() -> ExitCode {
@@ -58,10 +59,12 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
-    let Arguments { api, output, verb } = arguments;
+    let Arguments { api, api_ca, token_file, output, verb } = arguments;
+    let client = |api| client(api, api_ca.clone(), token_file.as_deref());
     match verb {
         Verb::Serve(serve) => {
-            return daemon::run(&serve, &api).map_err(|message| ApiError::new(ApiErrorKind::Internal, message));
+            return daemon::run(&serve, &listening(api)?)
+                .map_err(|message| ApiError::new(ApiErrorKind::Internal, message));
         }
         Verb::Pool(verb) => client::run_pool(&client(api)?, output, verb)?,
         Verb::Volume(verb) => client::run_volume(&client(api)?, output, verb)?,
@@ -83,13 +86,30 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
 }
 
 /// The daemon that a client verb talks to.
-fn client(api: Vec<Endpoint>) -> Result<Client, ApiError> {
-    let mut endpoints = api.into_iter();
-    let endpoint = endpoints.next().unwrap_or_else(|| paths::api_socket(&paths::state_directory()));
-    if endpoints.next().is_some() {
+fn client(api: Vec<Address>, api_ca: Option<PathBuf>, token_file: Option<&Path>) -> Result<Client, ApiError> {
+    let mut addresses = api.into_iter();
+    let own = || Address::Here(paths::api_socket(&paths::state_directory()));
+    let address = addresses.next().unwrap_or_else(own);
+    if addresses.next().is_some() {
         return Err(ApiError::new(ApiErrorKind::Invalid, "this verb talks to one daemon: give --api once"));
     }
-    Client::new(endpoint)
+    // Not an argument: those can be read by every user of the machine.
+    let token = std::env::var("HOTSET_TOKEN").ok();
+    Client::new(Door::new(address, Credentials::new(api_ca, token, token_file)?)?)
+}
+
+/// Where a daemon is to listen.
+fn listening(api: Vec<Address>) -> Result<Vec<Endpoint>, ApiError> {
+    let one = |address| match address {
+        Address::Here(endpoint) => Ok(endpoint),
+        Address::Elsewhere { .. } => Err(ApiError::new(
+            ApiErrorKind::Invalid,
+            format!(
+                "api {address}: a daemon listens at unix:PATH or tcp:ADDRESS:PORT; [api_tls] makes the latter https"
+            ),
+        )),
+    };
+    api.into_iter().map(one).collect()
 }
 
 fn report(output: Output, error: &ApiError) {

@@ -261,7 +261,10 @@ fn a_volume_is_renamed_while_its_host_goes_on() {
     daemon.ok(&format!("volume create x --backing {}", other.display()));
     let taken = daemon.hotset("volume rename x w");
     assert!(!taken.status.success() && tools::text(&taken).contains("exists already"), "{}", tools::text(&taken));
+    tools::eventually("it has been seen", Duration::from_secs(10), || daemon.ok("events").contains("volume x: new"));
     daemon.ok("volume rename x y");
+    tools::eventually("it is an event", Duration::from_secs(10), || daemon.ok("events").contains("renamed, it was x"));
+    assert!(!daemon.ok("events").contains("volume x: removed"), "{}", daemon.ok("events"));
     daemon.restart();
     daemon.client("y").read(0, 4096).expect("an uncached volume keeps its name too");
     let second = daemon.hotset(&format!("volume create z --backing {}", other.display()));
@@ -288,4 +291,48 @@ fn a_volume_grows_with_its_backing_device_and_keeps_its_cache() {
     daemon.launch();
     assert_eq!(daemon.json("volume show v")["size_bytes"], 600 * 4096);
     assert_eq!(daemon.client("v").read(511 * 4096, 4096).expect("it is served"), [9; 4096]);
+}
+
+// proves: P16
+#[test]
+fn a_volume_that_serves_grows_without_a_restart_by_word_or_by_itself() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[32, 32], "--populate-on-read 1");
+    let file = daemon.make_volume(256, "p");
+    let mut before = daemon.client("v");
+    before.cache(0, 1 << 20).expect("CACHE");
+    before.write(255 * 4096, &[7; 4096]).expect("it is served");
+    let said = daemon.ok("volume grow v");
+    assert!(said.contains("as its backing device"), "nothing was added: {said}");
+    let backing = fs::OpenOptions::new().write(true).open(&file).expect("it is there");
+    tools::eventually("it has been seen", Duration::from_secs(10), || daemon.ok("events").contains("volume v: new"));
+    backing.set_len(512 * 4096).expect("a file can grow");
+    let (cached, said) = (daemon.cache_used_bytes("v"), daemon.ok("volume grow v"));
+    assert!(cached >= MIB && daemon.cache_used_bytes("v") >= cached, "its cache stays");
+    assert!(said.contains("2 MiB now") && said.contains("until they reconnect"), "{said}");
+    assert!(before.read(256 * 4096, 4096).is_err(), "who is connected keeps the old size");
+    assert_eq!(before.read(255 * 4096, 4096).expect("and goes on"), [7; 4096]);
+    let mut client = daemon.client("v");
+    assert_eq!(client.size_bytes(), 512 * 4096);
+    client.write(511 * 4096, &[9; 4096]).expect("its new end can be written");
+    let grown = |daemon: &Daemon| daemon.ok("events").contains("size 1 MiB → 2 MiB");
+    tools::eventually("it is an event", Duration::from_secs(10), || grown(&daemon));
+    backing.set_len(600 * 4096).expect("a file can grow");
+    tools::eventually("it is noticed", Duration::from_secs(30), || {
+        daemon.json("volume show v")["size_bytes"] == 600 * 4096
+    });
+    client.write(0, &[5; 4096]).expect("the first page is one by which the device is recognised");
+    daemon.kill();
+    daemon.launch();
+    let mut client = daemon.client("v");
+    assert_eq!(client.size_bytes(), 600 * 4096);
+    assert_eq!(client.read(0, 4096).expect("it is served"), [5; 4096]);
+    assert_eq!(client.read(255 * 4096, 8192).expect("it is served"), [[7; 4096], [0; 4096]].concat());
+    assert_eq!(client.read(511 * 4096, 8192).expect("it is served"), [[9; 4096], [0; 4096]].concat());
+    assert_eq!(daemon.json("volume show v")["stats"]["cache_drops"], 0);
+    let odd = daemon.site.path("odd");
+    fs::File::create(&odd).and_then(|file| file.set_len(4096 + 512)).expect("a file can be made");
+    daemon.ok(&format!("volume create o --backing {}", odd.display()));
+    fs::OpenOptions::new().write(true).open(&odd).and_then(|file| file.set_len(8192)).expect("a file can grow");
+    daemon.refuse("volume grow o", 1, "whole number of pages");
 }

@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use hotset_e2e::daemon::{Daemon, free_port};
+use hotset_e2e::daemon::{Daemon, binary, free_port};
 use hotset_e2e::http::{ask, ask_tcp, exchange, request};
 use hotset_e2e::pattern::PAGE_BYTES;
-use hotset_e2e::tools::{eventually, fail, succeed};
+use hotset_e2e::tools::{self, eventually, fail, succeed, text};
 use serde_json::{Value, json};
 
 const LOCAL: (&str, &str) = ("host", "localhost");
@@ -268,6 +268,42 @@ fn over_the_network_the_api_needs_tls_and_a_token() {
     assert_eq!(code(&["--header", &header, "--header", "Host: evil.example"], "/api/v1/status"), "403");
     assert_eq!(code(&["--header", &header, "--request", "DELETE"], "/api/v1/volumes/v"), "403");
     fail("curl", &["--silent", "--fail", &format!("http://localhost:{port}/api/v1/status")]);
+    drive_from_elsewhere(&daemon, &url, &ca);
+}
+
+/// The command line has the same reach over the network.
+fn drive_from_elsewhere(daemon: &Daemon, url: &str, ca: &str) {
+    let token = |name: &str, role: &str| {
+        let made = daemon.json(&format!("token create {name} --role {role}"));
+        made["token"].as_str().expect("a token").to_owned()
+    };
+    let (viewer, admin) = (token("viewer", "view"), token("admin", "admin"));
+    let run = |token: &str, arguments: &str| {
+        let words: Vec<&str> = arguments.split_whitespace().collect();
+        let mut command = tools::command(&binary().to_string_lossy(), &words);
+        command.env("HOTSET_API", url).env("HOTSET_API_CA", ca).env("HOTSET_TOKEN", token);
+        text(&command.output().expect("hotset can be started"))
+    };
+    assert!(run(&viewer, "status").contains("Health"), "{}", run(&viewer, "status"));
+    assert!(run(&viewer, "pool delete p").contains("the role of this token is view"));
+    assert!(run("", "status").contains("this address needs a token"));
+    assert!(run("hotset_0000", "status").contains("the token is not known here"));
+    let backing = daemon.site.blank("far", 1 << 20);
+    assert!(run(&admin, &format!("volume create far --backing {}", backing.display())).contains("Created volume far"));
+    assert!(run(&admin, "volume show far").contains("1 MiB"));
+    let file = daemon.site.path("token");
+    fs::write(&file, format!("{admin}\n")).expect("a file can be written");
+    assert!(run("", &format!("volume delete far --token-file {}", file.display())).contains("Deleted volume far"));
+    // Another one who says that he is the daemon is not shown the token.
+    let other = daemon.site.path("other.pem");
+    let arguments = format!(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -keyout {}.key -out {}",
+        other.display(),
+        other.display()
+    );
+    succeed("openssl", &arguments.split_whitespace().collect::<Vec<_>>());
+    let said = run(&admin, &format!("status --api-ca {}", other.display()));
+    assert!(said.contains("no daemon at https://localhost") && said.contains("--api-ca"), "{said}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use hotset_e2e::files::MIB;
 use hotset_e2e::load::Host;
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::eventually;
+use serde_json::{Value, json};
 
 /// Sectors of one host's region: 4 MiB.
 const REGION: u64 = 4 * MIB / 512;
@@ -67,6 +68,14 @@ fn is_good_with(daemon: &Daemon, ssds: usize) -> bool {
     pool["health"] == "good" && online == ssds && pool["write_log"]["write_caching_off"] == false
 }
 
+/// The newest operation of a kind.
+#[track_caller]
+fn last_operation(daemon: &Daemon, kind: &str) -> Value {
+    let list = daemon.json("operations");
+    let found = list["operations"].as_array().and_then(|all| all.iter().find(|one| one["kind"] == kind)).cloned();
+    found.unwrap_or_else(|| panic!("no {kind} in {list}"))
+}
+
 // proves: F2
 #[test]
 fn a_pool_of_three_ssds_heals_by_itself_and_stays_in_write_back() {
@@ -77,6 +86,8 @@ fn a_pool_of_three_ssds_heals_by_itself_and_stays_in_write_back() {
         let hits = daemon.stat("v", "write_hits");
         eventually("writes are cached", PATIENCE, || daemon.stat("v", "write_hits") > hits + 100);
     });
+    let status = daemon.ok("status");
+    assert!(status.contains("expelled") && status.contains("pool add-ssd p"), "what to do is said: {status}");
     assert!(daemon.stop().success());
 }
 
@@ -94,6 +105,7 @@ fn ssds_are_added_and_removed_under_load() {
         assert!(is_good_with(daemon, 2));
         daemon.refuse(&format!("pool remove-ssd p --ssd {more}"), 1, "two copies");
     });
+    assert_eq!(last_operation(&daemon, "remove-ssds")["state"], "failed", "the one that was refused is the last");
     fs::remove_file(first).expect("it is nobody's");
     daemon.restart();
     assert!(is_good_with(&daemon, 2));
@@ -113,4 +125,84 @@ fn a_spare_takes_over_under_load_and_is_an_ssd_after_a_restart() {
         eventually("the spare has taken over", PATIENCE, || is_good_with(daemon, 2));
     });
     assert!(daemon.stop().success());
+}
+
+/// A pool of three SSDs that are slow, so that whatever is done to them takes its time, with 4 MiB of dirty data.
+fn with_slow_ssds() -> (Daemon, [String; 3]) {
+    let daemon = Daemon::start();
+    let ssds = ["ssd0", "ssd1", "ssd2"].map(|name| {
+        let file = daemon.site.blank(name, 32 * MIB);
+        format!("emulated-ssd:iops=4000,rate=2M,flush=1ms,file={}", file.display())
+    });
+    let create = "pool create p --type read-write --io-type custom --block-size 64K --ssd";
+    daemon.ok(&format!("{create} {}", ssds.join(" ")));
+    daemon.make_volume(1024, "p");
+    daemon.ok("pool set p dirty-age=30d dirty-watermark=90 flush-rate=low");
+    let mut client = daemon.client("v");
+    (0..64).for_each(|piece| client.write(piece * 65536, &[3; 65536]).expect("a write"));
+    (daemon, ssds)
+}
+
+// proves: P5, P10
+#[test]
+fn a_removal_is_an_operation_with_progress_that_can_be_cancelled() {
+    let (daemon, ssds) = with_slow_ssds();
+    let begun = daemon.json(&format!("pool remove-ssd p --ssd {} --background", ssds[0]));
+    assert_eq!((&begun["kind"], &begun["cancellable"]), (&json!("remove-ssds"), &json!(true)), "{begun}");
+    let state = |daemon: &Daemon| daemon.json("pool show p")["ssds"][0]["state"].clone();
+    assert_eq!(state(&daemon), "flushing");
+    assert!(daemon.ok("status").contains("remove-ssds"), "{}", daemon.ok("status"));
+    eventually("its progress is shown", PATIENCE, || {
+        let now = last_operation(&daemon, "remove-ssds");
+        now["total_bytes"].as_u64() > Some(0) && now["rate_bytes_per_second"].as_u64() > Some(0)
+    });
+    assert!(daemon.ok(&format!("operations cancel {}", begun["id"])).contains("Cancelled"));
+    eventually("it has ended", PATIENCE, || last_operation(&daemon, "remove-ssds")["state"] == "cancelled");
+    assert_eq!(state(&daemon), "online");
+    daemon.ok(&format!("pool remove-ssd p --ssd {}", ssds[0]));
+    assert_eq!(last_operation(&daemon, "remove-ssds")["state"], "done");
+    assert!(is_good_with(&daemon, 2));
+    assert_eq!(daemon.client("v").read(63 * 65536, 65536).expect("a read"), [3; 65536]);
+}
+
+// proves: F2, P9, P10
+#[test]
+fn what_lost_a_copy_is_made_anew_as_an_operation_and_the_words_say_so() {
+    let (daemon, _) = with_slow_ssds();
+    shrink(&daemon, "ssd0");
+    let mut client = daemon.client("v");
+    (0..16).for_each(|piece| client.write(piece * 65536, &[4; 65536]).expect("no host sees an error"));
+    let word = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let mut seen = (String::new(), String::new(), Value::Null);
+    eventually("the rebuild is shown", PATIENCE, || {
+        let pool = daemon.json("pool show p");
+        seen = (word(&pool["state"]), word(&pool["health"]), daemon.json("volume show v"));
+        let gets_copies = |ssd: &Value| ssd["state"] == "rebuilding";
+        seen.0 == "rebuilding" && pool["ssds"].as_array().is_some_and(|ssds| ssds.iter().any(gets_copies))
+    });
+    assert_eq!(seen.1, "degraded");
+    assert_eq!((&seen.2["cache_state"], &seen.2["cache_health"]), (&json!("rebuilding"), &json!("degraded")));
+    eventually("all has two copies again", PATIENCE, || is_good_with(&daemon, 2));
+    eventually("it has ended", PATIENCE, || last_operation(&daemon, "rebuild")["state"] == "done");
+}
+
+// proves: F3, P9
+#[test]
+fn a_spare_that_took_over_for_an_ssd_that_was_missing_at_the_start_makes_the_pool_good_for_good() {
+    let mut daemon = Daemon::start();
+    daemon.make_read_write_pool(&[48, 48], "");
+    daemon.make_volume(256, "p");
+    let spare = image(&daemon, "spare", 48);
+    daemon.ok(&format!("pool add-spare p --ssd {spare}"));
+    daemon.client("v").write(0, &[7; 4096]).expect("a write");
+    daemon.kill();
+    fs::rename(daemon.site.path("ssd0"), daemon.site.path("away")).expect("an SSD can be pulled out");
+    daemon.launch();
+    eventually("the spare has taken over", PATIENCE, || is_good_with(&daemon, 2));
+    let volume = daemon.json("volume show v");
+    assert_eq!((&volume["cache_state"], &volume["cache_health"]), (&json!("online"), &json!("optimal")), "{volume}");
+    assert_eq!(daemon.json("pool show p")["reason"], "");
+    daemon.restart();
+    assert!(is_good_with(&daemon, 2), "{}", daemon.ok("status"));
+    assert_eq!(daemon.client("v").read(0, 4096).expect("a read"), [7; 4096]);
 }

@@ -61,12 +61,12 @@ impl<E: Env> PoolInner<E> {
             return refuse(format!("pool {} has {} volumes, which is the most", self.name, limits::VOLUMES_MAX));
         }
         self.check_shares(&name, &volume.spec.borrow().settings)?;
-        self.check_volume_size(volume)
+        self.check_volume_size(volume, volume.size_bytes.get())
     }
 
-    fn check_volume_size(&self, volume: &VolumeInner<E>) -> Result<(), Error> {
+    fn check_volume_size(&self, volume: &VolumeInner<E>, size_bytes: u64) -> Result<(), Error> {
         let most = u64::from(u32::MAX) * self.block_bytes();
-        if volume.size_bytes <= most {
+        if size_bytes <= most {
             return Ok(());
         }
         let name = &volume.spec.borrow().name;
@@ -119,7 +119,7 @@ impl<E: Env> PoolInner<E> {
         let index = self.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
-        self.check_volume_size(volume)?;
+        self.check_volume_size(volume, volume.size_bytes.get())?;
         let held = volume.hold_all().await;
         let known = match volume.grown(&known.backing).await {
             Some(backing) => self.record_growth(known, backing).await?,
@@ -174,6 +174,45 @@ impl<E: Env> PoolInner<E> {
         })
         .await?;
         Ok(grown)
+    }
+
+    /// The backing device of a volume that serves has grown. What it is now is durable before anybody can write to what was
+    /// added; hosts and the cleaner are held off while it is looked at.
+    pub(crate) async fn grow_volume(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        volume: &Rc<VolumeInner<E>>,
+        size_bytes: u64,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let refused = |why: &str| {
+            let name = &volume.spec.borrow().name;
+            Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
+        };
+        if volume.fenced.borrow().is_some() || self.stopping.get() {
+            return refused("it is fenced, or its pool is being stopped");
+        }
+        self.check_volume_size(volume, size_bytes)?;
+        let _held = volume.hold_all().await;
+        let _not_cleaned = volume.clean_locks.exclusive(0..1 << 46).await;
+        let attachment = self.attachment_of(attached.index);
+        let catalogue = self.catalogue.borrow().clone();
+        let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
+        let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
+            return refused("its cache is being taken away");
+        };
+        let before = volume.size_bytes.replace(size_bytes);
+        let recorded = async { self.record_growth(known, volume.capture_durable_identity().await?).await };
+        match recorded.await {
+            Ok(grown) => {
+                *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
+                Ok(())
+            }
+            Err(error) => {
+                volume.size_bytes.set(before);
+                Err(error)
+            }
+        }
     }
 
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
@@ -311,6 +350,6 @@ impl<E: Env> PoolInner<E> {
 impl<E: Env> VolumeInner<E> {
     /// Waits for every write and discard in flight, and holds off new ones.
     pub(crate) async fn hold_all(&self) -> Held {
-        self.locks.exclusive(0..self.size_bytes.div_ceil(PAGE)).await
+        self.locks.exclusive(0..self.size_bytes.get().div_ceil(PAGE)).await
     }
 }

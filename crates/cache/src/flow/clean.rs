@@ -450,7 +450,7 @@ fn split_at_gaps(range: Range<u64>, runs: Vec<LogRun>, held: Held) -> Vec<Extent
 impl<E: Env> VolumeInner<E> {
     /// The bytes of these pages that lie inside the volume.
     pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
-        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes) }
+        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
     }
 
     /// It is in this place of this pool.

@@ -118,7 +118,7 @@ impl<E: Env> PoolInner<E> {
     /// The pages of the block that lie inside the volume.
     fn pages_in_block(&self, key: BlockKey, volume: &VolumeInner<E>) -> u32 {
         let per_block = u64::from(self.pages_per_block);
-        let left = volume.size_bytes.div_ceil(PAGE).saturating_sub(u64::from(key.block.0) * per_block);
+        let left = volume.size_bytes.get().div_ceil(PAGE).saturating_sub(u64::from(key.block.0) * per_block);
         u32::try_from(left.min(per_block)).expect("a block has at most 1024 pages")
     }
 

@@ -32,12 +32,12 @@ impl<E: Env> VolumeInner<E> {
     /// What the backing device is now. A page that cannot be read stays unsettled.
     pub(crate) async fn capture_identity(&self, mark_is_final: bool) -> Result<BackingIdentity, Error> {
         let device = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
-        let reads = fingerprint_pages(self.size_bytes).into_iter().map(async |page| {
+        let reads = fingerprint_pages(self.size_bytes.get()).into_iter().map(async |page| {
             let checksum = self.fingerprint(page).await;
             Fingerprint { page, checksum: checksum.unwrap_or(0), unsettled: checksum.is_none() }
         });
         let fingerprints = join_all(reads).await;
-        Ok(BackingIdentity { size_bytes: self.size_bytes, device, mark_is_final, fingerprints })
+        Ok(BackingIdentity { size_bytes: self.size_bytes.get(), device, mark_is_final, fingerprints })
     }
 
     /// What the backing device is now, and still is after a power cut. The caller holds off writes.
@@ -49,7 +49,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     async fn fingerprint(&self, page: u64) -> Option<u64> {
-        let end = ((page + 1) * PAGE).min(self.size_bytes);
+        let end = ((page + 1) * PAGE).min(self.size_bytes.get());
         let buf = self.read_backing(ByteRange { start: page * PAGE, end }).await.ok()?;
         Some(crc64(&buf))
     }
@@ -58,7 +58,7 @@ impl<E: Env> VolumeInner<E> {
     /// was. A page that its old end cut is known by its first part alone, so a device whose size was no whole number of pages
     /// is not taken to have grown.
     pub(crate) async fn grown(&self, before: &BackingIdentity) -> Option<BackingIdentity> {
-        if self.size_bytes <= before.size_bytes || !before.size_bytes.is_multiple_of(PAGE) {
+        if self.size_bytes.get() <= before.size_bytes || !before.size_bytes.is_multiple_of(PAGE) {
             return None;
         }
         let now = self.capture_durable_identity().await.ok()?;

@@ -99,6 +99,9 @@ impl<E: Env> PoolInner<E> {
         let next = copies.filter(|copy| copy.row.state.get() == RowState::Sealed);
         let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
+        if copy.cell().get().ssd.is_none() {
+            target.rebuilding.set(true);
+        }
         if !self.mirror_to(log, &copy, &target).await {
             self.env.sleep(RETRY).await;
         }
@@ -129,7 +132,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn judge_mirrors(&self, log: &Log) {
         let wanted = self.copies_wanted(log);
         let stuck = wanted.iter().any(|copy| self.mirror_target(copy).is_none());
-        log.mirrors.set_left(wanted.len(), self.env.now());
+        let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
+        log.mirrors.set_left(wanted.len(), lost, self.env.now());
+        if lost == 0 {
+            self.ssds.iter().for_each(|ssd| ssd.rebuilding.set(false));
+        }
         if log.mirrors.stuck.replace(stuck) != stuck {
             log.cleaner_wanted.wake_all();
             log.mover_wanted.wake_all();
@@ -364,7 +371,13 @@ impl<E: Env> PoolInner<E> {
         let left = u64::try_from(log.mirrors.left()).expect("few") * u64::from(self.segment_pages()) * PAGE;
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
         let bytes_per_second = done_bytes.saturating_mul(1000) / milliseconds.max(1);
-        Some(Rebuild { done_bytes, total_bytes: done_bytes + left, bytes_per_second, stuck: log.mirrors.stuck.get() })
+        Some(Rebuild {
+            done_bytes,
+            total_bytes: done_bytes + left,
+            bytes_per_second,
+            copies_lost: log.mirrors.any_lost(),
+            stuck: log.mirrors.stuck.get(),
+        })
     }
 }
 

@@ -228,7 +228,7 @@ impl<E: Env> VolumeInner<E> {
         buf: Buf,
         read: impl AsyncFn(u64, Buf) -> (Buf, Result<(), Error>),
     ) -> (Buf, Result<(), Error>) {
-        let inside = self.size_bytes.saturating_sub(offset);
+        let inside = self.size_bytes.get().saturating_sub(offset);
         let Some(inside) = usize::try_from(inside).ok().filter(|inside| *inside < buf.len()) else {
             return read(offset, buf).await;
         };

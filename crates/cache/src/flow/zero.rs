@@ -115,8 +115,9 @@ impl<E: Env> VolumeInner<E> {
         page: u64,
     ) -> Result<u64, Error> {
         attached.pool.check_log_serves(log, self)?;
-        let covered =
-            |page: u64| range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes);
+        let covered = |page: u64| {
+            range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
+        };
         if !covered(page) {
             let pages = page..page + 1;
             let mut whole = self.read_newest(attached, &pages).await?;

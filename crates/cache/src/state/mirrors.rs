@@ -10,6 +10,8 @@ use hotset_block::sync::Event;
 pub(crate) struct Mirrors {
     /// Copies that are lost, or on an SSD that is to be removed.
     left: Cell<usize>,
+    /// Those of them that are lost.
+    lost: Cell<usize>,
     /// No SSD has room for one of them.
     pub(crate) stuck: Cell<bool>,
     /// Bytes copied since the first of them was wanted.
@@ -25,8 +27,14 @@ impl Mirrors {
         self.left.get()
     }
 
-    /// So many copies are to be made.
-    pub(crate) fn set_left(&self, left: usize, now: Instant) {
+    /// Whether any page has one copy only.
+    pub(crate) fn any_lost(&self) -> bool {
+        self.lost.get() > 0
+    }
+
+    /// So many copies are to be made, and so many of them are lost.
+    pub(crate) fn set_left(&self, left: usize, lost: usize, now: Instant) {
+        self.lost.set(lost);
         if left == 0 {
             self.done_bytes.set(0);
             self.since.set(None);

@@ -1,20 +1,19 @@
 //! The verbs about a pool's SSDs and spares.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use hotset_api::{ApiError, ApiErrorKind, Pool, PoolChange, Progress, Spare, SsdsAdd, SsdsRemove};
+use hotset_api::{
+    ApiError, Operation, OperationKind, OperationStart, OperationState, Pool, PoolChange, Progress, Spare, SsdsAdd,
+    SsdsRemove,
+};
 use hyper::Method;
-use tokio::signal::unix::{SignalKind, signal};
 
-use super::http::{Client, request};
+use super::http::Client;
+use super::operations::follow;
 use super::table::Table;
 use super::{absolute, print};
 use crate::args::{Output, SsdsArguments};
 use crate::size::human;
-
-/// How often a line of progress is printed.
-const TICK: Duration = Duration::from_secs(2);
 
 pub(super) fn add(client: &Client, output: Output, arguments: &SsdsArguments, what: &str) -> Result<(), ApiError> {
     let name = &arguments.name;
@@ -30,35 +29,31 @@ pub(super) fn remove_spares(client: &Client, output: Output, name: &str, spares:
     print(output, &change, |change| format!("Pool {name} has {}\n", counted(&change.pool)))
 }
 
-/// Waits for the end, and tells how far it is; Ctrl-C cancels.
-pub(super) fn remove(client: &Client, output: Output, name: &str, ssds: &[String]) -> Result<(), ApiError> {
-    let body = SsdsRemove { ssds: ssds.iter().map(|ssd| selector(ssd)).collect() };
-    let body = serde_json::to_vec(&body).expect("the API's types have string keys only");
-    let (path, removal) = (format!("/pools/{name}/ssds"), format!("/pools/{name}/removal"));
-    let change: PoolChange = client.block_on(async {
-        let failed = |error| ApiError::new(ApiErrorKind::Internal, format!("signals: {error}"));
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut ticks = tokio::time::interval(TICK);
-        ticks.tick().await;
-        let mut done = std::pin::pin!(request(client.endpoint(), Method::DELETE, &path, body));
-        loop {
-            tokio::select! {
-                outcome = &mut done => return outcome,
-                _ = ticks.tick() => {
-                    let pool = request::<Pool>(client.endpoint(), Method::GET, &format!("/pools/{name}"), Vec::new()).await;
-                    if let (Ok(pool), Output::Text) = (pool, output) {
-                        pool.ssds.iter().filter_map(|ssd| Some((&ssd.path, ssd.evacuation?))).for_each(|(path, progress)| {
-                            eprintln!("removing SSD {path}: {}", line(&progress));
-                        });
-                    }
-                }
-                _ = interrupt.recv() => {
-                    // The removal's own answer says what became of it.
-                    let _ = request::<PoolChange>(client.endpoint(), Method::DELETE, &removal, Vec::new()).await;
-                }
-            }
-        }
-    })?;
+/// Waits for the end, and tells how far it is, unless that goes on in the background; Ctrl-C cancels.
+pub(super) fn remove(
+    client: &Client,
+    output: Output,
+    name: &str,
+    ssds: &[String],
+    background: bool,
+) -> Result<(), ApiError> {
+    let start = OperationStart {
+        kind: OperationKind::RemoveSsds,
+        name: name.to_owned(),
+        ssds: ssds.iter().map(|ssd| selector(ssd)).collect(),
+        force: false,
+        lose_data: false,
+    };
+    let operation: Operation = client.send(Method::POST, "/operations", &start)?;
+    if background && operation.state == OperationState::Running {
+        return print(output, &operation, |operation| {
+            format!("Operation {} empties SSDs of pool {name}: `hotset operations` shows how far it is\n", operation.id)
+        });
+    }
+    if let Some(error) = follow(client, output, operation.id, "Emptying SSDs of")?.error {
+        return Err(error);
+    }
+    let change = PoolChange { changed: true, pool: client.get(&format!("/pools/{name}"))? };
     print(output, &change, |change| format!("Pool {name} has {}\n", counted(&change.pool)))
 }
 

@@ -1,5 +1,6 @@
 //! The verbs that talk to the daemon: each makes a request and prints the answer.
 
+mod address;
 mod drives;
 mod events;
 mod http;
@@ -22,8 +23,9 @@ use std::io::{ErrorKind, Write};
 use hotset_api::{ApiError, ApiErrorKind};
 use serde::Serialize;
 
+pub(crate) use address::{Address, Credentials};
 pub(crate) use events::run as run_events;
-pub(crate) use http::Client;
+pub(crate) use http::{Client, Door};
 pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use operations::run as run_operations;
 pub(crate) use pool::run as run_pool;

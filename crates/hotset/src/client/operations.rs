@@ -35,7 +35,7 @@ pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static s
         loop {
             tokio::select! {
                 _ = ticks.tick() => {
-                    let operation: Operation = request(client.endpoint(), Method::GET, &path, Vec::new()).await?;
+                    let operation: Operation = request(client.door(), Method::GET, &path, Vec::new()).await?;
                     if operation.state != OperationState::Running {
                         shown.finish();
                         return Ok(operation);
@@ -45,7 +45,7 @@ pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static s
                 }
                 _ = interrupt.recv() => {
                     // The operation itself says what became of it.
-                    let _ = request::<OperationCancelled>(client.endpoint(), Method::DELETE, &path, Vec::new()).await;
+                    let _ = request::<OperationCancelled>(client.door(), Method::DELETE, &path, Vec::new()).await;
                 }
             }
         }
@@ -54,10 +54,19 @@ pub(super) fn follow(client: &Client, output: Output, id: u64, doing: &'static s
 
 /// How far an operation is, in one line.
 fn line(doing: &str, operation: &Operation) -> String {
-    let (done, total) = (human(operation.done_bytes), human(operation.total_bytes));
+    format!("{doing} {}: {}", operation.subject.name, amounts(operation))
+}
+
+/// The same where nobody follows it: it is named by its number.
+pub(super) fn how_far(operation: &Operation) -> String {
+    format!("operation {}, {} of {}: {}", operation.id, operation.kind.word(), operation.subject, amounts(operation))
+}
+
+fn amounts(operation: &Operation) -> String {
     format!(
-        "{doing} {}: {done} of {total}, {}/s, {}",
-        operation.subject.name,
+        "{} of {}, {}/s, {}",
+        human(operation.done_bytes),
+        human(operation.total_bytes),
         human(operation.rate_bytes_per_second),
         time_left(operation.eta_seconds)
     )

@@ -2,7 +2,7 @@
 
 use hotset_api::{
     ApiError, Deleted, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan,
-    PoolState, SsdState, WriteLog,
+    WriteLog,
 };
 use hyper::Method;
 
@@ -34,7 +34,9 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
         PoolVerb::Scrub { name, background } => scrub::run(client, output, name.as_str(), background),
         PoolVerb::CancelFlush { name } => removal::cancel(client, output, "pool", &format!("/pools/{name}/flush")),
         PoolVerb::AddSsd(arguments) => members::add(client, output, &arguments, "ssds"),
-        PoolVerb::RemoveSsd { name, ssd } => members::remove(client, output, name.as_str(), &ssd),
+        PoolVerb::RemoveSsd { name, ssd, background } => {
+            members::remove(client, output, name.as_str(), &ssd, background)
+        }
         PoolVerb::CancelRemove { name } => members::cancel(client, output, name.as_str()),
         PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, "spares"),
         PoolVerb::RemoveSpare { name, ssd } => members::remove_spares(client, output, name.as_str(), &ssd),
@@ -118,20 +120,12 @@ fn watch_work(client: &Client, bar: &indicatif::ProgressBar, total_bytes: u64) {
     if total_bytes == 0 {
         return;
     }
-    let Ok(watcher) = Client::new(client.endpoint().clone()) else { return };
+    let Ok(watcher) = Client::new(client.door().clone()) else { return };
     while !bar.is_finished() {
         if let Ok(status) = watcher.get::<hotset_api::Status>("/status") {
             bar.set_position(status.work.iter().map(|work| work.done_bytes).sum());
         }
         std::thread::sleep(std::time::Duration::from_millis(200));
-    }
-}
-
-fn ssd_state(state: SsdState) -> &'static str {
-    match state {
-        SsdState::Online => "online",
-        SsdState::Missing => "missing",
-        SsdState::Expelled => "expelled",
     }
 }
 
@@ -211,8 +205,8 @@ fn dirty_capacity(plan: &PoolPlan) -> String {
     }
 }
 
-/// The table of `pool list` and of `status`.
-pub(super) fn table(pools: &[Pool]) -> String {
+/// The table of `pool list`.
+fn table(pools: &[Pool]) -> String {
     if pools.is_empty() {
         return "No pools\n".to_owned();
     }
@@ -222,7 +216,7 @@ pub(super) fn table(pools: &[Pool]) -> String {
         table.row(vec![
             pool.name.clone(),
             words::engine_pool_kind(pool.kind).to_string(),
-            state(pool).to_owned(),
+            pool.state.word().to_owned(),
             pool.health.word().to_owned(),
             human(pool.capacity_bytes),
             human(pool.used_bytes),
@@ -233,36 +227,6 @@ pub(super) fn table(pools: &[Pool]) -> String {
         ]);
     }
     table.render()
-}
-
-/// The SSDs of all pools, for `status`; nothing without pools.
-pub(super) fn ssd_table(pools: &[Pool]) -> String {
-    if pools.is_empty() {
-        return String::new();
-    }
-    let mut table = Table::new(&["SSD", "POOL", ">SIZE", "STATE", ">READ ERRORS", ">WRITTEN", "REASON"]);
-    for pool in pools {
-        for ssd in &pool.ssds {
-            table.row(vec![
-                ssd.path.clone(),
-                pool.name.clone(),
-                human(ssd.size_bytes),
-                ssd_state(ssd.state).to_owned(),
-                grouped(ssd.read_errors),
-                human(ssd.written_bytes),
-                ssd.reason.clone(),
-            ]);
-        }
-    }
-    format!("\n{}", table.render())
-}
-
-fn state(pool: &Pool) -> &'static str {
-    match pool.state {
-        PoolState::Online => "online",
-        PoolState::Flushing => "flushing",
-        PoolState::Offline => "offline",
-    }
 }
 
 fn settings_of(pool: &Pool) -> String {
@@ -296,9 +260,10 @@ fn show(pool: &Pool) -> String {
         ("UUID", pool.uuid.clone()),
         ("Type", words::engine_pool_kind(pool.kind).to_string()),
         ("I/O type", words::engine_io_type(pool.io_type).to_string()),
-        ("State", state(pool).to_owned()),
+        ("State", pool.state.word().to_owned()),
         ("Health", pool.health.word().to_owned()),
         ("Reason", pool.reason.clone()),
+        ("What to do", pool.action.clone()),
         ("Cache block", human(pool.block_size_bytes)),
         ("Policy", words::engine_policy(pool.policy).to_string()),
         ("Populate on read", pool.populate_on_read.to_string()),
@@ -329,7 +294,7 @@ fn show(pool: &Pool) -> String {
         table.row(vec![
             ssd.path.clone(),
             human(ssd.size_bytes),
-            ssd_state(ssd.state).to_owned(),
+            ssd.state.word().to_owned(),
             format!("{}/{}", grouped(ssd.slots_used), grouped(ssd.slots)),
             grouped(ssd.read_errors),
             human(ssd.written_bytes),
@@ -337,6 +302,9 @@ fn show(pool: &Pool) -> String {
         ]);
     }
     text.push_str(&table.render());
+    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty()) {
+        text.push_str(&format!("{}: {}\n", ssd.path, ssd.action));
+    }
     text.push('\n');
     text.push_str(&drives::table(&pool.ssds));
     if !pool.spares.is_empty() {

@@ -37,7 +37,7 @@ pub(super) fn remove<T: DeserializeOwned>(
         let mut ticks = tokio::time::interval(TICK);
         // The first tick comes at once: most removals are done before the second.
         ticks.tick().await;
-        let mut done = std::pin::pin!(request(client.endpoint(), Method::DELETE, path, body));
+        let mut done = std::pin::pin!(request(client.door(), Method::DELETE, path, body));
         loop {
             tokio::select! {
                 outcome = &mut done => {
@@ -45,14 +45,14 @@ pub(super) fn remove<T: DeserializeOwned>(
                     return outcome;
                 }
                 _ = ticks.tick() => {
-                    let flush = request::<Flush>(client.endpoint(), Method::GET, flush_path, Vec::new()).await;
+                    let flush = request::<Flush>(client.door(), Method::GET, flush_path, Vec::new()).await;
                     if let Ok(flush) = flush {
                         shown.show(&flush);
                     }
                 }
                 _ = interrupt.recv() => {
                     // The removal's own answer says what became of it.
-                    let _ = request::<FlushCancelled>(client.endpoint(), Method::DELETE, flush_path, Vec::new()).await;
+                    let _ = request::<FlushCancelled>(client.door(), Method::DELETE, flush_path, Vec::new()).await;
                 }
             }
         }

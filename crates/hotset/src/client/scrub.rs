@@ -10,7 +10,13 @@ use crate::args::Output;
 use crate::size::{grouped, human};
 
 pub(super) fn run(client: &Client, output: Output, name: &str, background: bool) -> Result<(), ApiError> {
-    let start = OperationStart { kind: OperationKind::Scrub, name: name.to_owned(), force: false, lose_data: false };
+    let start = OperationStart {
+        kind: OperationKind::Scrub,
+        name: name.to_owned(),
+        ssds: Vec::new(),
+        force: false,
+        lose_data: false,
+    };
     let operation: Operation = client.send(Method::POST, "/operations", &start)?;
     if background {
         return print(output, &operation, |operation| {

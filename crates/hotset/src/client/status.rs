@@ -1,17 +1,38 @@
-//! The `status` verb.
+//! The `status` verb: pool by pool, what is so, what is wrong, what to do about it, and what is being done.
 
-use hotset_api::{ApiError, Health, Pool, PoolKind, Status};
+use hotset_api::{
+    ApiError, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, Status, SubjectKind,
+    Volume,
+};
 
-use super::table::facts;
-use super::{Client, pool, print, removal, volume};
+use super::events::date_and_time;
+use super::operations::how_far;
+use super::table::{Table, facts};
+use super::{Client, print, scrub, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human};
+use crate::words;
 
 /// The exit code: 0, or with `--check` also 1 for degraded and 2 for failed (a daemon that does not answer is failed).
 pub(crate) fn run(client: &Client, output: Output, arguments: &StatusArguments) -> Result<u8, ApiError> {
     let status: Status = client.get("/status")?;
-    print(output, &status, |status| show(status, arguments))?;
+    let running = match output {
+        Output::Json => Vec::new(),
+        Output::Text => running(client.get::<OperationList>("/operations")?),
+    };
+    print(output, &status, |status| match arguments.check {
+        true => format!(
+            "{}{}",
+            of_the_daemon(status),
+            status.reasons.iter().map(|reason| indented(reason)).collect::<String>()
+        ),
+        false => show(status, &running),
+    })?;
     Ok(if arguments.check { exit_code(status.health) } else { 0 })
+}
+
+fn running(list: OperationList) -> Vec<Operation> {
+    list.operations.into_iter().filter(|operation| operation.state == OperationState::Running).collect()
 }
 
 fn exit_code(health: Health) -> u8 {
@@ -22,32 +43,35 @@ fn exit_code(health: Health) -> u8 {
     }
 }
 
-fn show(status: &Status, arguments: &StatusArguments) -> String {
-    let mut text = facts(&[
+fn show(status: &Status, running: &[Operation]) -> String {
+    let mut text = of_the_daemon(status);
+    // What concerns a pool or a volume is told with it.
+    let told = |reason: &&String| !reason.starts_with("pool ") && !reason.starts_with("volume ");
+    status.reasons.iter().filter(told).for_each(|reason| text.push_str(&indented(reason)));
+    for pool in &status.pools {
+        let volumes: Vec<&Volume> = pool.volumes.iter().filter_map(|name| named(&status.volumes, name)).collect();
+        text.push_str(&format!("\n{}", show_pool(pool, &volumes, running)));
+    }
+    let uncached = |volume: &&Volume| !status.pools.iter().any(|pool| pool.volumes.contains(&volume.name));
+    let uncached: Vec<&Volume> = status.volumes.iter().filter(uncached).collect();
+    if !uncached.is_empty() {
+        text.push_str(&format!("\nVolumes without a cache\n\n{}", volumes_of(&uncached, "")));
+    }
+    if status.pools.is_empty() {
+        text.push_str("\nNo pools: `hotset pool create` makes one\n");
+    }
+    text
+}
+
+fn of_the_daemon(status: &Status) -> String {
+    facts(&[
         ("Health", status.health.word().to_owned()),
         ("Daemon", format!("version {}, process {}, up {}", status.version, status.pid, duration(status.uptime_s))),
         ("State directory", status.state_directory.clone()),
         ("Hosts connect to", status.nbd.join("  ")),
         ("Memory of pools", format!("{} of {}", human(status.memory_in_use_bytes), human(status.memory_limit_bytes))),
         ("Data at risk", data_at_risk(status)),
-    ]);
-    for reason in &status.reasons {
-        text.push_str(&format!("  {reason}\n"));
-    }
-    for work in &status.work {
-        text.push_str(&format!("  {}: {} of {}\n", work.what, human(work.done_bytes), human(work.total_bytes)));
-    }
-    for flush in &status.flushes {
-        text.push_str(&format!("  {}\n", removal::line(flush)));
-    }
-    for line in status.pools.iter().filter_map(recovery) {
-        text.push_str(&format!("  {line}\n"));
-    }
-    if !arguments.check {
-        let (pools, ssds) = (pool::table(&status.pools), pool::ssd_table(&status.pools));
-        text.push_str(&format!("\n{pools}{ssds}\n{}", volume::table(&status.volumes)));
-    }
-    text
+    ])
 }
 
 /// Of read-write pools; without one, nothing can be at risk.
@@ -59,16 +83,151 @@ fn data_at_risk(status: &Status) -> String {
     format!("{} acknowledged and not yet on the backing devices{age}", human(status.dirty_bytes))
 }
 
+fn show_pool(pool: &Pool, volumes: &[&Volume], running: &[Operation]) -> String {
+    let kind = words::engine_pool_kind(pool.kind);
+    let mut text = format!("Pool {}: {kind}, {}, {}\n", pool.name, pool.state.word(), pool.health.word());
+    let mut lines = vec![("reason", pool.reason.clone()), ("action", pool.action.clone())];
+    lines.extend(pool.warnings.iter().map(|warning| ("warning", warning.clone())));
+    lines.extend(running.iter().filter(|operation| concerns(operation, pool)).map(|one| ("running", how_far(one))));
+    if pool.state != PoolState::Offline {
+        lines.push(("capacity", capacity(pool)));
+        lines.push(("scrub", last_scrub(pool)));
+        lines.push(("start", recovery(pool)));
+    }
+    for (what, said) in lines.iter().filter(|(_, said)| !said.is_empty()) {
+        text.push_str(&format!("  {:<10}{said}\n", format!("{what}:")));
+    }
+    text.push_str(&format!("\n{}", ssds_of(pool)));
+    if !volumes.is_empty() {
+        text.push_str(&format!("\n{}", volumes_of(volumes, &pool.reason)));
+    }
+    text.push_str(&format!("\n  errors:   {}\n", errors(pool, volumes)));
+    text
+}
+
+/// Of the pool, or of one of its volumes.
+fn concerns(operation: &Operation, pool: &Pool) -> bool {
+    let name = &operation.subject.name;
+    match operation.subject.kind {
+        SubjectKind::Pool => *name == pool.name,
+        SubjectKind::Volume => pool.volumes.contains(name),
+        SubjectKind::Ssd | SubjectKind::Daemon => false,
+    }
+}
+
+fn capacity(pool: &Pool) -> String {
+    let cached = format!("{} of {} cached", human(pool.used_bytes), human(pool.capacity_bytes));
+    let Some(log) = pool.write_log else { return cached };
+    let dirty = format!("{} of {} dirty", human(log.dirty_bytes), human(log.dirty_capacity_bytes));
+    let off = if log.write_caching_off { "; new writes go past the cache" } else { "" };
+    format!("{cached}, {dirty}{off}")
+}
+
+fn last_scrub(pool: &Pool) -> String {
+    let Some(last) = pool.scrub else { return "none since the pool was opened".to_owned() };
+    let ended = last.ended_unix_ms.map_or_else(String::new, |at| format!(", on {}", date_and_time(at / 1000)));
+    format!("{}{ended}", scrub::found(last))
+}
+
 /// What the last start found of a read-write pool.
-fn recovery(pool: &Pool) -> Option<String> {
-    let log = pool.write_log.filter(|_| !pool.recovery.is_empty())?;
-    Some(format!(
-        "pool {}: recovery read {} of the write log in {} ms: {}",
-        pool.name,
+fn recovery(pool: &Pool) -> String {
+    let Some(log) = pool.write_log.filter(|_| !pool.recovery.is_empty()) else { return String::new() };
+    format!(
+        "recovery read {} of the write log in {} ms: {}",
         human(log.recovered_bytes),
         grouped(log.recovery_ms),
         pool.recovery
-    ))
+    )
+}
+
+/// What went wrong since the pool and its volumes were opened, whoever noticed.
+fn errors(pool: &Pool, volumes: &[&Volume]) -> String {
+    let of_hosts: u64 = volumes.iter().map(|volume| volume.stats.errors).sum();
+    let of_ssds: u64 = pool.ssds.iter().map(|ssd| ssd.read_errors).sum();
+    let lost = pool.scrub.map_or(0, |scrub| scrub.lost_pages);
+    let found = [
+        (lost, "dirty pages have no good copy"),
+        (of_hosts, "requests of hosts failed"),
+        (of_ssds, "errors of SSDs were made good, hosts saw none of them"),
+    ];
+    let said: Vec<String> = found
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .collect();
+    if said.is_empty() { "none".to_owned() } else { said.join("; ") }
+}
+
+/// SSDs and spares, and under the table what to do about those that need it.
+fn ssds_of(pool: &Pool) -> String {
+    let mut table = Table::new(&["SSD", "STATE", "HEALTH", ">SIZE", ">READ ERRORS", ">WRITTEN", "NOTE"]);
+    for ssd in &pool.ssds {
+        table.row(vec![
+            ssd.path.clone(),
+            ssd.state.word().to_owned(),
+            if ssd.online { ssd.health.word().to_owned() } else { "-".to_owned() },
+            human(ssd.size_bytes),
+            grouped(ssd.read_errors),
+            human(ssd.written_bytes),
+            note(ssd),
+        ]);
+    }
+    for spare in &pool.spares {
+        let state = if spare.present { "spare" } else { "missing" };
+        let mut row = vec![spare.path.clone(), state.to_owned(), "-".to_owned(), human(spare.size_bytes)];
+        row.extend(["-".to_owned(), "-".to_owned(), spare.reason.clone()]);
+        table.row(row);
+    }
+    let mut text = indented(&table.render());
+    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty()) {
+        text.push_str(&format!("  {}: {}\n", ssd.path, ssd.action));
+    }
+    text
+}
+
+fn note(ssd: &Ssd) -> String {
+    match ssd.evacuation {
+        Some(progress) => super::members::line(&progress),
+        None => ssd.reason.clone(),
+    }
+}
+
+/// What was said of their pool is not said again of each.
+fn volumes_of(volumes: &[&Volume], said: &str) -> String {
+    let headings =
+        ["VOLUME", "STATE", "CACHE", "CACHE HEALTH", ">SIZE", ">CACHED", ">DIRTY", ">HIT RATIO", ">ERRORS", "BACKING"];
+    let mut table = Table::new(&headings);
+    for volume in volumes {
+        table.row(vec![
+            volume.name.clone(),
+            volume.state.word().to_owned(),
+            volume.cache_state.map_or("-", |state| state.word()).to_owned(),
+            volume.cache_health.map_or("-", |health| health.word()).to_owned(),
+            human(volume.size_bytes),
+            human(volume.cache_used_bytes),
+            human(volume.dirty_bytes),
+            volume::percent(volume.stats.hit_ratio),
+            grouped(volume.stats.errors),
+            volume::backing(volume),
+        ]);
+    }
+    let mut text = indented(&table.render());
+    for volume in volumes.iter().filter(|volume| !volume.reason.is_empty() && !said.starts_with(&volume.reason)) {
+        text.push_str(&format!("  {}: {}\n", volume.name, volume.reason));
+        if !volume.action.is_empty() {
+            text.push_str(&format!("  {}: {}\n", volume.name, volume.action));
+        }
+    }
+    text
+}
+
+fn named<'a>(volumes: &'a [Volume], name: &str) -> Option<&'a Volume> {
+    volumes.iter().find(|volume| volume.name == name)
+}
+
+/// Every line by two spaces.
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
 }
 
 fn duration(seconds: u64) -> String {

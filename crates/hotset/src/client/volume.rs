@@ -2,7 +2,6 @@
 
 use hotset_api::{
     ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
-    VolumeState,
 };
 use hyper::Method;
 
@@ -37,6 +36,16 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &volume_set(&settings))?;
             print_change(output, &change, "Changed")
         }
+        VolumeVerb::Grow { name } => {
+            let change: VolumeChange = client.send(Method::POST, &format!("/volumes/{name}/growth"), &())?;
+            print(output, &change, |VolumeChange { changed, volume }| match changed {
+                true => format!(
+                    "Volume {name} has {} now; hosts that are connected keep the old size until they reconnect\n",
+                    human(volume.size_bytes)
+                ),
+                false => format!("Volume {name} has {}, as its backing device\n", human(volume.size_bytes)),
+            })
+        }
         VolumeVerb::Rename { name, to } => {
             let body = VolumeRename { name: to.to_string() };
             let change = client.send(Method::PUT, &format!("/volumes/{name}/name"), &body)?;
@@ -70,8 +79,8 @@ fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(),
     })
 }
 
-/// The table of `volume list` and of `status`.
-pub(super) fn table(volumes: &[Volume]) -> String {
+/// The table of `volume list`.
+fn table(volumes: &[Volume]) -> String {
     if volumes.is_empty() {
         return "No volumes\n".to_owned();
     }
@@ -80,6 +89,7 @@ pub(super) fn table(volumes: &[Volume]) -> String {
         ">SIZE",
         "STATE",
         "HEALTH",
+        "CACHE",
         "POOL",
         ">CACHED",
         ">DIRTY",
@@ -91,8 +101,12 @@ pub(super) fn table(volumes: &[Volume]) -> String {
         table.row(vec![
             volume.name.clone(),
             human(volume.size_bytes),
-            state(volume).to_owned(),
+            volume.state.word().to_owned(),
             volume.health.word().to_owned(),
+            match cache(volume) {
+                none if none.is_empty() => "-".to_owned(),
+                said => said,
+            },
             volume.pool.clone().unwrap_or_else(|| "-".to_owned()),
             human(volume.cache_used_bytes),
             human(volume.dirty_bytes),
@@ -104,18 +118,18 @@ pub(super) fn table(volumes: &[Volume]) -> String {
     table.render()
 }
 
-fn state(volume: &Volume) -> &'static str {
-    match volume.state {
-        VolumeState::Online => "online",
-        VolumeState::Flushing => "flushing",
-        VolumeState::Offline => "offline",
-    }
-}
-
-fn backing(volume: &Volume) -> String {
+pub(super) fn backing(volume: &Volume) -> String {
     match volume.backing_emulated && !volume.backing.starts_with("emulated:") {
         true => format!("{} (emulated)", volume.backing),
         false => volume.backing.clone(),
+    }
+}
+
+/// What its cache is doing, and how well; nothing without one.
+fn cache(volume: &Volume) -> String {
+    match (volume.cache_state, volume.cache_health) {
+        (Some(state), Some(health)) => format!("{}, {}", state.word(), health.word()),
+        (Some(_) | None, _) => String::new(),
     }
 }
 
@@ -153,9 +167,11 @@ fn show(volume: &Volume) -> String {
     facts(&[
         ("Volume", volume.name.clone()),
         ("Backing device", backing(volume)),
-        ("State", state(volume).to_owned()),
+        ("State", volume.state.word().to_owned()),
         ("Health", volume.health.word().to_owned()),
         ("Reason", volume.reason.clone()),
+        ("What to do", volume.action.clone()),
+        ("Cache", cache(volume)),
         ("Size", format!("{} ({} bytes)", human(volume.size_bytes), grouped(volume.size_bytes))),
         ("Logical block", human(volume.logical_block_bytes.into())),
         ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),

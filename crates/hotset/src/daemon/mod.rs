@@ -133,6 +133,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
         }
         let (latest, status) = tokio::sync::watch::channel(None);
         let history = history::Handle::start(&state_path).map_err(|error| format!("history: {error}"))?;
+        manager.keeps_statistics(history.clone());
         let control = Control {
             history: history.clone(),
             manager: Arc::clone(&manager),
@@ -149,6 +150,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
             Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook: hook.clone(), history };
         tokio::spawn(observer.run(latest));
         tokio::spawn(Arc::clone(&manager).follow_members());
+        tokio::spawn(Arc::clone(&manager).follow_growth());
         tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
         let run = async {
             announce(start).await;

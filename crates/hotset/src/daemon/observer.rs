@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{Health, PoolState, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind, VolumeState};
+use hotset_api::{Health, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind};
 use tokio::sync::watch;
 
 use super::events::{EventLog, Happened};
 use super::history;
 use super::hook::Hook;
 use super::manager::Manager;
+use crate::size::human;
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,6 +29,8 @@ struct Condition {
     /// The pool that an SSD is in, or that caches a volume.
     pool: Option<String>,
     path: String,
+    /// Of a volume that is open; else 0.
+    size_bytes: u64,
 }
 
 type Conditions = BTreeMap<Subject, Condition>;
@@ -44,16 +47,19 @@ impl Observer {
     /// Runs until the runtime ends.
     pub(super) async fn run(self, latest: watch::Sender<Option<Arc<Status>>>) {
         let mut before: Option<Conditions> = None;
+        let mut renamed = Vec::new();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let Ok(status) = self.manager.observe().await else { continue };
             let now = conditions(&status);
-            let happened = match &before {
+            renamed.extend(self.manager.take_renamed());
+            let mut happened = before.as_mut().map_or_else(Vec::new, |before| follow(&mut renamed, before, &now));
+            happened.extend(match &before {
                 Some(before) => changes(before, &now),
                 None => not_good(&now),
-            };
+            });
             if let Some(before) = &before {
                 for volume in newly_cached(before, &now) {
                     self.history.note_cache_enabled(&volume.name);
@@ -64,6 +70,25 @@ impl Observer {
             record(&self.log, self.hook.as_ref(), happened).await;
         }
     }
+}
+
+/// Gives what was seen of renamed volumes their new names, so that nothing seems to come or go. A renaming that came after
+/// the last look is kept for the next one.
+fn follow(renamed: &mut Vec<(String, String)>, before: &mut Conditions, now: &Conditions) -> Vec<Happened> {
+    let volume = |name: &str| Subject::new(SubjectKind::Volume, name);
+    let mut happened_now = Vec::new();
+    renamed.retain(|(from, to)| {
+        let (old, new) = (volume(from), volume(to));
+        if now.contains_key(&old) || !before.contains_key(&old) {
+            return now.contains_key(&old);
+        }
+        if let Some(condition) = before.remove(&old) {
+            happened_now.push(happened(&new, &condition, format!("renamed, it was {from}")));
+            before.insert(new, condition);
+        }
+        false
+    });
+    happened_now
 }
 
 /// Volumes that have a cache which they did not have before.
@@ -102,34 +127,37 @@ fn conditions(status: &Status) -> Conditions {
     let mut conditions = Conditions::new();
     for pool in &status.pools {
         let condition = Condition {
-            state: pool_state(pool.state),
+            state: pool.state.word(),
             health: pool.health,
             health_word: pool.health.word(),
             reason: pool.reason.clone(),
             pool: None,
             path: String::new(),
+            size_bytes: 0,
         };
         conditions.insert(Subject::new(SubjectKind::Pool, pool.name.as_str()), condition);
         for ssd in pool.ssds.iter().filter(|ssd| !ssd.uuid.is_empty()) {
             let condition = Condition {
-                state: ssd_state(ssd.state),
+                state: ssd.state.word(),
                 health: ssd_health(ssd),
                 health_word: ssd.health.word(),
                 reason: ssd.reason.clone(),
                 pool: Some(pool.name.clone()),
                 path: ssd.path.clone(),
+                size_bytes: 0,
             };
             conditions.insert(Subject::new(SubjectKind::Ssd, ssd.uuid.as_str()), condition);
         }
     }
     for volume in &status.volumes {
         let condition = Condition {
-            state: volume_state(volume.state),
+            state: volume.state.word(),
             health: volume.health,
             health_word: volume.health.word(),
             reason: volume.reason.clone(),
             pool: volume.pool.clone(),
             path: String::new(),
+            size_bytes: volume.size_bytes,
         };
         conditions.insert(Subject::new(SubjectKind::Volume, volume.name.as_str()), condition);
     }
@@ -175,6 +203,9 @@ fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happene
             None => "cache disabled".to_owned(),
         });
     }
+    if old.size_bytes > 0 && new.size_bytes > old.size_bytes {
+        parts.push(format!("size {} → {}", human(old.size_bytes), human(new.size_bytes)));
+    }
     (!parts.is_empty()).then(|| happened(subject, new, parts.join(", ")))
 }
 
@@ -194,26 +225,10 @@ fn happened(subject: &Subject, condition: &Condition, change: String) -> Happene
     }
 }
 
-fn pool_state(state: PoolState) -> &'static str {
-    match state {
-        PoolState::Online => "online",
-        PoolState::Flushing => "flushing",
-        PoolState::Offline => "offline",
-    }
-}
-
-fn ssd_state(state: SsdState) -> &'static str {
-    match state {
-        SsdState::Online => "online",
-        SsdState::Missing => "missing",
-        SsdState::Expelled => "expelled",
-    }
-}
-
 /// How bad it is.
 fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
-        SsdState::Online => Health::Good,
+        SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
         SsdState::Missing => Health::Degraded,
         SsdState::Expelled => Health::Failed,
     };
@@ -223,14 +238,6 @@ fn ssd_health(ssd: &Ssd) -> Health {
         SsdHealth::Failed => Health::Failed,
     };
     of_state.max(of_health)
-}
-
-fn volume_state(state: VolumeState) -> &'static str {
-    match state {
-        VolumeState::Online => "online",
-        VolumeState::Flushing => "flushing",
-        VolumeState::Offline => "offline",
-    }
 }
 
 #[cfg(test)]
@@ -245,8 +252,23 @@ mod tests {
             reason: "why".to_owned(),
             pool: pool.map(str::to_owned),
             path: String::new(),
+            size_bytes: 0,
         };
         Conditions::from([(Subject::new(kind, "x"), condition)])
+    }
+
+    #[test]
+    fn a_renamed_volume_neither_comes_nor_goes() {
+        let mut before = one(SubjectKind::Volume, "online", Health::Good, Some("p"));
+        let condition = before.values().next().cloned().expect("there is one");
+        let now = Conditions::from([(Subject::new(SubjectKind::Volume, "y"), condition)]);
+        let mut renamed = vec![("x".to_owned(), "y".to_owned())];
+        let not_yet = before.clone();
+        assert_eq!(follow(&mut renamed, &mut before, &not_yet), [], "it was renamed after the look");
+        let happened = follow(&mut renamed, &mut before, &now);
+        assert_eq!(happened.iter().map(|one| one.change.as_str()).collect::<Vec<_>>(), ["renamed, it was x"]);
+        assert!(renamed.is_empty() && changes(&before, &now).is_empty());
+        assert_eq!(newly_cached(&before, &now).count(), 0, "its warm-up goes on");
     }
 
     #[test]

@@ -72,6 +72,23 @@ impl Plane {
         self.server.rename_export(from.as_str(), volume)
     }
 
+    /// The volumes whose backing devices have grown.
+    pub(crate) async fn can_grow(self: Rc<Self>) -> Result<Vec<VolumeName>, Error> {
+        let volumes = self.volumes.borrow();
+        Ok(volumes.values().filter(|volume| volume.can_grow()).map(Volume::name).collect())
+    }
+
+    /// Takes in what was added to the backing device; new connections see it. Answers whether anything was.
+    pub(crate) async fn grow_volume(self: Rc<Self>, name: VolumeName) -> Result<bool, Error> {
+        let volume = self.volume(&name)?;
+        let before = volume.size_bytes();
+        let grown = volume.grow().await? > before;
+        if grown {
+            self.server.refresh_export(&volume);
+        }
+        Ok(grown)
+    }
+
     pub(crate) async fn set_volume(
         self: Rc<Self>,
         name: VolumeName,

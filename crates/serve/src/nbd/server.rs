@@ -188,6 +188,16 @@ impl Server {
         Ok(())
     }
 
+    /// Tells new connections how the volume of an export is now; those there are go on as they were told.
+    pub fn refresh_export(&self, volume: &Volume<HostEnv>) {
+        let info = describe(volume);
+        let mut catalogue = self.inner.catalogue.borrow_mut();
+        if catalogue.find(&info.name).is_some() {
+            catalogue.remove(&info.name);
+            catalogue.insert(info);
+        }
+    }
+
     /// Ends an export: nobody may choose it any more, and its connections are closed when their requests in flight are
     /// finished, after `limit` in any case. The answer says whether there was one.
     pub async fn remove_export(&self, name: &str, limit: Duration) -> bool {

@@ -48,6 +48,7 @@ pub(crate) struct Question {
 enum Job {
     Look { at: u64, look: Box<Look> },
     CacheEnabled { volume: String, at: u64 },
+    Renamed { from: String, to: String },
     Answer { question: Question, now: u64, reply: oneshot::Sender<Result<History, String>> },
 }
 
@@ -80,6 +81,11 @@ impl Handle {
         let _ = self.jobs.send(Job::CacheEnabled { volume: volume.to_owned(), at: now() });
     }
 
+    /// A volume's statistics go on under its new name.
+    pub(crate) fn note_renamed(&self, from: &str, to: &str) {
+        let _ = self.jobs.send(Job::Renamed { from: from.to_owned(), to: to.to_owned() });
+    }
+
     /// Looks every 30 s, until the runtime ends.
     pub(crate) async fn sample(self, manager: Arc<Manager>) {
         let mut ticks = tokio::time::interval(INTERVAL);
@@ -105,6 +111,7 @@ fn run(directory: &Path, inbox: &Receiver<Job>) {
         match job {
             Job::Look { at, look } => keeper.take(at, *look),
             Job::CacheEnabled { volume, at } => keeper.note_cache_enabled(&volume, at),
+            Job::Renamed { from, to } => keeper.rename(&from, &to),
             Job::Answer { question, now, reply } => {
                 // Who asked may be gone: then nobody wants the answer.
                 let _ = reply.send(keeper.answer(&question, now));
@@ -170,6 +177,14 @@ impl<'a> Keeper<'a> {
     fn note_cache_enabled(&mut self, volume: &str, at: u64) {
         if let Ok(store) = &self.store {
             let done = store.note_cache_enabled(volume, at);
+            self.tell(done);
+        }
+    }
+
+    fn rename(&mut self, from: &str, to: &str) {
+        self.sampler.rename(from, to);
+        if let Ok(store) = &mut self.store {
+            let done = store.rename_volume(from, to);
             self.tell(done);
         }
     }

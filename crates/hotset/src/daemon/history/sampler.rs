@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use hotset_api::{Subject, SubjectKind};
+use hotset_cache::config::VolumeName;
 use hotset_cache::{DeviceIo, LatencyCounts, PoolStatus, SsdStatus, VolumeStats, VolumeStatus};
 
 use super::bucket::{Bucket, Classes, Field};
@@ -25,6 +26,17 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
+    /// What was counted of a volume before its renaming is not counted again.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        let (Some(last), Ok(name)) = (&mut self.last, to.parse::<VolumeName>()) else { return };
+        if let Some(volume) = last.snapshot.volumes.iter_mut().find(|volume| volume.name.as_str() == from) {
+            volume.name = name;
+        }
+        if let Some(latencies) = last.latencies.remove(from) {
+            last.latencies.insert(to.to_owned(), latencies);
+        }
+    }
+
     /// What happened since the last look; gauges only at the first one, and for what is new.
     pub(super) fn sample(&mut self, look: Look) -> Vec<(Subject, Bucket)> {
         let before = self.last.as_ref();

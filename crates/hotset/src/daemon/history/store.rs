@@ -147,6 +147,19 @@ impl Store {
         Ok(())
     }
 
+    /// The rows of a volume are under its new name from now on; those of another one that had it before are forgotten.
+    pub(super) fn rename_volume(&mut self, from: &str, to: &str) -> rusqlite::Result<()> {
+        let transaction = self.connection.transaction()?;
+        let kind = SubjectKind::Volume.word();
+        transaction.execute(
+            "DELETE FROM rows WHERE subject IN (SELECT id FROM subjects WHERE kind = ?1 AND name = ?2)",
+            params![kind, to],
+        )?;
+        transaction.execute("DELETE FROM subjects WHERE kind = ?1 AND name = ?2", params![kind, to])?;
+        transaction.execute("UPDATE subjects SET name = ?3 WHERE kind = ?1 AND name = ?2", params![kind, from, to])?;
+        transaction.commit()
+    }
+
     pub(super) fn cache_enabled(&self, subject: &Subject) -> rusqlite::Result<Option<u64>> {
         let found: Option<Option<i64>> = self
             .connection
@@ -242,6 +255,24 @@ mod tests {
 
     fn sum(rows: &[Row], field: Field) -> u64 {
         rows.iter().map(|(_, bucket)| bucket.get(field)).sum()
+    }
+
+    #[test]
+    fn a_renamed_volume_keeps_its_statistics_and_forgets_those_of_the_one_that_had_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = store(directory.path());
+        let (old, new) = (subject(), Subject::new(SubjectKind::Volume, "w"));
+        store.append(30, &[(new.clone(), bucket(99, 9))]).unwrap();
+        store.append(60, &[(old.clone(), bucket(5, 1))]).unwrap();
+        store.note_cache_enabled("v", 40).unwrap();
+        store.rename_volume("v", "w").unwrap();
+        store.append(90, &[(new.clone(), bucket(6, 1))]).unwrap();
+        let reads = |subject: &Subject| -> Vec<u64> {
+            let rows = store.rows(LEVELS[0], subject, 0, 90).unwrap();
+            rows.into_iter().map(|(_, bucket)| bucket.get(Field::Reads)).collect()
+        };
+        assert_eq!((reads(&new), reads(&old)), (vec![5, 6], Vec::new()));
+        assert_eq!(store.cache_enabled(&new).unwrap(), Some(40));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt::{Display, Write as _};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use hotset_api::{Health, Pool, PoolState, SsdState, Status, Volume, VolumeState};
+use hotset_api::{Health, Pool, PoolState, Status, Volume, VolumeState};
 use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 
 use super::Manages;
@@ -205,10 +205,33 @@ fn of_ssds(page: &mut Page, pools: &[Pool]) {
     fn labels<'a>((pool, ssd): &OfPool<'a>) -> Labels<'a> {
         vec![("pool", pool.name.as_str()), ("ssd", ssd.uuid.as_str()), ("path", ssd.path.as_str())]
     }
+    // What a drive does not say is not a number: no rule holds for it.
+    let mut said = |name, help, value: fn(&hotset_api::Smart) -> Option<String>| {
+        let value = |(_, ssd): &OfPool<'_>| value(&ssd.smart).unwrap_or_else(|| "NaN".to_owned());
+        page.family((name, Gauge, help), &ssds, |one| labels(one), value);
+    };
+    said(
+        "hotset_ssd_wear_ratio",
+        "How much of the writes that it was made for it has taken; 1 is all, NaN unknown.",
+        |smart| smart.wear_percent.map(hundredths),
+    );
+    said(
+        "hotset_ssd_worn_out_timestamp_seconds",
+        "When it will be worn out at the pace seen so far; NaN: unknown.",
+        |smart| smart.worn_out_at_unix_ms.map(|at| (at / 1000).to_string()),
+    );
+    said(
+        "hotset_ssd_smart_passed",
+        "Its own verdict: 1 if it expects to go on working, NaN if it does not say.",
+        |smart| smart.passed.map(|passed| u64::from(passed).to_string()),
+    );
+    said("hotset_ssd_temperature_celsius", "Its temperature; NaN if it does not say.", |smart| {
+        smart.temperature_celsius.map(|celsius| celsius.to_string())
+    });
     let mut family = |name, kind, help, value: fn(&hotset_api::Ssd) -> u64| {
         page.family((name, kind, help), &ssds, |one| labels(one), |(_, ssd)| value(ssd));
     };
-    family("hotset_ssd_online", Gauge, "1 if the SSD is in use.", |ssd| u64::from(ssd.state == SsdState::Online));
+    family("hotset_ssd_online", Gauge, "1 if the SSD is in use.", |ssd| u64::from(ssd.online));
     family("hotset_ssd_error_alert", Gauge, "1 if the SSD says of itself that it fails or is worn out.", |ssd| {
         u64::from(!ssd.smart.alert.is_empty())
     });
@@ -338,9 +361,19 @@ fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }
 
+/// Percent as a ratio, exactly.
+fn hundredths(percent: u16) -> String {
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_is_written_with_two_digits() {
+        assert_eq!((hundredths(0), hundredths(7), hundredths(104)), ("0.00".into(), "0.07".into(), "1.04".into()));
+    }
 
     #[test]
     fn labels_are_escaped_and_seconds_are_exact() {

@@ -74,6 +74,13 @@ pub(super) async fn rename_volume(
     lasting(async move { manager.rename_volume(&name, &request.name).await }).await
 }
 
+/// Takes in what was added to the backing device. Hosts that are connected keep their size until they reconnect.
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/growth", params(("name" = String, Path)),
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn grow_volume(State(manager): Manages, Name(name): Name<String>) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.grow_volume(&name).await }).await
+}
+
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn enable_cache(

@@ -96,7 +96,7 @@ impl Manager {
             return Err(refused(name, &format!("it is not good, and only a good pool is converted: {}", now.reason)));
         }
         let offline = self.offline();
-        if let Some(note) = offline.notes.get(name).and_then(|notes| notes.first()) {
+        if let Some(note) = offline.notes_of(now).first() {
             return Err(refused(name, &format!("only a complete pool is converted: {note}")));
         }
         if now.ssds.iter().any(|ssd| !ssd.online || ssd.evacuation.is_some()) {

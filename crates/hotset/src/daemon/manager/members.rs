@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{ApiError, ApiErrorKind, PoolChange, SsdsAdd, SsdsRemove};
-use hotset_cache::config::PoolKind;
+use hotset_api::{ApiError, ApiErrorKind, OperationKind, PoolChange, SsdsAdd, SsdsRemove, Subject, SubjectKind};
+use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
+use tokio::sync::oneshot;
 
 use super::create::{check_distinct, check_sizes, check_unsigned};
 use super::disks::{self, SsdOnDisk};
+use super::operations::Operations;
 use super::{Manager, blocking, pool_name, uuid};
 use crate::daemon::probe::{self, Candidate};
-use crate::plane;
+use crate::plane::{self, Snapshot};
 use crate::size::human;
 
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
@@ -111,32 +113,73 @@ impl Manager {
         Ok(())
     }
 
-    /// Empties SSDs and lets them go. No lock is held meanwhile: the engine refuses what cannot go together.
-    pub(crate) async fn remove_ssds(&self, name: &str, remove: &SsdsRemove) -> Result<PoolChange, ApiError> {
+    /// Empties SSDs and lets them go; answers when all is done.
+    pub(crate) async fn remove_ssds(self: &Arc<Self>, name: &str, remove: &SsdsRemove) -> Result<PoolChange, ApiError> {
+        let (_, ended) = self.begin_ssd_removal(name, remove).await?;
+        let cut_off = |_| ApiError::new(ApiErrorKind::Internal, "the removal was cut off; the log says why");
+        ended.await.map_err(cut_off)??;
+        Ok(PoolChange { changed: true, pool: self.pool(name).await? })
+    }
+
+    /// Begins to empty SSDs; answers the id of the operation, and where its end is told. No lock is held while they are
+    /// emptied: the engine refuses what cannot go together.
+    pub(super) async fn begin_ssd_removal(
+        self: &Arc<Self>,
+        name: &str,
+        remove: &SsdsRemove,
+    ) -> Result<(u64, oneshot::Receiver<Result<(), ApiError>>), ApiError> {
         let pool = pool_name(name)?;
         let now = self.open_pool_named(name).await?;
         let known: Vec<(u128, &str)> = now.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
-        let (of, leaving) = (pool.clone(), uuids.clone());
-        let removed = self.plane.call(move |plane| plane.remove_ssds(of, leaving)).await;
+        let subject = Subject::new(SubjectKind::Pool, name);
+        let id = self.operations.begin(OperationKind::RemoveSsds, subject, 0, true);
+        let ((begun, under_way), (told, ended)) = (oneshot::channel(), oneshot::channel());
+        let (manager, ssds) = (Arc::clone(self), remove.ssds.clone());
+        tokio::spawn(async move {
+            let outcome = manager.empty_ssds(&pool, uuids, begun).await;
+            match &outcome {
+                Ok(()) => tracing::info!(%pool, ?ssds, "removed"),
+                Err(error) => tracing::warn!(%pool, ?ssds, "not removed: {error}"),
+            }
+            manager.operations.end(id, outcome.as_ref().err());
+            // Whoever asked may have gone; the operation tells the same.
+            let _ = told.send(outcome);
+        });
+        // From here on the pool's status says how far it is. An error is the operation's.
+        let _ = under_way.await;
+        Ok((id, ended))
+    }
+
+    async fn empty_ssds(&self, name: &PoolName, uuids: Vec<u128>, begun: oneshot::Sender<()>) -> Result<(), ApiError> {
+        let (of, leaving) = (name.clone(), uuids.clone());
+        let removed = self.plane.call(move |plane| async move {
+            // The removal is polled first, which begins it.
+            let begun = async {
+                let _ = begun.send(());
+            };
+            futures_util::future::join(plane.remove_ssds(of, leaving), begun).await.0
+        });
+        let removed = removed.await;
         let gone = |other: &str| uuids.iter().any(|gone| uuid(*gone) == other);
         if removed.as_ref().is_ok_and(|removed| *removed == Removed::Done) {
             let mut offline = self.offline();
-            if let Some(left) = offline.left.get_mut(name) {
+            if let Some(left) = offline.left.get_mut(name.as_str()) {
                 left.retain(|ssd| !gone(&ssd.uuid));
             }
-            offline.notes.remove(name);
+            offline.notes.remove(name.as_str());
         }
         {
             let _one_at_a_time = self.change.lock().await;
-            self.save_pool(&pool).await?;
+            self.save_pool(name).await?;
         }
-        if removed? == Removed::Cancelled {
-            let message = format!("pool {name}: the removal was cancelled; the SSDs stay");
-            return Err(ApiError::new(ApiErrorKind::Cancelled, message));
+        match removed? {
+            Removed::Done => Ok(()),
+            Removed::Cancelled => {
+                let message = format!("pool {name}: the removal was cancelled; the SSDs stay");
+                Err(ApiError::new(ApiErrorKind::Cancelled, message))
+            }
         }
-        tracing::info!(pool = name, ssds = ?remove.ssds, "removed");
-        Ok(PoolChange { changed: true, pool: self.pool(name).await? })
     }
 
     /// Ends a removal that is under way.
@@ -172,6 +215,7 @@ impl Manager {
         loop {
             tokio::time::sleep(FOLLOW_INTERVAL).await;
             let Ok(snapshot) = self.plane.snapshot().await else { return };
+            tell(&snapshot, &self.operations);
             let now: Vec<(String, Vec<String>)> = snapshot.pools.iter().map(members_of).collect();
             for (name, members) in &now {
                 let known = before.iter().find(|(other, _)| other == name);
@@ -185,6 +229,34 @@ impl Manager {
             before = now;
         }
     }
+}
+
+/// Tells the register of operations how far removals and rebuilds are. Rebuilds begin and end by themselves.
+pub(super) fn tell(snapshot: &Snapshot, operations: &Operations) {
+    for pool in &snapshot.pools {
+        let name = pool.name.as_str();
+        let evacuations = pool.ssds.iter().filter_map(|ssd| ssd.evacuation);
+        let (left, total) = evacuations
+            .fold((0, 0), |(left, total), evacuation| (left + evacuation.left_bytes, total + evacuation.total_bytes));
+        if total > 0 {
+            operations.progress_of(OperationKind::RemoveSsds, name, total.saturating_sub(left), total);
+        }
+        let running = operations.running(OperationKind::Rebuild, name);
+        match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.stuck), running) {
+            (Some(rebuild), None) => {
+                let subject = Subject::new(SubjectKind::Pool, name);
+                operations.begin(OperationKind::Rebuild, subject, rebuild.total_bytes, false);
+            }
+            (Some(rebuild), Some(id)) => operations.progress(id, rebuild.done_bytes, rebuild.total_bytes),
+            (None, Some(id)) => operations.end(id, why_it_ended(pool).as_ref()),
+            (None, None) => {}
+        }
+    }
+}
+
+/// A rebuild that came to nothing.
+fn why_it_ended(pool: &PoolStatus) -> Option<ApiError> {
+    pool.rebuild.map(|_| ApiError::new(ApiErrorKind::Full, pool.reason.clone()))
 }
 
 fn members_of(pool: &PoolStatus) -> (String, Vec<String>) {

@@ -3,6 +3,7 @@
 //! One change at a time. The data plane and the pools' own catalogues are the truth about what is open; this keeps
 //! what is *not* open, and why.
 
+mod conditions;
 mod convert;
 mod create;
 mod disks;
@@ -27,15 +28,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use hotset_api::{ApiError, ApiErrorKind, Connect, Work};
-use hotset_cache::VolumeStatus;
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
+use hotset_cache::{PoolStatus, VolumeStatus};
 
 use self::flush::Flushes;
 use self::operations::Operations;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
-use super::history::Recent;
+use super::history::{self, Recent};
 use super::probe::{self, DeviceKey};
 use super::smart::Known;
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
@@ -64,6 +65,10 @@ pub(crate) struct Manager {
     ssds: Known,
     /// How long requests took of late.
     recent: Mutex<Recent>,
+    /// Where statistics are kept; none before the control plane is there.
+    history: OnceLock<history::Handle>,
+    /// Volumes that were renamed and of which the observer has not heard: from, to.
+    renamed: Mutex<Vec<(String, String)>>,
     /// Where hosts connect; empty until they may.
     nbd: OnceLock<Vec<Endpoint>>,
     started: Instant,
@@ -78,8 +83,8 @@ struct Offline {
     broken: Vec<String>,
     /// By pool: SSDs that have left it.
     left: BTreeMap<String, Vec<SsdRecord>>,
-    /// By pool: SSDs that left it at this start, or came back after they had.
-    notes: BTreeMap<String, Vec<String>>,
+    /// By pool: SSDs that were missing at this start and have left it, with what is said of each.
+    notes: BTreeMap<String, Vec<Note>>,
     /// By pool: what is not as safe as it could be.
     warnings: BTreeMap<String, Vec<String>>,
     /// Volumes whose dirty data belongs to another backing device than the one that is there: open, and hidden from hosts.
@@ -93,6 +98,14 @@ struct Fenced {
     /// What is wrong and what to do.
     reason: String,
     dirty_bytes: u64,
+}
+
+/// Of an SSD that was missed at the start. It counts until the pool has another one in its place.
+#[derive(Clone, Debug)]
+struct Note {
+    /// 32 hexadecimal digits.
+    ssd: String,
+    text: String,
 }
 
 #[derive(Clone, Debug)]
@@ -131,9 +144,24 @@ impl Manager {
             conversions: Mutex::default(),
             stopping: AtomicBool::new(false),
             recent: Mutex::default(),
+            history: OnceLock::new(),
+            renamed: Mutex::default(),
             nbd: OnceLock::new(),
             started: Instant::now(),
         }
+    }
+
+    /// Statistics are kept there from now on.
+    ///
+    /// # Panics
+    /// If told twice.
+    pub(crate) fn keeps_statistics(&self, history: history::Handle) {
+        assert!(self.history.set(history).is_ok(), "there is one history");
+    }
+
+    /// Renamings since this was asked last.
+    pub(crate) fn take_renamed(&self) -> Vec<(String, String)> {
+        std::mem::take(&mut *self.renamed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Hosts may connect to these from now on.
@@ -241,6 +269,13 @@ impl Manager {
 }
 
 impl Offline {
+    /// What is said of SSDs that were missed at the start, as far as they still are.
+    fn notes_of(&self, pool: &PoolStatus) -> Vec<&str> {
+        let missed = |note: &&Note| pool.ssds.iter().any(|ssd| !ssd.online && uuid(ssd.uuid) == note.ssd);
+        let notes = self.notes.get(pool.name.as_str()).into_iter().flatten();
+        notes.filter(missed).map(|note| note.text.as_str()).collect()
+    }
+
     /// The offline pool that should cache a volume.
     fn pool_of(&self, volume: &str) -> Option<&OfflinePool> {
         self.pools.values().find(|pool| pool.record.volumes.iter().any(|record| record.name == volume))

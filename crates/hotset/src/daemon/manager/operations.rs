@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use hotset_api::{
     ApiError, ApiErrorKind, FlushPurpose, Operation, OperationCancelled, OperationKind, OperationList, OperationStart,
-    OperationState, Removal, Subject, SubjectKind,
+    OperationState, Removal, SsdsRemove, Subject, SubjectKind,
 };
 
 use super::flush::eta_seconds;
-use super::{Manager, scrub};
+use super::{Manager, members, scrub};
 use crate::daemon::clock::unix_ms;
 
 /// Operations that ended and are still shown.
@@ -97,6 +97,13 @@ impl Operations {
         }
     }
 
+    /// The one of this kind that runs there.
+    pub(super) fn running(&self, kind: OperationKind, name: &str) -> Option<u64> {
+        let register = self.register();
+        let mut running = register.running.values().map(|running| &running.operation);
+        running.find(|operation| operation.kind == kind && operation.subject.name == name).map(|operation| operation.id)
+    }
+
     pub(super) fn end(&self, id: u64, error: Option<&ApiError>) {
         let mut register = self.register();
         let Some(running) = register.running.remove(&id) else { return };
@@ -130,6 +137,7 @@ impl Manager {
         let snapshot = self.plane.snapshot().await?;
         self.flushes.tell(&snapshot, &self.operations);
         scrub::tell(&snapshot, &self.operations);
+        members::tell(&snapshot, &self.operations);
         Ok(OperationList { operations: self.operations.list() })
     }
 
@@ -149,20 +157,23 @@ impl Manager {
             OperationKind::DeleteVolume => FlushPurpose::DeleteVolume,
             OperationKind::DeletePool => FlushPurpose::DeletePool,
             OperationKind::ConvertPool => {
-                return Err(ApiError::new(
-                    ApiErrorKind::Invalid,
-                    "convert-pool needs to know what the pool is to be: POST /api/v1/pools/{name}/conversion",
-                ));
+                let message = "convert-pool needs to know what the pool is to be: POST /api/v1/pools/{name}/conversion";
+                return Err(not_so(message));
             }
             OperationKind::Scrub => {
                 let id = self.begin_scrub(&request.name).await?;
                 return self.operation(id).await;
             }
+            OperationKind::RemoveSsds => {
+                let remove = SsdsRemove { ssds: request.ssds };
+                let (id, _) = self.begin_ssd_removal(&request.name, &remove).await?;
+                return self.operation(id).await;
+            }
             OperationKind::WriteImages => {
-                return Err(ApiError::new(
-                    ApiErrorKind::Invalid,
-                    "write-images begins by itself, when a pool is made of sparse image files",
-                ));
+                return Err(not_so("write-images begins by itself, when a pool is made of sparse image files"));
+            }
+            OperationKind::Rebuild => {
+                return Err(not_so("rebuild begins by itself, when an SSD of a read-write pool is lost"));
             }
         };
         let id = self.begin_removal(purpose, &request.name, removal).await?;
@@ -182,6 +193,10 @@ impl Manager {
             let changed = self.cancel_scrub(&operation.subject.name).await?;
             return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
         }
+        if operation.kind == OperationKind::RemoveSsds {
+            let changed = self.cancel_removal(&operation.subject.name).await?.changed;
+            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
+        }
         let subject = match operation.subject.kind {
             SubjectKind::Volume => super::Subject::volume(&operation.subject.name)?,
             SubjectKind::Pool => super::Subject::pool(&operation.subject.name)?,
@@ -192,6 +207,10 @@ impl Manager {
         let cancelled = self.cancel_flush(&subject).await?;
         Ok(OperationCancelled { changed: cancelled.changed, operation: self.operation(id).await? })
     }
+}
+
+fn not_so(message: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Invalid, message)
 }
 
 #[cfg(test)]

@@ -195,8 +195,9 @@ impl Manager {
         for volume in std::mem::take(&mut conversion.volumes) {
             if self.offline().volumes.contains_key(&volume) {
                 waiting.push(volume);
-            } else {
-                self.join(name, &volume_name(&volume)?).await?;
+            } else if let Err(error) = self.join(name, &volume_name(&volume)?).await {
+                tracing::warn!(pool = %name, volume, "it is served uncached, because it cannot join again: {error}");
+                waiting.push(volume);
             }
         }
         self.take_spares(name, &conversion.spares).await;

@@ -2,7 +2,7 @@
 
 use hotset_api::{ApiError, Pool, SsdHealth, SsdState};
 
-use super::{Manager, uuid};
+use super::{Manager, conditions, uuid};
 use crate::daemon::smart::{Known, Ledger, OpenSsd};
 
 impl Manager {
@@ -41,6 +41,7 @@ impl Manager {
         for ssd in &mut pool.ssds {
             (ssd.identity, ssd.smart) = self.ssds.of(&ssd.uuid);
             ssd.health = health(ssd.state, ssd.read_errors, &ssd.smart.alert);
+            ssd.action = conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health);
             if ssd.health != SsdHealth::ErrorAlert {
                 continue;
             }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
-use super::{Manager, OfflinePool, Waiting, blocking, pool_name, uuid};
+use super::{Manager, Note, OfflinePool, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{self, Found};
 use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
@@ -267,10 +267,9 @@ impl Manager {
         let mut notes = Vec::new();
         let mut left = Vec::new();
         for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
-            notes.push(format!(
-                "SSD {} was missing at the start and has left the pool; it is not believed again",
-                ssd.path
-            ));
+            let text =
+                format!("SSD {} was missing at the start and has left the pool; it is not believed again", ssd.path);
+            notes.push(Note { ssd: ssd.uuid.clone(), text });
             left.push(ssd.clone());
         }
         for ssd in record.left.iter().filter(online) {
@@ -279,16 +278,17 @@ impl Manager {
         }
         for ssd in record.left.iter().filter(|ssd| !online(ssd)) {
             if std::path::Path::new(&ssd.path).exists() {
-                notes.push(format!(
+                let text = format!(
                     "SSD {} is there again, but it had left the pool: nothing on it is believed, and it is not used; use \
                      it for a pool with --force",
                     ssd.path
-                ));
+                );
+                notes.push(Note { ssd: ssd.uuid.clone(), text });
             }
             left.push(ssd.clone());
         }
         for note in &notes {
-            tracing::warn!(pool = record.name, "{note}");
+            tracing::warn!(pool = record.name, "{}", note.text);
         }
         let mut offline = self.offline();
         offline.left.insert(record.name.clone(), left);

@@ -8,6 +8,7 @@ use hotset_api::{
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
 use hotset_cache::{PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
+use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
 use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
 use crate::daemon::history::Look;
@@ -24,14 +25,8 @@ impl Manager {
 
     fn pools_of(&self, snapshot: &Snapshot) -> Vec<Pool> {
         let offline = self.offline();
-        let open = snapshot.pools.iter().map(|status| {
-            let mut pool = pool(status, &offline);
-            if self.flushes.flushes_pool(&status.name) {
-                pool.state = PoolState::Flushing;
-            }
-            pool
-        });
-        let away = offline.pools.values().map(offline_pool);
+        let open = snapshot.pools.iter().map(|status| pool(status, &offline, self.flushes.flushes_pool(&status.name)));
+        let away = offline.pools.values().map(|pool| offline_pool(pool, self.is_rewritten(&pool.record.name)));
         let mut pools: Vec<_> = open.chain(away).collect();
         pools.iter_mut().for_each(|pool| self.describe_ssds(pool));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
@@ -69,7 +64,32 @@ impl Manager {
             }
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        volumes.iter_mut().for_each(|volume| self.describe_cache(volume, snapshot, &offline));
         volumes
+    }
+
+    /// Says how the cache of a volume is, and what to do.
+    fn describe_cache(&self, volume: &mut Volume, snapshot: &Snapshot, offline: &Offline) {
+        let Some(name) = volume.pool.clone() else {
+            volume.action = action_without_pool(volume);
+            return;
+        };
+        let open = snapshot.pools.iter().find(|open| open.name.as_str() == name);
+        let pool = open.map(|status| {
+            let flushing = self.flushes.flushes_pool(&status.name);
+            conditions::pool(pool_facts(status, offline.notes_of(status).len(), flushing))
+        });
+        let of_the_pool = open.is_some_and(|status| status.reason == volume.reason);
+        let (state, health, action) = conditions::cache(CacheFacts {
+            volume: &volume.name,
+            health: if of_the_pool { Health::Good } else { volume.health },
+            fenced: offline.fenced.contains_key(&volume.name),
+            offline: volume.state == VolumeState::Offline,
+            flushing: volume.state == VolumeState::Flushing,
+            pool: pool.as_ref().map(|(state, health, action)| (*state, *health, action.as_str())),
+            write_caching_off: open.and_then(|status| status.write_log).is_some_and(|log| log.write_caching_off),
+        });
+        (volume.cache_state, volume.cache_health, volume.action) = (Some(state), Some(health), action);
     }
 
     fn open_volume(&self, status: &VolumeStatus, offline: &Offline) -> Volume {
@@ -182,43 +202,24 @@ pub(crate) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
     }
 }
 
-fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
+fn pool(status: &PoolStatus, offline: &Offline, flushing: bool) -> Pool {
     let mut volumes: Vec<_> = status.volumes.iter().map(ToString::to_string).collect();
     for volume in offline.volumes.values().filter(|volume| volume.pool.as_deref() == Some(status.name.as_str())) {
         if !volumes.contains(&volume.record.name) {
             volumes.push(volume.record.name.clone());
         }
     }
-    let notes = offline.notes.get(status.name.as_str()).map_or(&[][..], Vec::as_slice);
-    let health = words::health(status.health);
-    let own_reason = Some(&status.reason).filter(|reason| !reason.is_empty());
-    let said: Vec<&str> = own_reason.into_iter().chain(notes).map(String::as_str).collect();
-    let ssds = status.ssds.iter().map(|ssd| Ssd {
-        path: ssd.path.clone(),
-        uuid: uuid(ssd.uuid),
-        size_bytes: ssd.size_bytes,
-        online: ssd.online,
-        state: ssd_state(ssd),
-        evacuation: ssd.evacuation.map(|evacuation| {
-            let done_bytes = evacuation.total_bytes.saturating_sub(evacuation.left_bytes);
-            Progress::new(done_bytes, evacuation.total_bytes, evacuation.bytes_per_second)
-        }),
-        health: SsdHealth::default(),
-        identity: SsdIdentity::default(),
-        smart: Smart::default(),
-        reason: ssd.reason.clone(),
-        slots: ssd.slots,
-        slots_used: ssd.slots_used,
-        read_errors: ssd.read_errors,
-        written_bytes: ssd.bytes_written,
-        io: device_io(ssd.io),
-    });
+    let notes = offline.notes_of(status);
+    let own_reason = Some(status.reason.as_str()).filter(|reason| !reason.is_empty());
+    let said: Vec<&str> = own_reason.into_iter().chain(notes.iter().copied()).collect();
+    let (state, health, action) = conditions::pool(pool_facts(status, notes.len(), flushing));
     Pool {
         name: status.name.to_string(),
         uuid: uuid(status.uuid),
-        state: PoolState::Online,
-        health: if notes.is_empty() { health } else { health.max(Health::Degraded) },
+        state,
+        health,
         reason: said.join("; "),
+        action,
         capacity_bytes: status.capacity_bytes,
         capacity_min_bytes: status.capacity_min_bytes,
         ssd_written_day_bytes: status.ssd_writes.day_bytes,
@@ -232,7 +233,7 @@ fn pool(status: &PoolStatus, offline: &Offline) -> Pool {
         write_log: status.write_log.as_ref().map(write_log),
         scrub: scrub(&status.scrub),
         warnings: offline.warnings.get(status.name.as_str()).cloned().unwrap_or_default(),
-        ssds: ssds.collect(),
+        ssds: status.ssds.iter().map(ssd).collect(),
         spares: status.spares.iter().map(spare).collect(),
         rebuild: status
             .rebuild
@@ -295,6 +296,7 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
         state: PoolState::Offline,
         health: Health::Failed,
         reason: String::new(),
+        action: String::new(),
         block_size_bytes: settings.block_bytes.get(),
         populate_on_read: settings.populate_on_read,
         populate_on_write: settings.populate_on_write,
@@ -325,15 +327,56 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     }
 }
 
-fn ssd_state(ssd: &SsdStatus) -> SsdState {
-    match (ssd.online, ssd.missing) {
-        (true, _) => SsdState::Online,
-        (false, true) => SsdState::Missing,
-        (false, false) => SsdState::Expelled,
+/// `missed_at_start`: SSDs whose absence has been told since the start.
+fn pool_facts(status: &PoolStatus, missed_at_start: usize, flushing: bool) -> PoolFacts<'_> {
+    let gone = status.ssds.iter().filter(|ssd| !ssd.online).count();
+    PoolFacts {
+        name: status.name.as_str(),
+        kind: words::pool_kind(status.kind),
+        health: words::health(status.health),
+        ssds_online: status.ssds.len() - gone,
+        // A read-write pool is whole when all has two copies again, on however many SSDs.
+        ssds_gone: match status.kind {
+            PoolKind::Read => gone,
+            PoolKind::ReadWrite => missed_at_start,
+        },
+        flushing,
+        rebuilding: status.rebuild.is_some_and(|rebuild| rebuild.copies_lost),
+        write_caching_off: status.write_log.is_some_and(|log| log.write_caching_off),
+        dirty_bytes: status.write_log.map_or(0, |log| log.dirty_bytes),
     }
 }
 
-fn offline_pool(offline: &OfflinePool) -> Pool {
+fn ssd_facts(ssd: &SsdStatus) -> SsdFacts {
+    SsdFacts { online: ssd.online, missing: ssd.missing, rebuilding: ssd.rebuilding, leaving: ssd.evacuation.is_some() }
+}
+
+/// What the drive says of itself is added by `describe_ssds`, and with it the action.
+fn ssd(status: &SsdStatus) -> Ssd {
+    Ssd {
+        path: status.path.clone(),
+        uuid: uuid(status.uuid),
+        size_bytes: status.size_bytes,
+        online: status.online,
+        state: conditions::ssd_state(ssd_facts(status)),
+        evacuation: status.evacuation.map(|evacuation| {
+            let done_bytes = evacuation.total_bytes.saturating_sub(evacuation.left_bytes);
+            Progress::new(done_bytes, evacuation.total_bytes, evacuation.bytes_per_second)
+        }),
+        health: SsdHealth::default(),
+        identity: SsdIdentity::default(),
+        smart: Smart::default(),
+        reason: status.reason.clone(),
+        action: String::new(),
+        slots: status.slots,
+        slots_used: status.slots_used,
+        read_errors: status.read_errors,
+        written_bytes: status.bytes_written,
+        io: device_io(status.io),
+    }
+}
+
+fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
     let kind = offline.record.kind.engine();
     let ssds = offline.record.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
@@ -346,12 +389,22 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
         identity: SsdIdentity::default(),
         smart: Smart::default(),
         reason: String::new(),
+        action: String::new(),
         slots: 0,
         slots_used: 0,
         read_errors: 0,
         written_bytes: 0,
         io: DeviceIo::default(),
     });
+    let name = &offline.record.name;
+    let action = match offline.waiting {
+        _ if converting => format!("wait; `hotset pool delete {name}` gives the pool up"),
+        Waiting::ForItsSsds => "bring its SSDs back; `hotset pool import --ssd PATH...` if they have moved".to_owned(),
+        Waiting::ForTheAdministrator => format!(
+            "repair what the reason says and restart the daemon; or `hotset pool import --ssd PATH...`, or `hotset pool \
+             delete {name}` to give it up"
+        ),
+    };
     Pool {
         name: offline.record.name.clone(),
         uuid: offline.record.uuid.clone(),
@@ -360,6 +413,7 @@ fn offline_pool(offline: &OfflinePool) -> Pool {
             Waiting::ForTheAdministrator => Health::Failed,
         },
         reason: offline.reason.clone(),
+        action,
         ssds: ssds.collect(),
         volumes: offline.record.volumes.iter().map(|volume| volume.name.clone()).collect(),
         // The settings are on the SSDs; until those are read, the defaults stand for them.
@@ -393,6 +447,9 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         state: VolumeState::Offline,
         health: Health::Failed,
         reason: String::new(),
+        action: String::new(),
+        cache_state: None,
+        cache_health: None,
         size_bytes: 0,
         logical_block_bytes: settings.logical_block_bytes,
         read_only: settings.read_only,
@@ -411,6 +468,20 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         nbd: Vec::new(),
         backing_io: DeviceIo::default(),
         stats: VolumeStats::default(),
+    }
+}
+
+/// A volume that is served uncached, or not at all.
+fn action_without_pool(volume: &Volume) -> String {
+    match (volume.state, volume.health) {
+        (VolumeState::Offline, _) => format!(
+            "make its backing device available: it is tried every 5 s; `hotset volume delete {}` gives it up",
+            volume.name
+        ),
+        (VolumeState::Online | VolumeState::Flushing, Health::Good) => String::new(),
+        (VolumeState::Online | VolumeState::Flushing, Health::Degraded | Health::Failed) => {
+            "look after its backing device, or bring its pool back".to_owned()
+        }
     }
 }
 

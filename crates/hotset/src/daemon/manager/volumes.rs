@@ -1,9 +1,13 @@
 //! Making, changing and deleting volumes, and putting caches in front of them.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
 use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeCreate, VolumeSet};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, VolumeStatus};
 
+use super::serve::RETRY_INTERVAL;
 use super::{Manager, blocking, no_such_pool, no_such_volume, pool_name, volume_name};
 use crate::daemon::probe;
 use crate::daemon::state::VolumeRecord;
@@ -45,6 +49,10 @@ impl Manager {
         self.check_volume_name(&new, &self.plane.snapshot().await?)?;
         let (from, to_name) = (status.name.clone(), new.clone());
         self.plane.call(move |plane| plane.rename_volume(from, to_name)).await?;
+        self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
+        if let Some(history) = self.history.get() {
+            history.note_renamed(name, to);
+        }
         self.save_records_of(&status).await?;
         self.update_udev_rules().await;
         tracing::info!(volume = name, to, "renamed");
@@ -154,6 +162,35 @@ impl Manager {
         match &status.pool {
             Some(pool) => self.save_pool(pool).await,
             None => self.save_volumes().await,
+        }
+    }
+
+    /// Serves what was added to a volume's backing device; hosts see it from their next connection on.
+    pub(crate) async fn grow_volume(&self, name: &str) -> Result<VolumeChange, ApiError> {
+        let _one_at_a_time = self.change.lock().await;
+        let volume = self.open_volume_status(name).await?.name;
+        let changed = self.plane.call(move |plane| plane.grow_volume(volume)).await?;
+        if changed {
+            tracing::info!(volume = name, "has grown with its backing device");
+        }
+        Ok(VolumeChange { changed, volume: self.volume(name).await? })
+    }
+
+    /// Backing devices grow without anybody's word, for as long as the daemon runs.
+    pub(crate) async fn follow_growth(self: Arc<Self>) {
+        let mut refused: BTreeMap<String, String> = BTreeMap::new();
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let Ok(grown) = self.plane.call(|plane| plane.can_grow()).await else { return };
+            refused.retain(|name, _| grown.iter().any(|grown| grown.as_str() == name));
+            for name in grown {
+                let Err(error) = self.grow_volume(name.as_str()).await else { continue };
+                // Told once: it is tried again and again.
+                let said = error.to_string();
+                if refused.insert(name.to_string(), said.clone()).as_ref() != Some(&said) {
+                    tracing::warn!("{said}");
+                }
+            }
         }
     }
 
