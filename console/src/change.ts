@@ -41,26 +41,6 @@ export async function begin(start: OperationStart): Promise<void> {
   await refresh().catch(() => undefined);
 }
 
-/** How long a removal is waited for. After that it goes on without us, and the pool shows how far it is. */
-const PATIENCE_MS = 3000;
-
-/** Lets SSDs of a pool go. */
-export async function removeSsds(pool: string, ssds: string[]): Promise<void> {
-  const patience = new AbortController();
-  const timer = setTimeout(() => patience.abort(), PATIENCE_MS);
-  try {
-    await call("delete", "/api/v1/pools/{name}/ssds", { at: { name: pool }, body: { ssds }, signal: patience.signal });
-    notify("good", `The SSDs have left pool ${pool}.`);
-  } catch (error) {
-    if (patience.signal.aborted)
-      notify("busy", `Dirty data is being copied off the SSDs; they leave pool ${pool} after that.`);
-    else notify("bad", explain(error));
-  } finally {
-    clearTimeout(timer);
-    await refresh().catch(() => undefined);
-  }
-}
-
 export async function cancel(operation: Operation): Promise<void> {
   try {
     await call("delete", "/api/v1/operations/{id}", { at: { id: String(operation.id) } });

@@ -1,6 +1,6 @@
 // What the daemon is doing now: its status as it is pushed, its counters every two seconds.
 import { ApiFailure, call, follow, onTokenChange } from "./api/client";
-import type { Operation, Session, Stats, Status } from "./api/types";
+import type { Operation, Pool, Session, Stats, Status } from "./api/types";
 import { EMPTY, extend, type Series } from "./rates";
 import { Store } from "./store";
 
@@ -66,13 +66,25 @@ function pushed(name: string, data: string): void {
   const now: Status = JSON.parse(data);
   status.set(now);
   // Operations are asked for while there are any, and once more to see how the last one ended.
-  const busy = now.flushes.length + now.work.length > 0 || operations.get().some((one) => one.state === "running");
+  const busy = isBusy(now) || operations.get().some((one) => one.state === "running");
   if (busy) {
     call("get", "/api/v1/operations").then(
       (list) => operations.set(list.operations),
       () => undefined,
     );
   }
+}
+
+/** Whether something goes on that takes long; what begins by itself is seen by what it does. */
+function isBusy(now: Status): boolean {
+  return (
+    now.flushes.length + now.work.length > 0 ||
+    now.pools.some((pool) => pool.scrub?.state === "running" || copies(pool))
+  );
+}
+
+function copies(pool: Pool): boolean {
+  return (pool.rebuild ?? null) !== null || pool.ssds.some((ssd) => (ssd.evacuation ?? null) !== null);
 }
 
 function lost(error: unknown): Connection {

@@ -45,9 +45,14 @@ export function health(value: Health): Word {
   return word(value);
 }
 
-/** Of a volume with its cache. */
+/** Of a volume's cache; of the volume itself, where it has none. */
 export function volumeHealth(volume: Volume): Word {
-  return word(volume.health === "good" ? "optimal" : volume.health);
+  if (typeof volume.cache_health === "string") return word(volume.cache_health);
+  return volume.health === "good" ? { text: "No cache", tone: "quiet" } : word(volume.health);
+}
+
+export function cacheState(volume: Volume): Word {
+  return word(volume.cache_state ?? volume.state);
 }
 
 export function ssdHealth(ssd: Ssd): Word {
@@ -201,7 +206,24 @@ export function operationEnd(operation: Operation): Word {
     case "failed":
       return { tone, text: `${title}: failed: ${operation.error?.message ?? "the daemon does not say why"}` };
     case "cancelled":
-      return { tone, text: `${title}: cancelled.${operation.kind === "scrub" ? "" : " Writes are cached again."}` };
+      return { tone, text: `${title}: cancelled.${afterCancel(operation.kind)}` };
+  }
+}
+
+/** What is again as it was. */
+function afterCancel(kind: Operation["kind"]): string {
+  switch (kind) {
+    case "disable-cache":
+    case "delete-volume":
+    case "delete-pool":
+    case "convert-pool":
+      return " Writes are cached again.";
+    case "remove-ssds":
+      return " The SSDs stay.";
+    case "write-images":
+    case "scrub":
+    case "rebuild":
+      return "";
   }
 }
 

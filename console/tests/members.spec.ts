@@ -46,7 +46,8 @@ test("SSDs are added to a pool and removed from it while hosts use it", async ({
   await expect(remove).toHaveAccessibleDescription("Choose at least one SSD.");
   await page.getByRole("dialog").getByRole("checkbox", { name: /ssd1/ }).check();
   await remove.click();
-  await expect(ssds.getByRole("row", { name: /^ssd1/ })).toHaveCount(0, { timeout: 30_000 });
+  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible({ timeout: 30_000 });
+  await expect(ssds.getByRole("row", { name: /^ssd1/ })).toHaveCount(0);
   await expect(ssds.getByRole("row")).toHaveCount(4);
   const { pools, volumes } = await daemon.get("/api/v1/status");
   expect(pools[0].ssds.map((ssd: { path: string }) => ssd.path.split("/").at(-1)).sort()).toEqual([
@@ -55,6 +56,40 @@ test("SSDs are added to a pool and removed from it while hosts use it", async ({
     "ssd2",
   ]);
   expect(volumes[0].stats.errors, "errors that hosts saw").toBe(0);
+});
+
+// proves: S3, P5
+test("an SSD is emptied before it leaves, with progress, and that can be cancelled", async ({ page, daemon }) => {
+  // Slow enough to be seen at it.
+  const slow = (name: string) => `emulated-ssd:iops=150,rate=3M,flush=1ms,file=${daemon.path(name)}`;
+  const names = ["ssd0", "ssd1", "ssd2"];
+  for (const name of names) await daemon.ssd(name, "96M");
+  const create = ["pool", "create", "mirror", "--type", "read-write", "--io-type", "database"];
+  await daemon.hotset(...create, "--ssd", ...names.map(slow));
+  await daemon.hotset("pool", "set", "mirror", "dirty-watermark=90", "dirty-age=1d", "flush-rate=low");
+  const array = slowArray(daemon, "array.img", "ncq=1,seek-min=90ms,seek-max=100ms");
+  await daemon.hotset("volume", "create", "database", "--backing", array, "--pool", "mirror");
+  await daemon.loadOnce("database", "--rw=randwrite", "--bs=64k", "--size=512M", "--io_size=20M", "--iodepth=8");
+  await open(page, daemon, "pools/mirror");
+  const remove = async () => {
+    await page.getByRole("button", { name: "Remove SSDs" }).click();
+    await page.getByRole("dialog").getByRole("checkbox", { name: /ssd1/ }).check();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove SSDs" }).click();
+  };
+  await remove();
+  const operation = page.getByRole("region", { name: "Remove SSDs from pool mirror" });
+  await expect(operation.getByRole("progressbar")).toBeVisible();
+  await expect(operation).toContainText(/ of .*B/);
+  await expect(page.getByRole("button", { name: "Remove SSDs" })).toHaveAccessibleDescription(/one removal at a time/);
+  const row = page.getByRole("table", { name: "SSDs of pool mirror" }).getByRole("row", { name: /^ssd1/ });
+  await expect(row).toContainText("Flushing");
+  await page.screenshot({ path: shot("pools-removing.png"), fullPage: true });
+  await operation.getByRole("button", { name: "Cancel" }).click();
+  await expect(page.getByText(/Remove SSDs from pool mirror: cancelled. The SSDs stay./)).toBeVisible();
+  await expect(row).toContainText("Online");
+  await remove();
+  await expect(page.getByText(/Remove SSDs from pool mirror: done/)).toBeVisible({ timeout: 40_000 });
+  await expect(row).toHaveCount(0);
 });
 
 // proves: S3, F3
@@ -136,8 +171,7 @@ test("what an SSD is, how worn it is and where it is are shown", async ({ page, 
   await mirror(daemon, 2);
   await open(page, daemon, "pools/mirror");
   const ssds = page.getByRole("table", { name: "SSDs of pool mirror" });
-  const heads = await ssds.getByRole("columnheader").allTextContents();
-  expect(heads).toEqual([
+  await expect(ssds.getByRole("columnheader")).toHaveText([
     "SSD",
     "Status",
     "Health",

@@ -8,11 +8,10 @@ import { useStore } from "../store";
 import { Action, Badge, Progress } from "../ui/basics";
 import { operationState, operationTitle } from "../words";
 
-/** The operation that runs on a pool or a volume; null: none. */
-export function useRunning(kind: "pool" | "volume", name: string): Operation | null {
+/** The operations that run on a pool or a volume. */
+export function useRunning(kind: "pool" | "volume", name: string): Operation[] {
   const list = useStore(operations);
-  const mine = (one: Operation) => one.state === "running" && one.subject.kind === kind && one.subject.name === name;
-  return list.find(mine) ?? null;
+  return list.filter((one) => one.state === "running" && one.subject.kind === kind && one.subject.name === name);
 }
 
 export function RunningOperation({ operation }: { operation: Operation }) {
@@ -31,7 +30,7 @@ export function RunningOperation({ operation }: { operation: Operation }) {
         <Action
           label="Cancel"
           busy={busy}
-          reason={readOnly ?? (operation.cancellable ? null : "It cannot be cancelled any more.")}
+          reason={readOnly ?? (operation.cancellable ? null : "It cannot be cancelled: it ends by itself.")}
           run={run}
         />
       </header>

@@ -2,7 +2,7 @@
 import type { Status } from "../api/types";
 import { plural } from "../format";
 import { link } from "../router";
-import { Mark } from "../ui/basics";
+import { Mark, ToDo } from "../ui/basics";
 import { health, type Tone } from "../words";
 
 export function HealthPanel({ status }: { status: Status }) {
@@ -18,7 +18,7 @@ export function HealthPanel({ status }: { status: Status }) {
           <ul>
             {status.reasons.map((reason) => (
               <li key={reason}>
-                <Reason text={reason} />
+                <Reason text={reason} status={status} />
               </li>
             ))}
           </ul>
@@ -29,15 +29,17 @@ export function HealthPanel({ status }: { status: Status }) {
 }
 
 /** A reason begins with whom it concerns, which is a link to where something can be done about it. */
-function Reason({ text }: { text: string }) {
+function Reason({ text, status }: { text: string; status: Status }) {
   const [, kind, name, rest] = /^(pool|volume) ([^:]+): (.*)$/s.exec(text) ?? [];
   if (kind === undefined || name === undefined || rest === undefined) return <>{text}</>;
+  const of = (kind === "pool" ? status.pools : status.volumes).find((one) => one.name === name);
   return (
     <>
       <a href={link(kind === "pool" ? "pools" : "volumes", name)}>
         {kind} {name}
       </a>
       : {rest}
+      {of?.reason === rest && <ToDo action={of.action} />}
     </>
   );
 }

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { Pool } from "../api/types";
-import { change, removeSsds } from "../change";
+import { begin, change } from "../change";
 import { bytes, plural } from "../format";
 import { Action, Notice, Path } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
@@ -88,7 +88,7 @@ export function RemoveSsds({ pool, close }: Props) {
     setChosen(on ? [...chosen, uuid] : chosen.filter((other) => other !== uuid));
   const run = async () => {
     setBusy(true);
-    await removeSsds(pool.name, chosen);
+    await begin({ kind: "remove-ssds", name: pool.name, ssds: chosen, force: false, lose_data: false });
     close();
   };
   return (

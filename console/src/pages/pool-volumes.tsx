@@ -4,7 +4,7 @@ import { bytes } from "../format";
 import { link } from "../router";
 import { Badge } from "../ui/basics";
 import { Table } from "../ui/table";
-import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
+import { atRisk, cacheState, effectiveWriteMode, volumeHealth } from "../words";
 
 export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[] }) {
   return (
@@ -19,7 +19,7 @@ export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[]
       }
       columns={[
         { head: "Volume", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
-        { head: "Cache status", cell: (volume) => <Badge word={word(volume.state)} /> },
+        { head: "Cache status", cell: (volume) => <Badge word={cacheState(volume)} /> },
         { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
         { head: "Capacity", numeric: true, extra: true, cell: (volume) => bytes(volume.size_bytes) },
         { head: "Total cache used", numeric: true, cell: (volume) => bytes(volume.cache_used_bytes) },

@@ -6,15 +6,15 @@ import { bytes, duration, percent, plural } from "../format";
 import { status } from "../live";
 import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
-import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Notice } from "../ui/basics";
+import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Notice, ToDo } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
-import { atRisk, cacheType, health, ioType, operationTitle, policy, raid, scrubbed, threshold, word } from "../words";
+import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
 import { DeletePool } from "./pool-delete";
 import { AddSsds, RemoveSsds } from "./pool-members";
 import { PoolSettings } from "./pool-settings";
-import { Copies, Spares } from "./pool-spares";
+import { Spares } from "./pool-spares";
 import { Ssds } from "./pool-ssds";
 import { CachedVolumes } from "./pool-volumes";
 import { spelledSize } from "./size-field";
@@ -80,12 +80,15 @@ export function Pools() {
   );
 }
 
+type Kind = Operation["kind"];
+
 type Open = "add" | "remove" | "spares" | "settings" | "information" | "delete" | null;
 
 function Selected({ pool, status }: { pool: Pool; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
-  const running = useRunning("pool", pool.name);
+  const operations = useRunning("pool", pool.name);
+  const running = operations.map((operation) => operation.kind);
   const readOnly = useReadOnly();
   return (
     <section class="panel" aria-labelledby="selected-pool">
@@ -98,19 +101,30 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool, running)} run={() => startScrub(pool)} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("settings")} />
           <Action label="More information" run={() => setOpen("information")} />
-          <Action label="Delete" kind="danger" reason={readOnly ?? whyNoDelete(running)} run={() => setOpen("delete")} />
+          <Action
+            label="Delete"
+            kind="danger"
+            reason={readOnly ?? whyNoDelete(running)}
+            run={() => setOpen("delete")}
+          />
         </div>
       </header>
       <Now pool={pool} />
       <div class="inside">
-        {pool.reason !== "" && <Notice tone={pool.health === "failed" ? "bad" : "warning"}>{pool.reason}</Notice>}
+        {pool.reason !== "" && (
+          <Notice tone={pool.health === "failed" ? "bad" : "warning"}>
+            {pool.reason}
+            <ToDo action={pool.action} />
+          </Notice>
+        )}
         {pool.warnings.map((warning) => (
           <Notice key={warning} tone="warning">
             {warning}
           </Notice>
         ))}
-        {running !== null && <RunningOperation operation={running} />}
-        <Copies pool={pool} />
+        {operations.map((operation) => (
+          <RunningOperation key={operation.id} operation={operation} />
+        ))}
       </div>
       <Part title="SSDs" note={ssdsOf(pool)} />
       <Ssds pool={pool} />
@@ -167,40 +181,29 @@ function Now({ pool }: { pool: Pool }) {
   return <Figures figures={figures} />;
 }
 
-function whyNoScrub(pool: Pool, running: Operation | null): string | null {
-  return pool.scrub?.state === "running" ? "A scrub is running: one at a time." : whyNoSettings(pool, running);
+function whyNoScrub(pool: Pool, running: Kind[]): string | null {
+  return running.includes("scrub") ? "A scrub is running: one at a time." : whyNoSettings(pool, running);
 }
 
 async function startScrub(pool: Pool): Promise<void> {
   await begin({ kind: "scrub", name: pool.name, force: false, lose_data: false });
 }
 
-function whyNoRemoval(pool: Pool, running: Operation | null): string | null {
-  const removing = pool.ssds.some((ssd) => ssd.evacuation !== null && ssd.evacuation !== undefined);
-  return removing ? "An SSD is being emptied already: one removal at a time." : whyNoSettings(pool, running);
+function whyNoRemoval(pool: Pool, running: Kind[]): string | null {
+  if (running.includes("remove-ssds")) return "SSDs are being emptied already: one removal at a time.";
+  return whyNoSettings(pool, running);
 }
 
 /** What a pool that is taken away or made anew does not take any more. */
-function whyNoSettings(pool: Pool, running: Operation | null): string | null {
+function whyNoSettings(pool: Pool, running: Kind[]): string | null {
   if (pool.state === "offline") return "The pool is offline: this waits for its SSDs.";
-  switch (running?.kind) {
-    case "delete-pool":
-    case "convert-pool":
-      return `${operationTitle(running)} is under way: this waits for its end.`;
-    default:
-      return null;
-  }
+  if (running.includes("delete-pool")) return "The pool is being deleted: cancel that first.";
+  return running.includes("convert-pool") ? "The pool is being converted: cancel that first." : null;
 }
 
-function whyNoDelete(running: Operation | null): string | null {
-  switch (running?.kind) {
-    case "delete-pool":
-      return "It is being deleted: its dirty data is written to the backing devices.";
-    case "convert-pool":
-      return "It is being converted; cancel that first.";
-    default:
-      return null;
-  }
+function whyNoDelete(running: Kind[]): string | null {
+  if (running.includes("delete-pool")) return "It is being deleted: its dirty data is written to the backing devices.";
+  return running.includes("convert-pool") ? "It is being converted; cancel that first." : null;
 }
 
 function Information({ pool, close }: { pool: Pool; close: () => void }) {

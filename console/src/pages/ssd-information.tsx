@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import type { Ssd } from "../api/types";
 import { bytes, count, day, duration, fromNow, moment, NOTHING, percentOf, plural } from "../format";
-import { Badge, Facts, Notice, Path } from "../ui/basics";
+import { Badge, Facts, Notice, Path, ToDo } from "../ui/basics";
 import { Dialog } from "../ui/dialog";
 import { ssdHealth, transport, word } from "../words";
 
@@ -18,7 +18,12 @@ export function SsdInformation({ ssd, close }: { ssd: Ssd; close: () => void }) 
         </button>
       }
     >
-      {ssd.reason !== "" && ssd.smart.alert === "" && <Notice tone="warning">{ssd.reason}</Notice>}
+      {ssd.reason !== "" && ssd.smart.alert === "" && (
+        <Notice tone="warning">
+          {ssd.reason}
+          <ToDo action={ssd.action} />
+        </Notice>
+      )}
       <section class="group" aria-labelledby="ssd-pool">
         <h3 id="ssd-pool">In its pool</h3>
         <Facts facts={inPool(ssd)} />

@@ -7,7 +7,7 @@ import { series, status } from "../live";
 import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
-import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path } from "../ui/basics";
+import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } from "../ui/basics";
 import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
@@ -134,14 +134,19 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
         <Now volume={volume} />
         <div class="inside">
           {volume.reason !== "" && (
-            <Notice tone={volume.health === "failed" ? "bad" : "warning"}>{volume.reason}</Notice>
+            <Notice tone={volume.health === "failed" ? "bad" : "warning"}>
+              {volume.reason}
+              <ToDo action={volume.action} />
+            </Notice>
           )}
           {volume.backing_emulated && (
             <Notice tone="quiet">
               The backing device is emulated: its speed is that of a model, not of a real array.
             </Notice>
           )}
-          {running !== null && <RunningOperation operation={running} />}
+          {running.map((operation) => (
+            <RunningOperation key={operation.id} operation={operation} />
+          ))}
           <VolumeFacts volume={volume} pools={status.pools} />
         </div>
       </section>

@@ -197,6 +197,16 @@ export function Notice({ tone, children }: { tone: Tone; children: ComponentChil
   );
 }
 
+/** What to do about something, if anything. */
+export function ToDo({ action }: { action: string | undefined }) {
+  if (action === undefined || action === "") return null;
+  return (
+    <span class="to-do">
+      <b>To do:</b> {action}
+    </span>
+  );
+}
+
 type FieldProps = {
   label: string;
   hint?: ComponentChildren;
