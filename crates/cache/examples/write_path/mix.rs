@@ -86,10 +86,7 @@ pub(crate) fn mix(seconds: u64) {
             EmulatedArray::new(&env, &Preset::B1.parameters(VOLUME_BYTES), MemoryDevice::new(VOLUME_BYTES, 512));
         let volume = volume_over(&env, AnyDevice::Array(array), WriteMode::WriteBack);
         pool.attach(&volume).await.expect("there is room for a volume");
-        let clean = || {
-            let status = pool.status();
-            status.capacity_bytes - status.write_log.expect("a log").log_bytes
-        };
+        let clean = || pool.status().capacity_bytes;
         let mix = Mix::spawn(&volume, &env, 67, clean() * 6 / 5);
         let (mut before, mut io) = (volume.status().stats, volume.status().backing_io);
         println!("second  IOPS  hits  filled/s cleaned/s moved/s  dirty  live  slots  hot    array: reads writes");
