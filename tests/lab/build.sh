@@ -1,8 +1,8 @@
 #!/bin/sh
-# build.sh FOLDER [qemu-nbd | HOTSET [database]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
+# build.sh FOLDER [qemu-nbd | HOTSET [database | systemd]]: makes FOLDER/vmlinuz and FOLDER/initrd.gz, the virtual machine in which the
 # kernel's own NBD client is tried, with "qemu-nbd" FOLDER/initrd-reconnect, in which that program stands between the kernel
 # and the daemon, and with the program HOTSET FOLDER/initrd-daemon, in which the daemon itself runs too, and with
-# "database" FOLDER/initrd-database, in which there is PostgreSQL besides. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
+# "database" FOLDER/initrd-database, in which there is PostgreSQL besides, with "systemd" FOLDER/initrd-systemd, which starts as Debian does. The kernel is Debian's, unmodified, unpacked from its package; the programs are this machine's. What is there
 # already is kept, but for the small parts.
 set -eu
 
@@ -42,7 +42,7 @@ cp "$(command -v busybox)" root/bin/busybox
 # The daemon finds its tools (blkid) where administrators' programs are.
 ln -s programs root/sbin
 cp "$here/guest.sh" root/init
-cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" root/
+cp "$here/daemon.sh" "$here/power.sh" "$here/database.sh" "$here/udev.sh" "$here/systemd.sh" root/
 chmod +x root/init
 
 # What each module needs comes before it.
@@ -90,6 +90,48 @@ for rules in 50-udev-default 60-block 60-persistent-storage; do
     cp "/lib/udev/rules.d/$rules.rules" daemon/lib/udev/rules.d/
 done
 (cd daemon && find . | cpio --quiet -o -H newc) | cat - initrd.gz > initrd-daemon
+
+# systemd with the few units that lead to local file systems, and ours as they are shipped.
+if [ "${3:-}" = systemd ]; then
+    rm -rf systemd
+    units=systemd/etc/systemd/system
+    mkdir -p systemd/programs systemd/bin systemd/usr/bin systemd/lib/systemd/system systemd/lib/systemd/system-generators \
+        systemd/lib/udev/rules.d $units/sysinit.target.wants
+    for program in /lib/systemd/systemd /bin/mount /bin/umount /bin/systemctl; do add_program systemd $program; done
+    mv systemd/programs/systemd systemd/lib/systemd/
+    mv systemd/programs/mount systemd/programs/umount systemd/programs/systemctl systemd/bin/
+    ln -s /programs/udevadm systemd/lib/systemd/systemd-udevd
+    ln -s /programs/hotset systemd/usr/bin/hotset
+    ln -s /programs/udevadm systemd/bin/udevadm
+    cp /lib/systemd/system-generators/systemd-fstab-generator systemd/lib/systemd/system-generators/
+    cp /lib/udev/rules.d/99-systemd.rules systemd/lib/udev/rules.d/
+    for unit in local-fs-pre.target local-fs.target sysinit.target shutdown.target umount.target nbd@.service \
+        systemd-udevd.service systemd-udevd-control.socket systemd-udevd-kernel.socket systemd-udev-trigger.service; do
+        cp "/lib/systemd/system/$unit" systemd/lib/systemd/system/
+    done
+    for unit in systemd-udevd.service systemd-udev-trigger.service; do
+        ln -s "/lib/systemd/system/$unit" $units/sysinit.target.wants/
+    done
+    cp "$here/../../contrib/hotset.service" $units/
+    ln -s ../hotset.service $units/sysinit.target.wants/
+    mkdir -p "$units/nbd@nbd0.service.d"
+    printf '[Unit]\nAfter=hotset.service\nRequires=hotset.service\n' > "$units/nbd@nbd0.service.d/hotset.conf"
+    printf '[Unit]\nRequires=sysinit.target check.service\n' > $units/default.target
+    printf '[Unit]\nDefaultDependencies=no\nAfter=local-fs.target\nRequires=local-fs.target\nOnFailure=gave-up.service\n[Service]\nType=oneshot\nExecStart=/check.sh local-fs\n' \
+        > $units/check.service
+    printf '[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/check.sh "the local file systems are not there"\n' \
+        > $units/gave-up.service
+    mkdir -p "$units/local-fs.target.d"
+    printf '[Unit]\nOnFailure=\nOnFailure=gave-up.service\n' > $units/local-fs.target.d/check.conf
+    echo "root:x:0:0::/:/bin/sh" > systemd/etc/passwd
+    for group in root:0 tty:5 disk:6 lp:7 kmem:15 dialout:20 cdrom:24 tape:26 audio:29 video:44 input:101 sgx:102 kvm:103 render:104; do
+        echo "${group%:*}:x:${group#*:}:"
+    done > systemd/etc/group
+    printf 'ID=debian\nNAME=Debian\n' > systemd/etc/os-release
+    echo 0123456789abcdef0123456789abcdef > systemd/etc/machine-id
+    (cd systemd && find . | cpio --quiet -o -H newc) | cat - initrd-daemon > initrd-systemd
+    exit 0
+fi
 [ "${3:-}" = database ] || exit 0
 
 # PostgreSQL, where its package has it, and a new cluster. The server refuses to run as root.

@@ -46,6 +46,12 @@ impl Lab {
         Self::of(BUILT.get_or_init(|| build("lab-database", &["database"])), "initrd-database")
     }
 
+    /// With systemd among the programs.
+    pub(crate) fn with_systemd() -> Self {
+        static BUILT: OnceLock<PathBuf> = OnceLock::new();
+        Self::of(BUILT.get_or_init(|| build("lab-systemd", &["systemd"])), "initrd-systemd")
+    }
+
     fn of(folder: &'static Path, programs: &'static str) -> Self {
         let (site, power, port) = (Site::new(), Power::default(), free_port());
         let disk = |(name, size_mib)| {

@@ -111,3 +111,13 @@ fn after_a_restart_with_dirty_data_udev_leads_a_uuid_to_the_volume_and_not_to_it
     lab.settle_disks(&mut Random::new(37), 50);
     lab.boot("udev", 1, true).wait_for("guest: done");
 }
+
+// proves: F8
+#[test]
+fn a_machine_that_starts_with_systemd_mounts_by_uuid_the_volume_whose_newest_data_is_dirty() {
+    let lab = Lab::with_systemd();
+    let said = lab.boot("udev", 0, false).rest();
+    assert!(said.contains("guest: dirty") && !said.contains("FAILED"), "{said}");
+    lab.settle_disks(&mut Random::new(41), 50);
+    lab.boot("systemd", 1, true).wait_for("guest: done");
+}

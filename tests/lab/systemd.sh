@@ -1,0 +1,41 @@
+# Sourced by guest.sh. What udev.sh left when it was switched off, dirty data and a file system named by its UUID, is found by
+# a machine that starts as Debian does: systemd, udev, the units as they are shipped, and a line in fstab.
+
+uuid=6f1d8c52-3b0e-4a57-9d3c-2f6a4be0c7a1
+
+# By the serial numbers; udev keeps what it did not make.
+for device in /sys/block/vd*; do
+    ln -s "/dev/${device##*/}" "/dev/disk-$(cat "$device/serial")"
+done
+# The root file system forgets everything: what a machine has on its own is on a disk.
+mkdir -p /state /var/lib/hotset /etc/udev /srv /run
+step mount -t ext4 /dev/disk-state /state
+step mount -o bind /state/hotset /var/lib/hotset
+ln -s /state/rules /etc/udev/rules.d
+step [ -s /etc/udev/rules.d/63-z-hotset.rules ]
+
+echo "nbd0 /var/lib/hotset/nbd.sock ext4 unix" > /etc/nbdtab
+echo "UUID=$uuid /srv ext4 x-systemd.requires=nbd@nbd0.service 0 0" > /etc/fstab
+
+# Runs when all local file systems are there; or, with another word, when the machine gave up.
+cat > /check.sh << 'END'
+#!/bin/sh
+exec > /dev/console 2>&1
+PATH=/bin:/programs
+echo "guest: $(grep ' /srv ' /proc/mounts || echo 'nothing is mounted on /srv')"
+if [ "$1" != local-fs ]; then
+    systemctl --no-pager --failed
+    systemctl --no-pager status hotset.service nbd@nbd0.service srv.mount
+    dmesg | tail -40
+    echo "guest: FAILED: $1"
+elif ! grep -q '^/dev/nbd0 /srv ext4' /proc/mounts; then
+    echo "guest: FAILED: the file system is not on the volume"
+elif ! grep -qx newest /srv/file; then
+    echo "guest: FAILED: the file system is not the newest"
+else
+    echo "guest: done"
+fi
+poweroff -f
+END
+chmod +x /check.sh
+exec /lib/systemd/systemd --log-target=console --log-level=info
