@@ -16,16 +16,26 @@ export function HealthPanel({ status }: { status: Status }) {
         </div>
         {status.reasons.length > 0 && (
           <ul>
-            {status.reasons.map((reason) => (
-              <li key={reason}>
-                <Reason text={reason} status={status} />
-              </li>
-            ))}
+            {status.reasons
+              .filter((reason) => !isOfPool(reason, status))
+              .map((reason) => (
+                <li key={reason}>
+                  <Reason text={reason} status={status} />
+                </li>
+              ))}
           </ul>
         )}
       </div>
     </section>
   );
+}
+
+/** What a volume suffers from is said once, of its pool. */
+function isOfPool(reason: string, status: Status): boolean {
+  return status.volumes.some((volume) => {
+    const pool = status.pools.find((pool) => pool.name === volume.pool);
+    return pool !== undefined && pool.reason !== "" && reason === `volume ${volume.name}: ${pool.reason}`;
+  });
 }
 
 /** A reason begins with whom it concerns, which is a link to where something can be done about it. */

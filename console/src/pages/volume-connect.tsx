@@ -2,7 +2,7 @@
 import { call, explain } from "../api/client";
 import type { Volume } from "../api/types";
 import { usePolled } from "../store";
-import { Copyable, Notice, Path } from "../ui/basics";
+import { Copyable, Notice, Path, Prose } from "../ui/basics";
 
 /** Listeners change with the configuration only. */
 const RELOAD_MS = 60_000;
@@ -34,7 +34,11 @@ export function ConnectHosts({ volume }: { volume: Volume }) {
               {address.snippets.map((snippet) => (
                 <div key={snippet.kind} class="snippet">
                   <Copyable label={snippet.title} text={snippet.text} />
-                  {snippet.note !== "" && <p class="muted">{snippet.note}</p>}
+                  {snippet.note !== "" && (
+                    <p class="muted">
+                      <Prose text={snippet.note} />
+                    </p>
+                  )}
                 </div>
               ))}
             </div>

@@ -197,12 +197,17 @@ export function Notice({ tone, children }: { tone: Tone; children: ComponentChil
   );
 }
 
+/** Text of the daemon's, in which what is typed stands between backquotes. */
+export function Prose({ text }: { text: string }) {
+  return <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code key={part}>{part}</code> : part))}</>;
+}
+
 /** What to do about something, if anything. */
 export function ToDo({ action }: { action: string | undefined }) {
   if (action === undefined || action === "") return null;
   return (
     <span class="to-do">
-      <b>To do:</b> {action}
+      <b>To do:</b> <Prose text={action} />
     </span>
   );
 }

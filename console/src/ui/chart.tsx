@@ -98,7 +98,7 @@ function options(
   return {
     width: element.clientWidth,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 16, 0, 0],
     legend: { show: false },
     cursor: {
       y: false,
