@@ -146,14 +146,14 @@ fn errors(pool: &Pool, volumes: &[&Volume]) -> String {
     let of_ssds: u64 = pool.ssds.iter().map(|ssd| ssd.read_errors).sum();
     let lost = pool.scrub.map_or(0, |scrub| scrub.lost_pages);
     let found = [
-        (lost, "dirty pages have no good copy"),
-        (of_hosts, "requests of hosts failed"),
-        (of_ssds, "errors of SSDs were made good, hosts saw none of them"),
+        (lost, "dirty pages without a good copy"),
+        (of_hosts, "requests of hosts that failed"),
+        (of_ssds, "errors of SSDs that were made good, unseen by hosts"),
     ];
     let said: Vec<String> = found
         .iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .map(|(count, what)| format!("{what}: {}", grouped(*count)))
         .collect();
     if said.is_empty() { "none".to_owned() } else { said.join("; ") }
 }
@@ -179,7 +179,8 @@ fn ssds_of(pool: &Pool) -> String {
         table.row(row);
     }
     let mut text = indented(&table.render());
-    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty()) {
+    // What ends by itself is said of the pool.
+    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty() && !ssd.action.starts_with("wait")) {
         text.push_str(&format!("  {}: {}\n", ssd.path, ssd.action));
     }
     text
