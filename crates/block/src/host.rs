@@ -1,6 +1,9 @@
 //! The real world: `HostEnv` is the `Env` over an executor, `HostDevice` any device of this machine.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -16,11 +19,28 @@ use crate::{
 #[derive(Clone)]
 pub struct HostEnv {
     core: Rc<Core>,
+    /// For whom its tasks are at work, if that was said.
+    subject: Option<Rc<str>>,
+}
+
+thread_local! {
+    static AT_WORK_FOR: RefCell<Option<Rc<str>>> = const { RefCell::new(None) };
+}
+
+/// For whom the task that runs on this thread is at work; for a panic to say.
+pub fn at_work_for() -> Option<String> {
+    AT_WORK_FOR.try_with(|subject| subject.borrow().as_deref().map(str::to_owned)).ok().flatten()
 }
 
 impl HostEnv {
     pub(crate) fn of(core: Rc<Core>) -> Self {
-        Self { core }
+        Self { core, subject: None }
+    }
+
+    /// The same world; what is spawned through it, and through its clones, is at work for `subject`.
+    #[must_use]
+    pub fn at_work_for(&self, subject: &str) -> Self {
+        Self { core: Rc::clone(&self.core), subject: Some(Rc::from(subject)) }
     }
 
     /// Completes when all ready tasks of this turn have run, before the kernel is entered: the moment to send what the
@@ -57,7 +77,10 @@ impl Env for HostEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.core.spawn(task);
+        match &self.subject {
+            None => self.core.spawn(task),
+            Some(subject) => self.core.spawn(work_for(Rc::clone(subject), task)),
+        }
     }
 
     fn random(&self) -> u64 {
@@ -67,6 +90,18 @@ impl Env for HostEnv {
     fn buffers(&self) -> &BufPool {
         &self.core.pool
     }
+}
+
+/// Runs a task that is at work for somebody.
+async fn work_for(subject: Rc<str>, task: impl Future<Output = ()>) {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        AT_WORK_FOR.set(Some(Rc::clone(&subject)));
+        let polled = task.as_mut().poll(context);
+        AT_WORK_FOR.set(None);
+        polled
+    })
+    .await;
 }
 
 /// Any device of this machine. A handle: cloning it is cheap.

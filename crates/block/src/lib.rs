@@ -29,7 +29,7 @@ pub use device::{
 pub use env::{Env, Instant};
 pub use executor::{Executor, ExecutorOptions};
 pub use file::{FileDevice, FileOptions, OpenError};
-pub use host::{HostDevice, HostEnv};
+pub use host::{HostDevice, HostEnv, at_work_for};
 pub use image::create_image;
 pub use memory::MemoryDevice;
 pub use net::{InheritedListener, Listener, Stream};

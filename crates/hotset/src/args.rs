@@ -218,6 +218,11 @@ pub(crate) enum PoolVerb {
         #[arg(long, required = true, num_args = 1.., value_name = "PATH|UUID")]
         ssd: Vec<String>,
     },
+    /// Try again to open a pool that is offline, also one that was fenced because the daemon ended over it
+    Open {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+    },
     /// Open a pool whose SSDs have moved here
     Import {
         /// Block devices or image files of one pool
@@ -577,6 +582,7 @@ mod tests {
             "hotset volume disable-cache v --force --yes-lose-data",
             "hotset volume cancel-flush v",
             "hotset pool import --ssd a b --accept-missing",
+            "hotset pool open p",
             "hotset volume create v --backing emulated:disks=16,level=raid5,size=8G,file=x --pool p --block 4096 --read-only",
             "hotset volume list -o json",
             "hotset volume show v",

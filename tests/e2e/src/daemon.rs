@@ -128,6 +128,16 @@ impl Daemon {
         child.wait().expect("a child of ours can be waited for");
     }
 
+    /// Starts it, and kills it as soon as its state says so: as a service manager kills one that does not get ready. A
+    /// process ends only when its I/O has: `let_go` sees to that.
+    pub fn launch_and_kill_when(&mut self, is_so: impl Fn(&Self) -> bool, let_go: impl FnOnce()) {
+        let mut child = self.serve_command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+        tools::eventually("the moment has come", START_LIMIT, || is_so(self));
+        child.kill().expect("a child of ours can be killed");
+        let_go();
+        child.wait().expect("a child of ours can be waited for");
+    }
+
     #[track_caller]
     fn wait_until_ready(&mut self, socket: &UnixDatagram) {
         socket.set_read_timeout(Some(Duration::from_millis(200))).expect("200 ms is a time");

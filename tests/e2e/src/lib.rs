@@ -4,6 +4,7 @@
 //! the product's code.
 
 pub mod daemon;
+pub mod faulty;
 pub mod files;
 pub mod http;
 pub mod load;

@@ -62,7 +62,7 @@ fn shrink(daemon: &Daemon, name: &str) {
     file.and_then(|file| file.set_len(MIB)).expect("a file can shrink");
 }
 
-fn is_good_with(daemon: &Daemon, ssds: usize) -> bool {
+pub(crate) fn is_good_with(daemon: &Daemon, ssds: usize) -> bool {
     let pool = daemon.json("pool show p");
     let online = pool["ssds"].as_array().map_or(0, |ssds| ssds.iter().filter(|ssd| ssd["online"] == true).count());
     pool["health"] == "good" && online == ssds && pool["write_log"]["write_caching_off"] == false

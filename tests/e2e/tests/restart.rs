@@ -2,6 +2,7 @@
 //!
 //! The tests do what a service manager does: they keep the listening sockets, and start the next daemon on them.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,7 +94,7 @@ fn hosts_that_ask_again_wait_for_the_next_daemon_and_see_no_error() {
 }
 
 /// A connection that may end in its handshake, with a daemon that ends. That nobody listens is never so.
-fn connect_again(socket: &std::path::Path) -> Client {
+pub(crate) fn connect_again(socket: &Path) -> Client {
     let begun = Instant::now();
     loop {
         match Client::connect(socket, "v") {
@@ -108,7 +109,7 @@ fn connect_again(socket: &std::path::Path) -> Client {
 }
 
 /// A program between hosts and the daemon; it ends with this test.
-struct Between(Child);
+pub(crate) struct Between(Child);
 
 impl Between {
     fn start(daemon: &Daemon, program: &str, arguments: &[String]) -> Self {
@@ -119,6 +120,18 @@ impl Between {
         let socket = daemon.site.socket("between");
         tools::eventually("it listens", Duration::from_secs(20), || socket.exists());
         between
+    }
+
+    /// nbdkit, which asks again what the daemon left without an answer.
+    pub(crate) fn nbdkit(daemon: &Daemon) -> Self {
+        let (socket, to) = (daemon.site.socket("between"), daemon.uri("v"));
+        let arguments = format!(
+            "--foreground --exit-with-parent --unix {} --filter=retry nbd uri={to} retries=60 retry-delay=1 \
+             retry-exponential=no",
+            socket.display()
+        );
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        Self::start(daemon, "nbdkit", &arguments)
     }
 }
 
@@ -161,14 +174,7 @@ fn qemu_with_a_reconnect_delay_sees_no_error() {
 fn fio_with_retries_verifies_every_byte() {
     let mut daemon = daemon_on_kept_sockets();
     let between = daemon.site.socket("between");
-    let to = daemon.uri("v");
-    let arguments = format!(
-        "--foreground --exit-with-parent --unix {} --filter=retry nbd uri={to} retries=60 retry-delay=1 \
-         retry-exponential=no",
-        between.display()
-    );
-    let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
-    let _retries = Between::start(&daemon, "nbdkit", &arguments);
+    let _retries = Between::nbdkit(&daemon);
     let uri = format!("nbd+unix:///?socket={}", between.display());
     let fixed = "--name=through --ioengine=nbd --rw=randrw --bsrange=4k-32k --iodepth=16 --verify=crc32c \
         --verify_fatal=1 --verify_backlog=64 --verify_state_save=0 --randseed=7 --output-format=json --time_based";

@@ -40,6 +40,13 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
         PoolVerb::CancelRemove { name } => members::cancel(client, output, name.as_str()),
         PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, "spares"),
         PoolVerb::RemoveSpare { name, ssd } => members::remove_spares(client, output, name.as_str(), &ssd),
+        PoolVerb::Open { name } => {
+            let change: PoolChange = client.send(Method::POST, &format!("/pools/{name}/open"), &())?;
+            print(output, &change, |change| match change.changed {
+                true => format!("Opened pool {}\n{}", change.pool.name, show(&change.pool)),
+                false => format!("Pool {} is open already\n", change.pool.name),
+            })
+        }
         PoolVerb::Import { ssd, accept_missing, accept_loss } => {
             let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
             let change: PoolChange =

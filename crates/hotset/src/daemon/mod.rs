@@ -8,6 +8,7 @@ mod config;
 mod connect;
 mod conversion;
 mod events;
+mod failures;
 mod history;
 mod hook;
 mod http;
@@ -34,6 +35,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tracing_subscriber::EnvFilter;
 
+use self::api_socket::Listeners;
 use self::config::Config;
 use self::events::EventLog;
 use self::hook::Hook;
@@ -62,6 +64,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     start_log(&config.log)?;
     let state = StateDirectory::open(&config.state)?;
     state.wait_for_predecessor();
+    failures::remember_panics(state.path());
     let sockets = Sockets::of(&config)?;
     let server =
         ServerSettings { request_timeout: Duration::from_secs(config.request_timeout_s), ..Default::default() };
@@ -102,7 +105,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
     let api_tls =
         config.api_tls.as_ref().map(|files| http::tls_acceptor(&files.certificate, &files.key)).transpose()?;
     let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
-    let names = Arc::new(config.api_names.clone());
+    let names = config.api_names.clone();
     let tokens = Arc::new(Tokens::load(&state)?);
     let state_path = state.path().to_owned();
     let events = Arc::new(EventLog::open(&state_path));
@@ -131,27 +134,20 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
             tracing::info!("serving hosts: {}", serving.cause);
             observer::record(&events, hook.as_ref(), vec![serving]).await;
         }
-        let (latest, status) = tokio::sync::watch::channel(None);
         let history = history::Handle::start(&state_path).map_err(|error| format!("history: {error}"))?;
         manager.keeps_statistics(history.clone());
+        let (latest, status) = tokio::sync::watch::channel(None);
         let control = Control {
             history: history.clone(),
             manager: Arc::clone(&manager),
             events: Arc::clone(&events),
-            tokens: Arc::clone(&tokens),
+            tokens,
             latest: status,
         };
-        listeners.serve(|door| {
-            let gate = Gate { door, tokens: Arc::clone(&tokens), names: Arc::clone(&names) };
-            http::router(control.clone(), gate)
-        });
-        tokio::spawn(history.clone().sample(Arc::clone(&manager)));
-        let observer =
-            Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook: hook.clone(), history };
-        tokio::spawn(observer.run(latest));
-        tokio::spawn(Arc::clone(&manager).follow_members());
-        tokio::spawn(Arc::clone(&manager).follow_growth());
+        answer(listeners, &control, names);
         tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
+        let observer = Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook, history };
+        tokio::spawn(observer.run(latest));
         let run = async {
             announce(start).await;
             manager.retry_offline_volumes().await;
@@ -165,9 +161,22 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
     events.append(vec![runs::stopping()]);
     let code = stop(&manager, &plane, signals).await;
     if code == ExitCode::SUCCESS {
+        manager.ends_cleanly();
         events.append(vec![runs::stopped()]);
     }
     Ok(code)
+}
+
+/// Answers administrators, and keeps what they ask for up to date: in the background, until the runtime ends.
+fn answer(listeners: Listeners, control: &Control, names: Vec<String>) {
+    let names = Arc::new(names);
+    listeners.serve(|door| {
+        let gate = Gate { door, tokens: Arc::clone(&control.tokens), names: Arc::clone(&names) };
+        http::router(control.clone(), gate)
+    });
+    tokio::spawn(control.history.clone().sample(Arc::clone(&control.manager)));
+    tokio::spawn(Arc::clone(&control.manager).follow_members());
+    tokio::spawn(Arc::clone(&control.manager).follow_growth());
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

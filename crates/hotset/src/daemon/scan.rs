@@ -1,13 +1,26 @@
-//! Finds the SSDs of pools: at the paths where they were, and at those that the configuration names.
+//! Finds the SSDs of pools: at the paths where they were, and at those that the configuration names. One that does not
+//! answer is not found, and holds up nobody.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hotset_cache::SsdLabel;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
 
 use super::probe;
 
 /// Paths looked at in one scan at most.
 const PATHS_MAX: usize = 4096;
+
+/// How many of them at once.
+const LOOKS_AT_ONCE: usize = 32;
+
+/// How long an SSD may take to show its label.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An SSD of some pool.
 #[derive(Clone, Debug)]
@@ -16,20 +29,81 @@ pub(crate) struct Found {
     pub(crate) label: SsdLabel,
 }
 
-/// The SSDs at `known` paths and at those that match `patterns`, each once. Blocking.
-pub(crate) fn ssds(known: &[String], patterns: &[String]) -> Vec<Found> {
-    let mut paths: Vec<String> = known.to_vec();
-    for pattern in patterns {
-        paths.extend(matching(pattern).into_iter().filter_map(|path| path.into_os_string().into_string().ok()));
-    }
-    let mut found: Vec<Found> = Vec::new();
-    for path in paths.into_iter().take(PATHS_MAX) {
-        let Some(label) = probe::label(&path) else { continue };
-        if !found.iter().any(|other| other.label.ssd_uuid == label.ssd_uuid) {
-            found.push(Found { path, label });
+/// Looks for SSDs. A handle: cloning it is cheap.
+#[derive(Clone, Default)]
+pub(crate) struct Scanner {
+    /// Paths from which a look has not come back: they are not looked at again before it does.
+    silent: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Scanner {
+    /// The SSDs at `known` paths and at those that match `patterns`, each once.
+    pub(crate) async fn ssds(&self, known: Vec<String>, patterns: Vec<String>) -> Vec<Found> {
+        let listed = timeout(PATIENCE, spawn_blocking(move || paths(&patterns))).await;
+        let mut all = known;
+        all.extend(listed.ok().and_then(Result::ok).unwrap_or_default());
+        all.truncate(PATHS_MAX);
+        let mut found: Vec<Found> = Vec::new();
+        for some in all.chunks(LOOKS_AT_ONCE) {
+            let looks: Vec<_> = some.iter().filter_map(|path| self.look(path.clone())).collect();
+            for look in looks {
+                let path = look.path.clone();
+                let Some(label) = self.label(look).await else { continue };
+                if !found.iter().any(|other| other.label.ssd_uuid == label.ssd_uuid) {
+                    found.push(Found { path, label });
+                }
+            }
         }
+        found
     }
-    found
+
+    /// Begins to look at a path, unless an earlier look is still under way.
+    fn look(&self, path: String) -> Option<Look> {
+        if self.silent().contains(&path) {
+            return None;
+        }
+        let came_back = Arc::new(AtomicBool::new(false));
+        let (scanner, looked_at, tell) = (self.clone(), path.clone(), Arc::clone(&came_back));
+        let label = spawn_blocking(move || {
+            let label = probe::label(&looked_at);
+            let mut silent = scanner.silent();
+            silent.remove(&looked_at);
+            tell.store(true, Ordering::Relaxed);
+            label
+        });
+        Some(Look { path, label, came_back })
+    }
+
+    async fn label(&self, look: Look) -> Option<SsdLabel> {
+        if let Ok(label) = timeout(PATIENCE, look.label).await {
+            return label.ok().flatten();
+        }
+        let mut silent = self.silent();
+        if !look.came_back.load(Ordering::Relaxed) {
+            tracing::error!("SSD {} does not answer; it counts as missing", look.path);
+            silent.insert(look.path);
+        }
+        None
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn silent(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A look at a path that is under way.
+struct Look {
+    path: String,
+    label: JoinHandle<Option<SsdLabel>>,
+    /// Set under the lock of those that are silent.
+    came_back: Arc<AtomicBool>,
+}
+
+/// The paths that match.
+fn paths(patterns: &[String]) -> Vec<String> {
+    let matching = patterns.iter().flat_map(|pattern| matching(pattern));
+    matching.filter_map(|path| path.into_os_string().into_string().ok()).take(PATHS_MAX).collect()
 }
 
 /// Existing paths whose last part matches that of `pattern`, sorted.

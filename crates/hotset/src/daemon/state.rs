@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
+use super::failures;
 use super::predecessor::{lock_patiently, wait_for_files};
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
@@ -290,6 +291,22 @@ impl StateDirectory {
 
     pub(crate) fn write_ssd_ledger(&self, ledger: &Ledger) -> io::Result<()> {
         write_record(&self.path, "ssds.json", VERSION_OF_READ_POOLS, ledger)
+    }
+
+    /// How earlier runs ended. A file that is missing or cannot be read means that nothing is remembered.
+    pub(super) fn failures(&self) -> failures::Record {
+        let path = self.path.join("failures.json");
+        if !path.exists() {
+            return failures::Record::default();
+        }
+        read_record(&path).unwrap_or_else(|error| {
+            tracing::warn!("{error}; how earlier runs ended is forgotten");
+            failures::Record::default()
+        })
+    }
+
+    pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
+        write_record(&self.path, "failures.json", VERSION_OF_READ_POOLS, record)
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.

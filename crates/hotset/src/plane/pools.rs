@@ -32,15 +32,16 @@ impl Plane {
         let name = spec.name.clone();
         let ssds = self.open_ssds(&ssds)?;
         let state = device::open_member(&self.env, &state)?;
-        let pool = Pool::create(self.env.clone(), spec, ssds, state).await?;
+        let pool = Pool::create(self.env_of(&name), spec, ssds, state).await?;
         let status = pool.status();
         self.pools.borrow_mut().insert(name, pool);
         Ok(status)
     }
 
-    /// Opens a pool; its volumes are not opened yet.
+    /// Opens a pool, which should be called `name`; its volumes are not opened yet.
     pub(crate) async fn open_pool(
         self: Rc<Self>,
+        name: PoolName,
         ssds: Vec<String>,
         state: PathBuf,
         missing: Missing,
@@ -48,7 +49,7 @@ impl Plane {
         let ssds = self.open_ssds(&ssds)?;
         let disks = ssds.iter().map(|ssd| (ssd.path.clone(), disk_of(&ssd.device))).collect();
         let state = device::open_member(&self.env, &state)?;
-        let pool = Pool::open(self.env.clone(), ssds, Some(state), missing).await?;
+        let pool = Pool::open(self.env_of(&name), ssds, Some(state), missing).await?;
         let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes(), disks };
         let name = opened.status.name.clone();
         let taken = self.check_pool_name(&name);
@@ -58,6 +59,11 @@ impl Plane {
         }
         self.pools.borrow_mut().insert(name, pool);
         Ok(opened)
+    }
+
+    /// A panic in what it spawns says for which pool it was at work.
+    fn env_of(&self, pool: &PoolName) -> HostEnv {
+        self.env.at_work_for(&format!("pool {pool}"))
     }
 
     fn check_pool_name(&self, name: &PoolName) -> Result<(), Error> {

@@ -32,7 +32,7 @@ impl Plane {
         if self.volumes.borrow().contains_key(&name) {
             return Err(Error::new(ErrorKind::Refused, format!("volume {name}: a volume of this name exists already")));
         }
-        let volume = Volume::open(self.env.clone(), spec, backing)?;
+        let volume = Volume::open(self.env.at_work_for(&format!("volume {name}")), spec, backing)?;
         let status = volume.status();
         self.volumes.borrow_mut().insert(name, volume);
         Ok(status)

@@ -62,6 +62,7 @@ impl FromRef<Control> for Arc<Manager> {
         pools::create_pool,
         pools::plan_pool,
         pools::import_pool,
+        pools::open_pool,
         pools::show_pool,
         pools::set_pool,
         pools::delete_pool,
@@ -112,6 +113,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/plan", post(pools::plan_pool))
         .route("/pools/import", post(pools::import_pool))
         .route("/pools/{name}", get(pools::show_pool).patch(pools::set_pool).delete(pools::delete_pool))
+        .route("/pools/{name}/open", post(pools::open_pool))
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
         .route("/pools/{name}/conversion", post(pools::convert_pool))
         .route("/pools/{name}/conversion/plan", post(pools::plan_conversion))

@@ -37,6 +37,12 @@ pub(super) async fn import_pool(
     lasting(async move { manager.import_pool(&request).await }).await
 }
 
+#[utoipa::path(post, path = "/api/v1/pools/{name}/open", params(("name" = String, Path)),
+    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+pub(super) async fn open_pool(State(manager): Manages, Name(name): Name<String>) -> Answer<api::PoolChange> {
+    lasting(async move { manager.open_offline_pool(&name).await }).await
+}
+
 #[utoipa::path(get, path = "/api/v1/pools/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Pool), (status = "default", body = ApiError)))]
 pub(super) async fn show_pool(State(manager): Manages, Name(name): Name<String>) -> Answer<api::Pool> {

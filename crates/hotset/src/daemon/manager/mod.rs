@@ -36,8 +36,10 @@ use self::operations::Operations;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
+use super::failures::Failures;
 use super::history::{self, Recent};
 use super::probe::{self, DeviceKey};
+use super::scan::Scanner;
 use super::smart::Known;
 use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
@@ -51,6 +53,8 @@ pub(crate) struct Manager {
     plane: Handle,
     state: StateDirectory,
     config: Config,
+    failures: Failures,
+    scanner: Scanner,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
@@ -133,6 +137,8 @@ impl Manager {
     pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config) -> Self {
         Self {
             ssds: Known::new(state.ssd_ledger()),
+            failures: Failures::load(&state),
+            scanner: Scanner::default(),
             plane,
             state,
             config,
@@ -185,6 +191,11 @@ impl Manager {
         let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let addresses = connect::addresses(endpoints, self.config.tls.is_some(), &volume, host_name.trim());
         Ok(Connect { volume, addresses })
+    }
+
+    /// A clean stop has come to its end: whatever was being opened did no harm.
+    pub(crate) fn ends_cleanly(&self) {
+        self.failures.end_cleanly(&self.state);
     }
 
     /// The records that last.

@@ -91,6 +91,7 @@ impl Manager {
             None => self.state.reset_member(name).map_err(|error| self.state_failed(&error))?,
         }
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
+        self.failures.lift(&self.state, name.as_str());
         let opened = self.open(name, paths, missing).await.map_err(|error| match missing {
             Missing::Leave | Missing::AcceptLoss => error,
             Missing::Refuse => ApiError::new(

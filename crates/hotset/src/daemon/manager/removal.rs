@@ -347,6 +347,7 @@ impl Manager {
         self.save_volumes().await?;
         self.forget_conversion(name.as_str())?;
         self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
+        self.failures.lift(&self.state, name.as_str());
         self.forget_ssds(name.as_str());
         self.export_fenced(&snapshot, name).await?;
         self.update_udev_rules().await;
@@ -377,6 +378,7 @@ impl Manager {
         self.save_volumes().await?;
         self.forget_conversion(name.as_str())?;
         self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
+        self.failures.lift(&self.state, name.as_str());
         self.forget_ssds(name.as_str());
         self.update_udev_rules().await;
         tracing::info!(pool = %name, "forgot a pool that was offline");

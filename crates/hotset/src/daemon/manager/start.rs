@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{ApiError, ApiErrorKind};
+use hotset_api::{ApiError, ApiErrorKind, PoolChange};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{DirtyData, Missing, PoolStatus};
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, Note, OfflinePool, Waiting, blocking, pool_name, uuid};
-use crate::daemon::scan::{self, Found};
+use crate::daemon::scan::Found;
 use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
 
@@ -113,6 +113,11 @@ impl Manager {
 
     /// Opens a pool whose SSDs are all there; gives the record back if some are missing.
     async fn open_recorded(&self, record: PoolRecord) -> Option<PoolRecord> {
+        if let Some(why) = self.failures.fence(&record.name) {
+            let _one_at_a_time = self.change.lock().await;
+            self.give_up(&record, &fenced(&record.name, &why)).await;
+            return None;
+        }
         let search = self.search(&record).await;
         if search.complete && self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Settled {
             return None;
@@ -160,7 +165,7 @@ impl Manager {
     async fn search(&self, record: &PoolRecord) -> Search {
         let known: Vec<String> = record.ssds.iter().chain(&record.spares).map(|ssd| ssd.path.clone()).collect();
         let patterns = self.config.ssd_scan.clone();
-        let found = blocking(move || scan::ssds(&known, &patterns)).await.unwrap_or_default();
+        let found = self.scanner.ssds(known, patterns).await;
         let own: Vec<&Found> = found.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();
         let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
         Search {
@@ -175,32 +180,58 @@ impl Manager {
         if !self.offline().pools.contains_key(&record.name) {
             return Attempt::Settled;
         }
-        let error = match pool_name(&record.name) {
-            Ok(name) => match self.open_and_settle(&name, record, paths, missing).await {
-                Ok(()) => return Attempt::Settled,
-                Err(error) => error,
-            },
-            Err(error) => error,
+        self.failures.begin_opening(&self.state, &record.name);
+        let opened = match pool_name(&record.name) {
+            Ok(name) => self.open_and_settle(&name, record, paths, missing).await,
+            Err(error) => Err(error),
         };
+        self.failures.end_opening(&self.state, &record.name);
+        let Err(error) = opened else { return Attempt::Settled };
         if missing == Missing::Refuse && may_pass(error.kind) {
             return Attempt::Wait;
         }
+        self.give_up(record, &error).await;
+        Attempt::Settled
+    }
+
+    /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
+    async fn give_up(&self, record: &PoolRecord, error: &ApiError) {
         tracing::error!(pool = record.name, "cannot be opened: {error}");
         let meanwhile = match record.kind {
             RecordedKind::Read => "its volumes are served uncached",
             RecordedKind::ReadWrite => "its volumes are not served, because it may hold newer data than their devices",
         };
         let reason = format!(
-            "{error}; {meanwhile}; repair that and restart the daemon, or use `hotset pool import` or `hotset pool \
-             delete {}`",
-            record.name
+            "{error}; {meanwhile}; when that is repaired, `hotset pool open {}` tries again; or use `hotset pool import` or \
+             `hotset pool delete {}`",
+            record.name, record.name
         );
         self.set_offline(record, &reason, Waiting::ForTheAdministrator);
         match record.kind {
             RecordedKind::Read => self.serve_without_pool(record).await,
             RecordedKind::ReadWrite => self.hold_back_volumes(record),
         }
-        Attempt::Settled
+    }
+
+    /// Tries to open an offline pool now, a fenced one too.
+    pub(crate) async fn open_offline_pool(&self, name: &str) -> Result<PoolChange, ApiError> {
+        let found = self.offline().pools.get(name).map(|pool| pool.record.clone());
+        let Some(record) = found else {
+            // An error if there is no such pool.
+            return Ok(PoolChange { changed: false, pool: self.pool(name).await? });
+        };
+        self.failures.lift(&self.state, name);
+        let search = self.search(&record).await;
+        if self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Wait {
+            self.set_offline(&record, "some of its SSDs are missing, or in use", Waiting::ForTheAdministrator);
+        }
+        let left = self.offline().pools.get(name).map(|pool| pool.reason.clone());
+        match left {
+            None => Ok(PoolChange { changed: true, pool: self.pool(name).await? }),
+            Some(reason) => {
+                Err(ApiError::new(ApiErrorKind::Refused, format!("pool {name} cannot be opened: {reason}")))
+            }
+        }
     }
 
     async fn open_and_settle(
@@ -253,7 +284,7 @@ impl Manager {
     /// Where SSDs lie that had left the pool, other than at `paths`. Their superblocks prove that they are its own.
     async fn returned(&self, record: &PoolRecord, paths: &[String]) -> Vec<String> {
         let left: Vec<String> = record.left.iter().map(|ssd| ssd.path.clone()).collect();
-        let found = blocking(move || scan::ssds(&left, &[])).await.unwrap_or_default();
+        let found = self.scanner.ssds(left, Vec::new()).await;
         let is_own = |ssd: &Found| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
             pool == record.uuid && record.left.iter().any(|left| left.uuid == own)
@@ -297,7 +328,8 @@ impl Manager {
 
     pub(super) async fn open(&self, name: &PoolName, paths: Vec<String>, missing: Missing) -> Result<Opened, ApiError> {
         let member = self.state.member(name);
-        self.plane.call(move |plane| plane.open_pool(paths, member, missing)).await
+        let name = name.clone();
+        self.plane.call(move |plane| plane.open_pool(name, paths, member, missing)).await
     }
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now.
@@ -341,7 +373,7 @@ impl Manager {
             return;
         }
         let patterns = self.config.ssd_scan.clone();
-        let found = blocking(move || scan::ssds(&[], &patterns)).await.unwrap_or_default();
+        let found = self.scanner.ssds(Vec::new(), patterns).await;
         let known: BTreeSet<&str> = records.iter().map(|record| record.uuid.as_str()).collect();
         let strange: BTreeSet<u128> =
             found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();
@@ -371,6 +403,10 @@ enum Attempt {
     /// The pool is open, or will not open by waiting.
     Settled,
     Wait,
+}
+
+fn fenced(pool: &str, why: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Refused, format!("pool {pool} is fenced: {why}"))
 }
 
 /// Whether an error may go away when SSDs come.
