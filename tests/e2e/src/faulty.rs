@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +13,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
-    SessionACL, WriteFlags,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
 };
+
+use crate::tools;
 
 /// The number of the one file; the folder is `INodeNo::ROOT`.
 const FILE: INodeNo = INodeNo(2);
@@ -28,9 +31,10 @@ pub enum Fault {
     None,
     /// They fail with EIO.
     Error,
-    /// They are not answered before something else is said.
+    /// Reads and writes are not answered before something else is said. Flushes are: the kernel would keep the file locked
+    /// over one that hangs, and whoever asks for its size would hang with it.
     Hang,
-    /// The same of writes and flushes; reads go on.
+    /// The same of writes; reads go on.
     HangWrites,
 }
 
@@ -68,7 +72,7 @@ impl FaultyFile {
         match fuser::spawn_mount(Pass { file, state: Arc::clone(&state) }, at, &config) {
             Ok(session) => Some(Self { session: Some(session), state, path: at.join("disk") }),
             Err(error) => {
-                println!("SKIPPED: no file system in user space here (/dev/fuse, fusermount3): {error}");
+                tools::skip(&format!("no file system in user space here (/dev/fuse, fusermount3): {error}"));
                 None
             }
         }
@@ -91,7 +95,9 @@ impl FaultyFile {
 impl Drop for FaultyFile {
     fn drop(&mut self) {
         self.set(Fault::Error);
-        // It is taken away now; its thread goes on to answer errors to whoever has the file open, and ends with the last.
+        let folder = self.path.parent().expect("the file is in a folder");
+        tools::run("fusermount3", &["-u", "-z", "-q", &folder.display().to_string()]);
+        // Its thread goes on to answer errors to whoever has the file open, and ends with the last of them.
         drop(self.session.take());
     }
 }
@@ -130,6 +136,7 @@ impl Pass {
         let mut state = lock(&self.state);
         match state.fault {
             Fault::None => return Some(request),
+            Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
             Fault::Error => request.fail(),
             Fault::Hang | Fault::HangWrites => state.hanging.push(request),
@@ -161,6 +168,12 @@ impl Pass {
 }
 
 impl Filesystem for Pass {
+    /// Direct I/O that hangs must not hold up whoever submits it.
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let lacks = |_| io::Error::other("this kernel has no asynchronous direct I/O for file systems in user space");
+        config.add_capabilities(InitFlags::FUSE_ASYNC_DIO).map_err(lacks)
+    }
+
     fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if name != "disk" {
             return reply.error(Errno::ENOENT);

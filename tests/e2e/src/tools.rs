@@ -1,6 +1,7 @@
 //! Running other people's programs, for a limited time.
 
 use std::ffi::OsStr;
+use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,11 @@ pub fn fail<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> String {
 pub fn text(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     format!("{}\nstdout: {stdout}\nstderr: {stderr}", output.status)
+}
+
+/// Says that a test does not do what it is for; also where what tests print is kept back.
+pub fn skip(why: &str) {
+    writeln!(io::stdout(), "\nSKIPPED: {why}").ok();
 }
 
 /// Asks again until the answer is yes: for what no event announces.

@@ -69,7 +69,9 @@ impl Script<'_> {
         self.daemon.ok(&format!("pool add-spare p --ssd {}", spare.display()));
         let victim = self.ssds.remove(0);
         kill(self.daemon, &victim);
-        eventually("the spare has taken over", PATIENCE, || is_good_with(self.daemon, SSDS));
+        eventually("the spare has taken over", PATIENCE, || {
+            is_good_with(self.daemon, SSDS) && is_online(self.daemon, &spare) && !is_online(self.daemon, &victim)
+        });
         self.note("the spare has taken over");
         self.ssds.push(spare);
     }
@@ -77,10 +79,10 @@ impl Script<'_> {
     /// Puts the SSD first in the pool, in the place of another one.
     fn join(&mut self, ssd: &Path) {
         self.daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
-        assert!(is_good_with(self.daemon, SSDS + 1));
+        eventually("the pool has one more", PATIENCE, || is_good_with(self.daemon, SSDS + 1));
         let leaves = self.ssds.remove(0);
         self.daemon.ok(&format!("pool remove-ssd p --ssd {}", leaves.display()));
-        assert!(is_good_with(self.daemon, SSDS));
+        eventually("the pool has one less", PATIENCE, || is_good_with(self.daemon, SSDS));
         fs::remove_file(leaves).expect("it is nobody's");
         self.ssds.insert(0, ssd.to_owned());
         self.note("one SSD was added, and one removed");
@@ -97,7 +99,7 @@ impl Script<'_> {
         });
         for (fault, how) in [(Fault::Error, "it answers EIO"), (Fault::Hang, "it hangs")] {
             // Where it cannot be mounted, that was said.
-            let Some(faulty) = self.new_faulty() else { continue };
+            let Some(faulty) = self.new_faulty() else { break };
             self.join(faulty.path());
             self.replace_first(how, |_, _| faulty.set(fault));
         }
@@ -121,6 +123,13 @@ impl Script<'_> {
         let fresh = self.new_image();
         self.join(&fresh);
     }
+}
+
+/// Whether an SSD is one of the pool's that work.
+fn is_online(daemon: &Daemon, ssd: &Path) -> bool {
+    let pool = daemon.json("pool show p");
+    let mut ssds = pool["ssds"].as_array().expect("a list").iter();
+    ssds.any(|known| known["path"] == ssd.display().to_string() && known["online"] == true)
 }
 
 /// fio again and again, each time with another pattern, until it is told to stop.
