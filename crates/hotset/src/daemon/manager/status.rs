@@ -401,8 +401,8 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
         _ if converting => format!("wait; `hotset pool delete {name}` gives the pool up"),
         Waiting::ForItsSsds => "bring its SSDs back; `hotset pool import --ssd PATH...` if they have moved".to_owned(),
         Waiting::ForTheAdministrator => format!(
-            "repair what the reason says and restart the daemon; or `hotset pool import --ssd PATH...`, or `hotset pool \
-             delete {name}` to give it up"
+            "repair what the reason says, then `hotset pool open {name}`; or `hotset pool import --ssd PATH...`, or `hotset \
+             pool delete {name}` to give it up"
         ),
     };
     Pool {
