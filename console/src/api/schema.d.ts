@@ -212,6 +212,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/pools/{name}/losses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["losses"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/pools/{name}/losses/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post: operations["accept_loss"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/pools/{name}/open": {
         parameters: {
             query?: never;
@@ -772,6 +804,23 @@ export interface components {
             p95_microseconds: number;
             /** Format: double */
             p99_microseconds: number;
+        };
+        /** @description `POST /api/v1/pools/{name}/losses/accept`: from now on it is what the backing devices hold. */
+        LossAccepted: {
+            /** Format: int64 */
+            accepted_bytes: number;
+        };
+        /** @description `GET /api/v1/pools/{name}/losses`: what answers errors until it is written again or given up. */
+        LossList: {
+            /** @description Only volumes that lost something. */
+            volumes: components["schemas"]["VolumeLoss"][];
+        };
+        /** @description Consecutive bytes. */
+        LostExtent: {
+            /** Format: int64 */
+            length: number;
+            /** Format: int64 */
+            offset: number;
         };
         /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
         Operation: {
@@ -1405,6 +1454,11 @@ export interface components {
             health: components["schemas"]["Health"];
             /** Format: int32 */
             logical_block_bytes: number;
+            /**
+             * Format: int64
+             * @description Of them, what was lost with SSDs: reads of it fail until it is written again or given up.
+             */
+            lost_bytes?: number;
             name: string;
             /** @description Where hosts find it, one URI for each listener. */
             nbd: string[];
@@ -1486,6 +1540,14 @@ export interface components {
         /** @description `GET /api/v1/volumes` */
         VolumeList: {
             volumes: components["schemas"]["Volume"][];
+        };
+        /** @description What of one volume is lost. */
+        VolumeLoss: {
+            /** @description In rising order; at most the first thousand. */
+            extents: components["schemas"]["LostExtent"][];
+            /** Format: int64 */
+            lost_bytes: number;
+            name: string;
         };
         /** @description `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name. */
         VolumeRename: {
@@ -2208,6 +2270,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FlushCancelled"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    losses: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LossList"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    accept_loss: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LossAccepted"];
                 };
             };
             default: {

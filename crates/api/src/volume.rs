@@ -121,6 +121,9 @@ pub struct Volume {
     pub write_cache_used_bytes: u64,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing device.
     pub dirty_bytes: u64,
+    /// Of them, what was lost with SSDs: reads of it fail until it is written again or given up.
+    #[serde(default)]
+    pub lost_bytes: u64,
     /// How long the oldest of them has been dirty; null if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.

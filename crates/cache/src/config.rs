@@ -24,7 +24,7 @@ pub mod limits {
     /// Spares of a pool.
     pub const SPARES_MAX: usize = 16;
     /// SSDs that may join a pool between two starts.
-    pub const JOINS_MAX: usize = 256;
+    pub const JOINS_MAX: usize = 4096;
     /// SSDs of a pool.
     pub const SSDS_MAX: usize = 64;
     /// Volumes attached to a pool.

@@ -127,7 +127,7 @@ impl<E: Env> Offline<E> {
         };
         let pool = parts.assemble();
         if let Some(log) = &pool.log {
-            pool.recover_log(log, &rows).await?;
+            pool.recover_log(log, &rows, None).await?;
         }
         problems.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
         let volumes = reported_volumes(&pool);

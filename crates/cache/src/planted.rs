@@ -150,6 +150,8 @@ bugs! {
     StaleNewcomerBelieved: "membership",
     /// An SSD is released before what lies on it has a place elsewhere.
     ReleasedBeforeEmpty: "membership",
+    /// What is lost with the last copy of a segment is not put on record.
+    LossForgotten: "membership",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
 }

@@ -17,6 +17,7 @@ use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::layout::{records_bytes, segment_bytes_for};
 use crate::format::members::Members;
+use crate::format::record::LOSSES_AREA_BYTES;
 use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
@@ -26,6 +27,7 @@ use crate::state::map::Map;
 use crate::state::overlay::{Counts, memory_for_pages};
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
+use crate::state::slot_ranges::SlotRanges;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
 use crate::status::{Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
@@ -98,8 +100,11 @@ pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock
 }
 
 /// Bytes that the state directory's member device must have (a file of this size per pool).
-pub const STATE_BYTES: u64 = 10 << 20;
-const _: () = assert!(STATE_BYTES >= records_bytes(CATALOGUE_AREA_BYTES_MAX));
+pub const STATE_BYTES: u64 = 16 << 20;
+/// What older versions gave it: without room for losses.
+pub(crate) const STATE_BYTES_MIN: u64 = 10 << 20;
+const _: () = assert!(STATE_BYTES_MIN >= records_bytes(CATALOGUE_AREA_BYTES_MAX));
+const _: () = assert!(STATE_BYTES >= records_bytes(CATALOGUE_AREA_BYTES_MAX) + 2 * LOSSES_AREA_BYTES);
 
 /// A cache pool. A handle: cloning it is cheap.
 pub struct Pool<E: Env> {
@@ -115,6 +120,8 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) pages_per_block: u32,
     /// In the order of their slots in the map. Those that went offline stay here, offline.
     pub(crate) ssds: Roster<Ssd<E>>,
+    /// Whose slots lie where in the map.
+    pub(crate) slot_ranges: RefCell<SlotRanges>,
     /// As written on the SSDs, in their order.
     pub(crate) superblocks: RefCell<Vec<Superblock>>,
     /// SSDs that were members, or look like it, and are not used: for the status.
@@ -138,6 +145,9 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) catalogue_number: Cell<u64>,
     /// One change of a member record at a time.
     pub(crate) records_lock: Semaphore,
+    /// One SSD leaves at a time.
+    pub(crate) leave_lock: Semaphore,
+    pub(crate) losses_lock: Semaphore,
     /// One attach, detach or setting at a time.
     pub(crate) admin_lock: Semaphore,
     pub(crate) publish_lock: Semaphore,
@@ -359,6 +369,19 @@ impl<E: Env> Pool<E> {
         self.inner.status()
     }
 
+    /// The dirty data of which no copy is left, of each volume that has some: its first extents, so many at most.
+    pub fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<hotset_block::ByteRange>)> {
+        self.inner.lost_extents(extents_max)
+    }
+
+    /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
+    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up.
+    ///
+    /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes
+    pub async fn accept_loss(&self) -> Result<u64, Error> {
+        self.inner.accept_loss().await
+    }
+
     /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status
     /// shows how far it is. Refused while another one runs.
     pub async fn scrub(&self) -> Result<ScrubStatus, Error> {
@@ -460,7 +483,7 @@ impl<E: Env> PoolInner<E> {
 
     /// The SSD that has this slot.
     pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
-        self.ssds.last_where(|ssd| ssd.first_slot.get() <= slot).expect("every slot is of an SSD")
+        &self.ssds[usize::from(self.slot_ranges.borrow().ssd_of(slot).0)]
     }
 
     /// The volume that is attached under this index, and its attachment id.

@@ -55,6 +55,8 @@ pub(crate) struct Ssd<E: Env> {
     /// A members record without it is durable.
     pub(crate) left: Cell<bool>,
     pub(crate) left_event: Event,
+    /// It has left, and no slot of it is in use any more.
+    pub(crate) forgotten: Cell<bool>,
     /// It is to be removed: it gets nothing new.
     pub(crate) leaving: Cell<bool>,
     /// Bytes that lay on it when that began.
@@ -124,6 +126,7 @@ impl<E: Env> Ssd<E> {
             online: Cell::new(true),
             left: Cell::new(false),
             left_event: Event::new(),
+            forgotten: Cell::new(false),
             leaving: Cell::new(false),
             leaving_bytes: Cell::new(0),
             rebuilding: Cell::new(false),
@@ -155,6 +158,12 @@ impl<E: Env> Ssd<E> {
     /// It has left: whoever opens the device next finds it free, as soon as nothing of it is in flight.
     pub(crate) fn let_go(&self) {
         self.device.take();
+        self.ready.take();
+    }
+
+    /// Nothing of it is in use any more: another SSD may have its slots.
+    pub(crate) fn gives_slots_away(&self) -> bool {
+        self.left.get() && self.forgotten.get() && !self.is_busy() && self.grace.is_quiet()
     }
 
     /// Something of it is in flight.

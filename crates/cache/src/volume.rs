@@ -332,6 +332,7 @@ impl<E: Env> Volume<E> {
                 + counts.live * PAGE,
             write_cache_used_bytes: counts.live * PAGE,
             dirty_bytes: counts.dirty * PAGE,
+            lost_bytes: counts.lost * PAGE,
             oldest_dirty_seconds: volume.oldest_dirty_seconds(attached.as_deref()),
             draining: volume.draining.get(),
             backing_emulated: volume.backing.info.emulated,
@@ -518,6 +519,15 @@ impl<E: Env> VolumeInner<E> {
         }
         if let Some(reason) = &*self.fenced.borrow() {
             return (Health::Failed, reason.clone());
+        }
+        let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
+        if let Some(attached) = attached.filter(|_| lost > 0) {
+            let reason = format!(
+                "{lost} bytes that hosts wrote were lost with SSDs: reads of them fail until they are written again, or \
+                 given up with `hotset pool recover {} --accept-loss`; everything else is served",
+                attached.pool.name
+            );
+            return (Health::Degraded, reason);
         }
         if let Some(reason) = &*self.clean_error.borrow() {
             let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");

@@ -104,6 +104,29 @@ fn run(test: impl AsyncFnOnce(HostEnv)) {
     Executor::new(ExecutorOptions::default()).unwrap().run(test);
 }
 
+#[test]
+fn ssds_that_come_and_go_do_not_make_the_tables_grow() {
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::Read, 3);
+        let pool = world.create(2).await;
+        let volume = attached(&world, &pool).await;
+        write_all(&volume, 3).await;
+        let mut memory = Vec::new();
+        for _ in 0..6 {
+            pool.add_ssds(world.named(2..3)).await.unwrap();
+            volume.populate(ByteRange::at(0, PAGES * 4096)).await.unwrap();
+            read_all(&volume, 3).await;
+            let status = pool.status();
+            memory.push(status.memory_bytes);
+            let newest = status.ssds.iter().filter(|ssd| ssd.online).next_back().unwrap().uuid;
+            pool.remove_ssds(&[newest]).await.unwrap();
+            read_all(&volume, 3).await;
+        }
+        let (first, last) = (memory[0], memory[5]);
+        assert!(last <= first + first / 20, "{memory:?}");
+    });
+}
+
 // proves: P4
 #[test]
 fn a_read_pool_grows_and_shrinks_while_it_serves_and_what_it_keeps_stays_warm() {

@@ -208,6 +208,14 @@ pub(crate) enum PoolVerb {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
+    /// Show what was lost with SSDs while the pool ran: reads of it fail until it is written again or given up
+    Recover {
+        #[arg(value_parser = PoolName::from_str)]
+        name: PoolName,
+        /// Give it up: from now on it is what the backing devices hold
+        #[arg(long)]
+        accept_loss: bool,
+    },
     /// Give a pool spares: the first one that fits takes over by itself when an SSD is lost
     AddSpare(SsdsArguments),
     /// Take spares away from a pool

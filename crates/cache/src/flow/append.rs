@@ -191,11 +191,6 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = &*self.fenced.borrow() {
             return Err(error.clone());
         }
-        let without = log.rows_live().into_iter().find(|row| row.dirty() > 0 && has_lost_segment(row));
-        if let Some(row) = without {
-            let message = format!("pool {}: both copies of row {} of its write log are gone", self.name, row.number);
-            return Err(Error::new(ErrorKind::Gone, message));
-        }
         log.flushed.set(log.flushed.get().max(mark));
         Ok(())
     }

@@ -301,6 +301,11 @@ impl<E: Env> PoolInner<E> {
             let Some(flight) = front else { break };
             match flight.written.get() {
                 None => break,
+                // What only an SSD has that left meanwhile is nowhere.
+                Some(true) if flight.row.mirrors(flight.segment()).next().is_none() => {
+                    self.give_up_flights(log);
+                    break;
+                }
                 Some(true) => {
                     log.flights.borrow_mut().pop_front();
                     self.take_effect(log, &flight);

@@ -200,6 +200,8 @@ impl<E: Env> PoolInner<E> {
 
     /// The records, the superblocks, and then the members record that makes SSDs of them.
     async fn record_newcomers(self: &Rc<Self>, ssds: &[Rc<Ssd<E>>], superblocks: &[Superblock]) -> Result<(), Error> {
+        // What is on its way to be published is named by slots: they must not be another SSD's meanwhile.
+        let _nothing_is_published = self.publish_lock.acquire(1).await;
         let _one_at_a_time = self.records_lock.acquire(1).await;
         let catalogue = self.catalogue.borrow().encode();
         self.write_record_to(RecordKind::Catalogue, catalogue, ssds).await?;
@@ -226,7 +228,7 @@ impl<E: Env> PoolInner<E> {
     fn take_in(self: &Rc<Self>, members: Members, ssds: &[Rc<Ssd<E>>]) {
         *self.members.borrow_mut() = members;
         for ssd in ssds {
-            let first: SlotIndex = self.map.borrow_mut().add_slots(ssd.layout.slot_count());
+            let first: SlotIndex = self.slots_for(ssd);
             ssd.first_slot.set(first);
             ssd.joined.set(true);
             self.ssds.push(Rc::clone(ssd));
@@ -236,6 +238,23 @@ impl<E: Env> PoolInner<E> {
         self.policy.borrow_mut().set_capacity(slots);
         *self.counters.borrow_mut() = Counters::new(slots, self.pages_per_block);
         self.members_changed();
+    }
+
+    /// Slots for an SSD that joins: those of one that left, or new ones.
+    fn slots_for(&self, newcomer: &Ssd<E>) -> SlotIndex {
+        let count = newcomer.layout.slot_count();
+        let is_free = |index: SsdIndex| {
+            let ssd = &self.ssds[usize::from(index.0)];
+            ssd.gives_slots_away() && !self.fills.any_into(&ssd.slots())
+        };
+        if let Some(first) = self.slot_ranges.borrow_mut().take_over(newcomer.index, count, is_free) {
+            let taken = first.0..first.0 + count;
+            self.unpublished.borrow_mut().retain(|(slot, _)| !taken.contains(&slot.0));
+            return first;
+        }
+        let first = self.map.borrow_mut().add_slots(count);
+        self.slot_ranges.borrow_mut().push(first, count, newcomer.index);
+        first
     }
 
     /// Whatever depends on how many SSDs there are looks again.

@@ -11,6 +11,7 @@
 //! | `rows.rs` | rows are opened, sealed, freed | `free-oldest-first`, `reserves` |
 //! | `move_row.rs` | the oldest row is emptied | `free-oldest-first` |
 //! | `mirror.rs` | copies of the log are made again | `membership` |
+//! | `lose.rs` | the last copy of something leaves with its SSD | `membership` |
 //! | `clean.rs` | dirty data goes to the backing device | `clean-one-at-a-time`, `write-ahead` |
 //! | `recover_log.rs` | what the log holds after a start | `recovery` |
 //! | `drop_pages.rs` | pages leave the cache | `believed-until-dropped` |
@@ -45,6 +46,7 @@ pub(crate) mod flush;
 pub(crate) mod identity;
 pub(crate) mod join;
 pub(crate) mod journal;
+pub(crate) mod lose;
 pub(crate) mod mirror;
 pub(crate) mod move_row;
 pub(crate) mod open;

@@ -15,10 +15,11 @@ use hotset_block::{Device, Env};
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
 use crate::format::catalogue::Catalogue;
+use crate::format::losses::Losses;
 use crate::format::members::{Member, Members};
 use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
-use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES};
+use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES_MIN};
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
 use crate::state::fills::Fills;
@@ -26,6 +27,7 @@ use crate::state::log::Log;
 use crate::state::map::Map;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
+use crate::state::slot_ranges::SlotRanges;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
 
@@ -68,6 +70,8 @@ pub(crate) async fn open<E: Env>(
         survey.check_copies()?;
     }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
+    let losses = Losses { groups: if survey.knows_losses() { survey.losses.groups.clone() } else { Vec::new() } };
+    let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
     let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
     let absent = missed.into_iter().chain(strangers).chain(survey.strays).collect();
     let parts = Parts {
@@ -75,7 +79,7 @@ pub(crate) async fn open<E: Env>(
         absent,
         spares: survey.spares,
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
-        state: state.filter(|state| state.info().size_bytes >= STATE_BYTES),
+        state: state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN),
         members: survey.members,
         members_number: survey.members_number,
         catalogue: survey.catalogue,
@@ -86,7 +90,10 @@ pub(crate) async fn open<E: Env>(
         env,
     };
     let pool = parts.start(&plan).await?;
-    pool.recover(&before, &plan, &rows).await?;
+    if let Some(log) = &pool.log {
+        log.losses_number.set(losses_number);
+    }
+    pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
     pool.serve();
     Ok(Pool { inner: pool })
 }
@@ -117,6 +124,10 @@ impl<E: Env> Parts<E> {
             ssd.incarnation.set(incarnation);
             ssds.push((Rc::new(ssd), superblock));
         }
+        let mut slot_ranges = SlotRanges::default();
+        for (ssd, _) in &ssds {
+            slot_ranges.push(ssd.first_slot.get(), ssd.layout.slot_count(), ssd.index);
+        }
         let slots = map.slot_count();
         let kind = self.members.kind;
         let limit = settings.ssd_writes_per_day_bytes;
@@ -132,6 +143,7 @@ impl<E: Env> Parts<E> {
             pages_per_block,
             superblocks: RefCell::new(ssds.iter().map(|(_, superblock)| superblock.clone()).collect()),
             ssds: Roster::new(ssds.into_iter().map(|(ssd, _)| ssd).collect(), limits::JOINS_MAX),
+            slot_ranges: RefCell::new(slot_ranges),
             absent: RefCell::new(self.absent),
             spares: RefCell::new(self.spares.into_iter().map(Rc::new).collect()),
             spare_wanted: Event::new(),
@@ -147,6 +159,8 @@ impl<E: Env> Parts<E> {
             catalogue: RefCell::new(self.catalogue),
             catalogue_number: Cell::new(self.catalogue_number),
             records_lock: Semaphore::new(1),
+            leave_lock: Semaphore::new(1),
+            losses_lock: Semaphore::new(1),
             admin_lock: Semaphore::new(1),
             publish_lock: Semaphore::new(1),
             fills: Fills::default(),
@@ -222,12 +236,18 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
-    async fn recover(self: &Rc<Self>, before: &Members, plan: &Membership, rows: &Rows) -> Result<(), Error> {
+    async fn recover(
+        self: &Rc<Self>,
+        before: &Members,
+        plan: &Membership,
+        rows: &Rows,
+        losses: Option<&Losses>,
+    ) -> Result<(), Error> {
         let started = self.env.now();
         let mut notes = Vec::new();
         if let Some(log) = &self.log {
             // First, so that no slot is found where the log lies.
-            notes.push(self.recover_log(log, rows).await?);
+            notes.push(self.recover_log(log, rows, losses).await?);
         }
         // Before any slot is listed, so that each is in the right queue at once.
         self.apply_shares();

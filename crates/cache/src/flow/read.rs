@@ -215,7 +215,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Whole pages from the backing device.
-    async fn read_whole_pages(&self, pages: &Range<u64>, buf: Buf) -> Result<Buf, Error> {
+    pub(crate) async fn read_whole_pages(&self, pages: &Range<u64>, buf: Buf) -> Result<Buf, Error> {
         let read = async |offset, part| self.backing.read(offset, part).await;
         let (buf, result) = self.read_pages(pages.start * PAGE, buf, read).await;
         result.map(|()| buf)

@@ -95,6 +95,7 @@ impl<E: Env> PoolInner<E> {
             RecordKind::Members => &self.members_number,
             RecordKind::Rows => &self.rows_number,
             RecordKind::Catalogue => &self.catalogue_number,
+            RecordKind::Losses => unreachable!("losses are numbered by the log"),
         };
         counter.set(counter.get() + 1);
         counter.get()
@@ -163,11 +164,12 @@ impl<E: Env> PoolInner<E> {
             members.ssds.retain(|member| member.ssd_uuid != uuid);
             members.epoch += 1;
         };
-        let last_copy = self.last_copy_on(ssd).filter(|_| !planted(Planted::ReleasedBeforeEmpty));
-        let recorded = match last_copy {
-            Some(error) => Err(error),
-            None if planted(Planted::ExpelWithoutEpoch) => Ok(()),
-            None => self.change_members(&change).await,
+        // Of two that fail at once, the second one has to know that the first one's copies are gone.
+        let one_at_a_time = self.leave_lock.acquire(1).await;
+        let recorded = match self.account_for_loss(ssd).await {
+            Err(error) => Err(error),
+            Ok(()) if planted(Planted::ExpelWithoutEpoch) => Ok(()),
+            Ok(()) => self.change_members(&change).await,
         };
         match recorded {
             Ok(()) => ssd.left.set(true),
@@ -176,6 +178,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             self.rows_without(log, ssd);
         }
+        drop(one_at_a_time);
         self.apply_shares();
         ssd.left_event.wake_all();
         ssd.journal.wake_all();
@@ -185,6 +188,7 @@ impl<E: Env> PoolInner<E> {
             self.refuse_appends(log);
         }
         self.forget_slots_of(ssd).await;
+        ssd.forgotten.set(ssd.left.get());
         if self.fenced.borrow().is_none() {
             // Whoever opens the device finds it free, once nothing of it is in flight.
             ssd.let_go();
@@ -193,28 +197,14 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Dirty data whose only copy is on this SSD: it must not leave, or nobody would believe it any more when it is well
-    /// again after a restart. The pool stops taking writes instead.
-    fn last_copy_on(&self, ssd: &Ssd<E>) -> Option<Error> {
-        let log = self.log.as_ref()?;
-        let is_last = |row: &crate::state::log::Row| {
-            let mut pairs = row.segments.iter().map(|pair| [pair[0].get().ssd, pair[1].get().ssd]);
-            row.dirty() > 0 && pairs.any(|pair| pair.iter().flatten().eq([&ssd.index]))
-        };
-        let row = log.rows_live().into_iter().find(|row| is_last(row))?;
-        let message = format!(
-            "pool {}: SSD {} failed ({}) and has the only copy of row {} of the write log: no more writes are taken; see to \
-             the SSD, then restart",
-            self.name,
-            ssd.path,
-            ssd.reason.borrow(),
-            row.number
-        );
-        Some(Error::new(ErrorKind::Gone, message))
+    /// Writes a record that only the state directory keeps; false: it could not.
+    pub(crate) async fn write_state_only(&self, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
+        let bytes = Record { pool_uuid: self.uuid, number, payload }.encode(kind);
+        self.write_state_record(kind, number, &bytes).await
     }
 
     /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
-    async fn forget_clean_rows(self: &Rc<Self>) {
+    pub(crate) async fn forget_clean_rows(self: &Rc<Self>) {
         let Some(log) = &self.log else { return };
         if self.online_ssds().next().is_none() && log.overlay.borrow().total().dirty == 0 {
             log.oldest_live.set(log.next_number.get());

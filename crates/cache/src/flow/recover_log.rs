@@ -12,12 +12,15 @@ use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::crc32c;
 use crate::format::log::{Batch, Entry, Payload, SegmentHeader, Summary};
+use crate::format::losses::{Loss, Losses};
 use crate::format::rows::{Row as RowRecord, Rows};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::log::{Log, Mirror, Row, RowState, StreamMark};
 use crate::state::overlay::{Content, Live, Place};
 use crate::state::{VolumeIndex, at};
+
+use super::append::has_lost_segment;
 
 /// Pages of a copy that are read at a time.
 const READ_PAGES: u32 = 64;
@@ -29,6 +32,8 @@ struct Found {
     version: u64,
     place: Place,
     content: Content,
+    /// It is on the backing device.
+    clean: bool,
 }
 
 /// What was read of one copy of a segment, in order: each page once.
@@ -101,10 +106,16 @@ struct Behind {
 }
 
 impl<E: Env> PoolInner<E> {
-    /// Brings what the log holds into memory; answers what is told to the administrator.
-    pub(crate) async fn recover_log(self: &Rc<Self>, log: &Rc<Log>, rows: &Rows) -> Result<String, Error> {
+    /// Brings what the log holds into memory; answers what is told to the administrator. `losses`: what lay in segments
+    /// of which both copies are known to be lost.
+    pub(crate) async fn recover_log(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        rows: &Rows,
+        losses: Option<&Losses>,
+    ) -> Result<String, Error> {
         let started = self.env.now();
-        self.list_rows(log, rows)?;
+        self.list_rows(log, rows, losses.is_some())?;
         let mut gathered = Gathered::default();
         let mut walked = Vec::new();
         for row in log.rows_live() {
@@ -112,6 +123,12 @@ impl<E: Env> PoolInner<E> {
             let sealed = record.is_some_and(|record| record.sealed);
             if self.is_behind_a_gap(log, rows, row.number) {
                 gathered.previous = None;
+            }
+            if let Some(losses) = losses.filter(|_| has_lost_segment(&row)) {
+                self.gather_rest(log, &row, &mut gathered).await;
+                self.gather_losses(&row, losses, &mut gathered);
+                gathered.previous = None;
+                continue;
             }
             if sealed && self.gather_sealed(log, &row, &mut gathered).await {
                 continue;
@@ -156,7 +173,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The rows of the record, with the copies that are there.
-    fn list_rows(&self, log: &Log, record: &Rows) -> Result<(), Error> {
+    fn list_rows(&self, log: &Log, record: &Rows, knows_losses: bool) -> Result<(), Error> {
         log.oldest_live.set(record.oldest_live.max(1));
         for row in &record.rows {
             let slot = log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
@@ -167,7 +184,11 @@ impl<E: Env> PoolInner<E> {
             if segments.is_empty() || segments.len() > 32 {
                 return Err(corrupt("a row of its write log has no segments"));
             }
-            if segments.iter().any(|pair| pair.iter().all(|mirror| mirror.ssd.is_none())) {
+            let unknown = |(pair, copies): (&[Mirror; 2], &[crate::format::rows::Copy; 2])| {
+                let known = knows_losses && copies.iter().all(|copy| copy.lost);
+                pair.iter().all(|mirror| mirror.ssd.is_none()) && !known
+            };
+            if segments.iter().zip(&row.segments).any(unknown) {
                 let error = self.no_copy(row);
                 if self.may_go_on(&error) {
                     continue;
@@ -176,6 +197,7 @@ impl<E: Env> PoolInner<E> {
             }
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.now());
             row.state.set(RowState::Sealing);
+            row.whole.set(!has_lost_segment(&row));
             log.add_row(&Rc::new(row));
         }
         let next = record.rows.last().map_or(1, |row| row.number + 1);
@@ -231,6 +253,53 @@ impl<E: Env> PoolInner<E> {
         true
     }
 
+    /// Of a row that lacks segments: what the others hold, by their summaries, or batch by batch, without the chain that
+    /// runs through all of them. Batches of other rows have another number and incarnation.
+    async fn gather_rest(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) {
+        let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
+        for segment in 0..segments {
+            let base = segment * row.segment_pages;
+            if let Some(summary) = self.read_summary(row, segment).await {
+                for batch in summary.batches {
+                    self.gather(row, base + batch.first_page, batch.header_pages, &batch.entries, gathered);
+                }
+                continue;
+            }
+            let mirrors = row.segments[at(segment)].each_ref().map(Cell::get);
+            let mut windows = [Window::new(), Window::new()];
+            let mut page = 1;
+            while page + 2 <= row.batches_end() {
+                let reads = mirrors.iter().zip(windows.iter_mut());
+                let reads = reads.map(|(mirror, window)| self.read_batch(log, row, *mirror, window, page));
+                let copies: Vec<Option<Batch>> = join_all(reads).await;
+                let ours = |batch: &&Batch| batch.place.index % segments == segment;
+                let Some(batch) = copies.iter().flatten().find(ours) else { break };
+                self.gather(row, base + page, batch.header_pages, &batch.entries, gathered);
+                page += batch.header_pages + batch.data_pages;
+                windows.iter_mut().for_each(|window| window.advance(page));
+            }
+        }
+    }
+
+    /// What lay in the row and was lost, as its newest entries.
+    fn gather_losses(&self, row: &Row, losses: &Losses, gathered: &mut Gathered) {
+        let lacks = |pair: &[std::cell::Cell<Mirror>; 2]| pair.iter().all(|mirror| mirror.get().ssd.is_none());
+        let Some(segment) = row.segments.iter().position(lacks) else { return };
+        let position = u32::try_from(segment).expect("segments of a row are bounded") * row.segment_pages;
+        let (version, place) = (row.version_ceiling(), Place::new(row.slot, position));
+        for group in losses.groups.iter().filter(|group| group.row == row.number) {
+            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let (content, clean) = match group.what {
+                Loss::Lost => (Content::Lost, false),
+                Loss::Zeroes => (Content::Zeroes, false),
+                Loss::Clean => (Content::Lost, true),
+            };
+            for page in group.pages.iter().cloned().flatten() {
+                gathered.found.push(Found { volume, page, version, place, content, clean });
+            }
+        }
+    }
+
     /// Notes what a batch's entries say; its header begins at `position` of the row.
     fn gather(&self, row: &Row, position: u32, header_pages: u32, entries: &[Entry], gathered: &mut Gathered) {
         let mut next = position + header_pages;
@@ -248,7 +317,8 @@ impl<E: Env> PoolInner<E> {
             let mut note = |offset: u32, position: u32, content: Content| {
                 if let Some(volume) = volume {
                     let place = Place::new(row.slot, position);
-                    gathered.found.push(Found { volume, page: page + u64::from(offset), version, place, content });
+                    let page = page + u64::from(offset);
+                    gathered.found.push(Found { volume, page, version, place, content, clean: false });
                 }
             };
             match entry {
@@ -507,7 +577,7 @@ impl<E: Env> PoolInner<E> {
                 continue;
             }
             let data = matches!(entry.content, Content::Data { .. });
-            let dirty = !(data && hinted(entry.place));
+            let dirty = !(entry.clean || (data && hinted(entry.place)));
             let Found { volume, page, place, content, .. } = *entry;
             log.set(&Live { volume, page, place, content, dirty });
             pages += 1;

@@ -22,6 +22,8 @@ const SHORT_WRITE_BYTES: u64 = 64 << 10;
 pub(crate) enum Route {
     Append(Then),
     Around,
+    /// Its pages have live copies, lost or zeroes, and there is no SSD to append it to: to the backing device, durably.
+    WithoutSsds,
     /// It has to be appended, and there is no room now.
     Wait,
 }
@@ -65,6 +67,9 @@ impl<E: Env> PoolInner<E> {
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
+            if self.online_ssds().next().is_none() && self.fenced.borrow().is_none() {
+                return Route::WithoutSsds;
+            }
             if !log.has_room(count) || self.online_ssds().next().is_none() {
                 return Route::Wait;
             }

@@ -9,12 +9,13 @@ use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
+use crate::format::losses::Losses;
 use crate::format::members::{Member, Members};
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
-use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, newest_superblock};
+use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, STATE_BYTES_MIN, newest_superblock};
 use crate::status::{DeviceIo, SsdStatus};
 
 use super::join::Spare;
@@ -43,6 +44,9 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) catalogue: Catalogue,
     pub(crate) catalogue_number: u64,
     pub(crate) rows: Rows,
+    /// What was lost while the pool ran, and the number of that record; 0: there is none.
+    pub(crate) losses: Losses,
+    pub(crate) losses_number: u64,
     pub(crate) rows_number: u64,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
@@ -115,6 +119,13 @@ impl<E: Env> Survey<E> {
         };
         check_rows(&members, &rows)?;
         let rows_number = newest.map_or(0, |record| record.number);
+        let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
+        let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await;
+        let losses_number = losses.as_ref().map_or(0, |record| record.number);
+        let losses = match losses {
+            Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Losses::default(),
+        };
         Ok(Self {
             pool_uuid,
             found,
@@ -126,6 +137,8 @@ impl<E: Env> Survey<E> {
             catalogue,
             catalogue_number,
             rows,
+            losses,
+            losses_number,
             rows_number,
             state_agrees,
             state_knows: state_members.is_some(),
@@ -188,17 +201,23 @@ impl<E: Env> Survey<E> {
         Ok(strangers.iter().map(stranger_status).collect())
     }
 
-    /// Of every segment of every live row a copy is there; else nothing is changed, above all not who is a member, for the
+    /// Of every segment of every live row a copy is there, or it is known what was lost with both; else nothing is changed, above all not who is a member, for the
     /// SSD that is missed may come back with the only one.
     pub(crate) fn check_copies(&self) -> Result<(), Error> {
         let is_there =
             |copy: &Copy| !copy.lost && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == copy.ssd_uuid);
+        let is_known = |pair: &[Copy; 2]| self.knows_losses() && pair.iter().all(|copy| copy.lost);
         for row in &self.rows.rows {
-            if let Some(pair) = row.segments.iter().find(|pair| !pair.iter().any(is_there)) {
+            if let Some(pair) = row.segments.iter().find(|pair| !pair.iter().any(is_there) && !is_known(pair)) {
                 return Err(self.no_copy(row, pair));
             }
         }
         Ok(())
+    }
+
+    /// The losses record that the rows ask for is there, or a later one.
+    pub(crate) fn knows_losses(&self) -> bool {
+        self.rows.losses > 0 && self.losses_number >= self.rows.losses
     }
 
     fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {
@@ -404,7 +423,7 @@ async fn state_record<E: Env>(
     kind: RecordKind,
     uuid: Option<u128>,
 ) -> Option<Record> {
-    let state = state.filter(|state| state.info().size_bytes >= STATE_BYTES)?;
+    let state = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN)?;
     let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
     newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await.ok().flatten()
 }

@@ -39,6 +39,11 @@ impl<E: Env> VolumeInner<E> {
         if let (Route::Append(then), Some(attached)) = (route, &attached) {
             return self.write_logged(attached, range, buf, then, durability).await;
         }
+        if let (Route::WithoutSsds, Some(attached)) = (route, &attached)
+            && let Some(log) = &attached.pool.log
+        {
+            return self.write_without_ssds(attached, log, range, buf).await;
+        }
         self.make_way(attached.as_deref(), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, buf).await?;
         if planted(Planted::DropAfterBackingWrite)
@@ -70,7 +75,9 @@ impl<E: Env> VolumeInner<E> {
             let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
             match attached.pool.route(&log, self, &attached, &pages, wish) {
                 Route::Wait => {}
-                route @ (Route::Append(_) | Route::Around) => return Ok((held, Some(attached), route)),
+                route @ (Route::Append(_) | Route::Around | Route::WithoutSsds) => {
+                    return Ok((held, Some(attached), route));
+                }
             }
             let changed = log.room.wait();
             drop(held);

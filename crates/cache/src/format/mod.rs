@@ -10,6 +10,7 @@ pub(crate) mod codec;
 pub(crate) mod index;
 pub(crate) mod layout;
 pub(crate) mod log;
+pub(crate) mod losses;
 pub(crate) mod members;
 pub(crate) mod record;
 pub(crate) mod rows;

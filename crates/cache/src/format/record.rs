@@ -2,11 +2,13 @@
 
 use super::FORMAT_VERSION;
 use super::codec::{Corrupt, Reader, Writer, crc32c};
-use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES};
+use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES, records_bytes};
 
 const MAGIC: [u8; 8] = *b"HOTSETmr";
 /// Bytes of the envelope before the payload.
 pub(crate) const HEADER_BYTES: usize = 64;
+/// Of one of the two areas for losses: what is left of the state directory's member file.
+pub(crate) const LOSSES_AREA_BYTES: u64 = 3904 << 10;
 
 /// Which record. The order is that of the areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub(crate) enum RecordKind {
     Rows,
     /// Attachments, volumes, settings, identities.
     Catalogue,
+    /// Pages that were lost while the pool ran. Of the state directory alone.
+    Losses,
 }
 
 impl RecordKind {
@@ -25,6 +29,7 @@ impl RecordKind {
             Self::Members => 1,
             Self::Rows => 2,
             Self::Catalogue => 3,
+            Self::Losses => 4,
         }
     }
 
@@ -35,6 +40,7 @@ impl RecordKind {
             Self::Members => (0, MEMBERS_AREA_BYTES),
             Self::Rows => (rows_offset, ROWS_AREA_BYTES),
             Self::Catalogue => (rows_offset + 2 * ROWS_AREA_BYTES, catalogue_area_bytes),
+            Self::Losses => (records_bytes(CATALOGUE_AREA_BYTES_MAX), LOSSES_AREA_BYTES),
         };
         (offset + which * bytes, bytes)
     }
@@ -129,5 +135,9 @@ mod tests {
             }
         }
         assert_eq!(end, super::super::layout::records_bytes(1 << 20));
+        let (first, second) = (RecordKind::Losses.area(0, 0), RecordKind::Losses.area(1, 0));
+        assert_eq!(first.0, super::super::layout::records_bytes(CATALOGUE_AREA_BYTES_MAX));
+        assert_eq!(second.0, first.0 + first.1);
+        assert!(second.0 + second.1 <= crate::STATE_BYTES);
     }
 }

@@ -13,6 +13,8 @@ pub(crate) struct Rows {
     /// Rows below this number are free.
     pub(crate) oldest_live: u64,
     pub(crate) rows: Vec<Row>,
+    /// The losses record that says what lay in segments of which both copies are lost; 0 if there are none.
+    pub(crate) losses: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,9 @@ impl Rows {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
             }
         }
+        if self.losses > 0 {
+            writer.u64(self.losses);
+        }
         writer.into_bytes()
     }
 
@@ -58,10 +63,11 @@ impl Rows {
         for _ in 0..count {
             rows.push(decode_row(&mut reader)?);
         }
+        let losses = if reader.is_at_end() { 0 } else { reader.counter()? };
         reader.end()?;
         let rising = rows.windows(2).all(|pair| pair[0].number < pair[1].number);
         reader.require(rising && rows.iter().all(|row| row.number >= oldest_live), "its rows are out of order")?;
-        Ok(Self { oldest_live, rows })
+        Ok(Self { oldest_live, rows, losses })
     }
 }
 
@@ -97,9 +103,12 @@ mod tests {
             sealed: number == 3,
             segments: vec![[copy(1), copy(2)], [copy(3), copy(1)]],
         };
-        let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)] };
+        let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)], losses: 0 };
         assert_eq!(Rows::decode(&rows.encode()), Ok(rows.clone()));
-        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)] };
+        let with_losses = Rows { losses: 9, ..rows.clone() };
+        assert!(with_losses.encode().starts_with(&rows.encode()), "what was there before stays where it was");
+        assert_eq!(Rows::decode(&with_losses.encode()), Ok(with_losses));
+        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], losses: 0 };
         assert!(Rows::decode(&unordered.encode()).is_err());
     }
 }

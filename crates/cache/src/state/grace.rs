@@ -54,6 +54,11 @@ impl Grace {
         ready
     }
 
+    /// No read is in flight.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.reading.iter().all(|reading| reading.get() == 0)
+    }
+
     pub(crate) fn in_limbo(&self) -> usize {
         self.freed.borrow().len() + self.waiting.borrow().len()
     }

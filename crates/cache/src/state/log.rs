@@ -308,6 +308,13 @@ pub(crate) struct Flight {
     pub(crate) written: Cell<Option<bool>>,
 }
 
+impl Flight {
+    /// The segment of the row in which it lies.
+    pub(crate) fn segment(&self) -> u32 {
+        self.index % u32::try_from(self.row.segments.len()).expect("segments of a row are bounded")
+    }
+}
+
 /// A hint: what lies there is on the backing device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CleanedHint {
@@ -392,6 +399,8 @@ pub(crate) struct Log {
     pub(crate) mover_wanted: Event,
     pub(crate) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
+    /// Of the newest losses record.
+    pub(crate) losses_number: Cell<u64>,
     /// Decides which writes go past a log that is nearly full.
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
@@ -429,6 +438,7 @@ impl Log {
             mover_wanted: Event::new(),
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
+            losses_number: Cell::new(0),
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
@@ -494,7 +504,9 @@ impl Log {
         let oldest_live = self.oldest_live.get();
         let rows = self.order.borrow();
         let live = rows.iter().filter(|row| row.number >= oldest_live);
-        Rows { oldest_live, rows: live.map(|row| row.record()).collect() }
+        let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
+        let lacks = rows.iter().flat_map(|row| &row.segments).any(|pair| pair.iter().all(|copy| copy.lost));
+        Rows { oldest_live, rows, losses: if lacks { self.losses_number.get() } else { 0 } }
     }
 
     /// Pages of data that wait or are in flight.

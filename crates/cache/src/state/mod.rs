@@ -27,6 +27,7 @@ pub(crate) mod scrub;
 pub(crate) mod segments;
 mod sets;
 mod shares;
+pub(crate) mod slot_ranges;
 pub mod streams;
 pub(crate) mod sweep;
 mod table;

@@ -69,6 +69,13 @@ pub(crate) struct Live {
     pub(crate) dirty: bool,
 }
 
+impl Live {
+    /// Nobody has it any more, the backing device neither.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.dirty && self.content == Content::Lost
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Item {
     /// Volume, page, flags.
@@ -116,6 +123,8 @@ fn id(volume: VolumeIndex, page: u64) -> u64 {
 pub(crate) struct Counts {
     pub(crate) live: u64,
     pub(crate) dirty: u64,
+    /// Dirty, and nobody has it any more.
+    pub(crate) lost: u64,
 }
 
 #[derive(Default)]
@@ -248,7 +257,8 @@ impl Overlay {
         let Some(item) = leaf.get_mut(index).filter(|item| item.id() == wanted && item.place == place) else {
             return false;
         };
-        if item.key & DIRTY == 0 {
+        // What is lost meanwhile stays lost.
+        if item.key & DIRTY == 0 || item.key & LOST != 0 {
             return false;
         }
         item.key &= !DIRTY;
@@ -275,6 +285,8 @@ impl Overlay {
             counts.live = counts.live + u64::from(after.is_some()) - u64::from(before.is_some());
             counts.dirty = counts.dirty + u64::from(after.is_some_and(|live| live.dirty))
                 - u64::from(before.is_some_and(|live| live.dirty));
+            counts.lost = counts.lost + u64::from(after.is_some_and(Live::is_lost))
+                - u64::from(before.is_some_and(Live::is_lost));
         }
     }
 
@@ -341,8 +353,9 @@ mod tests {
                     4 => {
                         if let Some(value) = model.get_mut(&(volume, page)) {
                             prop_assert!(!overlay.set_clean_at(value.volume, page, Place(value.place.0 + 1)));
-                            prop_assert_eq!(overlay.set_clean_at(value.volume, page, value.place), value.dirty);
-                            value.dirty = false;
+                            let cleaned = value.dirty && value.content != Content::Lost;
+                            prop_assert_eq!(overlay.set_clean_at(value.volume, page, value.place), cleaned);
+                            value.dirty &= !cleaned;
                         }
                     }
                     _ => {
@@ -358,7 +371,9 @@ mod tests {
                 prop_assert_eq!(overlay.first_in(VolumeIndex(volume), &range), expected.first().copied());
                 prop_assert_eq!(found, expected);
                 let dirty = model.values().filter(|value| value.dirty).count();
-                let counts = Counts { live: model.len().try_into().unwrap(), dirty: dirty.try_into().unwrap() };
+                let lost = model.values().filter(|value| value.is_lost()).count();
+                let [live, dirty, lost] = [model.len(), dirty, lost].map(|count| count.try_into().unwrap());
+                let counts = Counts { live, dirty, lost };
                 prop_assert_eq!(overlay.total(), counts);
                 let walked: usize = overlay.leaves.values().map(Vec::capacity).sum();
                 prop_assert_eq!(overlay.room, walked, "room that is counted, and that there is");

@@ -42,13 +42,6 @@ impl<T> Roster<T> {
     pub(crate) fn first(&self) -> Option<&Rc<T>> {
         self.iter().next()
     }
-
-    /// The last one of which `holds` is true, which it is of all before it.
-    pub(crate) fn last_where(&self, holds: impl Fn(&T) -> bool) -> Option<&Rc<T>> {
-        let place = |place: &OnceCell<Rc<T>>| place.get().is_some_and(|item| holds(item));
-        let behind = self.places.partition_point(place);
-        self.places[..behind].last()?.get()
-    }
 }
 
 impl<T> std::ops::Index<usize> for Roster<T> {
@@ -71,6 +64,5 @@ mod tests {
         roster.push(Rc::new(30));
         assert_eq!(looking.map(|item| **item).collect::<Vec<_>>(), [20, 30]);
         assert_eq!((roster.len(), roster.room(), *roster[2]), (3, 0, 30));
-        assert_eq!(roster.last_where(|item| *item <= 29).map(|item| **item), Some(20));
     }
 }

@@ -35,6 +35,11 @@ impl Kept {
         device
     }
 
+    #[allow(dead_code, reason = "not every test loses a device")]
+    pub(crate) fn vanish(&self) {
+        self.memory.vanish();
+    }
+
     pub(crate) async fn content(&self) -> Vec<u8> {
         let length = usize::try_from(self.memory.info().size_bytes).unwrap();
         self.memory.read(0, Buf::zeroed(length)).await.0.to_vec()

@@ -50,11 +50,24 @@ impl World {
 
     #[allow(dead_code, reason = "not every test has one volume only")]
     pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
-        let spec =
-            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        let volume = Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap();
+        let volume = self.volume();
         pool.attach(&volume).await.unwrap();
         volume
+    }
+
+    #[allow(dead_code, reason = "not every test has one volume only")]
+    pub(crate) fn volume(&self) -> Volume<HostEnv> {
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+    }
+
+    /// What the backing device itself holds.
+    #[allow(dead_code, reason = "not every test looks there")]
+    pub(crate) async fn on_backing(&self, page: u64) -> u8 {
+        let (buf, read) = self.backing.read(page * 4096, Buf::zeroed(4096)).await;
+        read.unwrap();
+        buf[0]
     }
 
     #[allow(dead_code, reason = "not every test spoils an SSD")]

@@ -1,8 +1,8 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolKind, PoolList, PoolPlan,
-    WriteLog,
+    ApiError, Deleted, LossAccepted, LossList, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport,
+    PoolKind, PoolList, PoolPlan, WriteLog,
 };
 use hyper::Method;
 
@@ -38,6 +38,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             members::remove(client, output, name.as_str(), &ssd, background)
         }
         PoolVerb::CancelRemove { name } => members::cancel(client, output, name.as_str()),
+        PoolVerb::Recover { name, accept_loss } => recover(client, output, name.as_str(), accept_loss),
         PoolVerb::AddSpare(arguments) => members::add(client, output, &arguments, "spares"),
         PoolVerb::RemoveSpare { name, ssd } => members::remove_spares(client, output, name.as_str(), &ssd),
         PoolVerb::Open { name } => {
@@ -57,6 +58,31 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
             })
         }
     }
+}
+
+fn recover(client: &Client, output: Output, name: &str, accept_loss: bool) -> Result<(), ApiError> {
+    if accept_loss {
+        let accepted: LossAccepted = client.send(Method::POST, &format!("/pools/{name}/losses/accept"), &())?;
+        return print(output, &accepted, |accepted| {
+            format!("{} bytes are given up: they are what the backing devices hold\n", grouped(accepted.accepted_bytes))
+        });
+    }
+    print(output, &client.get::<LossList>(&format!("/pools/{name}/losses"))?, losses)
+}
+
+fn losses(list: &LossList) -> String {
+    if list.volumes.is_empty() {
+        return "Nothing is lost\n".to_owned();
+    }
+    let mut text = String::new();
+    for volume in &list.volumes {
+        text.push_str(&format!("Volume {}: {} bytes are lost\n", volume.name, grouped(volume.lost_bytes)));
+        for extent in &volume.extents {
+            text.push_str(&format!("  {} bytes at {}\n", grouped(extent.length), grouped(extent.offset)));
+        }
+    }
+    text.push_str("They answer errors until they are written again, or given up with --accept-loss\n");
+    text
 }
 
 fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> Result<(), ApiError> {

@@ -159,7 +159,11 @@ fn shares(volume: &Volume) -> String {
 
 fn data_at_risk(volume: &Volume) -> String {
     let age = volume.oldest_dirty_seconds.map_or_else(String::new, |seconds| format!(", the oldest for {seconds} s"));
-    format!("{} ({} bytes){age}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
+    let lost = match volume.lost_bytes {
+        0 => String::new(),
+        lost => format!("; {} bytes of it are lost", grouped(lost)),
+    };
+    format!("{} ({} bytes){age}{lost}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
 }
 
 fn show(volume: &Volume) -> String {

@@ -5,7 +5,7 @@ use std::path::Path;
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, EmulatedSsd, EmulatedSsdSpec, SpellingError};
 use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
 use hotset_cache::config::VolumeSpec;
-use hotset_cache::{Error, ErrorKind, Named};
+use hotset_cache::{Error, ErrorKind, Named, STATE_BYTES};
 
 const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
 
@@ -32,8 +32,21 @@ pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Erro
 
 /// The state directory's copy of a pool.
 pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+    lengthen_member(path);
     let device = FileDevice::open(env, path, FOR_US_ALONE).map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
+}
+
+/// Older versions made it shorter, without room for losses. Where it cannot grow the pool does without that.
+fn lengthen_member(path: &Path) {
+    let file = std::fs::OpenOptions::new().write(true).open(path);
+    let grown = file.and_then(|file| match file.metadata()?.len() {
+        1..STATE_BYTES => file.set_len(STATE_BYTES),
+        _ => Ok(()),
+    });
+    if let Err(error) = grown {
+        tracing::warn!("{}: {error}", path.display());
+    }
 }
 
 /// The device that holds a volume's data.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use hotset_block::{Device, HostDevice, HostEnv};
+use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
     DirtyData, Drained, Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached, Removed,
@@ -128,6 +128,20 @@ impl Plane {
 
     pub(crate) async fn remove_spares(self: Rc<Self>, name: PoolName, uuids: Vec<u128>) -> Result<(), Error> {
         self.pool(&name)?.remove_spares(&uuids).await
+    }
+
+    /// What is lost of each volume of the pool.
+    pub(crate) async fn losses(
+        self: Rc<Self>,
+        name: PoolName,
+        extents_max: usize,
+    ) -> Result<Vec<(VolumeName, Vec<ByteRange>)>, Error> {
+        Ok(self.pool(&name)?.lost_extents(extents_max))
+    }
+
+    /// Gives that up; answers the bytes.
+    pub(crate) async fn accept_loss(self: Rc<Self>, name: PoolName) -> Result<u64, Error> {
+        self.pool(&name)?.accept_loss().await
     }
 
     pub(crate) async fn attach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {

@@ -68,6 +68,8 @@ impl FromRef<Control> for Arc<Manager> {
         pools::delete_pool,
         pools::convert_pool,
         pools::plan_conversion,
+        pools::losses,
+        pools::accept_loss,
         pools::pool_flush,
         pools::cancel_pool_flush,
         volumes::list_volumes,
@@ -117,6 +119,8 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/pools/{name}/flush", get(pools::pool_flush).delete(pools::cancel_pool_flush))
         .route("/pools/{name}/conversion", post(pools::convert_pool))
         .route("/pools/{name}/conversion/plan", post(pools::plan_conversion))
+        .route("/pools/{name}/losses", get(pools::losses))
+        .route("/pools/{name}/losses/accept", post(pools::accept_loss))
         .route("/pools/{name}/ssds", post(members::add_ssds).delete(members::remove_ssds))
         .route("/pools/{name}/removal", delete(members::cancel_removal))
         .route("/pools/{name}/spares", post(members::add_spares).delete(members::remove_spares))

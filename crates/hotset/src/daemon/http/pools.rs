@@ -104,3 +104,15 @@ pub(super) async fn plan_conversion(
 ) -> Answer<api::PoolPlan> {
     Ok(Json(manager.plan_conversion(&name, request).await?))
 }
+
+#[utoipa::path(get, path = "/api/v1/pools/{name}/losses", params(("name" = String, Path)),
+    responses((status = 200, body = api::LossList), (status = "default", body = ApiError)))]
+pub(super) async fn losses(State(manager): Manages, Name(name): Name<String>) -> Answer<api::LossList> {
+    Ok(Json(manager.losses(&name).await?))
+}
+
+#[utoipa::path(post, path = "/api/v1/pools/{name}/losses/accept", params(("name" = String, Path)),
+    responses((status = 200, body = api::LossAccepted), (status = "default", body = ApiError)))]
+pub(super) async fn accept_loss(State(manager): Manages, Name(name): Name<String>) -> Answer<api::LossAccepted> {
+    lasting(async move { manager.accept_loss(&name).await }).await
+}

@@ -10,6 +10,7 @@ mod disks;
 mod flush;
 mod found;
 mod guard;
+mod losses;
 mod members;
 mod operations;
 mod pools;

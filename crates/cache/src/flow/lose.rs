@@ -1,0 +1,298 @@
+//! The last copy of something leaves with its SSD while the pool runs (REQUIREMENTS F5): the pages that only it held answer
+//! errors from then on, durably, until they are written again or given up; everything else goes on.
+//!
+//! What is lost is put on record in the state directory before the SSD leaves: which pages, by row. A row record says
+//! that both copies of a segment are lost only together with the number of that record; a start that cannot find it knows
+//! that something is lost, and not what. The record's entries count like entries of the rows, as their newest.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, ByteRange, Device, Env};
+
+use crate::config::{PAGE, VolumeName};
+use crate::error::{Error, ErrorKind};
+use crate::format::losses::{Group, Loss, Losses};
+use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
+use crate::planted::{Planted, planted};
+use crate::pool::{PoolInner, STATE_BYTES};
+use crate::ssd::Ssd;
+use crate::state::log::{Log, Mirror, Row};
+use crate::state::overlay::{Content, Live};
+use crate::state::{SsdIndex, VolumeIndex};
+use crate::volume::{Attached, VolumeInner};
+
+use super::append::has_lost_segment;
+
+/// Pages that are given up in one piece.
+const ACCEPT_PAGES: u64 = 64;
+
+impl<E: Env> PoolInner<E> {
+    /// Before an SSD leaves: what only it holds is lost, and that is put on record. `Err`: it cannot be, so the SSD must not
+    /// leave, for nobody would know afterwards that anything is missing.
+    pub(crate) async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let loses = log.rows_live().iter().any(|row| row.live.get() > 0 && is_lost_without(row, ssd.index));
+        if !loses || planted(Planted::ReleasedBeforeEmpty) {
+            return Ok(());
+        }
+        self.check_losses_fit(log, ssd)?;
+        // In one turn: whatever is recorded of the rows from here on demands a losses record that does not exist yet.
+        log.losses_number.set(log.losses_number.get() + 1);
+        for row in log.rows_live() {
+            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
+                cell.set(Mirror { ssd: None, ..cell.get() });
+            }
+        }
+        self.show_losses(log);
+        // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
+        let flushes = self.online_ssds().map(async |other| {
+            if let Err(fault) = other.flush().await {
+                self.ssd_failed(other, &fault);
+            }
+        });
+        join_all(flushes).await;
+        if !planted(Planted::LossForgotten) {
+            self.write_losses(log).await?;
+        }
+        self.record_rows(log).await
+    }
+
+    fn check_losses_fit(&self, log: &Log, ssd: &Ssd<E>) -> Result<(), Error> {
+        let room = self.state.as_ref().is_some_and(|state| state.info().size_bytes >= STATE_BYTES);
+        let bytes = self.losses(log, Some(ssd.index)).encode().len() + HEADER_BYTES;
+        if room && u64::try_from(bytes).is_ok_and(|bytes| bytes <= LOSSES_AREA_BYTES - PAGE) {
+            return Ok(());
+        }
+        let message = format!(
+            "pool {}: SSD {} failed ({}) and has the only copy of dirty data, more than the state directory has room to \
+             name: no more writes are taken; see to the SSD, then restart",
+            self.name,
+            ssd.path,
+            ssd.reason.borrow()
+        );
+        Err(Error::new(ErrorKind::Gone, message))
+    }
+
+    /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave.
+    fn lost_pages(&self, log: &Log, without: Option<SsdIndex>) -> Vec<(Rc<Row>, Live)> {
+        let rows: BTreeMap<u32, Rc<Row>> = log.rows_live().into_iter().map(|row| (row.slot, row)).collect();
+        let overlay = log.overlay.borrow();
+        let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
+        let mut lost = Vec::new();
+        for live in (0..count).map(VolumeIndex).flat_map(|volume| overlay.range(volume, 0..1 << 46)) {
+            let row = &rows[&live.place.row()];
+            let (segment, _) = row.locate(live.place.position());
+            let pair = &row.segments[crate::state::at(segment)];
+            if pair.iter().all(|mirror| mirror.get().ssd.is_none_or(|ssd| Some(ssd) == without)) {
+                lost.push((Rc::clone(row), live));
+            }
+        }
+        lost
+    }
+
+    /// From here on lost pages say so. Without any SSD nothing older can come back: what is clean needs no word.
+    fn show_losses(&self, log: &Log) {
+        let nothing_left = self.online_ssds().next().is_none();
+        for (row, live) in self.lost_pages(log, None) {
+            row.whole.set(false);
+            match (live.dirty, live.content) {
+                (false, _) if nothing_left => log.remove_at(live.volume, live.page, live.place),
+                (_, Content::Data { .. }) => drop(log.set(&Live { content: Content::Lost, ..live })),
+                (_, Content::Zeroes | Content::Lost) => {}
+            }
+        }
+        for row in log.rows_live().iter().filter(|row| has_lost_segment(row)) {
+            row.whole.set(false);
+        }
+    }
+
+    /// What is to be recorded.
+    fn losses(&self, log: &Log, without: Option<SsdIndex>) -> Losses {
+        let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
+        for (row, live) in self.lost_pages(log, without) {
+            let Some(attachment) = self.attachment_of(live.volume) else { continue };
+            let what = match (live.dirty, live.content) {
+                (false, _) => Loss::Clean,
+                (true, Content::Zeroes) => Loss::Zeroes,
+                (true, Content::Data { .. } | Content::Lost) => Loss::Lost,
+            };
+            let pages = groups.entry((row.number, attachment, what)).or_default();
+            match pages.last_mut() {
+                Some(last) if last.end == live.page => last.end += 1,
+                Some(_) | None => pages.push(live.page..live.page + 1),
+            }
+        }
+        let group = |((row, attachment, what), pages)| Group { row, attachment, what, pages };
+        Losses { groups: groups.into_iter().map(group).collect() }
+    }
+
+    /// Writes the losses record as things are now; durable when this answers.
+    async fn write_losses(&self, log: &Log) -> Result<(), Error> {
+        let number = log.losses_number.get();
+        let payload = self.losses(log, None).encode();
+        if self.write_state_only(RecordKind::Losses, number, payload).await {
+            return Ok(());
+        }
+        let message = format!(
+            "pool {}: what was lost with an SSD cannot be recorded in the state directory: see to that, then restart",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Gone, message))
+    }
+
+    /// What is lost of each volume, in rising order, some extents of each at most.
+    pub(crate) fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<ByteRange>)> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let mut all = Vec::new();
+        for volume in &self.catalogue.borrow().volumes {
+            let Some(index) = self.index_of(volume.attachment).filter(|index| log.counts(*index).lost > 0) else {
+                continue;
+            };
+            let overlay = log.overlay.borrow();
+            let mut extents: Vec<ByteRange> = Vec::new();
+            for live in overlay.range(index, 0..1 << 46).filter(Live::is_lost) {
+                let (start, end) = (live.page * PAGE, (live.page + 1) * PAGE);
+                let full = extents.len() == extents_max;
+                match extents.last_mut() {
+                    Some(last) if last.end == start => last.end = end,
+                    Some(_) if full => break,
+                    Some(_) | None => extents.push(ByteRange { start, end }),
+                }
+            }
+            all.push((volume.spec.name.clone(), extents));
+        }
+        all
+    }
+
+    /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes.
+    pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let Some(log) = &self.log else { return Ok(0) };
+        let mut bytes = 0;
+        for (index, volume) in self.attached_volumes() {
+            let Some(attached) = volume.attached() else { continue };
+            let mut from = 0;
+            while let Some(pages) = next_lost(log, index, from) {
+                from = pages.end;
+                let _held = volume.locks.exclusive(pages.clone()).await;
+                // A host may have been faster.
+                if next_lost(log, index, pages.start) != Some(pages.clone()) {
+                    from = pages.start;
+                    continue;
+                }
+                let data = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages))).await?;
+                volume.overwrite(&attached, log, &pages, data).await?;
+                bytes += (pages.end - pages.start) * PAGE;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+fn bytes_of(pages: &Range<u64>) -> usize {
+    usize::try_from((pages.end - pages.start) * PAGE).expect("a few pages")
+}
+
+/// Some pages from `from` on that are lost and follow each other.
+fn next_lost(log: &Log, volume: VolumeIndex, from: u64) -> Option<Range<u64>> {
+    let overlay = log.overlay.borrow();
+    if overlay.counts(volume).lost == 0 {
+        return None;
+    }
+    let mut lost = overlay.range(volume, from..1 << 46).filter(|live| live.dirty && live.content == Content::Lost);
+    let first = lost.next()?.page;
+    let mut pages = first..first + 1;
+    for live in lost {
+        if live.page != pages.end || pages.end - pages.start >= ACCEPT_PAGES {
+            break;
+        }
+        pages.end += 1;
+    }
+    Some(pages)
+}
+
+/// A segment of the row has no copy but on this SSD, if on any.
+fn is_lost_without(row: &Row, ssd: SsdIndex) -> bool {
+    let on_it = |mirror: Mirror| mirror.ssd == Some(ssd);
+    row.segments.iter().any(|pair| {
+        let pair = [pair[0].get(), pair[1].get()];
+        pair.into_iter().any(on_it) && pair.into_iter().all(|mirror| mirror.ssd.is_none() || on_it(mirror))
+    })
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Pages with a live copy get another content, wherever that goes now. The caller holds them.
+    async fn overwrite(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        log: &Rc<Log>,
+        pages: &Range<u64>,
+        data: Buf,
+    ) -> Result<(), Error> {
+        if attached.pool.online_ssds().next().is_none() {
+            return self.replace_lost(attached, log, pages, data).await;
+        }
+        while !log.has_room(pages.end - pages.start) {
+            attached.pool.check_log_serves(log, self)?;
+            log.mover_wanted.wake_all();
+            log.room.wait().await;
+        }
+        self.append(attached, log, pages, data).await
+    }
+
+    /// A host's write where pages have live copies and no SSD is left. The caller holds them.
+    pub(crate) async fn write_without_ssds(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        log: &Rc<Log>,
+        range: ByteRange,
+        buf: Buf,
+    ) -> Result<(), Error> {
+        let pages = PoolInner::<E>::pages_of(range);
+        let data = if range.is_aligned_to(PAGE) {
+            buf
+        } else {
+            // Of a lost page only the whole can be written.
+            let mut whole = self.read_newest(attached, &pages).await?;
+            let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
+            whole[skip..skip + buf.len()].copy_from_slice(&buf);
+            whole
+        };
+        self.replace_lost(attached, log, &pages, data).await
+    }
+
+    /// Writes whole pages to the backing device, durably; only then nothing is missing of them any more, durably too.
+    async fn replace_lost(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        log: &Rc<Log>,
+        pages: &Range<u64>,
+        data: Buf,
+    ) -> Result<(), Error> {
+        let range = self.bytes_of_pages(pages);
+        let length = usize::try_from(range.length()).expect("a request fits in memory");
+        self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
+        self.write_backing(range, data.narrow(0, length)).await?;
+        self.backing.flush().await?;
+        let live: Vec<Live> = log.overlay.borrow().range(attached.index, pages.clone()).collect();
+        live.iter().for_each(|live| log.remove_at(live.volume, live.page, live.place));
+        attached.pool.record_less_lost(log).await
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Less is lost than the record says.
+    async fn record_less_lost(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        if log.overlay.borrow().total().dirty == 0 {
+            self.forget_clean_rows().await;
+            return Ok(());
+        }
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        // A record of a higher number serves rows that ask for this one.
+        log.losses_number.set(log.losses_number.get() + 1);
+        self.write_losses(log).await
+    }
+}

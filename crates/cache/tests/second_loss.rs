@@ -1,0 +1,124 @@
+//! The last copy of dirty data is lost while the pool runs (REQUIREMENTS F5): exactly that answers errors, also after a
+//! restart, until it is written again or given up.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+mod world;
+
+use std::collections::BTreeSet;
+
+use hotset_block::{Buf, ByteRange, Env, HostEnv};
+use hotset_cache::config::PoolKind;
+use hotset_cache::{DirtyData, Durability, Health, Missing, Pool, Volume};
+
+use world::{MIB, World, read, run, until, write};
+
+/// Nothing is cleaned by itself while a test runs.
+async fn lazy(world: &World) -> Pool<HostEnv> {
+    let pool = world.create(PoolKind::ReadWrite).await;
+    let mut settings = pool.status().settings;
+    settings.cleaning.dirty_watermark_percent = 90;
+    pool.set(settings).await.unwrap();
+    pool
+}
+
+async fn is_lost(volume: &Volume<HostEnv>, page: u64) -> bool {
+    volume.read(ByteRange::at(page * 4096, 4096)).await.is_err()
+}
+
+async fn lost_pages(volume: &Volume<HostEnv>, pages: u64) -> BTreeSet<u64> {
+    let mut lost = BTreeSet::new();
+    for page in 0..pages {
+        if is_lost(volume, page).await {
+            lost.insert(page);
+        }
+    }
+    lost
+}
+
+// proves: F5
+#[test]
+fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_given_up() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = lazy(&world).await;
+        let volume = world.attached(&pool).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        world.ssds.iter().for_each(|ssd| ssd.vanish());
+        // Whatever a host that flushes just now is told: from then on only what is lost fails.
+        let _ = volume.flush().await;
+        until(&env, "it is known what is lost", || volume.status().lost_bytes == 50 * 4096).await;
+        assert_eq!(volume.status().health, Health::Degraded);
+        assert_eq!(lost_pages(&volume, 60).await, (0..50).collect());
+        write(&volume, 100, 4).await;
+        volume.flush().await.unwrap();
+        assert_eq!((read(&volume, 100).await, world.on_backing(100).await), (4, 4), "others are served and written");
+        write(&volume, 7, 9).await;
+        assert_eq!((read(&volume, 7).await, world.on_backing(7).await), (9, 9), "what is written again is there");
+        let part = volume.write(8 * 4096, Buf::zeroed(512), Durability::Volatile).await;
+        assert!(part.is_err() && is_lost(&volume, 8).await, "a part of a lost page makes no page");
+        // The daemon dies, and starts again without any SSD.
+        std::mem::forget((pool, volume));
+        world.ssds.clear();
+        let pool = world.open(Missing::Leave).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        let expected: BTreeSet<u64> = (0..50).filter(|page| *page != 7).collect();
+        assert_eq!(lost_pages(&volume, 60).await, expected, "{}", pool.status().recovery);
+        assert_eq!((read(&volume, 7).await, read(&volume, 100).await), (9, 4));
+        assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
+        assert_eq!(pool.accept_loss().await.unwrap(), 49 * 4096);
+        assert_eq!((lost_pages(&volume, 60).await, volume.status().lost_bytes), (BTreeSet::new(), 0));
+        pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
+    });
+}
+
+// proves: F5
+#[test]
+fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_shows() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = lazy(&world).await;
+        let volume = world.attached(&pool).await;
+        // Some versions of each page, over rows on all pairs.
+        let pages = 400;
+        for fill in 1..=4 {
+            for page in 0..pages {
+                write(&volume, page, fill).await;
+            }
+        }
+        world.ssds[0].vanish();
+        world.ssds[1].vanish();
+        let _ = volume.flush().await;
+        until(&env, "two SSDs have left", || pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 1).await;
+        env.sleep(std::time::Duration::from_millis(50)).await;
+        let lost = lost_pages(&volume, pages).await;
+        let some = !lost.is_empty() && lost.len() < 400;
+        assert!(some, "{} of {pages} pages are lost", lost.len());
+        for page in (0..pages).filter(|page| !lost.contains(page)) {
+            assert_eq!(read(&volume, page).await, 4, "page {page}");
+        }
+        assert_eq!(volume.status().lost_bytes, u64::try_from(lost.len()).unwrap() * 4096);
+        let again = *lost.first().unwrap();
+        write(&volume, again, 8).await;
+        volume.flush().await.unwrap();
+        assert_eq!(read(&volume, again).await, 8);
+        std::mem::forget((pool, volume));
+        world.ssds.drain(..2);
+        let pool = world.open(Missing::Leave).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        let mut expected = lost.clone();
+        expected.remove(&again);
+        assert_eq!(lost_pages(&volume, pages).await, expected, "{}", pool.status().recovery);
+        for page in (0..pages).filter(|page| !expected.contains(page)) {
+            let right = if page == again { 8 } else { 4 };
+            assert_eq!(read(&volume, page).await, right, "page {page}");
+        }
+        pool.accept_loss().await.unwrap();
+        assert_eq!(volume.status().lost_bytes, 0);
+        pool.close().await.unwrap();
+    });
+}

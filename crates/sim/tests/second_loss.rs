@@ -1,0 +1,249 @@
+//! Two SSDs are lost at once while they hold the only copies of dirty data, and the daemon dies at write 0, 1, 2 … of what
+//! follows: whatever is read afterwards is the newest that was flushed, or an error. Never anything older.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_cache::config::{
+    BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec,
+};
+use hotset_cache::{Durability, Error, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_sim::device::SimDevice;
+use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::executor::{SimEnv, Simulation, Step};
+use hotset_sim::model::Ending;
+
+const PAGE: u64 = 4096;
+const PAGES: u64 = 64;
+const STEPS_MAX: u64 = 500_000;
+
+/// What a page may hold: the newest that was answered as durable, and what was on its way since.
+#[derive(Clone, Copy, Default)]
+struct Expected {
+    durable: u8,
+    begun: u8,
+}
+
+#[derive(Clone)]
+struct Scene {
+    simulation: Rc<Simulation>,
+    ssds: Vec<Rc<Disk>>,
+    state: Rc<Disk>,
+    backing: Rc<Disk>,
+    pages: Rc<RefCell<Vec<Expected>>>,
+    pool: Rc<RefCell<Option<Pool<SimEnv>>>>,
+    volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
+}
+
+impl Scene {
+    fn new(seed: u64, ssds: usize) -> Self {
+        let simulation = Simulation::new(seed, false);
+        let info = |size_bytes: u64| DeviceInfo {
+            size_bytes,
+            logical_block_bytes: 512,
+            optimal_io_bytes: 0,
+            volatile_cache: true,
+            discard: Discard::Zeroes,
+            read_only: false,
+            emulated: false,
+        };
+        let speed = Speed { least_us: 20, most_us: 400, flush_slowness: 10 };
+        let disk = |name: &str, size_bytes| Disk::new(&simulation, name, info(size_bytes), speed);
+        Self {
+            ssds: (0..ssds).map(|index| disk(&format!("ssd{index}"), 8 << 20)).collect(),
+            state: disk("state", STATE_BYTES),
+            backing: disk("backing", PAGES * PAGE),
+            pages: Rc::new(RefCell::new(vec![Expected::default(); usize::try_from(PAGES).unwrap()])),
+            pool: Rc::default(),
+            volume: Rc::default(),
+            simulation,
+        }
+    }
+
+    fn env(&self) -> SimEnv {
+        SimEnv { simulation: Rc::clone(&self.simulation) }
+    }
+
+    /// Lets `flow` run until it has ended (true) or has begun more than `writes_max` writes (false).
+    fn run(&self, flow: impl Future<Output = ()> + 'static, writes_max: Option<u64>) -> bool {
+        let done = Rc::new(Cell::new(false));
+        let ended = Rc::clone(&done);
+        self.simulation.spawn(async move {
+            flow.await;
+            ended.set(true);
+        });
+        let before = self.simulation.writes.get();
+        for _ in 0..STEPS_MAX {
+            if writes_max.is_some_and(|most| self.simulation.writes.get() - before > most) {
+                return false;
+            }
+            if done.get() {
+                return true;
+            }
+            assert_ne!(self.simulation.step(), Step::Idle, "nothing happens any more");
+        }
+        panic!("it runs in circles");
+    }
+
+    fn crash(&self, ending: Ending) {
+        self.volume.take();
+        self.simulation.drop_tasks();
+        if let Some(pool) = self.pool.take() {
+            pool.abandon();
+        }
+        for disk in self.ssds.iter().chain([&self.state, &self.backing]) {
+            match ending {
+                Ending::Kill => disk.kill(),
+                Ending::CutBefore | Ending::PowerCut => disk.cut_power(),
+            }
+        }
+    }
+
+    fn named(&self) -> Vec<Named<SimDevice>> {
+        let there = self.ssds.iter().filter(|disk| !disk.is_gone());
+        there.map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect()
+    }
+
+    fn volume(&self) -> Volume<SimEnv> {
+        self.volume.borrow().clone().unwrap()
+    }
+
+    fn open_volume(&self) -> Volume<SimEnv> {
+        let settings = VolumeSettings { write_cutoff_bytes: None, ..VolumeSettings::default() };
+        let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "backing".into(), settings };
+        let volume = Volume::open(self.env(), spec, SimDevice::open(&self.backing)).unwrap();
+        *self.volume.borrow_mut() = Some(volume.clone());
+        volume
+    }
+
+    /// Three versions of every page, all of them durable, over some rows.
+    async fn prepare(self) {
+        let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        settings.cleaning =
+            Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
+        let pool = Pool::create(self.env(), spec, self.named(), SimDevice::open(&self.state)).await.unwrap();
+        pool.attach(&self.open_volume()).await.unwrap();
+        *self.pool.borrow_mut() = Some(pool);
+        for round in 0..3 {
+            for page in 0..PAGES {
+                self.write((page * 5 + round) % PAGES).await.unwrap();
+            }
+        }
+    }
+
+    async fn write(&self, page: u64) -> Result<(), Error> {
+        let place = usize::try_from(page).unwrap();
+        let fill = self.pages.borrow()[place].begun + 1;
+        self.pages.borrow_mut()[place].begun = fill;
+        let mut buf = self.env().buffers().take(4096);
+        buf.fill(fill);
+        let written = self.volume().write(page * PAGE, buf, Durability::Durable).await;
+        if written.is_ok() {
+            self.pages.borrow_mut()[place].durable = fill;
+        }
+        written
+    }
+
+    /// Two SSDs go, and hosts go on.
+    async fn lose_two(self) {
+        self.ssds[0].vanish();
+        self.ssds[1].vanish();
+        for turn in 0..24 {
+            // One that is on its way just then may fail.
+            let _ = self.write(turn * 7 % PAGES).await;
+        }
+        for _ in 0..20 {
+            self.env().sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn open(&self) -> Result<(), Error> {
+        let state = Some(SimDevice::open(&self.state));
+        let pool = Pool::open(self.env(), self.named(), state, Missing::Leave).await?;
+        pool.reattach(&self.open_volume()).await.unwrap();
+        *self.pool.borrow_mut() = Some(pool);
+        Ok(())
+    }
+
+    /// Opens the pool. If what is lost is not known it stays closed, until the SSDs are there again.
+    async fn start_again(self) {
+        if let Err(error) = self.open().await {
+            assert!(error.to_string().contains("bring back") || error.to_string().contains("Bring back"), "{error}");
+            self.ssds.iter().for_each(|disk| disk.come_back());
+            self.open().await.unwrap();
+        }
+        let first = self.read_all().await;
+        assert_eq!(first, self.read_all().await, "what was read stays");
+        // What is lost can be written again.
+        for page in 0..PAGES {
+            self.write(page).await.unwrap();
+        }
+        assert!(self.read_all().await.iter().all(Option::is_some));
+    }
+
+    /// What each page holds; `None`: it is lost.
+    async fn read_all(&self) -> Vec<Option<u8>> {
+        let mut found = Vec::new();
+        for page in 0..PAGES {
+            let read = self.volume().read(ByteRange::at(page * PAGE, PAGE)).await;
+            let expected = self.pages.borrow()[usize::try_from(page).unwrap()];
+            found.push(read.ok().map(|bytes| {
+                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "page {page} is torn");
+                assert!(
+                    (expected.durable..=expected.begun).contains(&bytes[0]),
+                    "page {page} holds {}, and {} was durable",
+                    bytes[0],
+                    expected.durable
+                );
+                bytes[0]
+            }));
+        }
+        found
+    }
+}
+
+/// Dies at this write of what follows the loss; false if that ended before.
+fn crash_at(ssds: usize, crash_at: u64, ending: Ending) -> bool {
+    let scene = Scene::new(crash_at % 7, ssds);
+    scene.run(scene.clone().prepare(), None);
+    if scene.run(scene.clone().lose_two(), Some(crash_at)) {
+        return false;
+    }
+    scene.crash(ending);
+    scene.run(scene.clone().start_again(), None);
+    true
+}
+
+fn crash_everywhere(ssds: usize) {
+    for ending in [Ending::Kill, Ending::PowerCut] {
+        let writes = (0..).take_while(|write| {
+            let caught = std::panic::catch_unwind(|| crash_at(ssds, *write, ending));
+            caught.unwrap_or_else(|_| panic!("{ssds} SSDs: {ending:?} at write {write}"))
+        });
+        println!("{ssds} SSDs: {} writes, {ending:?} at each of them", writes.count());
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn a_crash_at_every_write_after_the_loss_of_all_ssds_never_shows_anything_older() {
+    crash_everywhere(2);
+}
+
+// proves: F5, F7
+#[test]
+fn a_crash_at_every_write_after_the_loss_of_two_of_three_ssds_never_shows_anything_older() {
+    crash_everywhere(3);
+}
+
+// proves: F5, F7
+#[test]
+fn a_crash_at_every_write_after_the_loss_of_two_of_four_ssds_never_shows_anything_older() {
+    crash_everywhere(4);
+}
