@@ -118,7 +118,7 @@ fn ssds_that_come_and_go_do_not_make_the_tables_grow() {
             read_all(&volume, 3).await;
             let status = pool.status();
             memory.push(status.memory_bytes);
-            let newest = status.ssds.iter().filter(|ssd| ssd.online).next_back().unwrap().uuid;
+            let newest = status.ssds.iter().rfind(|ssd| ssd.online).unwrap().uuid;
             pool.remove_ssds(&[newest]).await.unwrap();
             read_all(&volume, 3).await;
         }

@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn losses_survive_the_round_trip_and_no_cut_does() {
-        let group = |row, what, pages| Group { row, attachment: 7, what, pages };
+        let group = |row, what, pages: &[Range<u64>]| Group { row, attachment: 7, what, pages: pages.to_vec() };
         let losses = Losses {
             groups: vec![
-                group(3, Loss::Lost, vec![0..1, 5..300, 1 << 40..(1 << 40) + 1]),
-                group(3, Loss::Zeroes, vec![1..2]),
-                group(4, Loss::Clean, vec![PAGES_MAX - 1..PAGES_MAX]),
+                group(3, Loss::Lost, &[0..1, 5..300, 1 << 40..(1 << 40) + 1]),
+                group(3, Loss::Zeroes, &[1..2, 8..10]),
+                group(4, Loss::Clean, &[7..8, PAGES_MAX - 1..PAGES_MAX]),
             ],
         };
         let bytes = losses.encode();
