@@ -98,6 +98,10 @@ bugs! {
     HeaderNotChecked: "checked-or-not-served",
     /// A backing device that was changed behind our back keeps its cached pages.
     ChangedBackingIgnored: "backing-identity",
+    /// What an administrator changes in the settings of a volume is answered, and not recorded.
+    SettingsNotRecorded: "membership",
+    /// A volume's new name is answered, and not recorded.
+    RenameNotRecorded: "membership",
     /// An SSD's read error is the host's answer.
     SsdErrorAnswered: "errors-hidden",
     /// A page with a live copy is written to the backing device only.
@@ -154,6 +158,14 @@ bugs! {
     LossForgotten: "membership",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
+    /// A volume leaves its pool although it has dirty data there.
+    DetachKeepsDirty: "one-dirty-rule",
+    /// A scrub takes the first copy that it can read for the good one.
+    ScrubBelievesFirstCopy: "checked-or-not-served",
+    /// A scrub counts bad copies as mended, and writes nothing.
+    ScrubMendsNothing: "two-copies",
+    /// A scrub looks at places in rows that it does not keep from being freed: something newer may lie there by then.
+    ScrubHoldsNothing: "believed-until-dropped",
 }
 
 #[cfg(feature = "planted")]

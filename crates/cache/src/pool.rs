@@ -515,14 +515,15 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Records a volume's settings in the catalogue.
+    /// Records a volume's settings in the catalogue. By its attachment: it may be given another name at the same time.
     pub(crate) async fn record_settings(
         self: &Rc<Self>,
-        name: &VolumeName,
+        index: VolumeIndex,
         settings: VolumeSettings,
     ) -> Result<(), Error> {
+        let attachment = self.attachment_of(index);
         self.change_catalogue(&|catalogue| {
-            for volume in catalogue.volumes.iter_mut().filter(|volume| volume.spec.name == *name) {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
                 volume.spec.settings = settings;
             }
         })
@@ -530,13 +531,14 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Records a volume's new name in the catalogue.
-    pub(crate) async fn record_name(self: &Rc<Self>, from: &VolumeName, to: &VolumeName) -> Result<(), Error> {
+    pub(crate) async fn record_name(self: &Rc<Self>, index: VolumeIndex, to: &VolumeName) -> Result<(), Error> {
+        let attachment = self.attachment_of(index);
         if self.catalogue.borrow().volumes.iter().any(|volume| volume.spec.name == *to) {
             let message = format!("pool {} knows a volume {to} already", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
         self.change_catalogue(&|catalogue| {
-            for volume in catalogue.volumes.iter_mut().filter(|volume| volume.spec.name == *from) {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
                 volume.spec.name = to.clone();
             }
         })

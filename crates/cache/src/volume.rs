@@ -10,6 +10,7 @@ use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Ins
 use crate::backing::Backing;
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
+use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::latency::{Latencies, LatencyCounts};
 use crate::state::locks::RangeLocks;
@@ -358,9 +359,9 @@ impl<E: Env> Volume<E> {
         }
         settings.check()?;
         let attached = volume.attached();
-        if let Some(attached) = &attached {
+        if let Some(attached) = attached.as_ref().filter(|_| !planted(Planted::SettingsNotRecorded)) {
             attached.pool.check_shares(&self.name(), &settings)?;
-            attached.pool.record_settings(&self.name(), settings).await?;
+            attached.pool.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
         if let Some(attached) = attached {
@@ -373,8 +374,8 @@ impl<E: Env> Volume<E> {
     /// Gives the volume another name, in its pool too: durable when this answers. The caller sees to it that no other volume
     /// has that name, and to where hosts find it.
     pub async fn rename(&self, name: VolumeName) -> Result<(), Error> {
-        if let Some(attached) = self.inner.attached() {
-            attached.pool.record_name(&self.name(), &name).await?;
+        if let Some(attached) = self.inner.attached().filter(|_| !planted(Planted::RenameNotRecorded)) {
+            attached.pool.record_name(attached.index, &name).await?;
         }
         self.inner.spec.borrow_mut().name = name;
         Ok(())

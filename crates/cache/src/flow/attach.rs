@@ -22,7 +22,7 @@ use super::drop_pages::Why;
 use super::identity::settled_pages;
 
 /// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
-const DEAD: u64 = 0;
+pub(super) const DEAD: u64 = 0;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -41,7 +41,25 @@ impl<E: Env> PoolInner<E> {
         let index = self.free_index();
         self.put_volume(index, attachment, volume, &backing);
         drop(held);
-        Ok(())
+        self.record_spec_again(&entry, volume).await
+    }
+
+    /// While a volume joined, nobody knew yet where to record its settings and its name.
+    async fn record_spec_again(
+        self: &Rc<Self>,
+        recorded: &CataloguedVolume,
+        volume: &VolumeInner<E>,
+    ) -> Result<(), Error> {
+        let spec = volume.spec.borrow().clone();
+        if spec == recorded.spec {
+            return Ok(());
+        }
+        self.change_catalogue(&|catalogue| {
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == recorded.attachment) {
+                entry.spec = spec.clone();
+            }
+        })
+        .await
     }
 
     fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -257,7 +275,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
-        if dirty == DirtyData::Clean && self.drain(name).await? == Drained::Cancelled {
+        let keeps = planted(Planted::DetachKeepsDirty);
+        if dirty == DirtyData::Clean && !keeps && self.drain(name).await? == Drained::Cancelled {
             return Err(Error::new(ErrorKind::Refused, format!("volume {name}: flushing its cache was cancelled")));
         }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
@@ -268,6 +287,7 @@ impl<E: Env> PoolInner<E> {
             None => None,
         };
         if dirty == DirtyData::Clean
+            && !keeps
             && let Err(error) = self.clean_rest(index, volume.as_ref(), name).await
         {
             self.cancel_drain(name);

@@ -22,6 +22,7 @@ use crate::state::grace::Epoch;
 use crate::state::{BlockIndex, BlockKey, SlotIndex, VolumeIndex};
 use crate::volume::{Attached, VolumeInner, add};
 
+use super::attach::DEAD;
 use super::clean::joined;
 use super::read_log::LogRun;
 
@@ -377,9 +378,13 @@ impl<E: Env> PoolInner<E> {
         if holds != Some(key) {
             return None;
         }
-        if !loaded && !self.load_header(ssd, slot, key).await {
-            add(&stats.read_errors_hidden, 1);
-            return None;
+        match if loaded { Header::Confirmed } else { self.load_header(ssd, slot, key).await } {
+            Header::Confirmed => {}
+            Header::Wrong => {
+                add(&stats.read_errors_hidden, 1);
+                return None;
+            }
+            Header::Moot => return None,
         }
         let offset =
             ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
@@ -424,15 +429,14 @@ impl<E: Env> PoolInner<E> {
         bad
     }
 
-    /// For a scrub: reads a slot's header again. False: it does not say that the slot holds this block, which has left
-    /// the cache.
-    pub(crate) async fn check_header(self: &Rc<Self>, slot: SlotIndex, key: BlockKey) -> bool {
+    /// For a scrub: reads a slot's header again.
+    pub(crate) async fn check_header(self: &Rc<Self>, slot: SlotIndex, key: BlockKey) -> Header {
         let ssd = self.ssd_of(slot);
         let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
-        self.map.borrow().key(slot) != Some(key)
-            || self.load_header(ssd, slot, key).await
-            || !ssd.online.get()
-            || self.map.borrow().find(key).is_some()
+        if self.map.borrow().key(slot) != Some(key) {
+            return Header::Moot;
+        }
+        self.load_header(ssd, slot, key).await
     }
 
     /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
@@ -464,14 +468,15 @@ impl<E: Env> PoolInner<E> {
         bytes.chunks_exact(PAGE_BYTES).zip(expected).all(|(page, checksum)| crc32c(page) == *checksum)
     }
 
-    /// Reads the slot's header, which confirms whose block it holds and brings the checksums. False: it does not; the
-    /// slot leaves the cache.
-    async fn load_header(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, slot: SlotIndex, key: BlockKey) -> bool {
+    /// Reads the slot's header, which confirms whose block it holds and brings the checksums.
+    async fn load_header(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, slot: SlotIndex, key: BlockKey) -> Header {
         let local = ssd.local(slot);
         let buf = self.env.buffers().take(usize::try_from(ssd.layout.header_bytes()).expect("a few pages"));
         let read = ssd.read(ssd.layout.slot_offset(local), buf).await;
-        if self.map.borrow().find(key) != Some(slot) {
-            return false;
+        // A volume that is leaving the pool has no id any more, and its slots are about to be free.
+        let leaving = self.attachment_of(key.volume).is_none_or(|attachment| attachment == DEAD);
+        if leaving || self.map.borrow().find(key) != Some(slot) {
+            return Header::Moot;
         }
         let confirmed = match &read {
             Ok(bytes) => SlotHeader::decode(bytes).ok().filter(|header| self.confirms(header, ssd, slot, key)),
@@ -483,10 +488,10 @@ impl<E: Env> PoolInner<E> {
                 map.set_checksums(slot, 0, &header.checksums);
             }
             map.set_header_loaded(slot, true);
-            return true;
+            return Header::Confirmed;
         }
         let error = match &read {
-            Err(Fault::Offline) => return false,
+            Err(Fault::Offline) => return Header::Moot,
             Err(Fault::Device(error)) => Some(error),
             Ok(_) => None,
         };
@@ -494,7 +499,7 @@ impl<E: Env> PoolInner<E> {
         if ssd.online.get() {
             self.free_slot(slot, super::drop_pages::Why::Emptied);
         }
-        false
+        Header::Wrong
     }
 
     fn confirms(&self, header: &SlotHeader, ssd: &Ssd<E>, slot: SlotIndex, key: BlockKey) -> bool {
@@ -519,6 +524,17 @@ impl<E: Env> PoolInner<E> {
             self.fills.ended.wait().await;
         }
     }
+}
+
+/// What a slot's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// The slot holds the block.
+    Confirmed,
+    /// Nothing good: the slot has left the cache.
+    Wrong,
+    /// Nobody wants to know any more: the slot has another block by now, or none, or its SSD is gone.
+    Moot,
 }
 
 /// Appends a run, or lengthens the last one.

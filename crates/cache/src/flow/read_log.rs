@@ -213,14 +213,18 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn check_copies_of(self: &Rc<Self>, run: &LogRun) -> Copies {
         let (segment, page) = run.row.locate(run.first.place.position());
         let mut copies = Copies::default();
-        let (mut bad, mut good) = (Vec::new(), None);
+        let (mut bad, mut good) = (Vec::new(), None::<Buf>);
         for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
             let Some(index) = mirror.ssd else { continue };
             let ssd = &self.ssds[usize::from(index.0)];
             let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
                 Ok(bytes) => {
                     copies.checked += 1;
-                    let wrong = count_wrong(&bytes, &run.checksums);
+                    let wrong = match &good {
+                        Some(first) if planted(Planted::ScrubBelievesFirstCopy) => u64::from(first[..] != bytes[..]),
+                        None if planted(Planted::ScrubBelievesFirstCopy) => 0,
+                        Some(_) | None => count_wrong(&bytes, &run.checksums),
+                    };
                     copies.bad_pages += wrong;
                     if wrong == 0 {
                         good = Some(bytes);
@@ -246,7 +250,9 @@ impl<E: Env> PoolInner<E> {
         };
         match whole {
             Some(bytes) => {
-                self.repair(&bad, &bytes, page).await;
+                if !planted(Planted::ScrubMendsNothing) {
+                    self.repair(&bad, &bytes, page).await;
+                }
                 copies.repaired_pages = copies.bad_pages;
             }
             None => copies.lost_pages = self.count_lost_pages(run).await,
