@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::Env;
-use hotset_cache::config::{PoolKind, PoolSettings, VolumeSettings};
-use hotset_cache::{ErrorKind, PoolStatus};
+use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings};
+use hotset_cache::{Drained, ErrorKind, PoolStatus};
 
 use crate::daemon::Daemon;
 use crate::shape::Profile;
-use crate::world::Attachment;
-use crate::{log_shape, members, shape};
+use crate::world::{Attachment, PoolKnown};
+use crate::{log_shape, members, scrubs, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
@@ -19,12 +19,23 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 /// Works until the daemon stops.
 pub async fn work(daemon: Daemon) {
     while !daemon.stopping.get() {
-        let longest_ms = if daemon.world.shape.profile == Profile::Changing { 60 } else { 1_000 };
+        let longest_ms = if daemon.world.shape.profile == Profile::Changing {
+            60
+        } else if daemon.world.shape.profile == Profile::ModeChanges {
+            300
+        } else {
+            1_000
+        };
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;
         check_status(&daemon);
-        if daemon.world.shape.troubles.administrators && !daemon.stopping.get() {
+        // Of a pool that is being deleted or made nobody else asks for anything.
+        let unsure = daemon.world.pool.get() == PoolKnown::Unsure;
+        if daemon.world.shape.troubles.administrators && !daemon.stopping.get() && !unsure {
+            let commands = &daemon.world.commands;
+            commands.set(commands.get() + 1);
             one_command(&daemon).await;
+            commands.set(commands.get() - 1);
         }
     }
 }
@@ -33,15 +44,24 @@ async fn one_command(daemon: &Daemon) {
     if daemon.world.shape.profile == Profile::Changing && daemon.world.simulation.draw(|random| !random.one_in(3)) {
         return members::one_command(daemon).await;
     }
+    if daemon.world.shape.profile == Profile::ModeChanges {
+        return change_volume(daemon, 0).await;
+    }
     let (command, number) =
-        daemon.world.simulation.draw(|random| (random.below(40), random.index(daemon.world.volumes.len())));
+        daemon.world.simulation.draw(|random| (random.below(50), random.index(daemon.world.volumes.len())));
+    if daemon.world.shape.profile == Profile::Scrubs && daemon.world.simulation.draw(|random| random.one_in(2)) {
+        return scrubs::one_command(daemon).await;
+    }
     match command {
         0..10 => change_pool(daemon).await,
         10..16 => change_volume(daemon, number).await,
         16..18 => drain_for_a_while(daemon, number).await,
         18..30 => detach_for_a_while(daemon, number).await,
         30..39 => daemon.attach(number).await,
-        _ => daemon.replace_pool().await,
+        39..43 => rename(daemon, number).await,
+        43..49 => scrubs::one_command(daemon).await,
+        _ if daemon.world.commands.get() == 1 => daemon.replace_pool().await,
+        _ => {}
     }
 }
 
@@ -80,11 +100,34 @@ async fn change_volume(daemon: &Daemon, number: usize) {
         }
         false => settings,
     });
+    let host = &daemon.world.volumes[number];
+    host.settings_asked.borrow_mut().push(settings);
     match volume.set(settings).await {
-        // The pool has no room for so much, or a minimum is above its maximum.
-        Err(error) if matches!(error.kind, ErrorKind::Refused | ErrorKind::Invalid) => {}
+        Ok(()) => {
+            host.spec.borrow_mut().settings = settings;
+            host.settings_asked.borrow_mut().retain(|other| *other != settings);
+        }
+        // The pool has no room for so much, or a minimum is above its maximum: nothing was changed.
+        Err(error) if matches!(error.kind, ErrorKind::Refused | ErrorKind::Invalid) => {
+            host.settings_asked.borrow_mut().retain(|other| *other != settings);
+        }
         Err(error) => daemon.expect_cache_trouble("changing the volume", &error),
-        Ok(()) => {}
+    }
+}
+
+async fn rename(daemon: &Daemon, number: usize) {
+    let Some(volume) = daemon.volume(number) else { return };
+    let name = format!("volume{number}-{}", daemon.world.simulation.unique());
+    let name: VolumeName = name.parse().expect("it follows the rule");
+    daemon.world.simulation.note(|| format!("rename {} to {name}", volume.name()));
+    let host = &daemon.world.volumes[number];
+    host.names_asked.borrow_mut().push(name.clone());
+    match volume.rename(name.clone()).await {
+        Ok(()) => {
+            host.spec.borrow_mut().name = name.clone();
+            host.names_asked.borrow_mut().retain(|other| *other != name);
+        }
+        Err(error) => daemon.expect_cache_trouble("renaming a volume", &error),
     }
 }
 
@@ -106,21 +149,20 @@ async fn drain_for_a_while(daemon: &Daemon, number: usize) {
     let (Some(pool), Some(volume)) = (daemon.pool(), daemon.volume(number)) else { return };
     let name = volume.name();
     let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 20, 500, 60_000]));
-    let (env, canceller) = (daemon.env.clone(), pool.clone());
-    let cancelled = name.clone();
+    let (env, canceller, cancelled) = (daemon.env.clone(), pool.clone(), volume.clone());
     let draining = Rc::new(Cell::new(true));
     let still = Rc::clone(&draining);
     daemon.world.simulation.note(|| format!("drain {name} for {patience} ms"));
     daemon.env.spawn(async move {
         env.sleep(Duration::from_millis(patience)).await;
         if still.get() {
-            canceller.cancel_drain(&cancelled);
+            canceller.cancel_drain(&cancelled.name());
         }
     });
     let drained = pool.drain(&name).await;
     draining.set(false);
     if daemon.world.simulation.draw(|random| !random.one_in(4)) {
-        pool.cancel_drain(&name);
+        pool.cancel_drain(&volume.name());
     }
     daemon.world.simulation.note(|| format!("drained {name}: {drained:?}"));
     // A volume that is not cached cannot be drained.
@@ -131,12 +173,31 @@ async fn drain_for_a_while(daemon: &Daemon, number: usize) {
     }
 }
 
+/// Flushes the cache of a volume that no host uses: then the backing device has what they have seen.
+pub async fn flush_unused(daemon: &Daemon, number: usize) {
+    let (Some(pool), Some(volume)) = (daemon.pool(), daemon.volume(number)) else { return };
+    let name = volume.name();
+    if !daemon.world.writes_back() || !pool.status().volumes.contains(&name) {
+        return;
+    }
+    daemon.world.simulation.note(|| format!("drain {name}, which nobody uses"));
+    match pool.drain(&name).await {
+        Ok(Drained::Clean) => {
+            let outcome = daemon.world.volumes[number].check_backing();
+            daemon.world.report(outcome.map_err(|what| format!("after a drain: {what}")));
+        }
+        Ok(Drained::Cancelled) => {}
+        Err(error) => daemon.expect_cache_trouble("draining", &error),
+    }
+    pool.cancel_drain(&name);
+}
+
 /// What a status says must be possible.
 pub fn check_status(daemon: &Daemon) {
     let Some(status) = daemon.pool().map(|pool| pool.status()) else { return };
     let read_errors: u64 = status.ssds.iter().map(|ssd| ssd.read_errors).sum();
     // What an SSD that left still has in the tables goes step by step.
-    let whole = status.ssds.iter().all(|ssd| ssd.online);
+    let whole = !status.ssds.is_empty() && status.ssds.iter().all(|ssd| ssd.online);
     for (holds, what) in [
         // Whatever crashed: what is believed of a sound SSD is there.
         (read_errors == 0 || daemon.world.ssds_suffered.get(), "sound SSDs hold less than is believed of them"),

@@ -58,6 +58,10 @@ impl Entry {
         }
     }
 
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.start > 0
+    }
+
     fn precedes(&self, later: &Self) -> bool {
         self.version != later.version && self.ended.is_some_and(|ended| ended < later.after)
     }

@@ -12,8 +12,13 @@ use crate::world::{HostVolume, Ssd, World};
 
 /// Breaks things until the daemon stops.
 pub async fn work(daemon: Daemon) {
-    let soon = daemon.world.shape.profile == Profile::AlternateMissing;
-    let choices = if soon { [200, 200, 2_000] } else { [200, 2_000, 10_000] };
+    let profile = daemon.world.shape.profile;
+    let soon = [Profile::AlternateMissing, Profile::Scrubs, Profile::FailingSsd].contains(&profile);
+    let choices = if soon { [200, 500, 2_000] } else { [200, 2_000, 10_000] };
+    if profile == Profile::FailingSsd && daemon.world.simulation.draw(|random| random.one_in(2)) {
+        // Today it works, and has time to become warm.
+        return;
+    }
     let longest_ms = daemon.world.simulation.draw(|random| random.pick(&choices));
     while !daemon.stopping.get() {
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
@@ -42,13 +47,20 @@ fn break_something(world: &World) {
         world.simulation.note(|| format!("{}: {flush_errors} flushes of 1000 fail", host.disk.name));
         return;
     }
+    if world.shape.profile == Profile::Scrubs {
+        if !world.rot_has_ended.get() && world.may_damage(world.weak_ssd()) {
+            rot(world, world.weak_ssd());
+        }
+        return;
+    }
     let troubles = world.shape.troubles;
     let (ssd, volume) =
         world.simulation.draw(|random| (random.index(world.ssds.len()), random.index(world.volumes.len())));
     let (ssd, volume) = (&world.ssds[ssd], &world.volumes[volume]);
-    let ssd = if world.may_suffer(ssd) { ssd } else { &world.ssds[0] };
+    let ssd = if world.may_suffer(ssd) { ssd } else { world.weak_ssd() };
     let damages = world.may_damage(ssd);
-    let choices = if world.shape.profile == Profile::AlternateMissing { 3 } else { 12 };
+    let only_errors = [Profile::AlternateMissing, Profile::FailingSsd].contains(&world.shape.profile);
+    let choices = if only_errors { 3 } else { 12 };
     match world.simulation.draw(|random| random.below(choices)) {
         0..3 if troubles.ssd_errors && damages => ssd_errors(world, ssd),
         3 if troubles.ssd_hangs && damages => ssd_hangs(world, ssd),
@@ -68,8 +80,9 @@ fn break_something(world: &World) {
 
 pub fn ssd_errors(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
-    let only_writes = world.shape.profile == Profile::AlternateMissing;
-    if only_writes && world.ssds.iter().any(|ssd| !ssd.present.get()) {
+    let alternate = world.shape.profile == Profile::AlternateMissing;
+    let only_writes = alternate || world.shape.profile == Profile::FailingSsd;
+    if alternate && world.ssds.iter().any(|ssd| !ssd.present.get()) {
         return;
     }
     let faults = world.simulation.draw(|random| Faults {
@@ -96,19 +109,10 @@ pub fn ssd_hangs(world: &World, ssd: &Ssd) {
 
 /// It is slow now and then, and never so slow that it may be taken for dead: whatever it is told, it does.
 pub fn ssd_is_late(world: &World, ssd: &Ssd) {
-    let (late, what) = match world.shape.profile {
-        Profile::LateLog => (300, WhatIsLate::Journal),
-        Profile::Everything
-        | Profile::PowerCuts
-        | Profile::LateSsds
-        | Profile::OldContent
-        | Profile::FailedFlush
-        | Profile::LostState
-        | Profile::LogCuts
-        | Profile::OneCopy
-        | Profile::AlternateMissing
-        | Profile::HungBacking
-        | Profile::Changing => (world.simulation.draw(|random| random.pick(&[10, 50, 200])), WhatIsLate::AllButReads),
+    let (late, what) = if world.shape.profile == Profile::LateLog {
+        (300, WhatIsLate::Journal)
+    } else {
+        (world.simulation.draw(|random| random.pick(&[10, 50, 200])), WhatIsLate::AllButReads)
     };
     ssd.disk.set_faults(Faults { late, late_ms: LATE_IN_TIME_MS, what_is_late: what, ..Faults::default() });
     world.simulation.note(|| format!("{}: {late} operations of 1000 are late: {what:?}", ssd.disk.name));
@@ -116,7 +120,7 @@ pub fn ssd_is_late(world: &World, ssd: &Ssd) {
 
 pub fn rot(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
-    let whole = ByteRange { start: 0, end: ssd.disk.info.size_bytes };
+    let whole = ByteRange { start: 0, end: ssd.disk.info().size_bytes };
     let count = world.simulation.draw(|random| random.pick(&[1, 10, 200]));
     ssd.disk.rot(whole, count);
 }

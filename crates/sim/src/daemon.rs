@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
-use hotset_cache::config::VolumeName;
 use hotset_cache::{
     DirtyData, Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect,
 };
@@ -176,13 +175,14 @@ impl Daemon {
 
     async fn open_volume(&self, number: usize) {
         let host = Rc::clone(&self.world.volumes[number]);
+        let pool = self.pool();
+        let known = self.adopt_spec(&host, pool.as_ref());
         let device = SimDevice::open(&host.disk);
-        let volume = match Volume::open(self.env.clone(), host.spec.clone(), device) {
+        let spec = host.spec.borrow().clone();
+        let volume = match Volume::open(self.env.clone(), spec, device) {
             Ok(volume) => volume,
             Err(error) => return self.world.violate(format!("volume {number} does not open: {error}")),
         };
-        let pool = self.pool();
-        let known = pool.as_ref().is_some_and(|pool| names(pool).contains(&host.spec.name));
         if pool.is_none() && self.world.may_hold_dirty_data(&host) {
             return;
         }
@@ -203,16 +203,28 @@ impl Daemon {
         }
     }
 
+    /// Whether the pool knows the volume; it is what the pool says.
+    fn adopt_spec(&self, host: &HostVolume, pool: Option<&Pool<SimEnv>>) -> bool {
+        let Some(pool) = pool else { return false };
+        let recorded = host.recorded_in(pool);
+        if let Some(recorded) = recorded.as_ref().filter(|_| host.attachment.get() == Attachment::Attached) {
+            self.world.report(host.check_spec(recorded));
+        }
+        let known = recorded.is_some();
+        host.adopt_spec(recorded);
+        known
+    }
+
     fn check_catalogue(&self, host: &HostVolume, pool_is_open: bool, known: bool) {
         if self.world.blind.get() {
             return;
         }
         match (host.attachment.get(), known) {
             (Attachment::Attached, false) if pool_is_open => {
-                self.world.violate(format!("{} was attached, and the pool does not know it", host.spec.name));
+                self.world.violate(format!("{} was attached, and the pool does not know it", host.name()));
             }
             (Attachment::Detached, true) => {
-                self.world.violate(format!("{} was detached, and the pool still knows it", host.spec.name));
+                self.world.violate(format!("{} was detached, and the pool still knows it", host.name()));
             }
             (Attachment::Attached | Attachment::Detached | Attachment::Unsure, true | false) => {}
         }
@@ -233,20 +245,20 @@ impl Daemon {
             Ok(Reattached::Warm { bytes }) => {
                 self.warm_bytes.set(self.warm_bytes.get() + bytes);
                 if host.changed.get() && (bytes > 0 || volume.status().dirty_bytes > 0) {
-                    self.world.violate(format!("{} was changed behind our back and is warm", host.spec.name));
+                    self.world.violate(format!("{} was changed behind our back and is warm", host.name()));
                 }
-                self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.spec.name));
+                self.world.simulation.note(|| format!("{} is warm: {bytes} bytes", host.name()));
             }
             Ok(Reattached::Fenced { reason, .. }) => {
-                self.world.simulation.note(|| format!("{} is fenced: {reason}", host.spec.name));
+                self.world.simulation.note(|| format!("{} is fenced: {reason}", host.name()));
                 self.check_fence(host, volume, &reason).await;
                 return false;
             }
             Ok(Reattached::Dropped { reason }) => {
-                self.world.simulation.note(|| format!("{} is cold: {reason}", host.spec.name));
+                self.world.simulation.note(|| format!("{} is cold: {reason}", host.name()));
                 self.check_drop(host, &reason);
                 if dirty_bytes(pool) < dirty_before && self.volumes.borrow().iter().all(Option::is_none) {
-                    self.world.violate(format!("dirty data of {} was dropped: {reason}", host.spec.name));
+                    self.world.violate(format!("dirty data of {} was dropped: {reason}", host.name()));
                 }
             }
             Err(error) => {
@@ -264,17 +276,17 @@ impl Daemon {
 
     async fn check_fence(&self, host: &HostVolume, volume: &Volume<SimEnv>, reason: &str) {
         if host.right_one.borrow().is_none() && !host.may_fail() {
-            self.world.violate(format!("{} is fenced though nobody changed it: {reason}", host.spec.name));
+            self.world.violate(format!("{} is fenced though nobody changed it: {reason}", host.name()));
         }
         if volume.read(ByteRange::at(0, 4096)).await.is_ok() {
-            self.world.violate(format!("{} is fenced, and serves", host.spec.name));
+            self.world.violate(format!("{} is fenced, and serves", host.name()));
         }
     }
 
     fn check_drop(&self, host: &HostVolume, reason: &str) {
         let excused = host.changed.get() || host.shaken.get() || host.may_fail() || self.world.cache_trouble.get();
         if !excused {
-            self.world.violate(format!("{} was dropped though nobody changed it: {reason}", host.spec.name));
+            self.world.violate(format!("{} was dropped though nobody changed it: {reason}", host.name()));
         }
     }
 
@@ -282,9 +294,9 @@ impl Daemon {
 
     /// Whether the volume is certainly not in the pool afterwards.
     pub async fn detach(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
-        self.world.simulation.note(|| format!("detach {}", host.spec.name));
+        self.world.simulation.note(|| format!("detach {}", host.name()));
         host.attachment.set(Attachment::Unsure);
-        match pool.detach(&host.spec.name, DirtyData::Clean).await {
+        match pool.detach(&host.name(), DirtyData::Clean).await {
             Ok(()) => {
                 host.attachment.set(Attachment::Detached);
                 host.changed.set(false);
@@ -306,10 +318,10 @@ impl Daemon {
 
     /// Takes a volume that is not attached yet out of the pool, and gives up its dirty data.
     async fn discard(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
-        self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.spec.name));
+        self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.name()));
         host.attachment.set(Attachment::Unsure);
         host.given_up.set(true);
-        match pool.detach(&host.spec.name, DirtyData::Discard).await {
+        match pool.detach(&host.name(), DirtyData::Discard).await {
             Ok(()) => {
                 host.given_up.set(false);
                 host.attachment.set(Attachment::Detached);
@@ -331,13 +343,15 @@ impl Daemon {
         if host.attachment.get() != Attachment::Detached {
             return;
         }
-        self.world.simulation.note(|| format!("attach {}", host.spec.name));
+        self.world.simulation.note(|| format!("attach {}", host.name()));
         host.attachment.set(Attachment::Unsure);
         match pool.attach(&volume).await {
             // Its deletion may have overtaken this answer.
             Ok(()) if self.world.pool.get() != PoolKnown::Yes => {}
             Ok(()) => host.attachment.set(Attachment::Attached),
             Err(error) if host.may_fail() => self.world.simulation.note(|| format!("not attached: {error}")),
+            // Its share of the cache does not fit this pool.
+            Err(error) if error.kind == ErrorKind::Refused => host.attachment.set(Attachment::Detached),
             Err(error) => self.expect_cache_trouble("attaching", &error),
         }
     }
@@ -371,7 +385,10 @@ impl Daemon {
         // What cannot be cleaned holds up whoever needs it clean.
         let cannot_clean = |host: &Rc<HostVolume>| host.may_fail() || host.right_one.borrow().is_some();
         let dirty = self.world.writes_back() && self.world.volumes.iter().any(cannot_clean);
-        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty {
+        // What another administrator does at the same time may stand in the way.
+        let refused = matches!(error.kind, ErrorKind::Refused | ErrorKind::NotFound | ErrorKind::Stopping);
+        let in_the_way = refused && self.world.shape.administrators > 1;
+        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty && !in_the_way {
             self.world.violate(format!("{what} failed though nothing was wrong: {error}"));
         }
     }
@@ -427,8 +444,4 @@ impl Daemon {
 
 fn dirty_bytes(pool: &Pool<SimEnv>) -> u64 {
     pool.status().write_log.map_or(0, |log| log.dirty_bytes)
-}
-
-fn names(pool: &Pool<SimEnv>) -> Vec<VolumeName> {
-    pool.unsettled_volumes().into_iter().map(|spec| spec.name).collect()
 }

@@ -26,7 +26,7 @@ impl SimDevice {
 
     /// The contract of every transfer. Breaking it is the engine's bug, whatever the device then answers.
     fn check(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
-        let info = self.disk.info;
+        let info = self.disk.info();
         let fits = range.end <= info.size_bytes && !range.is_empty();
         if fits && range.is_aligned_to(u64::from(info.logical_block_bytes)) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Future for Outcome {
 
 impl Device for SimDevice {
     fn info(&self) -> DeviceInfo {
-        self.disk.info
+        self.disk.info()
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
@@ -97,12 +97,12 @@ impl Device for SimDevice {
 
     async fn flush(&self) -> Result<(), DeviceError> {
         let answer = self.disk.submit_flush();
-        let whole = ByteRange { start: 0, end: self.disk.info.size_bytes };
+        let whole = ByteRange { start: 0, end: self.disk.info().size_bytes };
         Outcome { answer }.await.map_err(|kind| DeviceError::new(kind, Operation::Flush, whole))
     }
 
     async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
-        let fill = match self.disk.info.discard {
+        let fill = match self.disk.info().discard {
             Discard::Unsupported => {
                 return Err(DeviceError::new(DeviceErrorKind::Unsupported, Operation::Discard, range));
             }
@@ -114,14 +114,14 @@ impl Device for SimDevice {
     }
 
     async fn write_zeroes(&self, range: ByteRange, _mode: ZeroMode) -> Result<(), DeviceError> {
-        if self.disk.info.discard == Discard::Unsupported {
+        if self.disk.info().discard == Discard::Unsupported {
             return Err(DeviceError::new(DeviceErrorKind::Unsupported, Operation::WriteZeroes, range));
         }
         self.write_bytes(Operation::WriteZeroes, range, &vec![0; index(range.length())]).await
     }
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.check(Operation::Allocation, range.widened_to(u64::from(self.disk.info.logical_block_bytes)))?;
+        self.check(Operation::Allocation, range.widened_to(u64::from(self.disk.info().logical_block_bytes)))?;
         if self.disk.is_gone() {
             return Err(DeviceError::new(DeviceErrorKind::Gone, Operation::Allocation, range));
         }

@@ -4,7 +4,7 @@
 //! who asked for it has stopped waiting. A write lands at any moment between its submission and its completion, whole
 //! or in two pieces; a read sees the disk as it was at its start or at its end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::task::Waker;
@@ -85,9 +85,11 @@ pub trait Watcher {
 /// See the file's summary.
 pub struct Disk {
     pub name: String,
-    pub info: DeviceInfo,
+    info: Cell<DeviceInfo>,
     pub speed: Speed,
     pub(crate) simulation: Rc<Simulation>,
+    /// When the power fails, it keeps nothing that was not flushed.
+    pub forgetful: Cell<bool>,
     state: RefCell<State>,
 }
 
@@ -158,7 +160,13 @@ impl Disk {
             watcher: None,
         };
         let simulation = Rc::clone(simulation);
-        Rc::new(Self { name: name.to_owned(), info, speed, simulation, state: RefCell::new(state) })
+        let forgetful = Cell::new(false);
+        let info = Cell::new(info);
+        Rc::new(Self { name: name.to_owned(), info, speed, simulation, forgetful, state: RefCell::new(state) })
+    }
+
+    pub fn info(&self) -> DeviceInfo {
+        self.info.get()
     }
 
     // ---- what a device handle asks
@@ -186,7 +194,7 @@ impl Disk {
         if let Some(watcher) = watcher {
             watcher.wrote(offset, data);
         }
-        self.simulation.count_write(data, index(u64::from(self.info.logical_block_bytes)));
+        self.simulation.count_write(data, index(u64::from(self.info().logical_block_bytes)));
         let operation = self.simulation.unique();
         let (now, rest) = self.landing_plan(offset, data);
         {
@@ -213,7 +221,7 @@ impl Disk {
     /// Which pieces of a write land at once, and which when it completes.
     #[allow(clippy::type_complexity, reason = "two lists of pieces, used in the next lines")]
     fn landing_plan(&self, offset: u64, data: &[u8]) -> (Vec<(u64, Rc<[u8]>)>, Vec<(u64, Rc<[u8]>)>) {
-        let sector = u64::from(self.info.logical_block_bytes);
+        let sector = u64::from(self.info().logical_block_bytes);
         let (choice, cut) = self.simulation.draw(|random| (random.below(10), random.below(length(data) / sector)));
         if choice < 6 || cut == 0 {
             let whole = vec![(offset, Rc::from(data))];
@@ -317,7 +325,7 @@ impl Disk {
             }
         }
         state.media.complete(|completed| completed == operation);
-        if !self.info.volatile_cache {
+        if !self.info().volatile_cache {
             state.media.make_durable(|completed| completed == operation);
         }
         if failed { Err(DeviceErrorKind::Media) } else { Ok(()) }
@@ -328,6 +336,9 @@ impl Disk {
         let mut state = self.state.borrow_mut();
         if roll >= state.faults.flush_errors {
             state.media.make_durable(is_covered);
+            if state.watcher.is_some() {
+                self.simulation.backing_flushes.set(self.simulation.backing_flushes.get() + 1);
+            }
             return Ok(());
         }
         self.simulation.note(|| format!("{}: flush error", self.name));
@@ -349,7 +360,7 @@ impl Disk {
         }
         state.media.complete(|_| true);
         state.media.adopt_orphans();
-        if !self.info.volatile_cache {
+        if !self.info().volatile_cache {
             state.media.make_durable(|_| true);
         }
     }
@@ -381,7 +392,8 @@ impl Disk {
             }
         }
         rest.into_iter().for_each(|(operation, offset, data)| state.media.land(operation, offset, data));
-        self.simulation.draw(|random| state.media.cut_power(random));
+        let percents: &[u64] = if self.forgetful.get() { &[0] } else { &[0, 0, 10, 50, 90, 100] };
+        self.simulation.draw(|random| state.media.cut_power(percents, random));
     }
 
     pub fn set_faults(&self, faults: Faults) {
@@ -415,6 +427,12 @@ impl Disk {
 
     pub fn watch(&self, watcher: Rc<dyn Watcher>) {
         self.state.borrow_mut().watcher = Some(watcher);
+    }
+
+    /// It has room for more behind its end, which reads as zeroes.
+    pub fn grow(&self, size_bytes: u64) {
+        self.info.set(DeviceInfo { size_bytes, ..self.info.get() });
+        self.state.borrow_mut().media.grow(size_bytes);
     }
 
     /// A new boot of the machine: change marks of different boots mean nothing to each other.

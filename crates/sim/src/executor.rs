@@ -31,6 +31,8 @@ pub struct Simulation {
     pub trace: Trace,
     /// Flushes begun on any disk.
     pub flushes: Cell<u64>,
+    /// Flushes of backing devices that succeeded.
+    pub backing_flushes: Cell<u64>,
     /// Hosts' flushes that succeeded.
     pub host_flushes: Cell<u64>,
     /// Operations that failed on any disk.
@@ -100,6 +102,7 @@ impl Simulation {
             buffers: BufPool::new(),
             trace: Trace::new(traced),
             flushes: Cell::new(0),
+            backing_flushes: Cell::new(0),
             host_flushes: Cell::new(0),
             failures: Cell::new(0),
             writes: Cell::new(0),

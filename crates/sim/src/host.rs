@@ -60,6 +60,15 @@ impl Host {
 
     async fn one_request(&mut self) {
         let request = self.choose();
+        self.carry_out(request).await;
+    }
+
+    /// Reads this like any other host.
+    pub async fn look(&self, range: ByteRange) {
+        self.carry_out(Request::Read(range)).await;
+    }
+
+    async fn carry_out(&self, request: Request) {
         let name = self.daemon.world.simulation.unique();
         self.daemon.world.simulation.note(|| format!("volume {} request {name}: {request:?}", self.number));
         let started = self.daemon.env.now();

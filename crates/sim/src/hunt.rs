@@ -4,23 +4,79 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
+use hotset_cache::config::PoolKind;
 use hotset_cache::planted::{Planted, plant};
 
 use crate::scenario::{self, Outcome};
+use crate::shape::Profile;
+use crate::world::{is_changing, kind_of, shape_of};
 
 thread_local! {
     /// The seed that this thread runs, and whether the engine has a bug that is expected to be noticed.
     static RUNNING: Cell<Option<(u64, bool)>> = const { Cell::new(None) };
 }
 
-/// The seeds, counted from 0, in which a bug can show: those of the pools that have what it is in. Without a bug: all.
-pub fn seed_of(number: u64, bug: Option<Planted>) -> u64 {
-    match bug {
-        None => number,
-        Some(Planted::MirrorForgotten | Planted::ReleasedBeforeEmpty) => 10 * number + 9,
-        Some(Planted::StaleNewcomerBelieved) => 10 * (number / 2) + 8 + number % 2,
-        // Of ten seeds, the last two are of pools whose SSDs come and go: they look for other bugs.
-        Some(bug) => 10 * (number / 4) + 2 * (number % 4) + u64::from(bug.is_of_log()),
+/// The worlds in which something is looked for: all, those with pools of one type, or those that are after one thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ground {
+    pub kind: Option<PoolKind>,
+    pub profile: Option<Profile>,
+    /// Not those whose SSDs come and go.
+    pub fixed_ssds: bool,
+}
+
+impl Ground {
+    /// Their seeds, from `start` on.
+    pub fn seeds(self, start: u64) -> impl Iterator<Item = u64> {
+        (start..).filter(move |seed| self.contains(*seed))
+    }
+
+    fn contains(self, seed: u64) -> bool {
+        self.kind.is_none_or(|kind| kind == kind_of(seed))
+            && !(self.fixed_ssds && is_changing(seed))
+            && self.profile.is_none_or(|profile| profile == shape_of(seed).profile)
+    }
+}
+
+/// Bugs that show soonest in worlds that are after one kind of bad luck.
+const SHARP: &[(Planted, PoolKind, Profile)] = &[
+    (Planted::DropNotFlushed, PoolKind::Read, Profile::PowerCuts),
+    (Planted::EvictWithoutDrop, PoolKind::Read, Profile::PowerCuts),
+    (Planted::ReuseBeforeDropFlushed, PoolKind::Read, Profile::PowerCuts),
+    (Planted::PublishWithoutSlotFlush, PoolKind::Read, Profile::PowerCuts),
+    (Planted::PublishBeforeHeader, PoolKind::Read, Profile::PowerCuts),
+    (Planted::FailedFlushForgotten, PoolKind::Read, Profile::FailedFlush),
+    (Planted::AttachmentIdReused, PoolKind::Read, Profile::Everything),
+    (Planted::IndexGapIgnored, PoolKind::Read, Profile::Everything),
+    (Planted::GenerationNotChecked, PoolKind::Read, Profile::OldContent),
+    (Planted::HeaderNotChecked, PoolKind::Read, Profile::OldContent),
+    (Planted::ChangedBackingIgnored, PoolKind::Read, Profile::Everything),
+    (Planted::OpenWarmWithoutState, PoolKind::Read, Profile::LostState),
+    (Planted::ColdRecordForgotten, PoolKind::Read, Profile::FailingSsd),
+    (Planted::StaleNewcomerBelieved, PoolKind::Read, Profile::Changing),
+    (Planted::FenceIgnored, PoolKind::ReadWrite, Profile::Everything),
+    (Planted::ReserveIgnored, PoolKind::ReadWrite, Profile::HungBacking),
+    (Planted::FreeBeforeDropsFlushed, PoolKind::ReadWrite, Profile::LateLog),
+    (Planted::CleanWithoutLogFlush, PoolKind::ReadWrite, Profile::CleanCuts),
+    (Planted::FreeBeforeNewerFlushed, PoolKind::ReadWrite, Profile::LogCuts),
+    (Planted::SealWithoutFlush, PoolKind::ReadWrite, Profile::LogCuts),
+    (Planted::AckBeforeEpoch, PoolKind::ReadWrite, Profile::AlternateMissing),
+    (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),
+    (Planted::MirrorForgotten, PoolKind::ReadWrite, Profile::Changing),
+    (Planted::ReleasedBeforeEmpty, PoolKind::ReadWrite, Profile::Changing),
+    (Planted::ScrubBelievesFirstCopy, PoolKind::ReadWrite, Profile::Scrubs),
+    (Planted::ScrubMendsNothing, PoolKind::ReadWrite, Profile::Scrubs),
+    (Planted::ScrubHoldsNothing, PoolKind::ReadWrite, Profile::Scrubs),
+];
+
+/// Where a bug can show, and does so soonest.
+pub fn ground_of(bug: Planted) -> Ground {
+    match SHARP.iter().find(|(sharp, _, _)| *sharp == bug) {
+        Some((_, kind, profile)) => Ground { kind: Some(*kind), profile: Some(*profile), fixed_ssds: false },
+        None => {
+            let kind = if bug.is_of_log() { PoolKind::ReadWrite } else { PoolKind::Read };
+            Ground { kind: Some(kind), profile: None, fixed_ssds: true }
+        }
     }
 }
 

@@ -11,21 +11,15 @@ use crate::recognise::{SLOT_MAGIC, is_journal_sector};
 use crate::shape::Profile;
 use crate::world::{Attachment, HostVolume, Ssd, World};
 
+/// The size up to which backing devices grow.
+const BACKING_BYTES_MAX: u64 = 16 << 20;
+
 /// `clean`: the last daemon stopped cleanly, and the machine has run since.
 pub fn between_lives(world: &Rc<World>, clean: bool) {
-    match world.shape.profile {
-        Profile::OneCopy => lose_first_ssd(world),
-        Profile::AlternateMissing => miss_one_ssd(world),
-        Profile::Everything
-        | Profile::PowerCuts
-        | Profile::LateSsds
-        | Profile::OldContent
-        | Profile::FailedFlush
-        | Profile::LostState
-        | Profile::LogCuts
-        | Profile::LateLog
-        | Profile::HungBacking
-        | Profile::Changing => {}
+    if world.shape.profile == Profile::OneCopy {
+        lose_first_ssd(world);
+    } else if world.shape.profile == Profile::AlternateMissing {
+        miss_one_ssd(world);
     }
     let mut turned_back = false;
     for ssd in world.ssds.iter().filter(|ssd| world.may_damage(ssd)) {
@@ -41,6 +35,9 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         if world.shape.troubles.changes_behind_our_back {
             use_backing_elsewhere(world, volume, clean);
         }
+        if world.shape.troubles.administrators && world.simulation.draw(|random| random.one_in(6)) {
+            grow_backing(world, volume);
+        }
     }
 }
 
@@ -48,8 +45,8 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
 pub fn before_life(world: &World) {
     let troubles = world.shape.troubles;
     let late = world.shape.profile == Profile::LateLog;
-    if world.shape.profile == Profile::AlternateMissing {
-        // Which SSD is the only one of the pool shows when it is open.
+    if [Profile::AlternateMissing, Profile::FailingSsd].contains(&world.shape.profile) {
+        // Which SSD is the only one of the pool shows when it is open; what is cold has nothing to lose.
         return;
     }
     for ssd in world.present_ssds().filter(|ssd| late || world.may_damage(ssd)) {
@@ -156,7 +153,8 @@ fn damage(world: &World, ssd: &Ssd) {
     if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(4)) {
         lose_journal_sector(world, ssd);
     }
-    if troubles.misplaced_slots && ssd.snapshot.borrow().is_none() {
+    let turns_back = troubles.misplaced_slots || world.shape.profile == Profile::LostState;
+    if turns_back && ssd.snapshot.borrow().is_none() {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
     }
 }
@@ -164,7 +162,7 @@ fn damage(world: &World, ssd: &Ssd) {
 /// A region anywhere on the SSD is overwritten.
 fn scribble(world: &World, ssd: &Ssd) {
     world.trouble_ssds();
-    let size = ssd.disk.info.size_bytes;
+    let size = ssd.disk.info().size_bytes;
     let (start, length) = world.simulation.draw(|random| {
         let longest = random.pick(&[4096, 64 << 10, 1 << 20]);
         let start = if random.one_in(3) { random.below(512 << 10) } else { random.below(size - 512) };
@@ -202,7 +200,7 @@ fn misplace_slots(world: &World, ssd: &Ssd) {
 /// A sector of the journal, and not the last one, is as if it had never been written.
 fn lose_journal_sector(world: &World, ssd: &Ssd) {
     let content = ssd.disk.content();
-    let sector = u64::from(ssd.disk.info.logical_block_bytes);
+    let sector = u64::from(ssd.disk.info().logical_block_bytes);
     let mut sectors = Vec::new();
     for page in content.data_pages() {
         for start in (page * 4096..(page + 1) * 4096).step_by(index(sector)) {
@@ -263,7 +261,7 @@ fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
         volume.disk.set_id(&name);
         write_elsewhere(volume, ByteRange { start: 0, end: volume.size_bytes() });
     } else if choice < 5 && (detached || noticeable) {
-        let unit = u64::from(volume.disk.info.logical_block_bytes);
+        let unit = u64::from(volume.disk.info().logical_block_bytes);
         set_aside(world, volume);
         for _ in 0..world.simulation.draw(|random| random.between(1, 20)) {
             let start = world.simulation.draw(|random| random.below(volume.size_bytes() / unit)) * unit;
@@ -272,6 +270,19 @@ fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
         }
         world.simulation.note(|| format!("{}: written to by somebody else", volume.disk.name));
     }
+}
+
+/// The backing device gets more room, as a logical volume does: nothing else tells that somebody was there.
+fn grow_backing(world: &World, volume: &HostVolume) {
+    let size = volume.size_bytes();
+    let whole = size.is_multiple_of(4096);
+    if !whole || size > BACKING_BYTES_MAX || volume.right_one.borrow().is_some() || volume.changed.get() {
+        return;
+    }
+    let size = size + world.simulation.draw(|random| random.between(1, 512)) * 4096;
+    world.simulation.note(|| format!("{}: grows to {size} bytes", volume.disk.name));
+    volume.disk.grow(size);
+    volume.model.borrow_mut().grow(size);
 }
 
 /// Where the pool may hold newer data, nobody can take the changed device for the volume: the right one is kept.

@@ -4,6 +4,8 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, PAGE_BYTES};
 
+use crate::content::is_zero;
+
 type Page = [u8; PAGE_BYTES];
 
 /// The bytes of a disk. Pages never written are `None` and read as zeroes.
@@ -15,6 +17,11 @@ pub struct Image {
 impl Image {
     pub fn zeroed(size_bytes: u64) -> Self {
         Self { pages: vec![None; index(size_bytes).div_ceil(PAGE_BYTES)] }
+    }
+
+    /// There are more bytes than before, all of them zero.
+    pub fn grow(&mut self, size_bytes: u64) {
+        self.pages.resize(index(size_bytes).div_ceil(PAGE_BYTES), None);
     }
 
     pub fn read(&self, offset: u64, into: &mut [u8]) {
@@ -39,13 +46,28 @@ impl Image {
             let (page, start) = (at / PAGE_BYTES, at % PAGE_BYTES);
             let length = rest.len().min(PAGE_BYTES - start);
             let (part, tail) = rest.split_at(length);
-            if length == PAGE_BYTES && part.iter().all(|byte| *byte == 0) {
+            if length == PAGE_BYTES && is_zero(part) {
                 self.pages[page] = None;
             } else {
-                let entry = self.pages[page].get_or_insert_with(|| Rc::new([0; PAGE_BYTES]));
-                Rc::make_mut(entry)[start..start + length].copy_from_slice(part);
+                self.put(page, start, part);
             }
             (rest, at) = (tail, at + length);
+        }
+    }
+
+    /// A whole page is not copied before it is overwritten, whoever else has it.
+    fn put(&mut self, page: usize, start: usize, part: &[u8]) {
+        match (&mut self.pages[page], Page::try_from(part)) {
+            (Some(held), Ok(whole)) => match Rc::get_mut(held) {
+                Some(own) => *own = whole,
+                None => *held = Rc::new(whole),
+            },
+            (Some(held), Err(_)) => Rc::make_mut(held)[start..start + part.len()].copy_from_slice(part),
+            (empty @ None, _) => {
+                let mut bytes = [0; PAGE_BYTES];
+                bytes[start..start + part.len()].copy_from_slice(part);
+                *empty = Some(Rc::new(bytes));
+            }
         }
     }
 

@@ -24,6 +24,7 @@ pub mod model;
 pub mod random;
 pub mod recognise;
 pub mod scenario;
+pub mod scrubs;
 pub mod shape;
 pub mod trace;
 pub mod world;

@@ -130,7 +130,9 @@ async fn check_hits(daemon: &Daemon, host: &Host) {
     let fills = |status: hotset_cache::PoolStatus| {
         status.slots > 0 && status.write_log.is_none_or(|log| !log.write_caching_off)
     };
-    let works = daemon.pool().is_some_and(|pool| fills(pool.status()));
+    // A volume whose share does not fit the pool is not in it.
+    let cached = host.volume.status().pool.is_some();
+    let works = cached && daemon.pool().is_some_and(|pool| fills(pool.status()));
     if !works || !host.volume.settings().read_cache {
         return;
     }

@@ -7,25 +7,66 @@ use crate::random::Random;
 use crate::shape::{self, Profile, Shape, Troubles, VolumeShape};
 
 pub(crate) fn draw(random: &mut Random) -> Shape {
-    match random.below(20) {
+    match random.below(26) {
         0..9 => everything(random),
         9..12 => log_cuts(random),
         12 | 13 => late_log(random),
         14 | 15 => one_copy(random),
         16 | 17 => alternate_missing(random),
-        _ => hung_backing(random),
+        18 | 19 => hung_backing(random),
+        20 | 21 => clean_cuts(random),
+        22 | 23 => mode_changes(random),
+        _ => scrubs(random),
     }
 }
 
 fn log_cuts(random: &mut Random) -> Shape {
     let block_bytes = random.pick(&[64 << 10, 256 << 10, 512 << 10]);
-    let lazy = random.one_in(2);
+    let lazy = !random.one_in(4);
     let mut shape = Shape { lives: random.between(3, 7), ..busy(Profile::LogCuts, random) };
     shape.settings.block_bytes = BlockBytes::new(block_bytes).expect("the sizes above are valid");
     shape.settings.cleaning.dirty_age_max_seconds = if lazy { 600 } else { 1 };
     shape.settings.cleaning.dirty_watermark_percent = if lazy { 90 } else { 1 };
     // What fills and drops write is flushed, and the log with it.
     shape.volumes[0].settings.read_cache = random.one_in(3);
+    shape.durable_percent = random.pick(&[1, 1, 5, 10]);
+    shape.forgetful_ssds = !random.one_in(4);
+    shape.think_ms = random.pick(&[1, 1, 5]);
+    shape
+}
+
+/// Rows are long, and little but hosts flushes them.
+fn clean_cuts(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(3, 7), ..busy(Profile::CleanCuts, random) };
+    shape.settings.block_bytes = BlockBytes::new(512 << 10).expect("the size is valid");
+    shape.settings.cleaning.dirty_age_max_seconds = 1;
+    shape.settings.cleaning.dirty_watermark_percent = 1;
+    shape.settings.cleaning.flush_rate = FlushRate::High;
+    shape.volumes[0].settings.read_cache = random.one_in(3);
+    shape.wander_percent = 5;
+    shape.durable_percent = random.pick(&[1, 2, 5]);
+    shape.think_ms = random.pick(&[5, 30]);
+    shape.forgetful_ssds = !random.one_in(4);
+    shape
+}
+
+/// One SSD rots. The log is short, so that its rows are soon used again.
+fn scrubs(random: &mut Random) -> Shape {
+    let mut shape = Shape { weak_ssd: random.index(2), ..busy(Profile::Scrubs, random) };
+    shape.settings.checksums = true;
+    shape.settings.block_bytes = BlockBytes::new(64 << 10).expect("the size is valid");
+    shape.troubles = Troubles { crashes: random.one_in(2), rot: true, administrators: true, ..Troubles::NONE };
+    shape.wander_percent = random.pick(&[20, 60]);
+    shape
+}
+
+/// Copies take their time, so that pages are cleaned while they move.
+fn mode_changes(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(3, 7), ..busy(Profile::ModeChanges, random) };
+    shape.settings.block_bytes = BlockBytes::new(64 << 10).expect("the size is valid");
+    shape.troubles.administrators = true;
+    shape.hosts = 4;
+    shape.think_ms = random.pick(&[1, 5]);
     shape
 }
 
@@ -42,13 +83,20 @@ fn one_copy(random: &mut Random) -> Shape {
 }
 
 fn alternate_missing(random: &mut Random) -> Shape {
-    let shape = busy(Profile::AlternateMissing, random);
+    let mut shape = busy(Profile::AlternateMissing, random);
     let troubles = Troubles { ssd_errors: !random.one_in(5), ..shape.troubles };
     let mut ssds = shape.ssds;
     if random.one_in(4) {
         ssds.push(ssd(random));
     }
-    Shape { lives: random.between(3, 7), troubles, ssds_at_first: ssds.len(), ssds, ..shape }
+    let slow_state = !random.one_in(4);
+    if slow_state {
+        // Hosts write, and little else does, while the disk of the state directory takes its time.
+        shape.volumes[0].settings.read_cache = random.one_in(3);
+        shape.durable_percent = random.pick(&[1, 5]);
+        (shape.hosts, shape.think_ms) = (4, random.pick(&[1, 5]));
+    }
+    Shape { lives: random.between(3, 7), troubles, ssds_at_first: ssds.len(), ssds, slow_state, ..shape }
 }
 
 /// The volume whose device hangs has dirty data that can only be moved.
@@ -91,6 +139,10 @@ pub(crate) fn busy(profile: Profile, random: &mut Random) -> Shape {
         wander_percent: random.pick(&[5, 20, 60]),
         durable_percent: random.pick(&[5, 10, 30]),
         think_ms: random.pick(&[1, 5, 30]),
+        forgetful_ssds: false,
+        slow_state: false,
+        weak_ssd: 0,
+        administrators: 1,
     }
 }
 
@@ -116,6 +168,10 @@ fn everything(random: &mut Random) -> Shape {
         wander_percent: random.pick(&[5, 20, 60]),
         durable_percent: random.pick(&[0, 1, 10, 30]),
         think_ms: random.pick(&[1, 5, 30, 300]),
+        forgetful_ssds: false,
+        slow_state: false,
+        weak_ssd: 0,
+        administrators: random.pick(&[1, 1, 2, 3]),
     }
 }
 

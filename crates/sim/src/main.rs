@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use clap::Parser;
+use hotset_cache::config::PoolKind;
 use hotset_cache::planted::Planted;
-use hotset_sim::hunt::{run_caught, seed_of};
+use hotset_sim::hunt::{Ground, ground_of, run_caught};
 use hotset_sim::scenario;
+use hotset_sim::shape::Profile;
 
 #[derive(Parser)]
 #[command(name = "hotset-sim", about = "Lives of the cache in a seeded, faulty world, judged by a model")]
@@ -29,6 +31,12 @@ struct Arguments {
     /// A bug to plant; then a seed that finds it is success
     #[arg(long)]
     bug: Option<String>,
+    /// Only worlds that are after this: see the profiles in `shape.rs`
+    #[arg(long)]
+    profile: Option<Profile>,
+    /// Only pools of this type: read or read-write
+    #[arg(long)]
+    kind: Option<PoolKind>,
     /// Threads; seeds are independent of each other
     #[arg(long, default_value_t = 2)]
     jobs: u64,
@@ -75,18 +83,19 @@ fn show(seed: u64, bug: Option<Planted>, lines: usize) -> ExitCode {
 /// Runs the seeds on several threads; the failing ones in order.
 fn hunt(arguments: &Arguments, bug: Option<Planted>) -> Vec<(u64, String)> {
     let started = Instant::now();
-    let (next, done, steps) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (done, steps) = (AtomicU64::new(0), AtomicU64::new(0));
+    let chosen = Ground { kind: arguments.kind, profile: arguments.profile, fixed_ssds: false };
+    let ground = if chosen == Ground::default() { bug.map(ground_of).unwrap_or_default() } else { chosen };
+    let seeds = usize::try_from(arguments.seeds).expect("a number of seeds fits in memory");
+    let seeds = Mutex::new(ground.seeds(arguments.start).take(seeds));
     let stop = AtomicBool::new(false);
     let found: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= arguments.seeds {
-                        break;
-                    }
-                    let seed = seed_of(arguments.start + number, bug);
+                    let next = seeds.lock().expect("no thread panics while it holds this").next();
+                    let Some(seed) = next else { break };
                     let outcome = run_caught(seed, bug);
                     steps.fetch_add(outcome.steps, Ordering::Relaxed);
                     if let Some(what) = outcome.violation {

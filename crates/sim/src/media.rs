@@ -111,13 +111,13 @@ impl Media {
         self.parts.iter_mut().for_each(|part| part.orphan = false);
     }
 
-    /// The power fails: of every write that is not durable, each sector is kept or lost.
-    pub(crate) fn cut_power(&mut self, random: &mut Random) {
+    /// The power fails: of every write that is not durable, each sector is kept or lost. `percents`: of how many it is kept.
+    pub(crate) fn cut_power(&mut self, percents: &[u64], random: &mut Random) {
         // Sector by sector, or write by write.
-        let percent = random.pick(&[0, 0, 10, 50, 90, 100]);
+        let percent = random.pick(percents);
         let whole_writes = random.one_in(2);
         for part in std::mem::take(&mut self.parts) {
-            let kept_percent = if whole_writes { random.pick(&[0, 100, percent]) } else { percent };
+            let kept_percent = if whole_writes && percents != [0] { random.pick(&[0, 100, percent]) } else { percent };
             for (offset, bytes) in part.sectors(self.sector_bytes) {
                 if random.percent(kept_percent) {
                     self.durable.write(offset, bytes);
@@ -132,6 +132,12 @@ impl Media {
         self.current.write(offset, bytes);
         self.durable = self.current.clone();
         self.parts.clear();
+    }
+
+    /// There are more bytes than before.
+    pub(crate) fn grow(&mut self, size_bytes: u64) {
+        self.current.grow(size_bytes);
+        self.durable.grow(size_bytes);
     }
 
     /// The disk is replaced by a copy of what it was.
@@ -170,7 +176,7 @@ mod tests {
     }
 
     fn cut(mut media: Media, seed: u64) -> u8 {
-        media.cut_power(&mut Random::new(seed));
+        media.cut_power(&[0, 0, 10, 50, 90, 100], &mut Random::new(seed));
         first_byte(&media, 0)
     }
 
@@ -226,7 +232,7 @@ mod tests {
         for seed in 0..100 {
             let mut media = Media::new(64 << 10, SECTOR);
             media.land(1, 0, Rc::from([9; 4 * 512]));
-            media.cut_power(&mut Random::new(seed));
+            media.cut_power(&[0, 0, 10, 50, 90, 100], &mut Random::new(seed));
             let bytes = media.current.bytes(ByteRange::at(0, 4 * SECTOR));
             assert!(bytes.chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0])));
             mixed += u64::from(bytes[0] != bytes[512] || bytes[512] != bytes[1024]);

@@ -32,17 +32,22 @@ fn unused<'a>(daemon: &'a Daemon, status: &'a PoolStatus) -> impl Iterator<Item 
         status.ssds.iter().any(|member| member.online && member.path == ssd.disk.name)
             || status.spares.iter().any(|spare| spare.path == ssd.disk.name)
     };
-    daemon.world.present_ssds().filter(move |ssd| !used(ssd) && !ssd.disk.is_gone() && !ssd.disk.is_busy())
+    daemon
+        .world
+        .present_ssds()
+        .filter(move |ssd| !used(ssd) && !ssd.taken.get() && !ssd.disk.is_gone() && !ssd.disk.is_busy())
 }
 
 async fn add(daemon: &Daemon, kind: Kind) {
     let Some(pool) = daemon.pool() else { return };
     let status = pool.status();
     let most = daemon.world.simulation.draw(|random| random.pick(&[1, 1, 2]));
-    let disks: Vec<_> = unused(daemon, &status).take(most).map(|ssd| Rc::clone(&ssd.disk)).collect();
-    if disks.is_empty() {
+    let ssds: Vec<_> = unused(daemon, &status).take(most).collect();
+    if ssds.is_empty() {
         return;
     }
+    ssds.iter().for_each(|ssd| ssd.taken.set(true));
+    let disks: Vec<_> = ssds.iter().map(|ssd| Rc::clone(&ssd.disk)).collect();
     let names: Vec<_> = disks.iter().map(|disk| disk.name.clone()).collect();
     let named = disks.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect();
     daemon.world.simulation.note(|| format!("add {kind:?} {names:?}"));
@@ -50,6 +55,7 @@ async fn add(daemon: &Daemon, kind: Kind) {
         Kind::Ssd => pool.add_ssds(named).await,
         Kind::Spare => pool.add_spares(named).await,
     };
+    ssds.iter().for_each(|ssd| ssd.taken.set(false));
     daemon.world.simulation.note(|| format!("added {names:?}: {added:?}"));
     match added {
         Ok(_) => {}
@@ -99,7 +105,8 @@ async fn remove_spare(daemon: &Daemon) {
     let Some(spare) = pool.status().spares.first().cloned() else { return };
     daemon.world.simulation.note(|| format!("remove spare {}", spare.path));
     if let Err(error) = pool.remove_spares(&[spare.uuid]).await
-        && error.kind != ErrorKind::NotFound
+        // Another administrator was faster, or the pool has spares and nothing else.
+        && !matches!(error.kind, ErrorKind::NotFound | ErrorKind::Refused)
     {
         daemon.expect_cache_trouble("removing a spare", &error);
     }

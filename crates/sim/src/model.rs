@@ -175,6 +175,12 @@ impl VolumeModel {
         }
     }
 
+    /// The backing device has more room than before, which reads as zeroes.
+    pub fn grow(&mut self, size_bytes: u64) {
+        self.initial.grow(size_bytes);
+        self.cells.resize(index(size_bytes / self.cell_bytes), Cell { entries: Vec::new() });
+    }
+
     /// While no daemon ran, somebody else wrote this, durably.
     pub fn overwritten(&mut self, range: ByteRange) -> WriteNumber {
         let number = WriteNumber(self.next_write);
@@ -220,6 +226,16 @@ impl VolumeModel {
             }
         }
         self.volatile.clear();
+    }
+
+    /// The stretches, of this length, in which a host has written.
+    pub fn written_stretches(&self, length: u64) -> Vec<ByteRange> {
+        let cells = index(length / self.cell_bytes);
+        let is_written = |cell: &Cell| cell.entries.iter().any(Entry::is_of_host);
+        let stretches = (0..).zip(self.cells.chunks(cells)).filter(|(_, cells)| cells.iter().any(is_written));
+        let end = u64::try_from(self.cells.len()).expect("a length fits in 64 bits") * self.cell_bytes;
+        let range = |number: u64| ByteRange { start: number * length, end: ((number + 1) * length).min(end) };
+        stretches.map(|(number, _)| range(number)).collect()
     }
 
     /// A number under which somebody else may write, whether or not hosts ever see it.

@@ -10,7 +10,7 @@ use crate::executor::{SimEnv, Step};
 use crate::host::Host;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
-use crate::{administrator, chaos, idle, liveness};
+use crate::{administrator, chaos, idle, liveness, scrubs};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -18,6 +18,9 @@ const LIFE_MAX: Duration = Duration::from_secs(3600);
 const LIFE_MAX_BESIDE_A_HUNG_DEVICE: Duration = Duration::from_secs(300);
 /// The most steps of a life: what goes past this runs in circles.
 const STEPS_MAX: u64 = 3_000_000;
+
+/// What hosts read at a time when they look at what they wrote.
+const LOOK_BYTES: u64 = 64 << 10;
 
 /// What a seed came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +61,12 @@ fn live(world: &Rc<World>) -> u64 {
         idle::between_lives(world, clean);
         world.simulation.skip(Duration::from_secs(1));
     }
-    liveness::check(world, &mut steps);
+    let scrubs = world.shape.profile == Profile::Scrubs && world.writes_back();
+    if scrubs && world.simulation.draw(|random| random.one_in(2)) {
+        scrubs::check(world, &mut steps);
+    } else {
+        liveness::check(world, &mut steps);
+    }
     steps
 }
 
@@ -85,6 +93,11 @@ pub enum Death {
     /// Some steps after so many records of the write log's rows began to be written.
     NearRowRecord {
         records: u64,
+        steps: u64,
+    },
+    /// Some steps after so many flushes of backing devices succeeded.
+    NearBackingFlush {
+        flushes: u64,
         steps: u64,
     },
     /// Some steps after so many flushes of hosts were answered.
@@ -122,16 +135,26 @@ impl Death {
             let flushes = world.simulation.draw(|random| random.between(1, 40));
             return Self::NearHostFlush { flushes, steps };
         }
+        if world.shape.profile == Profile::CleanCuts {
+            let flushes = world.simulation.draw(|random| random.between(1, 60));
+            return Self::NearBackingFlush { flushes, steps: steps.min(20) };
+        }
         if world.shape.profile == Profile::LogCuts {
             return world.simulation.draw(|random| match random.below(8) {
                 0 => Self::Never,
-                1..4 => Self::NearRowRecord { records: random.between(3, 200), steps },
-                4..7 => Self::NearHostFlush { flushes: random.between(1, 20), steps },
+                1..5 => Self::NearRowRecord { records: random.between(3, 200), steps },
+                5 | 6 => Self::NearHostFlush { flushes: random.between(1, 20), steps },
                 _ => Self::AfterSteps(random.between(500, 20_000)),
             });
         }
         if world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors {
-            return Self::NearFailure { steps: steps.min(20) };
+            return Self::NearFailure {
+                steps: if world.shape.slow_state { steps.clamp(5, 60) } else { steps.min(20) },
+            };
+        }
+        if world.shape.profile == Profile::FailingSsd {
+            // Where nothing fails, the daemon stops cleanly, and all that it had is believed at the next start.
+            return Self::NearFailure { steps: world.simulation.draw(|random| random.pick(&[200, 1_000, 5_000])) };
         }
         if world.shape.profile == Profile::LateLog {
             return world.simulation.draw(|random| match random.below(8) {
@@ -160,14 +183,15 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
-    let cuts = [Profile::PowerCuts, Profile::LogCuts, Profile::FailedFlush].contains(&world.shape.profile);
+    let cuts = [Profile::PowerCuts, Profile::LogCuts, Profile::FailedFlush, Profile::CleanCuts];
+    let cuts = cuts.contains(&world.shape.profile);
     let percent = match (finished, cuts) {
         (true, _) => 25,
         (false, true) => 95,
         (false, false) => 60,
     };
     // Where a copy is lost with its SSD, what was answered has to survive the daemon's death alone.
-    let kills = world.shape.profile == Profile::OneCopy
+    let kills = [Profile::OneCopy, Profile::ModeChanges].contains(&world.shape.profile)
         || (world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors);
     let may_reboot = may_reboot && !kills;
     let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));
@@ -186,6 +210,7 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
     let slot_writes_before = world.simulation.slot_writes.get();
     let publications_before = world.simulation.publications.get();
     let host_flushes_before = world.simulation.host_flushes.get();
+    let backing_flushes_before = world.simulation.backing_flushes.get();
     let failures_before = world.simulation.failures.get();
     let row_records_before = world.simulation.row_records.get();
     let hung = world.shape.profile == Profile::HungBacking;
@@ -217,6 +242,10 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
             }
             Death::NearHostFlush { flushes, steps } => {
                 near += u64::from(world.simulation.host_flushes.get() - host_flushes_before >= flushes);
+                near > steps
+            }
+            Death::NearBackingFlush { flushes, steps } => {
+                near += u64::from(world.simulation.backing_flushes.get() - backing_flushes_before >= flushes);
                 near > steps
             }
             Death::NearFailure { steps } => {
@@ -259,9 +288,14 @@ fn report_stuck(world: &World, daemon: &Daemon) {
 /// The daemon: starts, serves until the hosts have enough, stops.
 async fn serve(daemon: Daemon) {
     daemon.start().await;
+    if daemon.world.shape.profile.is_sharp() || daemon.world.simulation.draw(|random| random.one_in(2)) {
+        look_after_crash(&daemon).await;
+    }
     daemon.world.set_phase("serving");
     spawn_hosts(&daemon);
-    daemon.world.simulation.spawn(administrator::work(daemon.clone()));
+    for _ in 0..daemon.world.shape.administrators {
+        daemon.world.simulation.spawn(administrator::work(daemon.clone()));
+    }
     daemon.world.simulation.spawn(chaos::work(daemon.clone()));
     for number in 0..daemon.world.volumes.len() {
         if daemon.world.simulation.draw(|random| !random.one_in(10)) {
@@ -273,7 +307,24 @@ async fn serve(daemon: Daemon) {
     daemon.stop().await;
 }
 
-async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
+/// Who lost their power or their storage look at what they have before they go on: journals are replayed, file systems
+/// checked.
+pub(crate) async fn look_after_crash(daemon: &Daemon) {
+    daemon.world.set_phase("hosts look at what they wrote");
+    for number in 0..daemon.world.volumes.len() {
+        let Some(volume) = daemon.volume(number) else { continue };
+        let host = Host { daemon: daemon.clone(), number, volume, stream_at: None };
+        let stretches = daemon.world.volumes[number].model.borrow().written_stretches(LOOK_BYTES);
+        for range in stretches {
+            host.look(range).await;
+        }
+        if daemon.world.simulation.draw(|random| random.one_in(2)) {
+            administrator::flush_unused(daemon, number).await;
+        }
+    }
+}
+
+pub(crate) async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
     use hotset_block::Env;
     let patience = daemon.world.simulation.draw(|random| random.between(100, 60_000));
     let until = env.now().plus(Duration::from_millis(patience));
@@ -283,23 +334,16 @@ async fn wait_for_hosts(env: &SimEnv, daemon: &Daemon) {
     }
 }
 
-fn spawn_hosts(daemon: &Daemon) {
+pub(crate) fn spawn_hosts(daemon: &Daemon) {
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number) else { continue };
         for _ in 0..daemon.world.shape.hosts {
-            let most = match daemon.world.shape.profile {
-                Profile::HungBacking => 2_000,
-                Profile::Changing => 1_000,
-                Profile::Everything
-                | Profile::PowerCuts
-                | Profile::LateSsds
-                | Profile::OldContent
-                | Profile::FailedFlush
-                | Profile::LostState
-                | Profile::LogCuts
-                | Profile::LateLog
-                | Profile::OneCopy
-                | Profile::AlternateMissing => 300,
+            let most = if daemon.world.shape.profile == Profile::HungBacking {
+                2_000
+            } else if daemon.world.shape.profile == Profile::Changing {
+                1_000
+            } else {
+                300
             };
             let (requests, streams) =
                 daemon.world.simulation.draw(|random| (random.between(20, most), random.one_in(8)));

@@ -1,5 +1,8 @@
 //! What a seed chooses once: the devices, the pool and its volumes, and what may go wrong with them.
 
+use std::str::FromStr;
+
+use anyhow::anyhow;
 use hotset_block::{DeviceInfo, Discard};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FetchRate, IoType, PolicyKind, PoolKind, PoolSettings, Share, VolumeSettings,
@@ -38,8 +41,56 @@ pub enum Profile {
     AlternateMissing,
     /// Of write logs: one of two backing devices does not answer any more.
     HungBacking,
+    /// Of write logs: what is dirty goes to the backing device at once, hosts hardly flush, and the power of the SSDs fails
+    /// when a backing device has just flushed. Nothing else is wrong.
+    CleanCuts,
+    /// Of write logs: an administrator changes his mind about the write mode again and again, and daemons die.
+    ModeChanges,
+    /// The only SSD fails, hosts go on without it, and at the next start it works as if nothing had been.
+    FailingSsd,
+    /// An SSD rots, and scrubs mend it.
+    Scrubs,
     /// SSDs come and go at the administrator's word, spares take over, and the first SSD fails now and then.
     Changing,
+}
+
+impl Profile {
+    pub const ALL: &[Self] = &[
+        Self::Everything,
+        Self::PowerCuts,
+        Self::LateSsds,
+        Self::OldContent,
+        Self::FailedFlush,
+        Self::LostState,
+        Self::LogCuts,
+        Self::LateLog,
+        Self::OneCopy,
+        Self::AlternateMissing,
+        Self::HungBacking,
+        Self::CleanCuts,
+        Self::ModeChanges,
+        Self::FailingSsd,
+        Self::Scrubs,
+        Self::Changing,
+    ];
+}
+
+impl Profile {
+    /// It is after few moments in which something goes wrong, and little happens beside: hosts miss nothing of it.
+    pub fn is_sharp(self) -> bool {
+        let of_slots = [Self::FailingSsd, Self::LostState];
+        let of_logs = [Self::LogCuts, Self::CleanCuts, Self::OneCopy, Self::AlternateMissing, Self::ModeChanges];
+        of_slots.contains(&self) || of_logs.contains(&self)
+    }
+}
+
+impl FromStr for Profile {
+    type Err = anyhow::Error;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.iter().find(|profile| format!("{profile:?}") == word);
+        found.copied().ok_or_else(|| anyhow!("no worlds are called {word}; there are: {:?}", Self::ALL))
+    }
 }
 
 /// See the file's summary.
@@ -63,6 +114,14 @@ pub struct Shape {
     pub durable_percent: u64,
     /// The longest pause of a host between two requests.
     pub think_ms: u64,
+    /// When the power fails, the SSDs keep nothing that was not flushed.
+    pub forgetful_ssds: bool,
+    /// The state directory lies on a disk that takes its time.
+    pub slow_state: bool,
+    /// Of a pool with two copies, the SSD that is damaged.
+    pub weak_ssd: usize,
+    /// Administrators at work at the same time.
+    pub administrators: u64,
 }
 
 /// A volume and its backing device.
@@ -102,12 +161,14 @@ impl Shape {
     }
 
     fn of_read_pool(random: &mut Random) -> Self {
-        match random.below(20) {
+        match random.below(22) {
             0..10 => Self::everything(random),
             10..14 => Self::power_cuts(random),
             14 | 15 => Self::few_slots(Profile::LateSsds, random),
             16 => Self::failed_flush(random),
             17 => Self::lost_state(random),
+            18 => Self::failing_ssd(random),
+            19 => Self::scrubs(random),
             _ => Self::old_content(random),
         }
     }
@@ -129,6 +190,7 @@ impl Shape {
             administrators: true,
             ..Troubles::NONE
         };
+        shape.administrators = random.pick(&[1, 1, 2, 3]);
         shape.lives = random.between(2, 6);
         shape
     }
@@ -151,6 +213,10 @@ impl Shape {
             wander_percent: random.pick(&[5, 20, 60]),
             durable_percent: random.pick(&[0, 1, 10]),
             think_ms: random.pick(&[1, 5, 30, 300]),
+            forgetful_ssds: false,
+            slow_state: false,
+            weak_ssd: 0,
+            administrators: random.pick(&[1, 1, 2, 3]),
         }
     }
 
@@ -177,7 +243,25 @@ impl Shape {
         shape.volumes[0].reports_changes = false;
         shape.volumes[0].hot_blocks = random.between(2, 6);
         shape.wander_percent = 0;
-        shape.troubles = Troubles { crashes: true, ssds_vanish: true, ..Troubles::NONE };
+        shape.troubles = Troubles { crashes: true, ..Troubles::NONE };
+        shape
+    }
+
+    /// All that hosts like finds a slot, and is written to again when the SSD has gone.
+    fn failing_ssd(random: &mut Random) -> Self {
+        let mut shape = Self { lives: random.between(3, 7), ..Self::few_slots(Profile::FailingSsd, random) };
+        shape.volumes[0].backing.size_bytes = 4 << 20;
+        shape.troubles = Troubles { crashes: true, ssd_errors: true, ..Troubles::NONE };
+        shape.volumes[0].hot_blocks = random.between(2, 6);
+        shape.wander_percent = 20;
+        shape
+    }
+
+    fn scrubs(random: &mut Random) -> Self {
+        let mut shape = Self::everything(random);
+        shape.profile = Profile::Scrubs;
+        shape.settings.checksums = true;
+        shape.troubles = Troubles { crashes: random.one_in(2), rot: true, administrators: true, ..Troubles::NONE };
         shape
     }
 
@@ -220,6 +304,10 @@ impl Shape {
             wander_percent: random.pick(&[60, 90]),
             durable_percent: random.pick(&[0, 1, 10]),
             think_ms: random.pick(&[5, 30]),
+            forgetful_ssds: false,
+            slow_state: false,
+            weak_ssd: 0,
+            administrators: 1,
         }
     }
 }

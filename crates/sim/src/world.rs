@@ -4,14 +4,15 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use hotset_block::{ByteRange, DeviceInfo, Discard};
-use hotset_cache::STATE_BYTES;
-use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSpec};
+use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
+use hotset_cache::{Pool, STATE_BYTES};
 
 use crate::content::{self, Place};
 use crate::disk::{Disk, Saved, Speed, Watcher};
-use crate::executor::Simulation;
+use crate::executor::{SimEnv, Simulation};
 use crate::image::{Image, index};
 use crate::model::{Ending, VolumeModel};
+use crate::random::Random;
 use crate::shape::{Profile, Shape, VolumeShape};
 
 /// See the file's summary.
@@ -38,6 +39,10 @@ pub struct World {
     pub journal_damaged: Cell<bool>,
     /// Nobody does anything by chance any more.
     pub calm: Cell<bool>,
+    /// No byte rots any more.
+    pub rot_has_ended: Cell<bool>,
+    /// Commands of administrators that are not answered yet.
+    pub commands: Cell<u64>,
     /// What the daemon is doing, for the report of one that is stuck.
     pub phase: RefCell<String>,
 }
@@ -56,6 +61,8 @@ pub struct Ssd {
     pub disk: Rc<Disk>,
     /// Plugged in when the next daemon starts.
     pub present: Cell<bool>,
+    /// An administrator is about to give it to a pool: nobody else does.
+    pub taken: Cell<bool>,
     /// A pool was opened while it was missing.
     pub missed: Cell<bool>,
     /// What it held some time ago.
@@ -73,7 +80,10 @@ pub enum Attachment {
 
 /// A volume: its backing device, and what its hosts may see.
 pub struct HostVolume {
-    pub spec: VolumeSpec,
+    pub spec: RefCell<VolumeSpec>,
+    /// Names and settings that an administrator has asked for, and was not answered: they may be there after a crash.
+    pub names_asked: RefCell<Vec<VolumeName>>,
+    pub settings_asked: RefCell<Vec<VolumeSettings>>,
     pub shape: VolumeShape,
     pub disk: Rc<Disk>,
     pub model: Rc<RefCell<VolumeModel>>,
@@ -100,7 +110,35 @@ pub struct HostVolume {
 
 impl HostVolume {
     pub fn size_bytes(&self) -> u64 {
-        self.disk.info.size_bytes
+        self.disk.info().size_bytes
+    }
+
+    pub fn name(&self) -> VolumeName {
+        self.spec.borrow().name.clone()
+    }
+
+    /// What a pool knows of the volume, under whatever name it may have.
+    pub fn recorded_in(&self, pool: &Pool<SimEnv>) -> Option<VolumeSpec> {
+        let may_be = |name: &VolumeName| *name == self.name() || self.names_asked.borrow().contains(name);
+        pool.unsettled_volumes().into_iter().find(|spec| may_be(&spec.name))
+    }
+
+    /// What was recorded is what an administrator was told, or what he was about to be told.
+    pub fn check_spec(&self, recorded: &VolumeSpec) -> Result<(), String> {
+        let settings = self.spec.borrow().settings;
+        if settings == recorded.settings || self.settings_asked.borrow().contains(&recorded.settings) {
+            return Ok(());
+        }
+        Err(format!("{}: the settings were {settings:?}, and are {:?}", recorded.name, recorded.settings))
+    }
+
+    /// From now on it is what was recorded.
+    pub fn adopt_spec(&self, recorded: Option<VolumeSpec>) {
+        if let Some(recorded) = recorded {
+            self.spec.replace(recorded);
+        }
+        self.names_asked.borrow_mut().clear();
+        self.settings_asked.borrow_mut().clear();
     }
 
     /// What is there now in place of the right backing device is served from now on, and hosts know it.
@@ -162,15 +200,14 @@ impl Watcher for BackingWatcher {
 impl World {
     pub fn new(seed: u64, traced: bool) -> Rc<Self> {
         let simulation = Simulation::new(seed / 2, traced);
-        let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
-        let shape = simulation.draw(|random| draw(kind_of(seed), random));
+        let shape = simulation.draw(|random| draw_shape(seed, random));
         simulation.note(|| format!("{shape:#?}"));
         let ssds = shape.ssds.iter().enumerate();
-        let ssds = ssds.map(|(number, info)| Ssd::new(&simulation, number, *info, shape.profile)).collect();
+        let ssds = ssds.map(|(number, info)| Ssd::new(&simulation, number, *info, &shape)).collect();
         let volumes = shape.volumes.iter().enumerate();
         let volumes =
             volumes.map(|(number, shape)| Rc::new(host_volume(&simulation, kind_of(seed), number, *shape))).collect();
-        let state = RefCell::new(state_disk(&simulation));
+        let state = RefCell::new(state_disk(&simulation, &shape));
         Rc::new(Self {
             settings: Cell::new(shape.settings),
             simulation,
@@ -187,6 +224,8 @@ impl World {
             blind: Cell::new(false),
             journal_damaged: Cell::new(false),
             calm: Cell::new(false),
+            rot_has_ended: Cell::new(false),
+            commands: Cell::new(0),
             phase: RefCell::default(),
         })
     }
@@ -198,7 +237,12 @@ impl World {
 
     /// Of a pool with two copies only one SSD is damaged: the other one has to make it good.
     pub fn may_suffer(&self, ssd: &Ssd) -> bool {
-        !self.writes_back() || Rc::ptr_eq(&ssd.disk, &self.ssds[0].disk)
+        !self.writes_back() || Rc::ptr_eq(&ssd.disk, &self.weak_ssd().disk)
+    }
+
+    /// The SSD of a pool with two copies that is damaged.
+    pub fn weak_ssd(&self) -> &Ssd {
+        &self.ssds[self.shape.weak_ssd]
     }
 
     /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost.
@@ -253,7 +297,7 @@ impl World {
     /// The state directory was lost; there is a new, empty one.
     pub fn lose_state(&self) {
         self.simulation.note(|| "the state directory is lost".to_owned());
-        *self.state.borrow_mut() = state_disk(&self.simulation);
+        *self.state.borrow_mut() = state_disk(&self.simulation, &self.shape);
         self.state_is_blank.set(true);
     }
 
@@ -305,6 +349,8 @@ impl World {
             volume.may_hang.set(false);
             volume.waiting.set(0);
         }
+        self.commands.set(0);
+        self.ssds.iter().for_each(|ssd| ssd.taken.set(false));
         for ssd in self.present_ssds() {
             ssd.disk.come_back();
             ssd.disk.set_faults(crate::disk::Faults::default());
@@ -317,6 +363,16 @@ impl Drop for World {
         // The timers hold disks, which hold the simulation, which holds the timers.
         self.simulation.drop_tasks();
     }
+}
+
+/// The shape of the world that a seed makes.
+pub fn shape_of(seed: u64) -> Shape {
+    draw_shape(seed, &mut Random::new(seed / 2))
+}
+
+fn draw_shape(seed: u64, random: &mut Random) -> Shape {
+    let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
+    draw(kind_of(seed), random)
 }
 
 /// One seed of five is of a pool whose SSDs come and go.
@@ -338,30 +394,33 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 }
 
 impl Ssd {
-    fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, profile: Profile) -> Self {
-        let slownesses = match profile {
-            Profile::Everything
-            | Profile::LateSsds
-            | Profile::OldContent
-            | Profile::FailedFlush
-            | Profile::LostState
-            | Profile::LateLog
-            | Profile::AlternateMissing
-            | Profile::HungBacking
-            | Profile::Changing => [3, 20, 100],
-            Profile::PowerCuts | Profile::LogCuts => [20, 100, 400],
-            Profile::OneCopy => [3, 3, 20],
+    fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, shape: &Shape) -> Self {
+        let profile = shape.profile;
+        let slownesses = if [Profile::PowerCuts, Profile::LogCuts].contains(&profile) {
+            [20, 100, 400]
+        } else if [Profile::OneCopy, Profile::ModeChanges].contains(&profile) {
+            // Writes are slow enough there: no flush may take so long that the SSD is taken for dead.
+            [3, 3, 20]
+        } else {
+            [3, 20, 100]
         };
         let flush_slowness = simulation.draw(|random| random.pick(&slownesses));
-        let slow = profile == Profile::OneCopy && number > 0;
+        let slow = (profile == Profile::OneCopy && number > 0) || profile == Profile::ModeChanges;
         let most_us = if slow { 10_000 } else { 400 };
         let speed = Speed { least_us: 20, most_us, flush_slowness };
         let disk = Disk::new(simulation, &format!("ssd{number}"), info, speed);
-        Self { disk, present: Cell::new(true), missed: Cell::new(false), snapshot: RefCell::default() }
+        disk.forgetful.set(shape.forgetful_ssds);
+        Self {
+            disk,
+            present: Cell::new(true),
+            taken: Cell::new(false),
+            missed: Cell::new(false),
+            snapshot: RefCell::default(),
+        }
     }
 }
 
-fn state_disk(simulation: &Rc<Simulation>) -> Rc<Disk> {
+fn state_disk(simulation: &Rc<Simulation>, shape: &Shape) -> Rc<Disk> {
     let info = DeviceInfo {
         size_bytes: STATE_BYTES,
         logical_block_bytes: 4096,
@@ -371,7 +430,8 @@ fn state_disk(simulation: &Rc<Simulation>) -> Rc<Disk> {
         read_only: false,
         emulated: false,
     };
-    Disk::new(simulation, "state", info, Speed { least_us: 50, most_us: 1000, flush_slowness: 10 })
+    let most_us = if shape.slow_state { 20_000 } else { 1000 };
+    Disk::new(simulation, "state", info, Speed { least_us: 50, most_us, flush_slowness: 10 })
 }
 
 fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape: VolumeShape) -> HostVolume {
@@ -391,7 +451,9 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
     let name: VolumeName = format!("volume{number}").parse().expect("it follows the rule");
     let spec = VolumeSpec { name, backing: disk.name.clone(), settings: shape.settings };
     HostVolume {
-        spec,
+        spec: RefCell::new(spec),
+        names_asked: RefCell::default(),
+        settings_asked: RefCell::default(),
         shape,
         disk,
         model,

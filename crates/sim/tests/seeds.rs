@@ -4,26 +4,32 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hotset_cache::planted::Planted;
-use hotset_sim::hunt::{run_caught, seed_of};
+use hotset_sim::hunt::{ground_of, run_caught};
 
-/// Seeds within which each bug has to show. Most do within 200; those whose harm needs a power cut in a window that the engine
-/// itself keeps short take the most: `ColdRecordForgotten`, `FreeBeforeNewerFlushed`, `SealWithoutFlush`.
-const SEEDS_MAX: u64 = 1200;
-/// Threads of the hunt.
-const JOBS: usize = 2;
-/// Bugs whose harm needs more luck than that. They are not hunted here, which the test says aloud.
+/// Seeds within which each bug has to show, of the worlds that are after that kind of bad luck.
+const SEEDS_MAX: usize = 200;
+/// Bugs that are found about once in a hundred such worlds: two hundred would miss one of them now and then.
+const SLOW: &[Planted] = &[
+    Planted::OpenWarmWithoutState,
+    Planted::ColdRecordForgotten,
+    Planted::AttachmentIdReused,
+    Planted::FreeBeforeNewerFlushed,
+    Planted::SealWithoutFlush,
+    Planted::RecoverByPosition,
+    Planted::ScrubHoldsNothing,
+];
+/// Seeds for these.
+const SEEDS_MAX_SLOW: usize = 1200;
+/// Bugs that need more luck than that. They are not hunted here, which the test says aloud.
 const TOO_RARE: &[Planted] = &[
-    // Row records, slot indexes and sealing flush the SSDs so often that the log is hardly ever behind the cleaner; and
-    // what is then lost was never flushed by a host, so that it shows only if the older version is read first and the row
-    // that holds it is freed later.
-    Planted::CleanWithoutLogFlush,
-    // A write has to be answered between an SSD's failure and the record of it, the daemon has to die between the same two,
-    // and at the next start it must be the other SSD that is missing.
-    Planted::AckBeforeEpoch,
     // A page has to be cleaned while its move is in flight, its row freed, the page written around, and the daemon restarted
     // before the row is freed to which it was moved.
     Planted::CleanedMoveForgotten,
+    // Two SSDs have to be lost at once, which these worlds do not do: see second_loss.rs.
+    Planted::LossForgotten,
 ];
+/// Threads of the hunt.
+const JOBS: usize = 2;
 
 // proves: D3, D5, D11, D15, F1, F4, F7
 #[test]
@@ -42,14 +48,15 @@ fn planted_bugs_are_found() {
     let next = AtomicUsize::new(0);
     let hunted: Vec<_> = Planted::ALL.iter().filter(|(bug, _, _)| !TOO_RARE.contains(bug)).collect();
     TOO_RARE.iter().for_each(|bug| println!("NOT HUNTED: {bug:?} needs more than {SEEDS_MAX} seeds"));
+    let seeds_max = |bug| if SLOW.contains(&bug) { SEEDS_MAX_SLOW } else { SEEDS_MAX };
     std::thread::scope(|scope| {
         for _ in 0..JOBS {
             scope.spawn(|| {
                 while let Some((bug, name, rule)) = hunted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seeds = (0..SEEDS_MAX).map(|number| seed_of(number, Some(*bug)));
-                    let mut outcomes = seeds.map(|seed| (seed, run_caught(seed, Some(*bug)).violation));
-                    match outcomes.find(|(_, violation)| violation.is_some()) {
-                        Some((seed, _)) => println!("{name} ({rule}): seed {seed}"),
+                    let seeds = (1..).zip(ground_of(*bug).seeds(0)).take(seeds_max(*bug));
+                    let mut outcomes = seeds.map(|(count, seed)| (count, seed, run_caught(seed, Some(*bug)).violation));
+                    match outcomes.find(|(_, _, violation)| violation.is_some()) {
+                        Some((count, seed, _)) => println!("{name} ({rule}): seed {seed}, the {count}th"),
                         None => unseen.lock().expect("nobody panics while holding this").push(*name),
                     }
                 }
@@ -57,5 +64,5 @@ fn planted_bugs_are_found() {
         }
     });
     let unseen = unseen.into_inner().expect("the threads have ended");
-    assert!(unseen.is_empty(), "not found within {SEEDS_MAX} seeds: {unseen:?}");
+    assert!(unseen.is_empty(), "not found: {unseen:?}");
 }

@@ -1,0 +1,161 @@
+//! What happens at the same time, on devices that take their time.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::{join, join3};
+use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, ScrubStatus, Volume};
+use hotset_sim::device::SimDevice;
+use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::executor::{SimEnv, Simulation, Step};
+
+const BLOCK: u64 = 64 << 10;
+const BLOCKS: u64 = 16;
+
+/// An SSD, the state directory and a backing device.
+struct Disks {
+    ssd: Rc<Disk>,
+    state: Rc<Disk>,
+    backing: Rc<Disk>,
+}
+
+impl Disks {
+    fn new(simulation: &Rc<Simulation>) -> Self {
+        let disk = |name: &str, size_bytes| {
+            let info = DeviceInfo {
+                size_bytes,
+                logical_block_bytes: 512,
+                optimal_io_bytes: 0,
+                volatile_cache: true,
+                discard: Discard::Zeroes,
+                read_only: false,
+                emulated: false,
+            };
+            Disk::new(simulation, name, info, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
+        };
+        Self { ssd: disk("ssd", 8 << 20), state: disk("state", STATE_BYTES), backing: disk("disk", BLOCKS * BLOCK) }
+    }
+
+    fn ssds(&self) -> Vec<Named<SimDevice>> {
+        vec![Named { path: "ssd".to_owned(), device: SimDevice::open(&self.ssd) }]
+    }
+
+    /// A new pool, and a volume that is not attached.
+    async fn create(&self, env: &SimEnv) -> (Pool<SimEnv>, Volume<SimEnv>) {
+        let block_bytes = BlockBytes::new(BLOCK).unwrap();
+        let preset = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        let settings = PoolSettings { block_bytes, fetch_rate: FetchRate::High, ..preset };
+        let spec = PoolSpec { name: "pool".parse().unwrap(), kind: PoolKind::Read, settings };
+        let pool = Pool::create(env.clone(), spec, self.ssds(), SimDevice::open(&self.state)).await.unwrap();
+        let (name, settings) = ("volume".parse().unwrap(), VolumeSettings::default());
+        let spec = VolumeSpec { name, backing: "disk".to_owned(), settings };
+        (pool, Volume::open(env.clone(), spec, SimDevice::open(&self.backing)).unwrap())
+    }
+}
+
+/// Runs `flow` to its end, in a world of its own.
+fn run<T: 'static>(seed: u64, flow: impl AsyncFnOnce(SimEnv) -> T + 'static) -> T {
+    let simulation = Simulation::new(seed, false);
+    let answer: Rc<Cell<Option<T>>> = Rc::default();
+    let (env, answered) = (SimEnv { simulation: Rc::clone(&simulation) }, Rc::clone(&answer));
+    simulation.spawn(async move { answered.set(Some(flow(env).await)) });
+    loop {
+        if let Some(answer) = answer.take() {
+            simulation.drop_tasks();
+            return answer;
+        }
+        assert_ne!(simulation.step(), Step::Idle, "nothing happens any more");
+    }
+}
+
+/// A cached volume is written to all over while a scrub reads what is cached of it.
+async fn scrub_beside_writes(env: SimEnv) -> ScrubStatus {
+    let disks = Disks::new(&env.simulation);
+    let (pool, volume) = disks.create(&env).await;
+    pool.attach(&volume).await.unwrap();
+    volume.populate(ByteRange::at(0, BLOCKS * BLOCK)).await.unwrap();
+    assert_eq!(volume.status().cache_used_bytes, BLOCKS * BLOCK);
+    let writer = volume.clone();
+    let buffers = env.clone();
+    env.spawn(async move {
+        for block in (0..BLOCKS).rev() {
+            let buf = buffers.buffers().take(usize::try_from(BLOCK).unwrap());
+            writer.write(block * BLOCK, buf, Durability::Volatile).await.unwrap();
+        }
+    });
+    pool.scrub().await.unwrap()
+}
+
+// A slot that a host emptied while its header was read counted as bad, with all its pages (simulator: seed 200029): who
+// looks at a scrub's report would have replaced a sound SSD.
+// proves: D15
+#[test]
+fn what_hosts_overwrite_while_a_scrub_reads_it_is_not_bad() {
+    for seed in 0..40 {
+        let found = run(seed, scrub_beside_writes);
+        assert_eq!((found.bad_pages, found.dropped_pages), (0, 0), "seed {seed}: {found:?}");
+    }
+}
+
+/// The cache is taken from a volume while a scrub reads what is cached of it.
+async fn scrub_beside_detach(env: SimEnv) -> (ScrubStatus, u64) {
+    let disks = Disks::new(&env.simulation);
+    let (pool, volume) = disks.create(&env).await;
+    pool.attach(&volume).await.unwrap();
+    volume.populate(ByteRange::at(0, BLOCKS / 2 * BLOCK)).await.unwrap();
+    let name = volume.name();
+    let pause = env.simulation.draw(|random| random.below(2_000));
+    let detach = async {
+        env.sleep(Duration::from_micros(pause)).await;
+        pool.detach(&name, DirtyData::Clean).await
+    };
+    // What is being filled holds up the end of the detaching.
+    let fill = volume.populate(ByteRange::at(BLOCKS / 2 * BLOCK, BLOCKS / 2 * BLOCK));
+    let (scrubbed, detached, filled) = join3(pool.scrub(), detach, fill).await;
+    detached.and(filled).unwrap();
+    (scrubbed.unwrap(), pool.status().ssds[0].read_errors)
+}
+
+// The slots of a volume that had just lost its id counted as bad, and as read errors of an SSD that was sound, which might
+// have been expelled for them (simulator: seed 120129).
+// proves: D15
+#[test]
+fn what_is_cached_of_a_volume_that_is_leaving_is_not_bad() {
+    for seed in 0..100 {
+        let (found, read_errors) = run(seed, scrub_beside_detach);
+        assert_eq!((found.bad_pages, found.dropped_pages, read_errors), (0, 0, 0), "seed {seed}: {found:?}");
+    }
+}
+
+/// What three administrators do at once, and what the next daemon finds.
+async fn attach_set_and_rename(env: SimEnv) -> (VolumeSpec, Vec<VolumeSpec>) {
+    let disks = Disks::new(&env.simulation);
+    let (pool, volume) = disks.create(&env).await;
+    let settings = VolumeSettings { read_cutoff_bytes: Some(256 << 10), ..volume.settings() };
+    let attach = async { pool.attach(&volume).await };
+    let (attached, set, renamed) = join3(attach, volume.set(settings), volume.rename("other".parse().unwrap())).await;
+    attached.and(set).and(renamed).unwrap();
+    let again = VolumeSettings { write_cutoff_bytes: Some(256 << 10), ..settings };
+    let (set, renamed) = join(volume.rename("third".parse().unwrap()), volume.set(again)).await;
+    set.and(renamed).unwrap();
+    pool.abandon();
+    let state = SimDevice::open(&disks.state);
+    let pool = Pool::open(env, disks.ssds(), Some(state), Missing::Refuse).await.unwrap();
+    (VolumeSpec { name: volume.name(), backing: "disk".to_owned(), settings: again }, pool.unsettled_volumes())
+}
+
+// Settings were recorded under the volume's name, so that a rename at the same time lost them, and a volume that was just
+// joining its pool was recorded as it had been before.
+// proves: D7
+#[test]
+fn settings_and_names_that_change_at_once_are_there_after_a_restart() {
+    for seed in 0..40 {
+        let (expected, found) = run(seed, attach_set_and_rename);
+        assert_eq!(found, [expected], "seed {seed}");
+    }
+}
