@@ -148,7 +148,12 @@ impl<E: Env> PoolInner<E> {
         volume.sweep.set(last.end);
         let mut extents = Vec::new();
         for range in ranges {
-            let held = volume.clean_locks.exclusive(range.clone()).await;
+            // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
+            let held = match volume.clean_locks.try_exclusive(&range) {
+                Some(held) => held,
+                None if extents.is_empty() => volume.clean_locks.exclusive(range.clone()).await,
+                None => continue,
+            };
             let runs = log.runs(index, range.clone(), |live| live.dirty && live.content != Content::Lost);
             // However long the device takes: rows are freed meanwhile, for other volumes need the room.
             runs.iter().for_each(LogRun::release);

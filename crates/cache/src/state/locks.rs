@@ -90,6 +90,17 @@ impl RangeLocks {
         Exclusive { locks: self.clone(), pages, waiter: None }
     }
 
+    /// Holds `pages`, if that is possible without waiting for anybody.
+    pub(crate) fn try_exclusive(&self, pages: &Range<u64>) -> Option<Held> {
+        debug_assert!(!pages.is_empty());
+        let queued = self.inner.waiting.borrow().iter().any(|waiter| touch(&waiter.pages, pages));
+        if queued || self.inner.is_held(pages) {
+            return None;
+        }
+        self.inner.hold(pages);
+        Some(Held { locks: self.clone(), pages: pages.clone() })
+    }
+
     /// The held ranges that touch `pages`.
     pub(crate) fn held_in(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
         let held = self.inner.held.borrow();
@@ -105,30 +116,22 @@ pub(crate) struct Exclusive {
     waiter: Option<Rc<Waiter>>,
 }
 
-impl Exclusive {
-    fn held(&mut self) -> Poll<Held> {
-        self.waiter = None;
-        Poll::Ready(Held { locks: self.locks.clone(), pages: self.pages.clone() })
-    }
-}
-
 impl Future for Exclusive {
     type Output = Held;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held> {
         if let Some(waiter) = &self.waiter {
             if waiter.granted.get() {
-                return self.held();
+                self.waiter = None;
+                return Poll::Ready(Held { locks: self.locks.clone(), pages: self.pages.clone() });
             }
             *waiter.waker.borrow_mut() = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let inner = Rc::clone(&self.locks.inner);
-        let queued = inner.waiting.borrow().iter().any(|waiter| touch(&waiter.pages, &self.pages));
-        if !queued && !inner.is_held(&self.pages) {
-            inner.hold(&self.pages);
-            return self.held();
+        if let Some(held) = self.locks.try_exclusive(&self.pages) {
+            return Poll::Ready(held);
         }
+        let inner = Rc::clone(&self.locks.inner);
         let waker = RefCell::new(Some(context.waker().clone()));
         let waiter = Rc::new(Waiter { pages: self.pages.clone(), granted: Cell::new(false), waker });
         inner.waiting.borrow_mut().push_back(Rc::clone(&waiter));
@@ -187,6 +190,20 @@ mod tests {
         assert!(poll(&mut behind).is_none());
         drop(wide);
         assert!(poll(&mut behind).is_some());
+    }
+
+    #[test]
+    fn who_does_not_wait_gets_nothing_that_is_held_or_waited_for() {
+        let locks = RangeLocks::default();
+        let held = locks.try_exclusive(&(0..10)).expect("free");
+        assert!(locks.try_exclusive(&(9..11)).is_none());
+        let mut wide = locks.exclusive(5..20);
+        assert!(poll(&mut wide).is_none());
+        assert!(locks.try_exclusive(&(15..16)).is_none(), "it would overtake");
+        assert!(locks.try_exclusive(&(20..21)).is_some());
+        drop(held);
+        drop(poll(&mut wide).expect("granted"));
+        assert!(locks.try_exclusive(&(0..20)).is_some());
     }
 
     #[test]
