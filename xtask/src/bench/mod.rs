@@ -70,7 +70,7 @@ pub(crate) enum Section {
     Dirty,
     /// Reads and writes of a set larger than the cache, on an array
     Mix,
-    /// What hosts get while SSDs are rebuilt and emptied, and while a pool is scrubbed
+    /// What hosts get while SSDs are rebuilt and emptied, and while a pool is scrubbed: many minutes; only when asked for
     Changing,
     /// What hosts get while blocks enter the cache
     Filling,
@@ -84,6 +84,13 @@ pub(crate) enum Section {
     Arrays,
     /// An hour of random writes; only when it is asked for
     Endurance,
+}
+
+impl Section {
+    /// It is no part of a run of everything.
+    fn takes_long(self) -> bool {
+        matches!(self, Self::Changing | Self::Endurance)
+    }
 }
 
 /// What a section needs to know.
@@ -111,7 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut figures = Vec::new();
     let mut failed = Vec::new();
     for section in Section::value_variants() {
-        if options.only.map_or(*section != Section::Endurance, |only| only == *section) {
+        if options.only.map_or(!section.takes_long(), |only| only == *section) {
             report::print_section(*section);
             match measure(&bench, *section) {
                 Ok(measured) => {
