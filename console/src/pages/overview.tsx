@@ -86,18 +86,7 @@ function Now({ status, now }: { status: Status; now: Rate | null }) {
   return (
     <Figures
       figures={[
-        {
-          term: "IOPS",
-          value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
-          note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
-        },
-        {
-          term: "Hit ratio of reads",
-          value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
-          note: now !== null && now.hitRatio === null ? "no reads now" : "",
-        },
-        latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
-        latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
+        ...loadFigures(now),
         { term: "Data at risk now", value: bytes(status.dirty_bytes), note: risk(status) },
         { term: "Cache used", value: bytes(used), note: `of ${bytes(capacity)}${share}` },
       ]}
@@ -105,8 +94,26 @@ function Now({ status, now }: { status: Status; now: Rate | null }) {
   );
 }
 
+/** What hosts do now. */
+export function loadFigures(now: Rate | null): Figure[] {
+  return [
+    {
+      term: "IOPS",
+      value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
+      note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
+    },
+    {
+      term: "Hit ratio of reads",
+      value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
+      note: now !== null && now.hitRatio === null ? "no reads now" : "",
+    },
+    latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
+    latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
+  ];
+}
+
 /** Median and tail of the last seconds. */
-export function latencyFigure(term: string, of: Latency | null, none: string): Figure {
+function latencyFigure(term: string, of: Latency | null, none: string): Figure {
   if (of === null) return { term, value: NOTHING, note: none };
   return { term, value: latency(of.median), note: `99 % in ${latency(of.slowest)}` };
 }

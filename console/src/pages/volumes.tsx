@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { Pool, Status, Volume } from "../api/types";
 import { useReadOnly } from "../change";
-import { bytes, bytesPerSecond, count, duration, NOTHING, percent } from "../format";
+import { bytes, count, duration, percent } from "../format";
 import { series, status } from "../live";
 import { newest } from "../rates";
 import { go, link, useRoute } from "../router";
@@ -11,7 +11,7 @@ import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } fro
 import { Table } from "../ui/table";
 import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
-import { latencyFigure } from "./overview";
+import { loadFigures } from "./overview";
 import { spelledShare } from "./size-field";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
@@ -173,18 +173,7 @@ function Now({ volume }: { volume: Volume }) {
   return (
     <Figures
       figures={[
-        {
-          term: "IOPS",
-          value: now === null ? NOTHING : count(now.readsPerSecond + now.writesPerSecond),
-          note: now === null ? "" : bytesPerSecond(now.readBytesPerSecond + now.writeBytesPerSecond),
-        },
-        {
-          term: "Hit ratio of reads",
-          value: now === null || now.hitRatio === null ? NOTHING : percent(now.hitRatio),
-          note: now !== null && now.hitRatio === null ? "no reads now" : "",
-        },
-        latencyFigure("Read latency, median", now?.readLatency ?? null, "no reads now"),
-        latencyFigure("Write latency, median", now?.writeLatency ?? null, "no writes now"),
+        ...loadFigures(now),
         { term: "Cache used", value: bytes(volume.cache_used_bytes), note: `${percent(share)} of the volume` },
         {
           term: "Data at risk now",

@@ -63,7 +63,7 @@ impl<E: Env> PoolInner<E> {
     ) -> Route {
         let count = pages.end - pages.start;
         if self.is_appended_anyway(log, volume, attached.index, count, wish) {
-            return Route::Append(Then::Answer.unless(!self.keeps_dirty(volume)));
+            return Route::Append(Then::when_kept(self.keeps_dirty(volume)));
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
@@ -87,7 +87,7 @@ impl<E: Env> PoolInner<E> {
             log.cleaner_wanted.wake_all();
             return Route::Around;
         }
-        Route::Append(Then::Answer.unless(!self.keeps_dirty(volume)))
+        Route::Append(Then::when_kept(self.keeps_dirty(volume)))
     }
 
     /// The write is appended whether or not its pages have a live copy: most are, and the overlay need not be asked.
@@ -117,7 +117,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What has to be appended does not stay dirty where the volume has all that it may have.
     fn after_append(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> Then {
-        Then::Answer.unless(!self.keeps_dirty(volume) || self.is_over_dirty_cap(log, volume, index, pages))
+        Then::when_kept(self.keeps_dirty(volume) && !self.is_over_dirty_cap(log, volume, index, pages))
     }
 
     /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
@@ -158,7 +158,9 @@ impl<E: Env> PoolInner<E> {
     ) -> bool {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
-            WriteMode::InstantWriteBack => !wish.streaming || log.overlay.borrow().total().dirty < self.watermark(log),
+            WriteMode::InstantWriteBack => {
+                !wish.streaming || log.overlay.borrow().total().dirty < self.watermark(log.dirty_max())
+            }
             WriteMode::WriteBack | WriteMode::WriteThrough => {
                 !wish.streaming && (wish.at_once || self.count_to_cache(attached, pages))
             }
@@ -179,16 +181,15 @@ impl<E: Env> PoolInner<E> {
         reached
     }
 
-    /// Pages from which on cleaning goes on beside hosts.
-    pub(crate) fn watermark(&self, log: &Log) -> u64 {
-        log.dirty_max() * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    /// Pages from which on cleaning goes on beside hosts, where so many may be dirty.
+    fn watermark(&self, max_pages: u64) -> u64 {
+        max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
     }
 
-    /// What a volume or a pool has so much of dirty that it is cleaned beside hosts.
     /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache for their pace: 0
     /// to 100 percent. `None` below the watermark.
     pub(crate) fn pressure_of(&self, dirty: &Dirty<'_>) -> Option<u8> {
-        let watermark = dirty.max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100;
+        let watermark = self.watermark(dirty.max_pages);
         let over = dirty.pages.checked_sub(watermark).filter(|over| *over > 0)?;
         let percent = over * 100 / dirty.unpaced().saturating_sub(watermark).max(1);
         Some(u8::try_from(percent.min(100)).expect("100 at most"))
@@ -240,8 +241,8 @@ fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
 }
 
 impl Then {
-    fn unless(self, write_out: bool) -> Self {
-        if write_out { Self::WriteOut } else { self }
+    fn when_kept(stays_dirty: bool) -> Self {
+        if stays_dirty { Self::Answer } else { Self::WriteOut }
     }
 }
 
