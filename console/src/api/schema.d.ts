@@ -586,6 +586,7 @@ export interface components {
             signature: string;
             /** Format: int64 */
             size_bytes: number;
+            smart?: null | components["schemas"]["Smart"];
             /** @description `nvme`, `sata`, `sas`, `usb`, `virtio`, … */
             transport: string;
         };

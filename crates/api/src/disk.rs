@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::Smart;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskKind {
@@ -35,6 +37,10 @@ pub struct Disk {
     pub needs_force: bool,
     /// Why it cannot be the backing device of a volume now. Empty if it can.
     pub not_as_backing: String,
+    /// What it says of itself, of an image file the disk below it; null for what cannot be an SSD, and until it was asked,
+    /// which the first look brings about.
+    #[serde(default)]
+    pub smart: Option<Smart>,
 }
 
 /// `GET /api/v1/disks`: the block devices; with `?directory=PATH` the image files in that directory instead, for the role

@@ -7,6 +7,7 @@ use hotset_api::{ApiError, ApiErrorKind, Disk, DiskKind, DiskList};
 use hotset_cache::config::limits;
 
 use super::{Manager, Offline, blocking, user_of};
+use crate::daemon::clock::unix_ms;
 use crate::daemon::probe;
 use crate::daemon::smart::{first_text, text, transport};
 use crate::plane::Snapshot;
@@ -33,7 +34,11 @@ impl Manager {
             }
             Ok::<_, ApiError>(disks)
         });
-        Ok(DiskList { disks: disks.await?? })
+        let mut disks: Vec<Disk> = disks.await??;
+        for disk in disks.iter_mut().filter(|disk| disk.not_as_ssd.is_empty()) {
+            disk.smart = self.known_ssds().of_found(&disk.path, unix_ms());
+        }
+        Ok(DiskList { disks })
     }
 }
 
@@ -122,6 +127,7 @@ fn bare(path: String, name: String, kind: DiskKind) -> Disk {
         not_as_ssd: String::new(),
         needs_force: false,
         not_as_backing: String::new(),
+        smart: None,
     }
 }
 

@@ -7,7 +7,7 @@ mod identity;
 mod ledger;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use hotset_api::{Smart, SsdIdentity};
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
+use tokio::sync::Notify;
 
 pub(super) use identity::{first_text, text, transport};
 pub(crate) use ledger::Ledger;
@@ -33,6 +34,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often the ledger is written, at most.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// So many disks that are in no pool are asked and remembered; what is found beyond that says nothing.
+const FOUND_MAX: usize = 64;
 
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -58,18 +62,23 @@ pub(super) struct OpenSsd {
 #[derive(Default)]
 pub(super) struct Known {
     known: Mutex<Knowledge>,
+    wished: Notify,
 }
 
 #[derive(Default)]
 struct Knowledge {
     answers: BTreeMap<String, (SsdIdentity, Smart)>,
     ledger: Ledger,
+    /// Disks that are in no pool, by path: somebody looked at them because they may become SSDs.
+    found: BTreeMap<String, Smart>,
+    /// Those of them that are to be asked.
+    wishes: BTreeSet<String>,
 }
 
 impl Known {
     pub(super) fn new(mut ledger: Ledger) -> Self {
         ledger.begin();
-        Self { known: Mutex::new(Knowledge { answers: BTreeMap::new(), ledger }) }
+        Self { known: Mutex::new(Knowledge { ledger, ..Knowledge::default() }), wished: Notify::new() }
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -84,6 +93,32 @@ impl Known {
         let cache_written_bytes = known.ledger.written_bytes(uuid);
         let worn_out_at_unix_ms = known.ledger.worn_out_at_unix_ms(uuid);
         (identity, Smart { cache_written_bytes, worn_out_at_unix_ms, ..smart })
+    }
+
+    /// What a disk said that is in no pool. One that did not say anything lately is asked soon.
+    pub(super) fn of_found(&self, path: &str, now_unix_ms: u64) -> Option<Smart> {
+        let mut known = self.lock();
+        let said = known.found.get(path).cloned();
+        let fresh = said.as_ref().is_some_and(|smart| !is_old(smart, now_unix_ms));
+        if !fresh && known.wishes.len() < FOUND_MAX && known.wishes.insert(path.to_owned()) {
+            self.wished.notify_one();
+        }
+        said
+    }
+
+    fn next_wish(&self) -> Option<String> {
+        self.lock().wishes.pop_first()
+    }
+
+    /// What nobody asked about lately is forgotten before what is new.
+    fn learn_found(&self, path: String, smart: Smart) {
+        let mut known = self.lock();
+        // Somebody looked while it was asked.
+        known.wishes.remove(&path);
+        known.found.retain(|_, other| !is_old(other, smart.checked_at_unix_ms));
+        if known.found.len() < FOUND_MAX {
+            known.found.insert(path, smart);
+        }
     }
 
     /// Counts what was written to each, and answers the ledger as it is now.
@@ -106,6 +141,11 @@ impl Known {
     fn keep_only(&self, ssds: &[OpenSsd]) {
         self.lock().answers.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
     }
+}
+
+/// Whether a disk is to be asked again.
+fn is_old(smart: &Smart, now_unix_ms: u64) -> bool {
+    u128::from(now_unix_ms.saturating_sub(smart.checked_at_unix_ms)) >= ASK_INTERVAL.as_millis()
 }
 
 /// Asks, and remembers which children did not come back.
@@ -138,13 +178,22 @@ pub(super) async fn watch(manager: Arc<Manager>, program: String) {
                 saved = Some((Instant::now(), ledger));
             }
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        asker.ask_found(manager.known_ssds()).await;
+        let _ = tokio::time::timeout(LOOK_INTERVAL, manager.known_ssds().wished.notified()).await;
     }
 }
 
 impl Asker {
     fn new(program: String, answer_limit: Duration) -> Self {
         Self { program, answer_limit, hanging: BTreeMap::new() }
+    }
+
+    /// Asks all that somebody looks at.
+    async fn ask_found(&mut self, known: &Known) {
+        while let Some(path) = known.next_wish() {
+            let (_, smart) = self.ask(&path).await;
+            known.learn_found(path, smart);
+        }
     }
 
     async fn ask(&mut self, path: &str) -> (SsdIdentity, Smart) {
@@ -315,5 +364,36 @@ mod tests {
         known.keep_only(&[]);
         assert_eq!(known.of("a").0, SsdIdentity::default());
         assert_eq!(Known::new(ledger).of("a").1.cache_written_bytes, 4096, "over a restart");
+    }
+
+    // proves: S3
+    #[test]
+    fn a_disk_that_was_found_is_asked_once_for_a_while_whoever_looks_how_often() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut asker = Asker::new(program(directory.path(), &recorded("nvme-failing")), Duration::from_secs(30));
+        let known = Known::new(Ledger::default());
+        let path = directory.path().join("image").display().to_string();
+        std::fs::write(&path, b"x").unwrap();
+        assert_eq!(known.of_found(&path, unix_ms()), None, "it was not asked yet");
+        assert_eq!(known.of_found(&path, unix_ms()), None);
+        run(asker.ask_found(&known));
+        let said = known.of_found(&path, unix_ms()).expect("it was asked");
+        assert!(said.checked_at_unix_ms > 0);
+        assert_eq!(known.next_wish(), None, "it need not be asked again");
+        let later = said.checked_at_unix_ms + u64::try_from(ASK_INTERVAL.as_millis()).unwrap();
+        assert_eq!(known.of_found(&path, later), Some(said), "the old word stands until there is a new one");
+        assert_eq!(known.next_wish(), Some(path));
+    }
+
+    #[test]
+    fn what_is_remembered_of_found_disks_is_bounded() {
+        let known = Known::new(Ledger::default());
+        for index in 0..2 * FOUND_MAX {
+            known.of_found(&format!("/{index}"), 1);
+            known.learn_found(format!("/{index}"), Smart { checked_at_unix_ms: 1, ..Smart::default() });
+        }
+        assert_eq!(known.lock().found.len(), FOUND_MAX);
+        (0..2 * FOUND_MAX).for_each(|index| drop(known.of_found(&format!("/new/{index}"), 1)));
+        assert_eq!(known.lock().wishes.len(), FOUND_MAX);
     }
 }
