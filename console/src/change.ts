@@ -13,10 +13,10 @@ export function useReadOnly(): string | null {
 }
 
 /** Runs a change, says that it was done or why not, and shows the new state. */
-export async function change(done: string, run: () => Promise<unknown>): Promise<boolean> {
+export async function change<T>(done: string | ((answer: T) => string), run: () => Promise<T>): Promise<boolean> {
   try {
-    await run();
-    notify("good", done);
+    const answer = await run();
+    notify("good", typeof done === "string" ? done : done(answer));
     return true;
   } catch (error) {
     notify("bad", explain(error));
@@ -29,16 +29,24 @@ export async function change(done: string, run: () => Promise<unknown>): Promise
 /** The operations that this person began and whose end has not been told yet. */
 const begun = new Set<number>();
 
-/** Begins a removal, which flushes first; its end is told when it comes. */
-export async function begin(start: OperationStart): Promise<void> {
+/** Begins a removal, which flushes first, or a scrub; its end is told when it comes. */
+export function begin(start: OperationStart): Promise<boolean> {
+  return beginBy(() => call("post", "/api/v1/operations", { body: start }));
+}
+
+/** Begins what takes long; its end is told when it comes. Answers whether it has begun. */
+export async function beginBy(ask: () => Promise<Operation>): Promise<boolean> {
   try {
-    const operation = await call("post", "/api/v1/operations", { body: start });
+    const operation = await ask();
     begun.add(operation.id);
     tellEnds([operation]);
+    return true;
   } catch (error) {
     notify("bad", explain(error));
+    return false;
+  } finally {
+    await refresh().catch(() => undefined);
   }
-  await refresh().catch(() => undefined);
 }
 
 export async function cancel(operation: Operation): Promise<void> {

@@ -8,11 +8,12 @@ import type {
   PoolKind,
   Scrub,
   Severity,
+  Smart,
   Ssd,
   Volume,
   WriteMode,
 } from "./api/types";
-import { bytes, duration, plural } from "./format";
+import { bytes, duration, percentOf, plural } from "./format";
 
 export type Tone = "good" | "busy" | "warning" | "bad" | "quiet";
 export type Word = { text: string; tone: Tone };
@@ -45,18 +46,27 @@ export function health(value: Health): Word {
   return word(value);
 }
 
-/** Of a volume's cache; of the volume itself, where it has none. */
-export function volumeHealth(volume: Volume): Word {
-  if (typeof volume.cache_health === "string") return word(volume.cache_health);
-  return volume.health === "good" ? { text: "No cache", tone: "quiet" } : word(volume.health);
+/** What the cache of a volume is doing. */
+export function cacheState(volume: Volume): Word {
+  return typeof volume.cache_state === "string" ? word(volume.cache_state) : { text: "No cache", tone: "quiet" };
 }
 
-export function cacheState(volume: Volume): Word {
-  return word(volume.cache_state ?? volume.state);
+/** How well the cache of a volume does what it is for; of the volume itself, where it has none and is not well; else null. */
+export function cacheHealth(volume: Volume): Word | null {
+  if (typeof volume.cache_health === "string") return word(volume.cache_health);
+  return volume.health === "good" ? null : word(volume.health);
 }
 
 export function ssdHealth(ssd: Ssd): Word {
   return ssd.state === "missing" ? { text: "Unknown", tone: "quiet" } : word(ssd.health);
+}
+
+/** How a disk is that may become an SSD, by its own word. */
+export function diskHealth(smart: Smart): Word {
+  if (smart.alert !== "") return { text: `${smart.alert}; better take another one`, tone: "bad" };
+  if (smart.problem !== "") return { text: `not known, ${smart.problem}`, tone: "quiet" };
+  const wear = typeof smart.wear_percent === "number" ? `, ${percentOf(smart.wear_percent)} worn` : "";
+  return smart.passed === true ? { text: `good${wear}`, tone: "good" } : { text: `not said${wear}`, tone: "quiet" };
 }
 
 /** How an SSD is attached. */

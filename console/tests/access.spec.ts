@@ -61,7 +61,7 @@ test("a person signs in over the network, looks with one token and changes thing
   await expect(page.getByText("visitor may look only")).toBeVisible();
   await expectAccessible(page, "pools, looking only");
   await page.screenshot({ path: shot("pools-view-role.png"), fullPage: true });
-  const changes = ["Create pool", "Add SSDs", "Remove SSDs", "Add spares", "Scrub", "Settings", "Delete"];
+  const changes = ["Create pool", "Add SSDs", "Remove SSDs", "Add spares", "Scrub", "Settings", "Convert", "Delete"];
   for (const name of changes) {
     const action = page.getByRole("button", { name, exact: true });
     await expect(action, name).toHaveAttribute("aria-disabled", "true");
@@ -76,7 +76,7 @@ test("a person signs in over the network, looks with one token and changes thing
     await expectReasons(page);
   }
   await page.goto(`${url}#/volumes/database`);
-  for (const name of ["Create volume", "Enable cache", "Disable cache", "Settings", "Delete"]) {
+  for (const name of ["Create volume", "Enable cache", "Disable cache", "Settings", "Rename", "Grow", "Delete"]) {
     const action = page.getByRole("button", { name, exact: true });
     await expect(action, name).toHaveAccessibleDescription(/may look only/);
   }

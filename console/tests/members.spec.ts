@@ -228,5 +228,20 @@ test.describe("with an answer of a drive", () => {
     await expect(dialog).toContainText("38 °C");
     await expectAccessible(page, "an SSD that says it fails");
     await page.screenshot({ path: shot("pools-ssd-alert-information.png") });
+    await page.keyboard.press("Escape");
+
+    // Whoever chooses SSDs is told before.
+    await daemon.ssd("newcomer", "96M");
+    await page.getByRole("button", { name: "Add SSDs" }).click();
+    const adding = page.getByRole("dialog", { name: "Add SSDs to pool mirror" });
+    await adding.getByRole("textbox", { name: /Image files in this directory/ }).fill(daemon.directory);
+    await adding.getByRole("button", { name: "Look there" }).click();
+    await expect(
+      adding.getByRole("checkbox", { name: /^newcomer .*Health: .*failing.*better take another/ }),
+    ).toBeVisible({
+      timeout: 30_000,
+    });
+    await expectAccessible(page, "an SSD to choose that says it fails");
+    await page.screenshot({ path: shot("pools-add-ssds-alert.png") });
   });
 });

@@ -54,8 +54,8 @@ test("every action that cannot be used says why", async ({ page, daemon }) => {
   }
   // Those of the dialogs, and what leads to each.
   const leading: [string, string[]][] = [
-    ["pools/mirror", ["Add SSDs", "Remove SSDs", "Add spares", "Settings", "More information", "Delete"]],
-    ["volumes/database", ["Disable cache", "Settings", "Delete"]],
+    ["pools/mirror", ["Add SSDs", "Remove SSDs", "Add spares", "Settings", "Convert", "More information", "Delete"]],
+    ["volumes/database", ["Disable cache", "Settings", "Rename", "Grow", "Delete"]],
     ["volumes/archive", ["Enable cache"]],
   ];
   for (const [place, names] of leading) {

@@ -1,14 +1,37 @@
 // Statistics: what the console says is what every other way to ask says.
 import type { Page } from "@playwright/test";
-import { count, percent } from "../src/format";
+import type { HistoryPoint } from "../src/api/types";
+import { bytes, count, percent } from "../src/format";
 import type { Daemon } from "./daemon";
 import { busyScene, expect, expectAccessible, open, shot, test } from "./fixtures";
+
+/** What is asked first of a cache, and how it is written. */
+const SAID: [name: string, say: (point: HistoryPoint) => string][] = [
+  ["Cache used", (point) => bytes(point.cache_used_bytes ?? Number.NaN)],
+  ["Cache hits", (point) => `${count((point.hits ?? Number.NaN) / point.covered_seconds)}/s`],
+  ["Hit ratio", (point) => percent(point.hit_ratio ?? Number.NaN)],
+];
+
+const DAY = 86_400;
+const SPANS: [label: string, seconds: number][] = [
+  ["1 day", DAY],
+  ["1 week", 7 * DAY],
+  ["1 month", 30 * DAY],
+  ["1 year", 365 * DAY],
+  ["4 hours", DAY / 6],
+];
 
 /** A volume that was read for a while, some of it from the cache, and is left alone since. */
 async function still(daemon: Daemon): Promise<void> {
   await daemon.hotset("volume", "create", "still", "--backing", await daemon.backing("still.img", 64 << 20));
   await daemon.hotset("volume", "enable-cache", "still", "--pool", "fast");
-  await daemon.loadOnce("still", "--rw=randread", "--bs=4k", "--size=4M", "--io_size=12M", "--iodepth=4");
+  const read = () => daemon.loadOnce("still", "--rw=randread", "--bs=4k", "--size=4M", "--io_size=12M", "--iodepth=4");
+  await read();
+  // Filling goes on after the reads, which may be over before it.
+  await expect(async () => {
+    expect((await daemon.get("/api/v1/volumes/still")).stats.populated_bytes).toBeGreaterThan(0);
+  }).toPass();
+  await read();
   await daemon.loadOnce("still", "--rw=randwrite", "--bs=4k", "--size=4M", "--io_size=1M", "--iodepth=4");
 }
 
@@ -26,17 +49,11 @@ test("command line, API, metrics and console say the same, now and on average, a
   await expect(values.getByRole("row", { name: /^Hit ratio/ })).toContainText("%", { timeout: 75_000 });
   await expect(async () => {
     const { current, averages } = await daemon.get("/api/v1/history?subject=volume:disk");
-    const shown = await values
-      .getByRole("row", { name: /^Hit ratio/ })
-      .getByRole("cell")
-      .allTextContents();
-    expect(shown).toEqual([
-      "Hit ratio",
-      percent(current.hit_ratio),
-      percent(averages.day.hit_ratio),
-      percent(averages.week.hit_ratio),
-      percent(averages.month.hit_ratio),
-    ]);
+    const points: HistoryPoint[] = [current, averages.day, averages.week, averages.month];
+    for (const [name, say] of SAID) {
+      const row = values.getByRole("row", { name: new RegExp(`^${name} `) });
+      expect(await row.getByRole("cell").allTextContents()).toEqual([name, ...points.map(say)]);
+    }
     expect(current.hits + current.misses).toBe(current.requests);
   }).toPass({ timeout: 40_000 });
   await expect(page.getByRole("img", { name: /^Hit ratio of reads: hits \d/ }).first()).toBeVisible({
@@ -48,13 +65,22 @@ test("command line, API, metrics and console say the same, now and on average, a
   // Zoomed by keyboard, and back.
   await page.getByRole("button", { name: "Zoom in" }).press("Enter");
   await expect(page.getByText(/^\d{4}-\d\d-\d\d .* to \d{4}-/)).toBeVisible();
-  await page.getByRole("radio", { name: "1 year" }).check();
-  await expect(page.getByText(/Refreshed every 30 s/)).toBeVisible();
-  await page.getByRole("radio", { name: "4 hours" }).check();
+  for (const [label, seconds] of SPANS) {
+    const asked = page.waitForRequest((request) => isOf(new URL(request.url()), "volume:disk", seconds));
+    await page.getByRole("radio", { name: label }).check();
+    await asked;
+    await expect(page.getByText(/Refreshed every 30 s/)).toBeVisible();
+  }
   await page.screenshot({ path: shot("statistics-sampled.png"), fullPage: true });
   await expectAccessible(page, "statistics with values");
   await expectAgreement(page, daemon);
 });
+
+/** Whether the daemon is asked for so long a history of that subject. */
+function isOf({ pathname, searchParams }: URL, subject: string, seconds: number): boolean {
+  const length = Number(searchParams.get("to")) - Number(searchParams.get("from"));
+  return pathname === "/api/v1/history" && searchParams.get("subject") === subject && length === seconds;
+}
 
 /** All four ways to ask about the volume that is left alone. */
 async function expectAgreement(page: Page, daemon: Daemon): Promise<void> {

@@ -23,6 +23,7 @@ export type Scrub = Schemas["Scrub"];
 export type Session = Schemas["Session"];
 export type Severity = Schemas["Severity"];
 export type Share = Schemas["Share"];
+export type Smart = Schemas["Smart"];
 export type Spare = Schemas["Spare"];
 export type Ssd = Schemas["Ssd"];
 export type Stats = Schemas["Stats"];

@@ -64,22 +64,25 @@ export function ChooseSsds({ draft, set, disks, error, directory, setDirectory }
           </label>
         )}
         {draft.type === "read-write" && (
-          <label class="choice">
-            <input
-              type="checkbox"
-              checked={draft.allowSameDisk}
-              onChange={(event) => set({ allowSameDisk: event.currentTarget.checked })}
-            />
-            <span>
-              Allow SSDs that share a physical disk
-              <small>
-                When that disk fails, both copies of data that is not yet on the backing device may be lost with it.
-              </small>
-            </span>
-          </label>
+          <AllowSameDisk allowed={draft.allowSameDisk} allow={(allowSameDisk) => set({ allowSameDisk })} />
         )}
       </div>
     </section>
+  );
+}
+
+/** A promise of two copies that is worth less, for whoever wants it nevertheless. */
+export function AllowSameDisk({ allowed, allow }: { allowed: boolean; allow: (allowed: boolean) => void }) {
+  return (
+    <label class="choice">
+      <input type="checkbox" checked={allowed} onChange={(event) => allow(event.currentTarget.checked)} />
+      <span>
+        Allow SSDs that share a physical disk
+        <small>
+          When that disk fails, both copies of data that is not yet on the backing device may be lost with it.
+        </small>
+      </span>
+    </label>
   );
 }
 

@@ -1,6 +1,6 @@
 // What the wizard knows of the pool to make, and why a step is not done yet. No requests, no components.
 import type { Disk, IoType, PolicyKind, Pool, PoolCreate, PoolKind } from "../api/types";
-import { plural } from "../format";
+import { bytes, plural } from "../format";
 
 export type Draft = {
   name: string;
@@ -48,6 +48,12 @@ export function preset(type: PoolKind, ioType: IoType): { blockBytes: number; re
       return null;
   }
 }
+
+/** The cache blocks that there are: powers of two. */
+export const BLOCK_OPTIONS = [64, 128, 256, 512, 1024, 2048, 4096].map((kib) => ({
+  value: String(kib * 1024),
+  text: bytes(kib * 1024),
+}));
 
 export const NAME_RULE = "At most 16 characters of A-Z a-z 0-9 - _ < >";
 

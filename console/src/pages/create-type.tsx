@@ -1,10 +1,10 @@
 // The wizard's first question: the pool's name, what it may hold, and what its hosts do.
 import type { IoType, Pool, PoolKind } from "../api/types";
 import { bytes } from "../format";
-import { Field } from "../ui/basics";
 import { Select } from "../ui/select";
+import { TextField } from "../ui/text-field";
 import { cacheType, ioType, POLICIES, policy, raid, threshold } from "../words";
-import { type Draft, NAME_RULE, nameError, preset } from "./create-state";
+import { BLOCK_OPTIONS, type Draft, NAME_RULE, nameError, preset } from "./create-state";
 
 type Props = { draft: Draft; set: (part: Partial<Draft>) => void; pools: Pool[] };
 
@@ -16,7 +16,6 @@ const KINDS: { kind: PoolKind; meaning: string }[] = [
   { kind: "read-write", meaning: "Writes too, each on two SSDs before it is answered. Needs two SSDs or more." },
 ];
 const IO_TYPES: IoType[] = ["database", "file-system", "web-service", "custom"];
-const BLOCKS = [64, 128, 256, 512, 1024, 2048, 4096].map((kib) => kib * 1024);
 
 export function ChooseType({ draft, set, pools }: Props) {
   // Populate-on-write is off in read pools and at least the first write in read-write pools.
@@ -25,31 +24,14 @@ export function ChooseType({ draft, set, pools }: Props) {
   return (
     <section class="panel" aria-label="Name and type">
       <div class="inside">
-        <Field label="Name" hint={NAME_RULE} error={nameError(draft.name, pools)}>
-          {(ids) => (
-            <input
-              {...ids}
-              type="text"
-              autocomplete="off"
-              spellcheck={false}
-              value={draft.name}
-              onInput={(event) => set({ name: event.currentTarget.value })}
-            />
-          )}
-        </Field>
-        <fieldset>
-          <legend>Cache type</legend>
-          <div class="choices">
-            {KINDS.map(({ kind, meaning }) => (
-              <label key={kind} class="choice">
-                <input type="radio" name="kind" checked={draft.type === kind} onChange={() => chooseKind(kind)} />
-                <span>
-                  {cacheType(kind)} ({raid(kind)})<small>{meaning}</small>
-                </span>
-              </label>
-            ))}
-          </div>
-        </fieldset>
+        <TextField
+          label="Name"
+          hint={NAME_RULE}
+          error={nameError(draft.name, pools)}
+          text={draft.name}
+          change={(name) => set({ name })}
+        />
+        <KindChoice kind={draft.type} choose={chooseKind} />
         <fieldset>
           <legend>I/O type</legend>
           <div class="choices">
@@ -82,6 +64,25 @@ export function ChooseType({ draft, set, pools }: Props) {
   );
 }
 
+/** What a pool may hold, for a new one and for one that is converted. */
+export function KindChoice({ kind: chosen, choose }: { kind: PoolKind; choose: (kind: PoolKind) => void }) {
+  return (
+    <fieldset>
+      <legend>Cache type</legend>
+      <div class="choices">
+        {KINDS.map(({ kind, meaning }) => (
+          <label key={kind} class="choice">
+            <input type="radio" name="kind" checked={chosen === kind} onChange={() => choose(kind)} />
+            <span>
+              {cacheType(kind)} ({raid(kind)})<small>{meaning}</small>
+            </span>
+          </label>
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
 function meaning(kind: PoolKind, value: IoType): string {
   const means = preset(kind, value);
   if (means === null) return "Your own cache block and thresholds.";
@@ -96,7 +97,7 @@ function Custom({ draft, set }: Omit<Props, "pools">) {
       <Select
         label="Cache block"
         value={String(draft.blockBytes)}
-        options={BLOCKS.map((value) => ({ value: String(value), text: bytes(value) }))}
+        options={BLOCK_OPTIONS}
         choose={(value) => set({ blockBytes: Number(value) })}
       />
       <Select

@@ -1,10 +1,11 @@
 // A disk of the machine, to be chosen: what it is, what it carries, and why it cannot be used.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { Disk } from "../api/types";
+import type { Disk, Smart } from "../api/types";
 import { bytes } from "../format";
 import { type Polled, usePolled } from "../store";
-import { Field } from "../ui/basics";
+import { TextField } from "../ui/text-field";
+import { diskHealth } from "../words";
 
 /** Disks come and go. */
 const RELOAD_MS = 5000;
@@ -50,9 +51,17 @@ export function DiskChoice({ disk, type, whyNot, chosen, choose }: Props) {
         <small class="path">{disk.path}</small>
         {whyNot !== "" && <small class="error">Cannot be used: {whyNot}</small>}
         {whyNot === "" && disk.signature !== "" && <small>Carries {disk.signature}.</small>}
+        {whyNot === "" && <Health smart={disk.smart ?? null} />}
       </span>
     </label>
   );
+}
+
+/** What a disk says of itself, once it was asked. */
+function Health({ smart }: { smart: Smart | null }) {
+  if (smart === null) return null;
+  const { text, tone } = diskHealth(smart);
+  return <small class={tone === "bad" ? "error" : ""}>Health: {text}</small>;
 }
 
 function facts(disk: Disk): string {
@@ -72,17 +81,7 @@ export function FindFiles({ directory, setDirectory }: { directory: string; setD
   };
   return (
     <form class="row end" onSubmit={submit}>
-      <Field label="Image files in this directory of the daemon's machine">
-        {(ids) => (
-          <input
-            {...ids}
-            type="text"
-            autocomplete="off"
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        )}
-      </Field>
+      <TextField label="Image files in this directory of the daemon's machine" text={text} change={setText} />
       <button type="submit">Look there</button>
     </form>
   );

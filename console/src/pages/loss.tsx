@@ -1,7 +1,7 @@
 // The way out when dirty data cannot be flushed: losing it, said in full and typed by name.
 import { useState } from "preact/hooks";
 import { bytes } from "../format";
-import { Field } from "../ui/basics";
+import { TextField } from "../ui/text-field";
 
 export type LossChoice = {
   chosen: boolean;
@@ -36,19 +36,7 @@ export function Loss({ loss, dirtyBytes, offline }: { loss: LossChoice; dirtyByt
           </small>
         </span>
       </label>
-      {loss.chosen && (
-        <Field label={`Type ${loss.name} to confirm`}>
-          {(ids) => (
-            <input
-              {...ids}
-              type="text"
-              autocomplete="off"
-              value={loss.typed}
-              onInput={(event) => loss.type(event.currentTarget.value)}
-            />
-          )}
-        </Field>
-      )}
+      {loss.chosen && <TextField label={`Type ${loss.name} to confirm`} text={loss.typed} change={loss.type} />}
     </fieldset>
   );
 }

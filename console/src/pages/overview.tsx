@@ -8,7 +8,8 @@ import { useStore } from "../store";
 import { Badge, Empty, type Figure, Figures, Heading, Meter } from "../ui/basics";
 import { Chart, type Line } from "../ui/chart";
 import { Table } from "../ui/table";
-import { volumeHealth, word } from "../words";
+import { word } from "../words";
+import { CACHE_COLUMNS } from "./cache-columns";
 import { HealthPanel } from "./overview-health";
 
 /** What the live charts show: what there is, within these limits. */
@@ -132,6 +133,7 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
       </header>
       <Table
         caption="Volumes now"
+        tight
         rows={status.volumes}
         rowKey={(volume) => volume.name}
         empty={
@@ -143,7 +145,7 @@ function VolumesNow({ status, rates }: { status: Status; rates: Series }) {
         columns={[
           { head: "Name", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
           { head: "Status", cell: (volume) => <Badge word={word(volume.state)} /> },
-          { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+          ...CACHE_COLUMNS,
           {
             head: "Read IOPS",
             numeric: true,

@@ -4,8 +4,8 @@ import { call } from "../api/client";
 import type { Pool } from "../api/types";
 import { begin, change } from "../change";
 import { bytes, plural } from "../format";
-import { Action, Notice, Path } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { AskDialog } from "../ui/ask-dialog";
+import { Notice, Path } from "../ui/basics";
 import { ChooseSsds } from "./create-ssds";
 import { type Chosen, needsForce } from "./create-state";
 import { useDisks } from "./disk-choice";
@@ -17,46 +17,30 @@ type Place = "ssds" | "spares";
 export function AddSsds({ pool, place, close }: Props & { place: Place }) {
   const [chosen, setChosen] = useState<Chosen>({ type: pool.type, ssds: [], force: false, allowSameDisk: false });
   const [directory, setDirectory] = useState("");
-  const [busy, setBusy] = useState(false);
   const found = useDisks(directory);
   const disks = found.value ?? [];
   const reason = whyNot(chosen.ssds, needsForce(chosen, disks).length > 0 && !chosen.force);
   const title = place === "ssds" ? `Add SSDs to pool ${pool.name}` : `Add spares to pool ${pool.name}`;
-  const run = async () => {
-    setBusy(true);
+  const run = () => {
     const request = {
       at: { name: pool.name },
       body: { ssds: chosen.ssds, force: chosen.force, allow_same_disk: chosen.allowSameDisk },
     };
     const many = plural(chosen.ssds.length, place === "ssds" ? "SSD" : "spare");
-    const done = await change(`Pool ${pool.name} has ${many} more.`, () =>
+    return change(`Pool ${pool.name} has ${many} more.`, () =>
       place === "ssds"
         ? call("post", "/api/v1/pools/{name}/ssds", request)
         : call("post", "/api/v1/pools/{name}/spares", request),
     );
-    setBusy(false);
-    if (done) close();
   };
   return (
-    <Dialog
+    <AskDialog
       title={title}
-      close={close}
+      label={place === "ssds" ? "Add SSDs" : "Add spares"}
+      reason={reason}
       wide
-      footer={
-        <>
-          {reason !== null && <span class="why">{reason}</span>}
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action
-            label={place === "ssds" ? "Add SSDs" : "Add spares"}
-            kind="primary"
-            busy={busy}
-            reason={reason}
-            run={run}
-          />
-        </>
-      }
+      run={run}
+      close={close}
     >
       <p>
         {place === "ssds"
@@ -71,7 +55,7 @@ export function AddSsds({ pool, place, close }: Props & { place: Place }) {
         directory={directory}
         setDirectory={setDirectory}
       />
-    </Dialog>
+    </AskDialog>
   );
 }
 
@@ -83,32 +67,20 @@ function whyNot(ssds: string[], mustForce: boolean): string | null {
 /** Lets SSDs of the pool go: what is dirty on them is copied to the others first. */
 export function RemoveSsds({ pool, close }: Props) {
   const [chosen, setChosen] = useState<string[]>([]);
-  const [busy, setBusy] = useState(false);
   const toggle = (uuid: string, on: boolean) =>
     setChosen(on ? [...chosen, uuid] : chosen.filter((other) => other !== uuid));
   const run = async () => {
-    setBusy(true);
     await begin({ kind: "remove-ssds", name: pool.name, ssds: chosen, force: false, lose_data: false });
-    close();
+    return true;
   };
   return (
-    <Dialog
+    <AskDialog
       title={`Remove SSDs from pool ${pool.name}`}
+      label="Remove SSDs"
+      kind="danger"
+      reason={chosen.length === 0 ? "Choose at least one SSD." : null}
+      run={run}
       close={close}
-      footer={
-        <>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action
-            label="Remove SSDs"
-            kind="danger"
-            busy={busy}
-            reason={chosen.length === 0 ? "Choose at least one SSD." : null}
-            run={run}
-          />
-        </>
-      }
     >
       <p>What is dirty on them is copied to the others first; what is clean leaves the cache. That can be cancelled.</p>
       <fieldset>
@@ -133,6 +105,6 @@ export function RemoveSsds({ pool, close }: Props) {
       {chosen.length === pool.ssds.length && (
         <Notice tone="warning">These are all of its SSDs: delete the pool instead.</Notice>
       )}
-    </Dialog>
+    </AskDialog>
   );
 }

@@ -3,11 +3,12 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { FetchRate, Pool } from "../api/types";
 import { change } from "../change";
-import { Action, Field } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { AskDialog } from "../ui/ask-dialog";
+import { Field } from "../ui/basics";
 import { Select } from "../ui/select";
+import { TextField } from "../ui/text-field";
 import { POLICIES, policy, threshold } from "../words";
-import { readSize, SizeField, spelledSize } from "./size-field";
+import { readSize, spelledSize } from "./sizes";
 
 const RATES: FetchRate[] = ["low", "medium", "high"];
 
@@ -22,43 +23,28 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
     dirty_age_max_seconds: pool.dirty_age_max_seconds,
   });
   const [perDay, setPerDay] = useState(spelledSize(pool.ssd_writes_per_day_bytes));
-  const [busy, setBusy] = useState(false);
   const writes = pool.type === "read-write";
   const bad = {
     watermark: within(set.dirty_watermark_percent, 1, 90) ? null : "1 to 90",
     perDay: readSize(perDay) === null ? "a size as 500 GiB, or off" : null,
     age: within(set.dirty_age_max_seconds, 1, 30 * 86400) ? null : "1 to 2,592,000 (30 days)",
   };
-  const save = async () => {
-    setBusy(true);
+  const save = () => {
     const { dirty_watermark_percent, dirty_age_max_seconds, flush_rate, ...always } = set;
     const shared = { ...always, ssd_writes_per_day_bytes: readSize(perDay) };
     const body = writes ? { ...shared, dirty_watermark_percent, dirty_age_max_seconds, flush_rate } : shared;
-    const saved = await change(`The settings of pool ${pool.name} are changed.`, () =>
+    return change(`The settings of pool ${pool.name} are changed.`, () =>
       call("patch", "/api/v1/pools/{name}", { at: { name: pool.name }, body }),
     );
-    setBusy(false);
-    if (saved) close();
   };
   const reason = bad.watermark ?? bad.age ?? bad.perDay;
   return (
-    <Dialog
+    <AskDialog
       title={`Settings of pool ${pool.name}`}
+      label="Save"
+      reason={reason === null ? null : `A number is outside its limits: ${reason}.`}
+      run={save}
       close={close}
-      footer={
-        <>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action
-            label="Save"
-            kind="primary"
-            busy={busy}
-            reason={reason === null ? null : `A number is outside its limits: ${reason}.`}
-            run={save}
-          />
-        </>
-      }
     >
       <div class="row">
         <Select
@@ -92,7 +78,7 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
           choose={(value) => setSet({ ...set, populate_on_write: Number(value) })}
         />
       </div>
-      <SizeField
+      <TextField
         label="Written to its SSDs in a day, at most"
         hint="A size as 500 GiB, of all SSDs together, or off; once it is reached nothing more is populated"
         error={bad.perDay}
@@ -124,7 +110,7 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
           />
         </div>
       )}
-    </Dialog>
+    </AskDialog>
   );
 }
 

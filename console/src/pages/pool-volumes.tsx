@@ -2,9 +2,9 @@
 import type { Pool, Volume } from "../api/types";
 import { bytes } from "../format";
 import { link } from "../router";
-import { Badge } from "../ui/basics";
 import { Table } from "../ui/table";
-import { atRisk, cacheState, effectiveWriteMode, volumeHealth } from "../words";
+import { atRisk, effectiveWriteMode } from "../words";
+import { CACHE_COLUMNS } from "./cache-columns";
 
 export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[] }) {
   return (
@@ -19,8 +19,7 @@ export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[]
       }
       columns={[
         { head: "Volume", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
-        { head: "Cache status", cell: (volume) => <Badge word={cacheState(volume)} /> },
-        { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+        ...CACHE_COLUMNS,
         { head: "Capacity", numeric: true, extra: true, cell: (volume) => bytes(volume.size_bytes) },
         { head: "Total cache used", numeric: true, cell: (volume) => bytes(volume.cache_used_bytes) },
         {

@@ -11,13 +11,14 @@ import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
 import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
 import { RunningOperation, useRunning } from "./operation";
+import { ConvertPool } from "./pool-convert";
 import { DeletePool } from "./pool-delete";
 import { AddSsds, RemoveSsds } from "./pool-members";
 import { PoolSettings } from "./pool-settings";
 import { Spares } from "./pool-spares";
 import { Ssds } from "./pool-ssds";
 import { CachedVolumes } from "./pool-volumes";
-import { spelledSize } from "./size-field";
+import { spelledSize } from "./sizes";
 
 export function Pools() {
   const known = useStore(status);
@@ -82,7 +83,7 @@ export function Pools() {
 
 type Kind = Operation["kind"];
 
-type Open = "add" | "remove" | "spares" | "settings" | "information" | "delete" | null;
+type Open = "add" | "remove" | "spares" | "settings" | "convert" | "information" | "delete" | null;
 
 function Selected({ pool, status }: { pool: Pool; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -100,6 +101,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
           <Action label="Add spares" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("spares")} />
           <Action label="Scrub" reason={readOnly ?? whyNoScrub(pool, running)} run={() => startScrub(pool)} />
           <Action label="Settings" reason={readOnly ?? whyNoSettings(pool, running)} run={() => setOpen("settings")} />
+          <Action label="Convert" reason={readOnly ?? whyNoConversion(pool, running)} run={() => setOpen("convert")} />
           <Action label="More information" run={() => setOpen("information")} />
           <Action
             label="Delete"
@@ -135,6 +137,7 @@ function Selected({ pool, status }: { pool: Pool; status: Status }) {
       {open === "spares" && <AddSsds pool={pool} place="spares" close={close} />}
       {open === "remove" && <RemoveSsds pool={pool} close={close} />}
       {open === "settings" && <PoolSettings pool={pool} close={close} />}
+      {open === "convert" && <ConvertPool pool={pool} close={close} />}
       {open === "information" && <Information pool={pool} close={close} />}
       {open === "delete" && <DeletePool pool={pool} close={close} />}
     </section>
@@ -192,6 +195,14 @@ async function startScrub(pool: Pool): Promise<void> {
 function whyNoRemoval(pool: Pool, running: Kind[]): string | null {
   if (running.includes("remove-ssds")) return "SSDs are being emptied already: one removal at a time.";
   return whyNoSettings(pool, running);
+}
+
+/** All that is there before has to be there again afterwards. */
+function whyNoConversion(pool: Pool, running: Kind[]): string | null {
+  const why = whyNoSettings(pool, running);
+  if (why !== null) return why;
+  if (running.includes("remove-ssds")) return "SSDs are being emptied: wait for that, or cancel it.";
+  return pool.health === "good" ? null : "Only a pool in good health is converted: see what is wrong with it.";
 }
 
 /** What a pool that is taken away or made anew does not take any more. */

@@ -1,10 +1,8 @@
 // What is asked before something is taken away: what it means, what is flushed first, and what is lost if someone insists.
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
 import type { OperationStart } from "../api/types";
 import { begin } from "../change";
-import { Action } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { AskDialog } from "../ui/ask-dialog";
 import { Loss, useLoss } from "./loss";
 
 type Props = {
@@ -24,27 +22,22 @@ type Props = {
 export function RemovalDialog(props: Props) {
   const { title, removal, label, labelOfLoss, dirtyBytes, offline, close, children } = props;
   const loss = useLoss(removal.name);
-  const [busy, setBusy] = useState(false);
   const run = async () => {
-    setBusy(true);
     await begin({ ...removal, force: loss.chosen, lose_data: loss.chosen });
-    close();
+    return true;
   };
   return (
-    <Dialog
+    <AskDialog
       title={title}
+      label={loss.chosen ? labelOfLoss : label}
+      kind="danger"
+      out="Keep it"
+      reason={loss.reason}
+      run={run}
       close={close}
-      footer={
-        <>
-          <button type="button" autofocus onClick={close}>
-            Keep it
-          </button>
-          <Action label={loss.chosen ? labelOfLoss : label} kind="danger" reason={loss.reason} busy={busy} run={run} />
-        </>
-      }
     >
       {children}
       <Loss loss={loss} dirtyBytes={dirtyBytes} offline={offline} />
-    </Dialog>
+    </AskDialog>
   );
 }

@@ -1,7 +1,8 @@
 // Asks for the token that a daemon wants from other machines.
 import { useState } from "preact/hooks";
 import { setToken, token } from "../api/client";
-import { Field, Heading } from "../ui/basics";
+import { Heading } from "../ui/basics";
+import { TextField } from "../ui/text-field";
 
 /** `refused`: what the daemon said of the token that it was given. */
 export function SignIn({ refused }: { refused: string }) {
@@ -18,8 +19,9 @@ export function SignIn({ refused }: { refused: string }) {
       <Heading title="Sign in" />
       <form class="panel sign-in" onSubmit={submit}>
         <div class="inside">
-          <Field
+          <TextField
             label="Token"
+            type="password"
             error={given ? `${refused}. Is it whole, and of this daemon?` : null}
             hint={
               <>
@@ -27,20 +29,12 @@ export function SignIn({ refused }: { refused: string }) {
                 <code>--role view</code> for someone who only looks. It is kept until this tab is closed.
               </>
             }
-          >
-            {(ids) => (
-              <input
-                {...ids}
-                type="password"
-                autocomplete="off"
-                value={text}
-                onInput={(event) => {
-                  setText(event.currentTarget.value);
-                  setGiven(false);
-                }}
-              />
-            )}
-          </Field>
+            text={text}
+            change={(typed) => {
+              setText(typed);
+              setGiven(false);
+            }}
+          />
           <div class="decide">
             <button type="submit" class="primary">
               Sign in

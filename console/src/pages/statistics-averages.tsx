@@ -19,6 +19,8 @@ const ROWS: Row[] = [
   { name: "Read latency, 99 % within", say: latency, of: (point) => slowest(point.read_latency) },
   { name: "Write latency, median", say: latency, of: (point) => median(point.write_latency) },
   { name: "Write latency, 99 % within", say: latency, of: (point) => slowest(point.write_latency) },
+  { name: "Populated", say: bytesPerSecond, of: (point) => point.populated_bytes_per_second },
+  { name: "Blocks evicted", say: perSecond, of: (point) => point.evicted_blocks_per_second },
   { name: "Written to SSDs", say: bytesPerSecond, of: (point) => point.ssd_written_bytes_per_second },
 ];
 

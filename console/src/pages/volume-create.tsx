@@ -4,13 +4,15 @@ import { call, explain } from "../api/client";
 import type { Status, WriteMode } from "../api/types";
 import { change } from "../change";
 import { go, link } from "../router";
-import { Action, Field, Notice } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { AskDialog } from "../ui/ask-dialog";
+import { Notice } from "../ui/basics";
 import { Select } from "../ui/select";
+import { TextField } from "../ui/text-field";
 import { cacheType, WRITE_MODES, writeMode } from "../words";
 import { DiskChoice, FindFiles, useDisks } from "./disk-choice";
 
-const NAME_RULE = "Letters, digits, - _ and dots; hosts connect by it";
+/** Of volumes. */
+export const NAME_RULE = "Letters, digits, - _ and dots; hosts connect by it";
 
 export function CreateVolume({ status, close }: { status: Status; close: () => void }) {
   const [name, setName] = useState("");
@@ -19,12 +21,10 @@ export function CreateVolume({ status, close }: { status: Status; close: () => v
   const [mode, setMode] = useState<WriteMode>("write-back");
   const [block, setBlock] = useState("");
   const [readOnly, setReadOnly] = useState(false);
-  const [busy, setBusy] = useState(false);
   const chosen = status.pools.find((entry) => entry.name === pool);
   const taken = status.volumes.some((volume) => volume.name === name);
   const reason = whyNot(name, backing, taken);
   const run = async () => {
-    setBusy(true);
     const done = await change(`Volume ${name} is served.`, () =>
       call("post", "/api/v1/volumes", {
         body: {
@@ -37,51 +37,25 @@ export function CreateVolume({ status, close }: { status: Status; close: () => v
         },
       }),
     );
-    setBusy(false);
     if (done) go(link("volumes", name));
+    return false;
   };
   return (
-    <Dialog
-      title="Create volume"
-      close={close}
-      footer={
-        <>
-          {reason !== null && <span class="why">{reason}</span>}
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action label="Create volume" kind="primary" busy={busy} reason={reason} run={run} />
-        </>
-      }
-    >
-      <Field label="Name" hint={NAME_RULE} error={taken ? "There is a volume of this name." : null}>
-        {(ids) => (
-          <input
-            {...ids}
-            type="text"
-            autocomplete="off"
-            spellcheck={false}
-            value={name}
-            autofocus
-            onInput={(event) => setName(event.currentTarget.value)}
-          />
-        )}
-      </Field>
-      <Field
+    <AskDialog title="Create volume" label="Create volume" reason={reason} run={run} close={close}>
+      <TextField
+        label="Name"
+        hint={NAME_RULE}
+        error={taken ? "There is a volume of this name." : null}
+        autofocus
+        text={name}
+        change={setName}
+      />
+      <TextField
         label="Backing device"
         hint="The path of a block device or file on this machine. Its data stays as it is; it is served in place."
-      >
-        {(ids) => (
-          <input
-            {...ids}
-            type="text"
-            autocomplete="off"
-            spellcheck={false}
-            value={backing}
-            onInput={(event) => setBacking(event.currentTarget.value)}
-          />
-        )}
-      </Field>
+        text={backing}
+        change={setBacking}
+      />
       <Found backing={backing} choose={setBacking} />
       <div class="row">
         <Select
@@ -120,7 +94,7 @@ export function CreateVolume({ status, close }: { status: Status; close: () => v
           <small>Writes of hosts are refused.</small>
         </span>
       </label>
-    </Dialog>
+    </AskDialog>
   );
 }
 

@@ -1,13 +1,16 @@
-// What is asked before a cache is put in front of a volume, taken away, or the volume is deleted.
+// What is asked before something is done with a volume: its cache, its name, its size, its end.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import type { Pool, Volume } from "../api/types";
 import { change } from "../change";
 import { bytes } from "../format";
-import { Action, Notice, Path } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { go, link } from "../router";
+import { AskDialog } from "../ui/ask-dialog";
+import { Notice, Path } from "../ui/basics";
+import { TextField } from "../ui/text-field";
 import { cacheType, health, ioType } from "../words";
 import { RemovalDialog } from "./removal-dialog";
+import { NAME_RULE } from "./volume-create";
 
 type Props = { volume: Volume; close: () => void };
 
@@ -19,33 +22,17 @@ function canJoin(pool: Pool): boolean {
 export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] }) {
   const usable = pools.filter(canJoin);
   const [chosen, setChosen] = useState(usable.length === 1 ? (usable[0]?.name ?? "") : "");
-  const [busy, setBusy] = useState(false);
-  const run = async () => {
-    setBusy(true);
-    const done = await change(`Pool ${chosen} caches volume ${volume.name}.`, () =>
+  const run = () =>
+    change(`Pool ${chosen} caches volume ${volume.name}.`, () =>
       call("put", "/api/v1/volumes/{name}/cache", { at: { name: volume.name }, body: { pool: chosen } }),
     );
-    setBusy(false);
-    if (done) close();
-  };
   return (
-    <Dialog
+    <AskDialog
       title={`Enable the cache of ${volume.name}`}
+      label="Enable cache"
+      reason={chosen === "" ? "Choose a pool." : null}
+      run={run}
       close={close}
-      footer={
-        <>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action
-            label="Enable cache"
-            kind="primary"
-            busy={busy}
-            reason={chosen === "" ? "Choose a pool." : null}
-            run={run}
-          />
-        </>
-      }
     >
       <p>The volume serves its hosts all the while. What is on the backing device stays as it is.</p>
       <fieldset>
@@ -72,7 +59,7 @@ export function EnableCache({ volume, pools, close }: Props & { pools: Pool[] })
           ))}
         </div>
       </fieldset>
-    </Dialog>
+    </AskDialog>
   );
 }
 
@@ -89,6 +76,66 @@ export function DisableCache({ volume, close }: Props) {
     >
       <p>{flushFirst(volume)} Hosts are served all the while, at the speed of the backing device afterwards.</p>
     </RemovalDialog>
+  );
+}
+
+export function RenameVolume({ volume, volumes, close }: Props & { volumes: Volume[] }) {
+  const [name, setName] = useState(volume.name);
+  const taken = name !== volume.name && volumes.some((other) => other.name === name);
+  const run = async () => {
+    const done = await change(`Volume ${volume.name} is called ${name} now.`, () =>
+      call("put", "/api/v1/volumes/{name}/name", { at: { name: volume.name }, body: { name } }),
+    );
+    if (done) go(link("volumes", name));
+    return done;
+  };
+  return (
+    <AskDialog
+      title={`Rename volume ${volume.name}`}
+      label="Rename"
+      reason={whyNotRename(volume.name, name, taken)}
+      run={run}
+      close={close}
+    >
+      <p>
+        Hosts that are connected go on. From their next connection on they ask for the new name: change it in their
+        configuration, too.
+      </p>
+      <TextField
+        label="New name"
+        hint={NAME_RULE}
+        error={taken ? "There is a volume of this name." : null}
+        autofocus
+        text={name}
+        change={setName}
+      />
+    </AskDialog>
+  );
+}
+
+function whyNotRename(before: string, name: string, taken: boolean): string | null {
+  if (name === "") return "Give it a name.";
+  if (name === before) return "That is its name already.";
+  return taken ? "There is a volume of this name." : null;
+}
+
+export function GrowVolume({ volume, close }: Props) {
+  const run = () =>
+    change(
+      (answer) =>
+        answer.volume.size_bytes > volume.size_bytes
+          ? `Volume ${volume.name} has grown to ${bytes(answer.volume.size_bytes)}.`
+          : `Volume ${volume.name} has ${bytes(answer.volume.size_bytes)}, all that its backing device has.`,
+      () => call("post", "/api/v1/volumes/{name}/growth", { at: { name: volume.name } }),
+    );
+  return (
+    <AskDialog title={`Grow volume ${volume.name}`} label="Grow" reason={null} run={run} close={close}>
+      <p>
+        Make its backing device <Path text={volume.backing} /> larger first. The volume, of {bytes(volume.size_bytes)}{" "}
+        now, then takes in what was added, while it serves; the daemon looks for that every few seconds, too.
+      </p>
+      <p>Hosts that are connected keep their size until they connect again.</p>
+    </AskDialog>
   );
 }
 

@@ -1,63 +1,49 @@
 // The settings of a volume, which change while it serves.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { Pool, Share, Volume } from "../api/types";
+import type { Pool, Volume } from "../api/types";
 import { change } from "../change";
-import { Action, Notice } from "../ui/basics";
-import { Dialog } from "../ui/dialog";
+import { AskDialog } from "../ui/ask-dialog";
+import { Notice } from "../ui/basics";
+import { TextField } from "../ui/text-field";
 import { WRITE_MODES, writeMode } from "../words";
-import { readShare, readSize, SizeField, spelledShare, spelledSize } from "./size-field";
+import { readShare, readSize, spelledShare, spelledSize } from "./sizes";
 
 type Props = { volume: Volume; pools: Pool[]; close: () => void };
 
 export function VolumeSettings({ volume, pools, close }: Props) {
   const [mode, setMode] = useState(volume.write_mode);
   const [readCache, setReadCache] = useState(volume.read_cache);
-  const [readCutoff, setReadCutoff] = useState(spelledSize(volume.read_cutoff_bytes));
-  const [writeCutoff, setWriteCutoff] = useState(spelledSize(volume.write_cutoff_bytes));
-  const [dirtyCap, setDirtyCap] = useState(spelledShare(volume.dirty_cap));
-  const [cacheMin, setCacheMin] = useState(spelledShare(volume.cache_min));
-  const [cacheMax, setCacheMax] = useState(spelledShare(volume.cache_max));
-  const [busy, setBusy] = useState(false);
+  const readCutoff = useTyped(spelledSize(volume.read_cutoff_bytes), sizeError);
+  const writeCutoff = useTyped(spelledSize(volume.write_cutoff_bytes), sizeError);
+  const dirtyCap = useTyped(spelledShare(volume.dirty_cap), shareError);
+  const cacheMin = useTyped(spelledShare(volume.cache_min), shareError);
+  const cacheMax = useTyped(spelledShare(volume.cache_max), shareError);
   const pool = pools.find((pool) => pool.name === volume.pool);
-  const wrong = [readCutoff, writeCutoff].map(sizeError).concat([dirtyCap, cacheMin, cacheMax].map(shareError));
-  const reason = wrong.find((error) => error !== null) ?? null;
-  const save = async () => {
-    setBusy(true);
+  const typed = [readCutoff, writeCutoff, dirtyCap, cacheMin, cacheMax];
+  const reason = typed.find(({ error }) => error !== null)?.error ?? null;
+  const save = () => {
     const body = {
       write_mode: mode,
       read_cache: readCache,
-      read_cutoff_bytes: readSize(readCutoff),
-      write_cutoff_bytes: readSize(writeCutoff),
+      read_cutoff_bytes: readSize(readCutoff.text),
+      write_cutoff_bytes: readSize(writeCutoff.text),
       // Only where a pool caches it they mean something, and only what was changed is checked against the others.
-      ...changed("dirty_cap", dirtyCap, volume.dirty_cap),
-      ...changed("cache_min", cacheMin, volume.cache_min),
-      ...changed("cache_max", cacheMax, volume.cache_max),
+      ...changed("dirty_cap", dirtyCap),
+      ...changed("cache_min", cacheMin),
+      ...changed("cache_max", cacheMax),
     };
-    const saved = await change(`The settings of volume ${volume.name} are changed.`, () =>
+    return change(`The settings of volume ${volume.name} are changed.`, () =>
       call("patch", "/api/v1/volumes/{name}", { at: { name: volume.name }, body }),
     );
-    setBusy(false);
-    if (saved) close();
   };
   return (
-    <Dialog
+    <AskDialog
       title={`Settings of volume ${volume.name}`}
+      label="Save"
+      reason={reason === null ? null : `A field is not understood: ${reason}.`}
+      run={save}
       close={close}
-      footer={
-        <>
-          <button type="button" onClick={close}>
-            Cancel
-          </button>
-          <Action
-            label="Save"
-            kind="primary"
-            busy={busy}
-            reason={reason === null ? null : `A field is not understood: ${reason}.`}
-            run={save}
-          />
-        </>
-      }
     >
       <fieldset>
         <legend>Write mode</legend>
@@ -87,55 +73,38 @@ export function VolumeSettings({ volume, pools, close }: Props) {
         </span>
       </label>
       <div class="row">
-        <SizeField
-          label="Read streams go past the cache from"
-          hint="A size as 4 MiB, or off"
-          error={sizeError(readCutoff)}
-          text={readCutoff}
-          change={setReadCutoff}
-        />
-        <SizeField
-          label="Write streams go past the cache from"
-          hint="A size as 4 MiB, or off"
-          error={sizeError(writeCutoff)}
-          text={writeCutoff}
-          change={setWriteCutoff}
-        />
+        <TypedField label="Read streams go past the cache from" hint="A size as 4 MiB, or off" typed={readCutoff} />
+        <TypedField label="Write streams go past the cache from" hint="A size as 4 MiB, or off" typed={writeCutoff} />
       </div>
       {pool !== undefined && (
         <div class="row">
-          <SizeField
-            label="Keeps at least"
-            hint="Of the cache: a size, a share as 25 %, or off"
-            error={shareError(cacheMin)}
-            text={cacheMin}
-            change={setCacheMin}
-          />
-          <SizeField
-            label="Takes at most"
-            hint="Of the cache: a size, a share, or off"
-            error={shareError(cacheMax)}
-            text={cacheMax}
-            change={setCacheMax}
-          />
+          <TypedField label="Keeps at least" hint="Of the cache: a size, a share as 25 %, or off" typed={cacheMin} />
+          <TypedField label="Takes at most" hint="Of the cache: a size, a share, or off" typed={cacheMax} />
           {pool.type === "read-write" && (
-            <SizeField
-              label="Dirty at most"
-              hint="Of what may be dirty: a size, a share, or off"
-              error={shareError(dirtyCap)}
-              text={dirtyCap}
-              change={setDirtyCap}
-            />
+            <TypedField label="Dirty at most" hint="Of what may be dirty: a size, a share, or off" typed={dirtyCap} />
           )}
         </div>
       )}
-    </Dialog>
+    </AskDialog>
   );
 }
 
+/** What is typed into a field, what it was, and what is wrong with it. */
+type Typed = { before: string; text: string; set: (text: string) => void; error: string | null };
+
+function useTyped(before: string, errorOf: (text: string) => string | null): Typed {
+  const [first] = useState(before);
+  const [text, set] = useState(before);
+  return { before: first, text, set, error: errorOf(text) };
+}
+
+function TypedField({ label, hint, typed }: { label: string; hint: string; typed: Typed }) {
+  return <TextField label={label} hint={hint} error={typed.error} text={typed.text} change={typed.set} />;
+}
+
 /** A share for the request, if it is not what it was. */
-function changed(key: "dirty_cap" | "cache_min" | "cache_max", text: string, before: Share | null | undefined) {
-  return text.trim() === spelledShare(before) ? {} : { [key]: readShare(text) };
+function changed(key: "dirty_cap" | "cache_min" | "cache_max", { text, before }: Typed) {
+  return text.trim() === before ? {} : { [key]: readShare(text) };
 }
 
 function sizeError(text: string): string | null {

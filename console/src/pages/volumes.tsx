@@ -9,13 +9,14 @@ import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
 import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } from "../ui/basics";
 import { Table } from "../ui/table";
-import { atRisk, effectiveWriteMode, volumeHealth, word } from "../words";
+import { atRisk, effectiveWriteMode, word } from "../words";
+import { CACHE_COLUMNS } from "./cache-columns";
 import { RunningOperation, useRunning } from "./operation";
 import { loadFigures } from "./overview";
-import { spelledShare } from "./size-field";
+import { spelledShare } from "./sizes";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
-import { DeleteVolume, DisableCache, EnableCache } from "./volume-dialogs";
+import { DeleteVolume, DisableCache, EnableCache, GrowVolume, RenameVolume } from "./volume-dialogs";
 import { VolumeSettings } from "./volume-settings";
 
 export function Volumes() {
@@ -74,7 +75,7 @@ export function Volumes() {
           columns={[
             { head: "Name", cell: (volume) => <a href={link("volumes", volume.name)}>{volume.name}</a> },
             { head: "Status", cell: (volume) => <Badge word={word(volume.state)} /> },
-            { head: "Cache health", cell: (volume) => <Badge word={volumeHealth(volume)} /> },
+            ...CACHE_COLUMNS,
             { head: "Capacity", numeric: true, extra: true, cell: (volume) => bytes(volume.size_bytes) },
             {
               head: "Cache pool",
@@ -102,7 +103,7 @@ export function Volumes() {
 /** From so many on they are searched for. */
 const MANY = 10;
 
-type Open = "settings" | "enable" | "disable" | "delete" | null;
+type Open = "settings" | "rename" | "grow" | "enable" | "disable" | "delete" | null;
 
 function Selected({ volume, status }: { volume: Volume; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -111,6 +112,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
   const readOnly = useReadOnly();
   const flushing =
     readOnly ?? (volume.state === "flushing" ? "Its dirty data is being written to the backing device." : null);
+  const offline = flushing ?? (volume.state === "offline" ? "The volume is offline: bring it back first." : null);
   return (
     <>
       <section class="panel" aria-labelledby="selected-volume">
@@ -127,7 +129,9 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
               reason={flushing ?? (typeof volume.pool === "string" ? null : "No cache is in front of it.")}
               run={() => setOpen("disable")}
             />
-            <Action label="Settings" reason={flushing} run={() => setOpen("settings")} />
+            <Action label="Settings" reason={offline} run={() => setOpen("settings")} />
+            <Action label="Rename" reason={offline} run={() => setOpen("rename")} />
+            <Action label="Grow" reason={offline} run={() => setOpen("grow")} />
             <Action label="Delete" kind="danger" reason={flushing} run={() => setOpen("delete")} />
           </div>
         </header>
@@ -154,6 +158,8 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
       {open === "enable" && <EnableCache volume={volume} pools={status.pools} close={close} />}
       {open === "disable" && <DisableCache volume={volume} close={close} />}
       {open === "settings" && <VolumeSettings volume={volume} pools={status.pools} close={close} />}
+      {open === "rename" && <RenameVolume volume={volume} volumes={status.volumes} close={close} />}
+      {open === "grow" && <GrowVolume volume={volume} close={close} />}
       {open === "delete" && <DeleteVolume volume={volume} close={close} />}
     </>
   );

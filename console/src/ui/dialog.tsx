@@ -1,6 +1,7 @@
 // Dialogs: the browser's own, which keep the keyboard inside and close with Escape.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef } from "preact/hooks";
+import { openDialogs, Toasts } from "./toasts";
 
 type DialogProps = {
   title: string;
@@ -17,7 +18,9 @@ export function Dialog({ title, close, wide = false, children, footer }: DialogP
   useEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
+    openDialogs.set(openDialogs.get() + 1);
     return () => {
+      openDialogs.set(openDialogs.get() - 1);
       if (before instanceof HTMLElement) before.focus();
     };
   }, []);
@@ -36,6 +39,7 @@ export function Dialog({ title, close, wide = false, children, footer }: DialogP
       <div ref={body} class="body">
         {children}
       </div>
+      <Toasts inside />
       <footer>{footer}</footer>
     </dialog>
   );

@@ -6,6 +6,8 @@ import { Mark } from "./basics";
 type Toast = { id: number; tone: Tone; text: string };
 
 const toasts = new Store<Toast[]>([]);
+/** How many dialogs are open: what is behind one is neither read nor touched, so what is told is told in the dialog. */
+export const openDialogs = new Store(0);
 let next = 0;
 
 export function notify(tone: Tone, text: string): void {
@@ -19,10 +21,13 @@ function dismiss(id: number): void {
   toasts.set(toasts.get().filter((toast) => toast.id !== id));
 }
 
-export function Toasts() {
+/** `inside`: in a dialog. */
+export function Toasts({ inside = false }: { inside?: boolean }) {
+  const list = useStore(toasts);
+  if (useStore(openDialogs) > 0 !== inside) return null;
   return (
     <div class="toasts" role="status" aria-live="polite">
-      {useStore(toasts).map((toast) => (
+      {list.map((toast) => (
         <div key={toast.id} class={`toast ${toast.tone}`}>
           <Mark tone={toast.tone} />
           <span>{toast.text}</span>

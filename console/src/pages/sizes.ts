@@ -1,32 +1,6 @@
 // Sizes, and parts of something, as a person types them.
 import type { Share } from "../api/types";
 import { bytes, parseBytes, percentOf } from "../format";
-import { Field } from "../ui/basics";
-
-type Props = {
-  label: string;
-  hint: string;
-  /** What is wrong with the text; null: nothing. */
-  error: string | null;
-  text: string;
-  change: (text: string) => void;
-};
-
-export function SizeField({ label, hint, error, text, change }: Props) {
-  return (
-    <Field label={label} hint={hint} error={error}>
-      {(ids) => (
-        <input
-          {...ids}
-          type="text"
-          autocomplete="off"
-          value={text}
-          onInput={(event) => change(event.currentTarget.value)}
-        />
-      )}
-    </Field>
-  );
-}
 
 /** A size, or `off`. */
 export function spelledSize(value: number | null | undefined): string {
