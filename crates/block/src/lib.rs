@@ -4,6 +4,7 @@
 //! This crate knows nothing of caching. It holds the only `unsafe` code of the project.
 
 mod buf;
+mod counters;
 mod device;
 pub mod emulated;
 mod env;
@@ -23,6 +24,7 @@ mod sysfs;
 mod task;
 
 pub use buf::{Buf, BufPool, PAGE_BYTES};
+pub use counters::SharedCounters;
 pub use device::{
     Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind, Operation, ZeroMode,
 };

@@ -22,7 +22,7 @@ pub use flow::remove::Removed;
 pub use pool::{
     Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
 };
-pub use state::latency::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
+pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use status::{
     DeviceIo, Evacuation, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus, SsdStatus,
     SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,

@@ -12,7 +12,7 @@ use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::state::latency::{Latencies, LatencyCounts};
+use crate::state::latency::{Latencies, LatencyCounters};
 use crate::state::locks::RangeLocks;
 use crate::state::overlay::{Content, Counts};
 use crate::state::{BlockKey, Streams, VolumeIndex};
@@ -342,10 +342,11 @@ impl<E: Env> Volume<E> {
         }
     }
 
-    /// How long reads and writes of hosts took since the volume was opened, of those that were timed.
-    pub fn latencies(&self) -> (LatencyCounts, LatencyCounts) {
+    /// How long reads and writes of hosts took since the volume was opened, of those that were timed: counters to be read
+    /// on another thread, at any time.
+    pub fn latencies(&self) -> (LatencyCounters, LatencyCounters) {
         let stats = &self.inner.stats;
-        (stats.read_latency.snapshot(), stats.write_latency.snapshot())
+        (stats.read_latency.counters(), stats.write_latency.counters())
     }
 
     /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching, shares); refuses the

@@ -1,12 +1,13 @@
 //! How long requests take: counts in classes that grow with the time, so that percentiles are right within an eighth.
 //!
 //! Reading the clock costs more than all else here, so that only every eighth request is timed, at random: the others cost
-//! a decrement.
+//! a decrement. The counts are shared: who wants to know them reads them on a thread of its own, and the one that serves
+//! hosts copies nothing.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::time::Duration;
 
-use hotset_block::Instant;
+use hotset_block::{Instant, SharedCounters};
 
 /// Classes for each doubling of the time.
 const CLASSES_PER_OCTAVE: u32 = 1 << CLASS_BITS;
@@ -27,6 +28,31 @@ pub struct LatencyCounts {
     pub classes: Vec<u64>,
     /// Of all that were timed.
     pub total_ns: u64,
+}
+
+/// The same as it goes on, to be read on any thread. A handle: cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct LatencyCounters {
+    /// The classes, then the total.
+    counters: SharedCounters,
+}
+
+impl LatencyCounters {
+    fn new() -> Self {
+        Self { counters: SharedCounters::new(LATENCY_CLASSES + 1) }
+    }
+
+    /// What was counted until now.
+    pub fn counts(&self) -> LatencyCounts {
+        let mut classes = self.counters.values();
+        let total_ns = classes.pop().unwrap_or(0);
+        LatencyCounts { classes, total_ns }
+    }
+
+    fn count(&self, nanoseconds: u64) {
+        self.counters.add(class_of(nanoseconds), 1);
+        self.counters.add(LATENCY_CLASSES, nanoseconds);
+    }
 }
 
 /// The end of a class, in nanoseconds: all times in it are less.
@@ -53,7 +79,7 @@ fn class_of(nanoseconds: u64) -> usize {
 /// Counts the requests of one kind.
 #[derive(Debug)]
 pub(crate) struct Latencies {
-    counts: RefCell<LatencyCounts>,
+    counts: LatencyCounters,
     /// Requests until one is timed.
     until_timed: Cell<u32>,
     random: Cell<u32>,
@@ -61,8 +87,7 @@ pub(crate) struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let counts = LatencyCounts { classes: vec![0; LATENCY_CLASSES], total_ns: 0 };
-        Self { counts: RefCell::new(counts), until_timed: Cell::new(0), random: Cell::new(1) }
+        Self { counts: LatencyCounters::new(), until_timed: Cell::new(0), random: Cell::new(1) }
     }
 }
 
@@ -88,10 +113,7 @@ impl Latencies {
     }
 
     fn count(&self, took: Duration) {
-        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let mut counts = self.counts.borrow_mut();
-        counts.classes[class_of(nanoseconds)] += 1;
-        counts.total_ns = counts.total_ns.saturating_add(nanoseconds);
+        self.counts.count(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// From 0 to twice the mean, so that no rhythm of a host is always met at the same beat (Marsaglia's xorshift).
@@ -104,8 +126,8 @@ impl Latencies {
         random % (2 * TIMED_ONE_IN - 1)
     }
 
-    pub(crate) fn snapshot(&self) -> LatencyCounts {
-        self.counts.borrow().clone()
+    pub(crate) fn counters(&self) -> LatencyCounters {
+        self.counts.clone()
     }
 }
 
@@ -142,7 +164,7 @@ mod tests {
             latencies.end(began, || Instant::default().plus(Duration::from_micros(100)));
         }
         assert!((9_000..11_000).contains(&timed), "{timed}");
-        let counts = latencies.snapshot();
+        let counts = latencies.counters().counts();
         assert_eq!(counts.classes.iter().sum::<u64>(), u64::from(timed));
         assert_eq!(counts.classes[class_of(100_000)], u64::from(timed));
         assert_eq!(counts.total_ns, u64::from(timed) * 100_000);

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Instant};
 use hotset_cache::config::{PoolName, VolumeName};
-use hotset_cache::{Error, ErrorKind, LatencyCounts, Pool, PoolStatus, Volume, VolumeStatus};
+use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::nbd::{Server, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,6 +35,9 @@ pub(crate) struct Plane {
     pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
     volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
 }
+
+/// Reads and writes of a volume.
+pub(crate) type Timed = (LatencyCounters, LatencyCounters);
 
 /// Everything that is open, at one moment.
 #[derive(Clone, Debug)]
@@ -58,10 +61,10 @@ impl Plane {
         }
     }
 
-    /// How long the requests of hosts took, reads and writes, by volume.
-    pub(crate) fn latencies(&self) -> BTreeMap<String, (LatencyCounts, LatencyCounts)> {
+    /// How long the requests of hosts took, reads and writes, by volume: to be read elsewhere, at no cost to hosts.
+    pub(crate) fn latencies(&self) -> Vec<(VolumeName, Timed)> {
         let volumes = self.volumes.borrow();
-        volumes.iter().map(|(name, volume)| (name.to_string(), volume.latencies())).collect()
+        volumes.iter().map(|(name, volume)| (name.clone(), volume.latencies())).collect()
     }
 
     pub(crate) fn pool(&self, name: &PoolName) -> Result<Pool<HostEnv>, Error> {

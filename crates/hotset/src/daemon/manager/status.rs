@@ -5,7 +5,7 @@ use hotset_api::{
     ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Scrub, Smart, Spare, Ssd, SsdHealth, SsdIdentity,
     SsdState, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
-use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings};
+use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
 use hotset_cache::{PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
 
 use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts};
@@ -14,7 +14,7 @@ use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_su
 use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
-use crate::plane::Snapshot;
+use crate::plane::{Snapshot, Timed};
 use crate::words;
 
 impl Manager {
@@ -151,9 +151,11 @@ impl Manager {
 
     /// One look at all counters, for the history.
     pub(crate) async fn look(&self) -> Result<Look, ApiError> {
-        let (snapshot, latencies) =
+        let (snapshot, timed) =
             self.plane.call(|plane| async move { Ok((plane.snapshot(), plane.latencies())) }).await?;
-        Ok(Look { snapshot, latencies })
+        let counts =
+            |(name, (reads, writes)): &(VolumeName, Timed)| (name.to_string(), (reads.counts(), writes.counts()));
+        Ok(Look { snapshot, latencies: timed.iter().map(counts).collect() })
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, ApiError> {
