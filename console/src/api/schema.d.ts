@@ -1546,9 +1546,14 @@ export interface components {
         VolumeLoss: {
             /** @description In rising order; at most the first thousand. */
             extents: components["schemas"]["LostExtent"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description As far as it is known.
+             */
             lost_bytes: number;
             name: string;
+            /** @description What was lost is not known: it may be any of `extents`. The volume is fenced until that is accepted. */
+            possible: boolean;
         };
         /** @description `PUT /api/v1/volumes/{name}/name`: hosts that are connected go on; from their next connection on they ask for the new name. */
         VolumeRename: {

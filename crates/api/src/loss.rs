@@ -14,6 +14,9 @@ pub struct LossList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeLoss {
     pub name: String,
+    /// What was lost is not known: it may be any of `extents`. The volume is fenced until that is accepted.
+    pub possible: bool,
+    /// As far as it is known.
     pub lost_bytes: u64,
     /// In rising order; at most the first thousand.
     pub extents: Vec<LostExtent>,

@@ -20,7 +20,8 @@ mod volume;
 pub use error::{Error, ErrorKind};
 pub use flow::remove::Removed;
 pub use pool::{
-    Closed, DirtyData, Drained, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, SsdLabel, inspect,
+    Closed, DirtyData, Drained, FenceCause, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
+    SsdLabel, inspect,
 };
 pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use status::{

@@ -160,6 +160,8 @@ bugs! {
     ReserveIgnored: "reserves",
     /// A volume leaves its pool although it has dirty data there.
     DetachKeepsDirty: "one-dirty-rule",
+    /// Row records do not name the attachments that lost something.
+    ConcernedForgotten: "membership",
     /// A scrub takes the first copy that it can read for the good one.
     ScrubBelievesFirstCopy: "checked-or-not-served",
     /// A scrub counts bad copies as mended, and writes nothing.

@@ -375,7 +375,8 @@ impl<E: Env> Pool<E> {
     }
 
     /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
-    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up.
+    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up. Volumes that are
+    /// fenced with [`FenceCause::UnknownLoss`] are to be reattached then.
     ///
     /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes
     pub async fn accept_loss(&self) -> Result<u64, Error> {
@@ -420,10 +421,19 @@ pub enum Reattached {
     Warm { bytes: u64 },
     /// The cached pages were dropped, and why.
     Dropped { reason: String },
-    /// There is dirty data, and the backing device is not the one that it belongs to: the volume serves nothing, and
-    /// nothing is lost. The reason says what to do. The volume is attached; every request fails until it is reattached
-    /// (with the right backing device), or detached with [`DirtyData::Discard`].
-    Fenced { reason: String, dirty_bytes: u64 },
+    /// The volume serves nothing. The reason says what to do. The volume is attached; every request fails until it is
+    /// reattached when the cause is gone, or detached with [`DirtyData::Discard`].
+    Fenced { cause: FenceCause, reason: String, dirty_bytes: u64 },
+}
+
+/// Why a volume is fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceCause {
+    /// There is dirty data, and the backing device is not the one that it belongs to. Nothing is lost.
+    OtherBacking,
+    /// Dirty data was lost with SSDs, and with the state directory the record of what it was: until
+    /// [`Pool::accept_loss`] any page may be older than what hosts wrote last.
+    UnknownLoss,
 }
 
 /// What becomes of dirty data that stands in the way.

@@ -7,9 +7,11 @@ mod world;
 
 use std::collections::BTreeSet;
 
-use hotset_block::{Buf, ByteRange, Env, HostEnv};
-use hotset_cache::config::PoolKind;
-use hotset_cache::{DirtyData, Durability, Health, Missing, Pool, Volume};
+use hotset_block::{Buf, ByteRange, Env, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
+use hotset_cache::{
+    DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
+};
 
 use world::{MIB, World, read, run, until, write};
 
@@ -59,20 +61,41 @@ fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_gi
         assert_eq!((read(&volume, 7).await, world.on_backing(7).await), (9, 9), "what is written again is there");
         let part = volume.write(8 * 4096, Buf::zeroed(512), Durability::Volatile).await;
         assert!(part.is_err() && is_lost(&volume, 8).await, "a part of a lost page makes no page");
+        zero_lost_pages(&world, &volume).await;
         // The daemon dies, and starts again without any SSD.
         std::mem::forget((pool, volume));
         world.ssds.clear();
         let pool = world.open(Missing::Leave).await;
         let volume = world.volume();
         pool.reattach(&volume).await.unwrap();
-        let expected: BTreeSet<u64> = (0..50).filter(|page| *page != 7).collect();
+        let again = |page: &u64| *page == 7 || (20..25).contains(page) || (30..32).contains(page);
+        let expected: BTreeSet<u64> = (0..50).filter(|page| !again(page)).collect();
         assert_eq!(lost_pages(&volume, 60).await, expected, "{}", pool.status().recovery);
-        assert_eq!((read(&volume, 7).await, read(&volume, 100).await), (9, 4));
+        assert_eq!((read(&volume, 7).await, read(&volume, 22).await, read(&volume, 100).await), (9, 0, 4));
         assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
-        assert_eq!(pool.accept_loss().await.unwrap(), 49 * 4096);
+        assert_eq!(pool.accept_loss().await.unwrap(), 42 * 4096);
         assert_eq!((lost_pages(&volume, 60).await, volume.status().lost_bytes), (BTreeSet::new(), 0));
         pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
     });
+}
+
+/// Zeroes are a write: of whole pages they mend what is lost. Trim too, where it reads back as zeroes.
+async fn zero_lost_pages(world: &World, volume: &Volume<HostEnv>) {
+    let zero = async |page: u64, count: u64, effort: ZeroEffort| {
+        let range = ByteRange::at(page * 4096, count * 4096);
+        volume.write_zeroes(range, ZeroMode::MayPunch, effort, Durability::Volatile).await
+    };
+    let fast = zero(20, 5, ZeroEffort::FastOnly).await.unwrap_err();
+    assert!(fast.kind == ErrorKind::Unsupported && is_lost(volume, 20).await, "{fast}");
+    zero(20, 5, ZeroEffort::Any).await.unwrap();
+    volume.trim(ByteRange::at(30 * 4096, 2 * 4096), Durability::Volatile).await.unwrap();
+    for page in [20, 24, 30, 31] {
+        assert_eq!((read(volume, page).await, world.on_backing(page).await), (0, 0), "page {page}");
+    }
+    let part = ByteRange::at(40 * 4096, 512);
+    let part = volume.write_zeroes(part, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Volatile).await;
+    assert!(part.is_err() && is_lost(volume, 40).await, "a part of a lost page makes no page");
+    assert_eq!(volume.status().lost_bytes, 42 * 4096);
 }
 
 // proves: F5
@@ -120,5 +143,99 @@ fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_show
         pool.accept_loss().await.unwrap();
         assert_eq!(volume.status().lost_bytes, 0);
         pool.close().await.unwrap();
+    });
+}
+
+/// A second volume, over a backing device of its own.
+fn neighbour(env: &HostEnv, backing: &MemoryDevice) -> Volume<HostEnv> {
+    let settings = VolumeSettings::default();
+    let spec = VolumeSpec { name: "neighbour".parse().unwrap(), backing: "other".into(), settings };
+    Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap()
+}
+
+// proves: F5
+#[test]
+fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted_and_its_neighbours_are_served() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB; 4], 64 * MIB);
+        let backing = MemoryDevice::new(64 * MIB, 512);
+        let pool = lazy(&world).await;
+        let (volume, other) = (world.attached(&pool).await, neighbour(&env, &backing));
+        pool.attach(&other).await.unwrap();
+        for page in 0..400 {
+            write(&volume, page, 4).await;
+        }
+        world.ssds[0].vanish();
+        world.ssds[1].vanish();
+        let _ = volume.flush().await;
+        until(&env, "two SSDs have left", || pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 2).await;
+        until(&env, "something is lost", || volume.status().lost_bytes > 0).await;
+        write(&other, 5, 7).await;
+        other.flush().await.unwrap();
+        std::mem::forget((pool, volume, other));
+        world.ssds.drain(..2);
+        world.forget_losses().await;
+        // However often it starts: that something is missing is not forgotten.
+        for _ in 0..2 {
+            let pool = world.open(Missing::Leave).await;
+            let (volume, other) = (world.volume(), neighbour(&env, &backing));
+            let Reattached::Fenced { cause: FenceCause::UnknownLoss, reason, .. } =
+                pool.reattach(&volume).await.unwrap()
+            else {
+                panic!("not fenced: {}", pool.status().recovery)
+            };
+            assert!(reason.contains("pool recover tank --accept-loss"), "{reason}");
+            assert!(is_lost(&volume, 500).await, "all of it may be older");
+            assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
+            assert!(matches!(pool.reattach(&other).await.unwrap(), Reattached::Warm { .. }));
+            assert_eq!(read(&other, 5).await, 7);
+            write(&other, 5, 7).await;
+            std::mem::forget((pool, volume, other));
+        }
+        let pool = world.open(Missing::Leave).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        pool.accept_loss().await.unwrap();
+        assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
+        assert_eq!(lost_pages(&volume, 400).await, BTreeSet::new());
+        write(&volume, 3, 9).await;
+        volume.flush().await.unwrap();
+        std::mem::forget((pool, volume));
+        let pool = world.open(Missing::Refuse).await;
+        let volume = world.volume();
+        assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }), "accepted is accepted");
+        assert_eq!(read(&volume, 3).await, 9);
+    });
+}
+
+// proves: F5, F7
+#[test]
+fn where_a_part_of_the_write_log_is_given_up_at_a_start_no_slot_is_believed() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB; 4], 64 * MIB);
+        let pool = lazy(&world).await;
+        let volume = world.attached(&pool).await;
+        volume.populate(ByteRange::at(0, 4 * MIB)).await.unwrap();
+        until(&env, "all of it is cached", || volume.status().cache_used_bytes == 4 * MIB).await;
+        pool.close().await.unwrap();
+        let pool = world.open(Missing::Refuse).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        assert!(volume.status().cache_used_bytes == 4 * MIB, "{}", pool.status().recovery);
+        // From here on the slots hold what the log has superseded, and the log alone says so.
+        for page in 0..400 {
+            write(&volume, page, 4).await;
+        }
+        pool.drain(&volume.name()).await.unwrap();
+        std::mem::forget((pool, volume));
+        world.ssds.drain(..2);
+        let pool = world.open(Missing::AcceptLoss).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for page in 0..400 {
+            assert_eq!(read(&volume, page).await, world.on_backing(page).await, "page {page} is older than it was");
+        }
+        let recovery = pool.status().recovery;
+        assert!(recovery.contains("what superseded some of its content was lost"), "{recovery}");
     });
 }

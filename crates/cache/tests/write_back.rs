@@ -10,7 +10,8 @@ use hotset_block::{
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
-    DirtyData, Durability, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort,
+    DirtyData, Durability, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
+    ZeroEffort,
 };
 
 const MIB: u64 = 1 << 20;
@@ -353,7 +354,9 @@ fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
         let right = std::mem::replace(&mut world.backing, MemoryDevice::new(64 * MIB, 512));
         let pool = world.open().await;
         let wrong = world.volume();
-        let Reattached::Fenced { reason, dirty_bytes } = pool.reattach(&wrong).await.unwrap() else {
+        let Reattached::Fenced { cause: FenceCause::OtherBacking, reason, dirty_bytes } =
+            pool.reattach(&wrong).await.unwrap()
+        else {
             panic!("not fenced")
         };
         assert!(dirty_bytes == 4096 && reason.contains("another backing device"), "{reason}");

@@ -11,7 +11,8 @@ use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec,
 };
-use hotset_cache::{Durability, Error, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::planted::{Planted, plant};
+use hotset_cache::{Durability, Error, FenceCause, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Speed};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
@@ -19,6 +20,8 @@ use hotset_sim::model::Ending;
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 64;
+/// Where the state directory has its record of losses (docs/FORMAT.md).
+const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
 const STEPS_MAX: u64 = 500_000;
 
 /// What a page may hold: the newest that was answered as durable, and what was on its way since.
@@ -187,6 +190,23 @@ impl Scene {
         assert!(self.read_all().await.iter().all(Option::is_some));
     }
 
+    /// Opens the pool where nobody knows any more what was lost, and accepts that.
+    async fn start_without_record(self) {
+        let state = Some(SimDevice::open(&self.state));
+        let pool = Pool::open(self.env(), self.named(), state, Missing::Leave).await.unwrap();
+        let volume = self.open_volume();
+        let found = pool.reattach(&volume).await.unwrap();
+        assert!(matches!(found, Reattached::Fenced { cause: FenceCause::UnknownLoss, .. }), "{found:?}");
+        pool.accept_loss().await.unwrap();
+        let found = pool.reattach(&volume).await.unwrap();
+        assert!(matches!(found, Reattached::Warm { .. }), "{found:?}");
+        *self.pool.borrow_mut() = Some(pool);
+        for page in 0..PAGES {
+            self.write(page).await.unwrap();
+        }
+        assert!(self.read_all().await.iter().all(Option::is_some));
+    }
+
     /// What each page holds; `None`: it is lost.
     async fn read_all(&self) -> Vec<Option<u8>> {
         let mut found = Vec::new();
@@ -246,4 +266,33 @@ fn a_crash_at_every_write_after_the_loss_of_two_of_three_ssds_never_shows_anythi
 #[test]
 fn a_crash_at_every_write_after_the_loss_of_two_of_four_ssds_never_shows_anything_older() {
     crash_everywhere(4);
+}
+
+/// All SSDs are lost, and then the record of what was lost with them.
+fn lose_the_record() {
+    let scene = Scene::new(3, 2);
+    scene.run(scene.clone().prepare(), None);
+    scene.run(scene.clone().lose_two(), None);
+    assert!(scene.volume().status().lost_bytes > 0);
+    scene.crash(Ending::Kill);
+    let length = usize::try_from(STATE_BYTES - LOSSES_OFFSET).unwrap();
+    scene.state.overwrite(LOSSES_OFFSET, &vec![0; length]);
+    scene.run(scene.clone().start_without_record(), None);
+}
+
+// proves: F5
+#[test]
+fn where_the_record_of_losses_is_lost_nothing_older_is_shown_before_that_is_accepted() {
+    lose_the_record();
+}
+
+#[test]
+fn bugs_that_are_planted_into_a_second_loss_are_found() {
+    let crashes: fn() = || crash_everywhere(2);
+    for (bug, scenario) in [(Planted::LossForgotten, crashes), (Planted::ConcernedForgotten, lose_the_record)] {
+        plant(Some(bug));
+        let found = std::panic::catch_unwind(scenario).is_err();
+        plant(None);
+        assert!(found, "{bug:?} was not found");
+    }
 }

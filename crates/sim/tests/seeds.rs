@@ -25,8 +25,9 @@ const TOO_RARE: &[Planted] = &[
     // A page has to be cleaned while its move is in flight, its row freed, the page written around, and the daemon restarted
     // before the row is freed to which it was moved.
     Planted::CleanedMoveForgotten,
-    // Two SSDs have to be lost at once, which these worlds do not do: see second_loss.rs.
+    // Two SSDs have to be lost at once, which these worlds do not do: second_loss.rs hunts these.
     Planted::LossForgotten,
+    Planted::ConcernedForgotten,
 ];
 /// Threads of the hunt.
 const JOBS: usize = 2;

@@ -12,7 +12,7 @@ use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, Catalogue, CataloguedVolume};
 use crate::planted::{Planted, planted};
-use crate::pool::{DirtyData, Drained, PoolInner, PoolVolume, Reattached};
+use crate::pool::{DirtyData, Drained, FenceCause, PoolInner, PoolVolume, Reattached};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::volume::{Attached, VolumeInner, add};
@@ -143,10 +143,14 @@ impl<E: Env> PoolInner<E> {
             Some(backing) => self.record_growth(known, backing).await?,
             None => known,
         };
+        let dirty_bytes = self.log_counts(index).dirty * PAGE;
+        if let Some(reason) = self.unknown_loss(known.attachment) {
+            return Ok(self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes));
+        }
         if let Some(reason) = volume.difference(&known.backing).await {
-            let dirty_bytes = self.log_counts(index).dirty * PAGE;
             if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
-                return Ok(self.fence_volume(index, &known, volume, &reason, dirty_bytes));
+                let reason = of_another_device(dirty_bytes, &reason);
+                return Ok(self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes));
             }
             self.start_anew(&known, index, volume).await?;
             drop(held);
@@ -165,17 +169,13 @@ impl<E: Env> PoolInner<E> {
         index: VolumeIndex,
         known: &CataloguedVolume,
         volume: &Rc<VolumeInner<E>>,
-        difference: &str,
+        cause: FenceCause,
+        reason: String,
         dirty_bytes: u64,
     ) -> Reattached {
         self.put_volume(index, known.attachment, volume, &known.backing);
-        let reason = format!(
-            "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
-             the volume serves nothing and nothing is lost. Put the right device back and restart, or give the dirty data \
-             up with disable-cache --force --yes-lose-data"
-        );
         *volume.fenced.borrow_mut() = Some(reason.clone());
-        Reattached::Fenced { reason, dirty_bytes }
+        Reattached::Fenced { cause, reason, dirty_bytes }
     }
 
     /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
@@ -281,6 +281,7 @@ impl<E: Env> PoolInner<E> {
         }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let index = self.index_named(name)?;
+        let attachment = self.attachment_of(index).expect("it has an index");
         let volume = self.attached_volume(index).map(|(volume, _)| volume);
         let held = match &volume {
             Some(volume) => Some(volume.hold_all().await),
@@ -293,7 +294,6 @@ impl<E: Env> PoolInner<E> {
             self.cancel_drain(name);
             return Err(error);
         }
-        let attachment = self.attachment_of(index).expect("it has an index");
         let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
         self.change_catalogue(&without).await?;
         if let Some(volume) = &volume {
@@ -372,4 +372,12 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) async fn hold_all(&self) -> Held {
         self.locks.exclusive(0..self.size_bytes.get().div_ceil(PAGE)).await
     }
+}
+
+fn of_another_device(dirty_bytes: u64, difference: &str) -> String {
+    format!(
+        "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
+         the volume serves nothing and nothing is lost. Put the right device back and restart, or give the dirty data \
+         up with disable-cache --force --yes-lose-data"
+    )
 }

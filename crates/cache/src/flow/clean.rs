@@ -338,6 +338,9 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let Some(log) = &self.log else { return Ok(Drained::Clean) };
         let index = self.index_named(name)?;
+        if let Some(reason) = self.attachment_of(index).and_then(|attachment| self.unknown_loss(attachment)) {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
+        }
         let Some((volume, _)) = self.attached_volume(index) else {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };

@@ -2,8 +2,9 @@
 //! errors from then on, durably, until they are written again or given up; everything else goes on.
 //!
 //! What is lost is put on record in the state directory before the SSD leaves: which pages, by row. A row record says
-//! that both copies of a segment are lost only together with the number of that record; a start that cannot find it knows
-//! that something is lost, and not what. The record's entries count like entries of the rows, as their newest.
+//! that both copies of a segment are lost only together with the number of that record and the attachments that it names; a
+//! start that cannot find it knows whom it concerns, and not what: those volumes are fenced until that is accepted. The
+//! record's entries count like entries of the rows, as their newest.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -47,6 +48,7 @@ impl<E: Env> PoolInner<E> {
             }
         }
         self.show_losses(log);
+        self.note_concerned(log);
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         let flushes = self.online_ssds().map(async |other| {
             if let Err(fault) = other.flush().await {
@@ -129,6 +131,18 @@ impl<E: Env> PoolInner<E> {
         Losses { groups: groups.into_iter().map(group).collect() }
     }
 
+    /// From here on row records name who lost something: never fewer than the losses record does.
+    fn note_concerned(&self, log: &Log) {
+        let mut concerned = log.concerned.borrow_mut();
+        concerned.extend(self.losses(log, None).attachments());
+        concerned.sort_unstable();
+        concerned.dedup();
+        if planted(Planted::ConcernedForgotten) {
+            concerned.clear();
+        }
+        concerned.retain(|attachment| self.index_of(*attachment).is_some());
+    }
+
     /// Writes the losses record as things are now; durable when this answers.
     async fn write_losses(&self, log: &Log) -> Result<(), Error> {
         let number = log.losses_number.get();
@@ -167,13 +181,43 @@ impl<E: Env> PoolInner<E> {
         all
     }
 
-    /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes.
+    /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
+    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
+        let lost = self.log.as_ref().is_some_and(|log| log.unknown.borrow().contains(&attachment));
+        lost.then(|| {
+            format!(
+                "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
+                 directory: any of it may be older than what hosts wrote last, so the volume serves nothing. Bring back the \
+                 state directory as it was and restart, or go on with what is left by `hotset pool recover {} --accept-loss`",
+                self.name
+            )
+        })
+    }
+
+    /// What was lost and nobody knows is given up, durably: volumes that are fenced for it may be reattached.
+    pub(crate) async fn accept_unknown(self: &Rc<Self>) -> Result<(), Error> {
+        let Some(log) = self.log.as_ref().filter(|log| !log.unknown.borrow().is_empty()) else { return Ok(()) };
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        // The record that the rows ask for from here on says what is known to be lost.
+        log.losses_number.set(log.losses_number.get() + 1);
+        self.write_losses(log).await?;
+        let unknown = log.unknown.take();
+        let recorded = self.record_rows(log).await;
+        if recorded.is_err() {
+            *log.unknown.borrow_mut() = unknown;
+        }
+        recorded
+    }
+
+    /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
+    /// as they are; those that are fenced because nobody knows what they lost may be reattached then.
     pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Some(log) = &self.log else { return Ok(0) };
+        self.accept_unknown().await?;
         let mut bytes = 0;
         for (index, volume) in self.attached_volumes() {
-            let Some(attached) = volume.attached() else { continue };
+            let Some(attached) = volume.attached().filter(|_| volume.fenced.borrow().is_none()) else { continue };
             let mut from = 0;
             while let Some(pages) = next_lost(log, index, from) {
                 from = pages.end;
@@ -265,7 +309,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Writes whole pages to the backing device, durably; only then nothing is missing of them any more, durably too.
-    async fn replace_lost(
+    pub(crate) async fn replace_lost(
         self: &Rc<Self>,
         attached: &Attached<E>,
         log: &Rc<Log>,

@@ -72,6 +72,7 @@ pub(crate) async fn open<E: Env>(
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
     let losses = Losses { groups: if survey.knows_losses() { survey.losses.groups.clone() } else { Vec::new() } };
     let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
+    let unknown = survey.unknown_losses();
     let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
     let absent = missed.into_iter().chain(strangers).chain(survey.strays).collect();
     let parts = Parts {
@@ -92,8 +93,13 @@ pub(crate) async fn open<E: Env>(
     let pool = parts.start(&plan).await?;
     if let Some(log) = &pool.log {
         log.losses_number.set(losses_number);
+        *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
+        *log.unknown.borrow_mut() = unknown;
     }
     pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
+    if missing == Missing::AcceptLoss {
+        pool.accept_unknown().await?;
+    }
     pool.serve();
     Ok(Pool { inner: pool })
 }

@@ -107,7 +107,7 @@ struct Behind {
 
 impl<E: Env> PoolInner<E> {
     /// Brings what the log holds into memory; answers what is told to the administrator. `losses`: what lay in segments
-    /// of which both copies are known to be lost.
+    /// of which both copies are lost, if that is known.
     pub(crate) async fn recover_log(
         self: &Rc<Self>,
         log: &Rc<Log>,
@@ -115,7 +115,7 @@ impl<E: Env> PoolInner<E> {
         losses: Option<&Losses>,
     ) -> Result<String, Error> {
         let started = self.env.now();
-        self.list_rows(log, rows, losses.is_some())?;
+        self.list_rows(log, rows)?;
         let mut gathered = Gathered::default();
         let mut walked = Vec::new();
         for row in log.rows_live() {
@@ -124,9 +124,13 @@ impl<E: Env> PoolInner<E> {
             if self.is_behind_a_gap(log, rows, row.number) {
                 gathered.previous = None;
             }
-            if let Some(losses) = losses.filter(|_| has_lost_segment(&row)) {
+            if has_lost_segment(&row) {
                 self.gather_rest(log, &row, &mut gathered).await;
-                self.gather_losses(&row, losses, &mut gathered);
+                match (losses, &self.offline) {
+                    (Some(losses), _) => self.gather_losses(&row, losses, &mut gathered),
+                    (None, Some(notes)) => notes.borrow_mut().push(lost_part(&row)),
+                    (None, None) => {}
+                }
                 gathered.previous = None;
                 continue;
             }
@@ -173,7 +177,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The rows of the record, with the copies that are there.
-    fn list_rows(&self, log: &Log, record: &Rows, knows_losses: bool) -> Result<(), Error> {
+    fn list_rows(&self, log: &Log, record: &Rows) -> Result<(), Error> {
         log.oldest_live.set(record.oldest_live.max(1));
         for row in &record.rows {
             let slot = log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
@@ -184,11 +188,10 @@ impl<E: Env> PoolInner<E> {
             if segments.is_empty() || segments.len() > 32 {
                 return Err(corrupt("a row of its write log has no segments"));
             }
-            let unknown = |(pair, copies): (&[Mirror; 2], &[crate::format::rows::Copy; 2])| {
-                let known = knows_losses && copies.iter().all(|copy| copy.lost);
-                pair.iter().all(|mirror| mirror.ssd.is_none()) && !known
+            let missed = |(pair, copies): (&[Mirror; 2], &[crate::format::rows::Copy; 2])| {
+                pair.iter().all(|mirror| mirror.ssd.is_none()) && !copies.iter().all(|copy| copy.lost)
             };
-            if segments.iter().zip(&row.segments).any(unknown) {
+            if segments.iter().zip(&row.segments).any(missed) {
                 let error = self.no_copy(row);
                 if self.may_go_on(&error) {
                     continue;
@@ -602,6 +605,13 @@ impl<E: Env> PoolInner<E> {
             }
         }
     }
+}
+
+fn lost_part(row: &Row) -> String {
+    format!(
+        "row {} of the write log lacks a part of which both copies are lost; what it was, only the state directory knows",
+        row.number
+    )
 }
 
 fn corrupt(rule: &str) -> Error {

@@ -52,6 +52,11 @@ impl<E: Env> PoolInner<E> {
         !stuck && self.has_two_ssds() && self.fenced.borrow().is_none()
     }
 
+    /// No SSD is left, and what was lost with the last ones is on record.
+    pub(crate) fn is_without_ssds(&self) -> bool {
+        self.online_ssds().next().is_none() && self.fenced.borrow().is_none()
+    }
+
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
     pub(crate) fn route(
         &self,
@@ -67,7 +72,7 @@ impl<E: Env> PoolInner<E> {
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
-            if self.online_ssds().next().is_none() && self.fenced.borrow().is_none() {
+            if self.is_without_ssds() {
                 return Route::WithoutSsds;
             }
             if !log.has_room(count) || self.online_ssds().next().is_none() {

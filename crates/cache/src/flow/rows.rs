@@ -6,6 +6,7 @@ use std::rc::Rc;
 use futures_util::future::{join_all, try_join_all};
 use hotset_block::Env;
 
+use crate::config::limits;
 use crate::error::Error;
 use crate::format::log::{SegmentHeader, summary_pages};
 use crate::format::record::RecordKind;
@@ -19,8 +20,10 @@ use super::append::rows_available;
 use super::drop_pages::Why;
 use super::records::to_buf;
 
-/// Rows that the row record has room for, whatever the pool.
-const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096;
+/// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
+const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
+const LISTS_BYTES: u64 = 2 * (2 + 8 * 1024);
+const _: () = assert!(limits::VOLUMES_MAX == 1024);
 /// Rows that a pool must have room for, to be of use.
 pub(crate) const ROWS_MIN: usize = 6;
 /// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the

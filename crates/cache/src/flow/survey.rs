@@ -161,6 +161,8 @@ impl<E: Env> Survey<E> {
             Some("the state directory does not know the pool's newest state".to_owned())
         } else if !majority {
             Some(format!("only {present} of {} members are there", members.ssds.len() + 1))
+        } else if self.misses_superseding() {
+            Some("what superseded some of its content was lost with the write log".to_owned())
         } else {
             None
         };
@@ -201,23 +203,43 @@ impl<E: Env> Survey<E> {
         Ok(strangers.iter().map(stranger_status).collect())
     }
 
-    /// Of every segment of every live row a copy is there, or it is known what was lost with both; else nothing is changed, above all not who is a member, for the
-    /// SSD that is missed may come back with the only one.
+    /// Of every segment of every live row a copy is there, or both are on record as lost; else nothing is changed, above all
+    /// not who is a member, for the SSD that is missed may come back with the only one.
     pub(crate) fn check_copies(&self) -> Result<(), Error> {
+        self.missed_segment().map_or(Ok(()), |(row, pair)| Err(self.no_copy(row, pair)))
+    }
+
+    /// A segment of which no copy is there, although one is not on record as lost.
+    fn missed_segment(&self) -> Option<(&Row, &[Copy; 2])> {
         let is_there =
             |copy: &Copy| !copy.lost && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == copy.ssd_uuid);
-        let is_known = |pair: &[Copy; 2]| self.knows_losses() && pair.iter().all(|copy| copy.lost);
-        for row in &self.rows.rows {
-            if let Some(pair) = row.segments.iter().find(|pair| !pair.iter().any(is_there) && !is_known(pair)) {
-                return Err(self.no_copy(row, pair));
-            }
-        }
-        Ok(())
+        let is_missed = |pair: &&[Copy; 2]| !pair.iter().any(is_there) && !pair.iter().all(|copy| copy.lost);
+        self.rows.rows.iter().find_map(|row| row.segments.iter().find(is_missed).map(|pair| (row, pair)))
+    }
+
+    /// Slots may hold what a part of the write log superseded that is not there, and that no record lists.
+    fn misses_superseding(&self) -> bool {
+        self.missed_segment().is_some() || (self.rows.lack_segments() && !self.knows_losses())
     }
 
     /// The losses record that the rows ask for is there, or a later one.
     pub(crate) fn knows_losses(&self) -> bool {
         self.rows.losses > 0 && self.losses_number >= self.rows.losses
+    }
+
+    /// Attachments that lost nobody knows what: the row record says which they are, or else it may be any.
+    pub(crate) fn unknown_losses(&self) -> Vec<u64> {
+        let mut unknown = self.rows.unknown.clone();
+        if self.rows.lack_segments() && !self.knows_losses() {
+            match &self.rows.concerned {
+                Some(concerned) => unknown.extend(concerned),
+                None => unknown.extend(self.catalogue.volumes.iter().map(|volume| volume.attachment)),
+            }
+        }
+        unknown.retain(|attachment| self.catalogue.volumes.iter().any(|volume| volume.attachment == *attachment));
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
     }
 
     fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {

@@ -16,6 +16,8 @@ use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort, add};
 
 /// Pages of one zero entry at most.
 const ZERO_PAGES: u64 = 4096;
+/// Pages that are written as zeroes in one piece, where no SSD is left.
+const ZERO_PAGES_AT_ONCE: u64 = 256;
 
 impl<E: Env> VolumeInner<E> {
     /// Gives whole backing blocks of a valid range back. Parts of a block at its ends stay.
@@ -30,7 +32,7 @@ impl<E: Env> VolumeInner<E> {
             return Ok(());
         }
         let _held = self.hold(range).await;
-        for part in self.zero_live_pages(range).await? {
+        for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
             self.trim_around(part.narrowed_to(unit)).await?;
         }
         self.settle(durability).await
@@ -57,7 +59,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         add(&self.stats.zeroes, 1);
         let _held = self.hold(range).await;
-        for part in self.zero_live_pages(range).await? {
+        for part in self.zero_live_pages(range, effort).await? {
             self.zero_around(part, mode, effort).await?;
         }
         self.settle(durability).await
@@ -82,7 +84,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`); answers the other parts,
     /// which go around. The caller holds the range.
-    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange) -> Result<Vec<ByteRange>, Error> {
+    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
         let Some(attached) = self.attached() else { return Ok(vec![range]) };
         let Some(log) = attached.pool.log.clone().filter(|_| !planted(Planted::ZeroesKeepLiveCopy)) else {
             return Ok(vec![range]);
@@ -97,7 +99,10 @@ impl<E: Env> VolumeInner<E> {
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = self.zero_live_run(&attached, &log, range, live.page).await?;
+            start = match attached.pool.is_without_ssds() {
+                true => self.zero_run_without_ssds(&attached, &log, range, live.page, effort).await?,
+                false => self.zero_live_run(&attached, &log, range, live.page).await?,
+            };
         }
         if start < range.end {
             around.push(ByteRange { start, end: range.end });
@@ -115,13 +120,10 @@ impl<E: Env> VolumeInner<E> {
         page: u64,
     ) -> Result<u64, Error> {
         attached.pool.check_log_serves(log, self)?;
-        let covered = |page: u64| {
-            range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
-        };
-        if !covered(page) {
+        if !self.covers(range, page) {
             let pages = page..page + 1;
             let mut whole = self.read_newest(attached, &pages).await?;
-            let part = ByteRange { start: range.start.max(page * PAGE), end: range.end.min((page + 1) * PAGE) };
+            let part = part_of_page(range, page);
             let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
             let length = usize::try_from(part.length()).expect("less than a page");
             whole[skip..skip + length].fill(0);
@@ -129,23 +131,56 @@ impl<E: Env> VolumeInner<E> {
             self.write_out_if_due(attached, log, &pages).await?;
             return Ok(part.end);
         }
-        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
-        let end = {
-            let overlay = log.overlay.borrow();
-            let mut end = page;
-            for live in overlay.range(attached.index, page..last) {
-                if live.page != end || !covered(end) {
-                    break;
-                }
-                end += 1;
-            }
-            end
-        };
+        let end = self.live_run_end(attached, log, range, page);
         let wait = attached.pool.submit(log, attached, page, Body::Zeroes(end - page));
         let stopped = || Err(Error::new(ErrorKind::Stopping, "the pool has stopped"));
         wait.await.unwrap_or_else(stopped)?;
         self.write_out_if_due(attached, log, &(page..end)).await?;
         Ok((end * PAGE).min(range.end))
+    }
+
+    /// … where no SSD is left: on the backing device, durably, as a write there does (see `write_without_ssds`).
+    async fn zero_run_without_ssds(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        range: ByteRange,
+        page: u64,
+        effort: ZeroEffort,
+    ) -> Result<u64, Error> {
+        if effort == ZeroEffort::FastOnly {
+            let message = format!("backing device {} cannot zero lost pages faster than by writing", self.backing.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if !self.covers(range, page) {
+            let part = part_of_page(range, page);
+            let length = usize::try_from(part.length()).expect("less than a page");
+            self.write_without_ssds(attached, log, part, self.env.buffers().take_zeroed(length)).await?;
+            return Ok(part.end);
+        }
+        let end = self.live_run_end(attached, log, range, page).min(page + ZERO_PAGES_AT_ONCE);
+        let length = usize::try_from((end - page) * PAGE).expect("a few pages");
+        self.replace_lost(attached, log, &(page..end), self.env.buffers().take_zeroed(length)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// All of the page that the volume has lies in `range`.
+    fn covers(&self, range: ByteRange, page: u64) -> bool {
+        range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
+    }
+
+    /// Where the run of live pages from `page` on ends that lie in `range` as a whole, some at most.
+    fn live_run_end(&self, attached: &Attached<E>, log: &Log, range: ByteRange, page: u64) -> u64 {
+        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
+        let overlay = log.overlay.borrow();
+        let mut end = page;
+        for live in overlay.range(attached.index, page..last) {
+            if live.page != end || !self.covers(range, end) {
+                break;
+            }
+            end += 1;
+        }
+        end
     }
 
     /// What is not to stay dirty goes to the backing device before the answer.
@@ -188,6 +223,10 @@ impl<E: Env> VolumeInner<E> {
             Durability::Volatile => Ok(()),
         }
     }
+}
+
+fn part_of_page(range: ByteRange, page: u64) -> ByteRange {
+    ByteRange { start: range.start.max(page * PAGE), end: range.end.min((page + 1) * PAGE) }
 }
 
 /// What of `range` lies outside `inner`: at most two parts, each less than a block.

@@ -1,6 +1,7 @@
 //! The losses record: pages whose newest copies were lost with SSDs while the pool ran (REQUIREMENTS F5), by the row of
 //! the write log in which they lay. Only the state directory has it, for there may be no SSD left.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::codec::{Corrupt, Reader, Writer};
@@ -59,6 +60,12 @@ impl Losses {
             }
         }
         writer.into_bytes()
+    }
+
+    /// Whose pages these are, each once.
+    pub(crate) fn attachments(&self) -> Vec<u64> {
+        let all: BTreeSet<u64> = self.groups.iter().map(|group| group.attachment).collect();
+        all.into_iter().collect()
     }
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {

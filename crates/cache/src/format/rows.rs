@@ -15,6 +15,10 @@ pub(crate) struct Rows {
     pub(crate) rows: Vec<Row>,
     /// The losses record that says what lay in segments of which both copies are lost; 0 if there are none.
     pub(crate) losses: u64,
+    /// Attachments of which that record says something; `None`: not told, by an older version.
+    pub(crate) concerned: Option<Vec<u64>>,
+    /// Attachments that lost nobody knows what, because a losses record was lost, too.
+    pub(crate) unknown: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +52,10 @@ impl Rows {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
             }
         }
-        if self.losses > 0 {
+        if self.losses > 0 || self.concerned.is_some() || !self.unknown.is_empty() {
             writer.u64(self.losses);
+            encode_attachments(&mut writer, self.concerned.as_deref().unwrap_or_default());
+            encode_attachments(&mut writer, &self.unknown);
         }
         writer.into_bytes()
     }
@@ -64,11 +70,31 @@ impl Rows {
             rows.push(decode_row(&mut reader)?);
         }
         let losses = if reader.is_at_end() { 0 } else { reader.counter()? };
+        let lists = !reader.is_at_end();
+        let concerned = if lists { Some(decode_attachments(&mut reader)?) } else { None };
+        let unknown = if lists { decode_attachments(&mut reader)? } else { Vec::new() };
         reader.end()?;
         let rising = rows.windows(2).all(|pair| pair[0].number < pair[1].number);
         reader.require(rising && rows.iter().all(|row| row.number >= oldest_live), "its rows are out of order")?;
-        Ok(Self { oldest_live, rows, losses })
+        Ok(Self { oldest_live, rows, losses, concerned, unknown })
     }
+
+    /// Of some segment both copies are lost: they were the last ones of what lay there.
+    pub(crate) fn lack_segments(&self) -> bool {
+        self.rows.iter().flat_map(|row| &row.segments).any(|pair| pair.iter().all(|copy| copy.lost))
+    }
+}
+
+fn encode_attachments(writer: &mut Writer, attachments: &[u64]) {
+    writer.u16(u16::try_from(attachments.len()).expect("volumes of a pool are bounded"));
+    for attachment in attachments {
+        writer.u64(*attachment);
+    }
+}
+
+fn decode_attachments(reader: &mut Reader<'_>) -> Result<Vec<u64>, Corrupt> {
+    let count = reader.u16()?;
+    (0..count).map(|_| reader.u64()).collect()
 }
 
 fn decode_row(reader: &mut Reader<'_>) -> Result<Row, Corrupt> {
@@ -103,12 +129,15 @@ mod tests {
             sealed: number == 3,
             segments: vec![[copy(1), copy(2)], [copy(3), copy(1)]],
         };
-        let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)], losses: 0 };
+        let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)], ..Rows::default() };
         assert_eq!(Rows::decode(&rows.encode()), Ok(rows.clone()));
-        let with_losses = Rows { losses: 9, ..rows.clone() };
+        let with_losses = Rows { losses: 9, concerned: Some(vec![4, 7]), unknown: vec![2], ..rows.clone() };
         assert!(with_losses.encode().starts_with(&rows.encode()), "what was there before stays where it was");
         assert_eq!(Rows::decode(&with_losses.encode()), Ok(with_losses));
-        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], losses: 0 };
+        let mut older = rows.encode();
+        older.extend(9_u64.to_le_bytes());
+        assert_eq!(Rows::decode(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
+        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], ..Rows::default() };
         assert!(Rows::decode(&unordered.encode()).is_err());
     }
 }

@@ -401,6 +401,10 @@ pub(crate) struct Log {
     pub(crate) mirrors: Mirrors,
     /// Of the newest losses record.
     pub(crate) losses_number: Cell<u64>,
+    /// Attachments that lost something which the losses record names.
+    pub(crate) concerned: RefCell<Vec<u64>>,
+    /// Attachments that lost nobody knows what: they are fenced until that is accepted.
+    pub(crate) unknown: RefCell<Vec<u64>>,
     /// Decides which writes go past a log that is nearly full.
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
@@ -439,6 +443,8 @@ impl Log {
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
             losses_number: Cell::new(0),
+            concerned: RefCell::default(),
+            unknown: RefCell::default(),
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
@@ -505,8 +511,11 @@ impl Log {
         let rows = self.order.borrow();
         let live = rows.iter().filter(|row| row.number >= oldest_live);
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
-        let lacks = rows.iter().flat_map(|row| &row.segments).any(|pair| pair.iter().all(|copy| copy.lost));
-        Rows { oldest_live, rows, losses: if lacks { self.losses_number.get() } else { 0 } }
+        let record = Rows { oldest_live, rows, unknown: self.unknown.borrow().clone(), ..Rows::default() };
+        if !record.lack_segments() {
+            return record;
+        }
+        Rows { losses: self.losses_number.get(), concerned: Some(self.concerned.borrow().clone()), ..record }
     }
 
     /// Pages of data that wait or are in flight.

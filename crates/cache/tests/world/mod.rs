@@ -70,6 +70,14 @@ impl World {
         buf[0]
     }
 
+    #[allow(dead_code, reason = "not every test spoils the state directory")]
+    /// The state directory has no record of losses any more.
+    pub(crate) async fn forget_losses(&self) {
+        let first = (384 << 10) + 8 * MIB;
+        let length = usize::try_from(STATE_BYTES - first).unwrap();
+        self.state.write(first, Buf::zeroed(length)).await.1.unwrap();
+    }
+
     #[allow(dead_code, reason = "not every test spoils an SSD")]
     /// Overwrites what an SSD holds behind its superblocks and records.
     pub(crate) async fn rot(&self, ssd: usize) {

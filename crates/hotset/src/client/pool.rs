@@ -76,12 +76,22 @@ fn losses(list: &LossList) -> String {
     }
     let mut text = String::new();
     for volume in &list.volumes {
-        text.push_str(&format!("Volume {}: {} bytes are lost\n", volume.name, grouped(volume.lost_bytes)));
+        text.push_str(&match volume.possible {
+            true => format!("Volume {}: nobody knows what is lost; it may be any of this\n", volume.name),
+            false => format!("Volume {}: {} bytes are lost\n", volume.name, grouped(volume.lost_bytes)),
+        });
         for extent in &volume.extents {
             text.push_str(&format!("  {} bytes at {}\n", grouped(extent.length), grouped(extent.offset)));
         }
     }
-    text.push_str("They answer errors until they are written again, or given up with --accept-loss\n");
+    if list.volumes.iter().any(|volume| !volume.possible) {
+        text.push_str("Lost bytes answer errors until they are written again, or given up with --accept-loss\n");
+    }
+    if list.volumes.iter().any(|volume| volume.possible) {
+        text.push_str(
+            "A volume of which nobody knows what is lost serves nothing until that is accepted with --accept-loss\n",
+        );
+    }
     text
 }
 

@@ -2,6 +2,7 @@
 //! Pure, so that one table can say it all.
 
 use hotset_api::{CacheHealth, CacheState, Health, PoolKind, PoolState, SsdHealth, SsdState};
+use hotset_cache::FenceCause;
 
 /// What is known of an open pool.
 #[derive(Clone, Copy, Debug)]
@@ -99,10 +100,13 @@ pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHea
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheFacts<'a> {
     pub(super) volume: &'a str,
+    pub(super) pool_name: &'a str,
     /// The volume's own, without the pool's: its backing device.
     pub(super) health: Health,
-    /// Hosts cannot use it, because its dirty data belongs to another backing device.
-    pub(super) fenced: bool,
+    /// Why hosts cannot use it, if so.
+    pub(super) fenced: Option<FenceCause>,
+    /// Something of it was lost with SSDs: reads of that fail, nothing else does.
+    pub(super) has_lost: bool,
     /// It is not open, or its pool is not.
     pub(super) offline: bool,
     /// Its cache is flushed, to be taken away.
@@ -115,13 +119,9 @@ pub(super) struct CacheFacts<'a> {
 
 /// The state of a volume's cache, its health, and what to do.
 pub(super) fn cache(facts: CacheFacts<'_>) -> (CacheState, CacheHealth, String) {
-    let CacheFacts { volume, .. } = facts;
-    if facts.fenced {
-        let action = format!(
-            "put the right backing device back and restart the daemon; or give its dirty data up with `hotset volume \
-             disable-cache {volume} --force --yes-lose-data`"
-        );
-        return (CacheState::Offline, CacheHealth::Failed, action);
+    let CacheFacts { volume, pool_name, .. } = facts;
+    if let Some(cause) = facts.fenced {
+        return (CacheState::Offline, CacheHealth::Failed, unfence(cause, volume, pool_name));
     }
     let Some((pool_state, pool_health, pool_action)) = facts.pool.filter(|_| !facts.offline) else {
         let action = match facts.pool {
@@ -146,15 +146,34 @@ pub(super) fn cache(facts: CacheFacts<'_>) -> (CacheState, CacheHealth, String) 
         (CacheHealth::PartiallyOptimal, CacheState::Rebuilding) => CacheHealth::Degraded,
         (health, _) => health,
     };
-    let action = match facts.health {
-        Health::Good => pool_action.to_owned(),
-        Health::Degraded | Health::Failed => {
+    let action = match (facts.health, facts.has_lost) {
+        (Health::Good, _) => pool_action.to_owned(),
+        (Health::Degraded, true) => format!(
+            "`hotset pool recover {pool_name}` lists what is lost; write it again, from a backup, or give it up with `hotset pool \
+             recover {pool_name} --accept-loss`"
+        ),
+        (Health::Degraded, false) | (Health::Failed, _) => {
             "look after its backing device; the volume is opened anew when the daemon \
                                               restarts"
                 .to_owned()
         }
     };
     (state, health, action)
+}
+
+fn unfence(cause: FenceCause, volume: &str, pool: &str) -> String {
+    let give_up = format!("`hotset volume disable-cache {volume} --force --yes-lose-data`");
+    match cause {
+        FenceCause::OtherBacking => {
+            format!(
+                "put the right backing device back and restart the daemon; or give its dirty data up with {give_up}"
+            )
+        }
+        FenceCause::UnknownLoss => format!(
+            "`hotset pool recover {pool} --accept-loss` goes on with what is left, which may be older; or bring back the state \
+             directory as it was and restart the daemon; or do without the cache with {give_up}"
+        ),
+    }
 }
 
 fn cache_health(own: Health, pool: Health, write_caching_off: bool) -> CacheHealth {
@@ -265,8 +284,10 @@ mod tests {
         use CacheState::{Flushing, Offline, Online, Rebuilding};
         let good = CacheFacts {
             volume: "v",
+            pool_name: "p",
             health: Health::Good,
-            fenced: false,
+            fenced: None,
+            has_lost: false,
             offline: false,
             flushing: false,
             pool: Some((PoolState::Online, Health::Good, "")),
@@ -314,7 +335,34 @@ mod tests {
             ),
             ("its backing device is away", CacheFacts { offline: true, ..good }, Offline, Failed, "backing device"),
             ("its pool is away", CacheFacts { pool: None, ..good }, Offline, Failed, "pool"),
-            ("fenced", CacheFacts { fenced: true, ..good }, Offline, Failed, "--yes-lose-data"),
+            (
+                "something is lost",
+                CacheFacts { health: Health::Degraded, has_lost: true, ..good },
+                Online,
+                Degraded,
+                "recover p --accept-loss",
+            ),
+            (
+                "something is lost, and its backing device fails",
+                CacheFacts { health: Health::Failed, has_lost: true, ..good },
+                Offline,
+                Failed,
+                "backing device",
+            ),
+            (
+                "another backing device",
+                CacheFacts { fenced: Some(FenceCause::OtherBacking), ..good },
+                Offline,
+                Failed,
+                "put the right backing device back",
+            ),
+            (
+                "nobody knows what is lost",
+                CacheFacts { fenced: Some(FenceCause::UnknownLoss), ..good },
+                Offline,
+                Failed,
+                "recover p --accept-loss",
+            ),
         ] {
             let (is, well, advice) = cache(facts);
             assert_eq!((is, well), (state, health), "{what}");

@@ -30,7 +30,7 @@ use std::time::Instant;
 
 use hotset_api::{ApiError, ApiErrorKind, Connect, Work};
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
-use hotset_cache::{PoolStatus, VolumeStatus};
+use hotset_cache::{FenceCause, PoolStatus, VolumeStatus};
 
 use self::flush::Flushes;
 use self::operations::Operations;
@@ -92,7 +92,7 @@ struct Offline {
     notes: BTreeMap<String, Vec<Note>>,
     /// By pool: what is not as safe as it could be.
     warnings: BTreeMap<String, Vec<String>>,
-    /// Volumes whose dirty data belongs to another backing device than the one that is there: open, and hidden from hosts.
+    /// Volumes that serve nothing although all of theirs is there: open, and hidden from hosts.
     fenced: BTreeMap<String, Fenced>,
     /// Why the udev rules could not be written, if so.
     unguarded: Option<String>,
@@ -100,6 +100,7 @@ struct Offline {
 
 #[derive(Clone, Debug)]
 struct Fenced {
+    cause: FenceCause,
     /// What is wrong and what to do.
     reason: String,
     dirty_bytes: u64,

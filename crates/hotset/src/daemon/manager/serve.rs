@@ -25,9 +25,9 @@ impl Manager {
         let mut fenced = None;
         match self.plane.call(move |plane| plane.reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
-            Ok(Reattached::Fenced { reason, dirty_bytes }) => {
+            Ok(Reattached::Fenced { cause, reason, dirty_bytes }) => {
                 tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
-                fenced = Some(Fenced { reason, dirty_bytes });
+                fenced = Some(Fenced { cause, reason, dirty_bytes });
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
@@ -53,6 +53,21 @@ impl Manager {
     async fn fence(&self, volume: VolumeName, fenced: Fenced) -> Result<(), ApiError> {
         self.offline().fenced.insert(volume.to_string(), fenced);
         self.plane.call(move |plane| plane.hide(volume)).await
+    }
+
+    /// Serves a volume again that was fenced, if nothing speaks against it any more.
+    pub(super) async fn lift_fence(&self, pool: &PoolName, name: VolumeName) -> Result<(), ApiError> {
+        let (to, volume) = (pool.clone(), name.clone());
+        match self.plane.call(move |plane| plane.reattach(to, volume)).await? {
+            Reattached::Fenced { cause, reason, dirty_bytes } => {
+                self.offline().fenced.insert(name.to_string(), Fenced { cause, reason, dirty_bytes });
+                Ok(())
+            }
+            Reattached::Warm { .. } | Reattached::Dropped { .. } => {
+                self.offline().fenced.remove(name.as_str());
+                self.plane.call(move |plane| plane.export(name)).await
+            }
+        }
     }
 
     /// What a read-write pool holds of them may be newer than their backing devices.

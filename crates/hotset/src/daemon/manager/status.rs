@@ -6,7 +6,9 @@ use hotset_api::{
     SsdState, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus};
+use hotset_cache::{
+    FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
+};
 
 use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
@@ -82,8 +84,10 @@ impl Manager {
         let of_the_pool = open.is_some_and(|status| status.reason == volume.reason);
         let (state, health, action) = conditions::cache(CacheFacts {
             volume: &volume.name,
+            pool_name: &name,
             health: if of_the_pool { Health::Good } else { volume.health },
-            fenced: offline.fenced.contains_key(&volume.name),
+            fenced: offline.fenced.get(&volume.name).map(|fenced| fenced.cause),
+            has_lost: volume.lost_bytes > 0,
             offline: volume.state == VolumeState::Offline,
             flushing: volume.state == VolumeState::Flushing,
             pool: pool.as_ref().map(|(state, health, action)| (*state, *health, action.as_str())),
@@ -494,7 +498,10 @@ fn fenced_volume(volume: Volume, fenced: &Fenced) -> Volume {
     Volume {
         state: VolumeState::Offline,
         health: Health::Failed,
-        reason: format!("fenced, nothing is lost: {}", fenced.reason),
+        reason: match fenced.cause {
+            FenceCause::OtherBacking => format!("fenced, nothing is lost: {}", fenced.reason),
+            FenceCause::UnknownLoss => format!("fenced: {}", fenced.reason),
+        },
         dirty_bytes: volume.dirty_bytes.max(fenced.dirty_bytes),
         ..volume
     }
