@@ -153,7 +153,8 @@ fn streams(criterion: &mut Criterion<CpuTime>) {
                 });
             });
             let stats = volume.status().stats;
-            assert_eq!(stats.bypassed_reads > 0, is_cached, "what is measured passes the cache");
+            // None at all, if a filter leaves this out.
+            assert_eq!(stats.bypassed_reads > 0, is_cached && stats.reads > 0, "what is measured passes the cache");
             assert_eq!(stats.read_hits, 0, "nothing of it is answered by the cache");
             pool.close().await.expect("memory does not fail");
         });

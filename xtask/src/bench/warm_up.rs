@@ -20,9 +20,9 @@ const POOL: &[&str] = &["--block-size", "4M", "--populate-on-read", "1"];
 const DEPTH: u64 = 128;
 const STREAM_DEPTH: u64 = 32;
 /// IOPS are counted over intervals of this length.
-const INTERVAL_MS: u64 = 250;
+const INTERVAL_MS: u64 = 100;
 /// Of these last intervals, the final IOPS are the median.
-const FINAL_INTERVALS: usize = 12;
+const FINAL_INTERVALS: usize = 30;
 /// The share of the final IOPS at which a cache is called warm.
 const WARM: f64 = 0.9;
 /// Times the streaming time.
