@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
+use hotset_cache::config::{BlockBytes, PoolSettings};
 use hotset_cache::{
     DirtyData, Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect,
 };
@@ -144,7 +145,6 @@ impl Daemon {
     async fn create_pool(&self) {
         self.world.pool_number.set(self.world.pool_number.get() + 1);
         let mut settings = self.world.settings.get();
-        settings.block_bytes = self.world.shape.settings.block_bytes;
         settings.checksums = self.world.shape.settings.checksums;
         let name = self.pool_name().parse().expect("it follows the rule");
         let spec = PoolSpec { name, kind: self.world.shape.kind, settings };
@@ -371,11 +371,24 @@ impl Daemon {
         }
     }
 
-    /// Makes a pool while volumes are served.
+    /// Makes a pool while volumes are served. A conversion, if their caches come back with it: to another cache block, or to
+    /// the same.
     pub async fn replace_pool(&self) {
+        let (converts, block_bytes) = self.world.simulation.draw(|random| {
+            let smallest = BlockBytes::new(64 << 10).expect("it is the least");
+            (random.one_in(2), random.pick(&[smallest, self.world.shape.settings.block_bytes]))
+        });
         self.delete_pool().await;
-        if self.world.pool.get() == PoolKnown::No && !self.stopping.get() {
-            self.create_pool().await;
+        if self.world.pool.get() != PoolKnown::No || self.stopping.get() {
+            return;
+        }
+        self.world.settings.set(PoolSettings { block_bytes, ..self.world.settings.get() });
+        self.create_pool().await;
+        if converts {
+            self.world.simulation.note(|| format!("converted to blocks of {} bytes", block_bytes.get()));
+            for number in 0..self.world.volumes.len() {
+                self.attach(number).await;
+            }
         }
     }
 

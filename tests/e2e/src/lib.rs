@@ -3,6 +3,7 @@
 //! It starts the built binary and talks to it as users do: by its command line and its sockets. It knows nothing of
 //! the product's code.
 
+pub mod apart;
 pub mod daemon;
 pub mod faulty;
 pub mod files;

@@ -7,11 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use hotset_e2e::apart::{assert_written_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, overwrite};
 use hotset_e2e::load::Host;
 use hotset_e2e::nbd::Error;
-use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
+use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::eventually;
 use serde_json::{Value, json};
 
@@ -22,6 +23,8 @@ const REGION: u64 = 4 * MIB / 512;
 const HOSTS: u64 = 2;
 /// The longest that anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Dirty pages that take seconds to flush.
+const MUCH: u64 = 2000;
 
 /// What a pool is: its cache block and its type.
 fn form(daemon: &Daemon) -> (u64, String) {
@@ -128,36 +131,10 @@ fn convert_and_kill(daemon: &mut Daemon, hosts: &mut [Host], block_bytes: u64, l
     });
 }
 
-/// A volume `v` over a slow device, cached by the pool `p`, with dirty data that takes seconds to flush.
-fn with_much_to_flush() -> (Daemon, u64) {
-    let daemon = Daemon::start();
-    daemon.make_read_write_pool(&[64, 64], "");
-    let (count, apart) = (2000, 256);
-    let (file, size_bytes) = (daemon.site.path("slow"), count * apart * PAGE_BYTES);
-    fs::File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
-    let disk = "disks=1,level=raid0,disk-cache=off,rpm=5400";
-    daemon.ok(&format!("volume create v --backing emulated:{disk},size={size_bytes},file={} --pool p", file.display()));
-    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
-    let mut client = daemon.client("v");
-    for index in 0..count {
-        client.write(index * apart * PAGE_BYTES, &pages(index * apart, 1, 1)).expect("a write");
-    }
-    client.flush().expect("a flush");
-    (daemon, count)
-}
-
-#[track_caller]
-fn assert_written(daemon: &Daemon, count: u64) {
-    let mut client = daemon.client("v");
-    for page in (0..count).map(|index| index * 256) {
-        assert_pages(&client.read(page * PAGE_BYTES, 4096).expect("a read"), page, 1);
-    }
-}
-
 // proves: P16
 #[test]
 fn a_conversion_shows_its_progress_is_cancelled_and_goes_on_after_a_clean_stop() {
-    let (mut daemon, count) = with_much_to_flush();
+    let (mut daemon, _) = with_dirty_pages(MUCH);
     let other = daemon.site.blank("other", MIB);
     let begun = daemon.json("pool convert p --block-size 256K --background");
     assert_eq!((&begun["kind"], &begun["cancellable"]), (&json!("convert-pool"), &json!(true)), "{begun}");
@@ -180,7 +157,7 @@ fn a_conversion_shows_its_progress_is_cancelled_and_goes_on_after_a_clean_stop()
     daemon.ok("pool set p flush-rate=high");
     eventually("it ends by itself", PATIENCE, || !is_converting(&daemon));
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
-    assert_written(&daemon, count);
+    assert_written_apart(&daemon, MUCH);
 }
 
 // proves: P14
@@ -235,20 +212,20 @@ fn cut_off_while_rewriting(daemon: &mut Daemon) {
 // proves: F7
 #[test]
 fn ssds_that_were_being_made_anew_are_made_anew_from_the_beginning() {
-    let (mut daemon, count) = with_much_to_flush();
+    let (mut daemon, _) = with_dirty_pages(MUCH);
     cut_off_while_rewriting(&mut daemon);
     daemon.launch();
     assert!(!is_converting(&daemon), "that takes no time");
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
     assert_eq!(daemon.json("volume show v")["pool"], "p");
     assert_eq!(daemon.json("pool show p")["flush_rate"], "high");
-    assert_written(&daemon, count);
+    assert_written_apart(&daemon, MUCH);
 }
 
 // proves: F8
 #[test]
 fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_served_meanwhile() {
-    let (mut daemon, count) = with_much_to_flush();
+    let (mut daemon, _) = with_dirty_pages(MUCH);
     cut_off_while_rewriting(&mut daemon);
     let (ssd, away) = (daemon.site.path("ssd1"), daemon.site.path("away"));
     fs::rename(&ssd, &away).expect("an SSD can be taken out");
@@ -259,7 +236,7 @@ fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_se
     assert_eq!(pool["state"], "offline", "{pool}");
     assert!(pool["reason"].as_str().is_some_and(|why| why.contains("another device is in its place")), "{pool}");
     assert!(daemon.is_online("v"));
-    assert_written(&daemon, count);
+    assert_written_apart(&daemon, MUCH);
     daemon.refuse(&format!("pool import --ssd {}", away.display()), 1, "being converted");
     assert!(fs::read(&ssd).expect("it can be read") == other, "not a byte of it has changed");
     fs::rename(&away, &ssd).expect("the right one comes back");

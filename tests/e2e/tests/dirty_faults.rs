@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use hotset_e2e::apart::{APART, pages_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, overwrite};
 use hotset_e2e::load::Host;
@@ -138,6 +139,52 @@ fn an_ssd_full_of_zeroes_while_writing_is_made_good_by_the_other() {
     assert!(daemon.stop().success());
     let backing = daemon.site.path("backing");
     hosts.iter_mut().for_each(|host| host.check_file(&backing));
+}
+
+// proves: F5, P11
+#[test]
+fn two_ssds_cut_to_nothing_lose_what_only_they_had_until_that_is_accepted_and_nothing_else() {
+    const COUNT: u64 = 128;
+    let (daemon, _) = with_dirty_pages(COUNT);
+    for ssd in ["ssd0", "ssd1"] {
+        fs::File::options().write(true).open(daemon.site.path(ssd)).and_then(|file| file.set_len(0)).expect("it can");
+    }
+    let mut client = daemon.client("v");
+    // Only what uses them finds out.
+    let _ = client.read((COUNT - 1) * APART * PAGE_BYTES, 4096);
+    let _ = client.write(PAGE_BYTES, &pages(1, 1, 0)).and_then(|()| client.flush());
+    let lost_bytes = || daemon.json("volume show v")["lost_bytes"].as_u64().expect("a number");
+    tools::eventually("it is known what is lost", Duration::from_secs(60), || lost_bytes() > 0);
+    let shown = daemon.json("volume show v");
+    let action = shown["action"].as_str().expect("it says what to do");
+    assert!(action.contains("pool recover p --accept-loss") && !action.contains("look after"), "{action}");
+    let listed = daemon.json("pool recover p")["volumes"][0].clone();
+    assert_eq!(listed["possible"], false, "{listed}");
+    let extents = listed["extents"].as_array().expect("a list");
+    let lost: Vec<u64> = extents.iter().filter_map(|extent| extent["offset"].as_u64()).collect();
+    // What was on the backing device already is not lost; it was written from the first page on.
+    let is_lost = |page: u64| lost.contains(&(page * PAGE_BYTES));
+    assert_eq!(u64::try_from(lost.len()).expect("few") * PAGE_BYTES, lost_bytes());
+    for page in pages_apart(COUNT) {
+        match client.read(page * PAGE_BYTES, 4096) {
+            Ok(bytes) if !is_lost(page) => assert_pages(&bytes, page, 1),
+            outcome => assert!(outcome.is_err() && is_lost(page), "page {page}"),
+        }
+    }
+    let first = lost[0] / PAGE_BYTES;
+    client.write(lost[0], &pages(first, 1, 2)).expect("what is lost can be written again");
+    assert_pages(&client.read(lost[0], 4096).expect("a read"), first, 2);
+    daemon.ok("pool recover p --accept-loss");
+    assert_eq!(lost_bytes(), 0);
+    for offset in &lost[1..] {
+        let bytes = client.read(*offset, 4096).expect("it is what the backing device holds");
+        // The first of them may have been on the way there.
+        let is_written = bytes == pages(offset / PAGE_BYTES, 1, 1);
+        assert!(is_written || bytes.iter().all(|byte| *byte == 0), "at {offset}: nobody wrote that");
+    }
+    assert_pages(&client.read(lost[0], 4096).expect("a read"), first, 2);
+    client.write(lost[1], &pages(lost[1] / PAGE_BYTES, 1, 3)).expect("a write");
+    client.flush().expect("a flush");
 }
 
 /// A daemon that was killed with `count` dirty pages in version 1.

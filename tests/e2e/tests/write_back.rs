@@ -4,10 +4,11 @@
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use hotset_e2e::apart::{assert_alone, assert_written_apart, pages_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, assert_file_pages, read_part};
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
@@ -17,54 +18,10 @@ use serde_json::Value;
 /// Pages of the volumes of these tests: 16 MiB, unless they are slow ones.
 const PAGES: u64 = 4096;
 
-/// How far apart, in pages, the dirty pages of a slow volume are: a seek each.
-const APART: u64 = 256;
-
-/// A volume `v` of zeroes, with room for `count` dirty pages far apart, whose backing device, one slow disk without a
-/// cache, takes some milliseconds for each of them.
-fn make_slow_volume(daemon: &Daemon, count: u64) -> PathBuf {
-    let (file, size_bytes) = (daemon.site.path("slow"), count * APART * PAGE_BYTES);
-    File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
-    let disk = "disks=1,level=raid0,disk-cache=off,rpm=5400";
-    daemon.ok(&format!("volume create v --backing emulated:{disk},size={size_bytes},file={} --pool p", file.display()));
-    file
-}
-
-/// A daemon with a read-write pool `p` and a slow volume `v`, of which `count` pages far from each other are dirty.
-fn with_dirty_pages(count: u64) -> (Daemon, PathBuf) {
-    let daemon = Daemon::start();
-    daemon.make_read_write_pool(&[64, 64], "");
-    let file = make_slow_volume(&daemon, count);
-    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
-    let mut client = daemon.client("v");
-    for page in pages_apart(count) {
-        client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
-    }
-    client.flush().expect("a flush");
-    (daemon, file)
-}
-
-fn pages_apart(count: u64) -> impl Iterator<Item = u64> {
-    (0..count).map(|index| index * APART)
-}
-
-/// Asserts that `v` has its `count` pages in version 1, and nothing beside them.
-#[track_caller]
-fn assert_written_apart(daemon: &Daemon, count: u64) {
-    let mut client = daemon.client("v");
-    for page in pages_apart(count) {
-        let bytes = client.read(page * PAGE_BYTES, 2 * 4096).expect("a read");
-        assert_pages(&bytes[..4096], page, 1);
-        assert!(bytes[4096..].iter().all(|byte| *byte == 0), "page {}: nobody wrote it", page + 1);
-    }
-}
-
 #[track_caller]
 fn assert_file_written_apart(file: &Path, count: u64) {
     for page in pages_apart(count) {
-        let bytes = read_part(file, page * PAGE_BYTES, 2 * 4096);
-        assert_pages(&bytes[..4096], page, 1);
-        assert!(bytes[4096..].iter().all(|byte| *byte == 0), "page {}: nobody wrote it", page + 1);
+        assert_alone(&read_part(file, page * PAGE_BYTES, 2 * 4096), page);
     }
 }
 
