@@ -39,7 +39,11 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         // Before whatever builds the binary: it embeds the console.
         ("console", Box::new(console::check)),
         ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-        ("unit tests", Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e"]))),
+        (
+            "unit tests",
+            // Examples were checked just now; building each of them takes a minute.
+            Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e", "--lib", "--bins", "--tests"])),
+        ),
         ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SHORT).is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("real clients", Box::new(|| end_to_end(&[]))),
