@@ -8,7 +8,7 @@ mod pools;
 mod stop;
 mod volumes;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,6 +34,8 @@ pub(crate) struct Plane {
     server: Server,
     pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
     volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
+    /// Nothing is done any more but stopping.
+    stopping: Cell<bool>,
 }
 
 /// Reads and writes of a volume.
@@ -50,7 +52,7 @@ pub(crate) struct Snapshot {
 impl Plane {
     fn new(env: HostEnv, server: ServerSettings) -> Self {
         let server = Server::new(env.clone(), server);
-        Self { env, server, pools: RefCell::default(), volumes: RefCell::default() }
+        Self { env, server, pools: RefCell::default(), volumes: RefCell::default(), stopping: Cell::default() }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -108,7 +110,8 @@ impl Handle {
         Ok((Self { jobs }, thread))
     }
 
-    /// Runs `work` on the data plane and waits for its answer. Dropping this future does not stop the work.
+    /// Runs `work` on the data plane and waits for its answer. Dropping this future does not stop the work. Fails, without
+    /// doing it, once the data plane stops.
     pub(crate) async fn call<T, F, W>(&self, work: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -118,8 +121,10 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |plane| {
             Box::pin(async move {
+                // Pools that are closed look as if all that they had were gone: nobody is to see and record that.
+                let answer = if plane.stopping.get() { Err(stopping()) } else { work(plane).await };
                 // Who asked may be gone: then nobody wants the answer.
-                let _ = reply.send(work(plane).await);
+                let _ = reply.send(answer);
             })
         });
         self.jobs.send(job).await.map_err(|_| stopped())?;
@@ -136,8 +141,12 @@ impl Handle {
     }
 }
 
+fn stopping() -> Error {
+    Error::new(ErrorKind::Stopping, "the daemon is stopping")
+}
+
 fn stopped() -> ApiError {
-    ApiError::new(ApiErrorKind::Unavailable, "the daemon is stopping")
+    crate::words::error(&stopping())
 }
 
 /// The root of the data plane: starts every job as its own task, until all handles are gone.
@@ -145,5 +154,22 @@ async fn serve(env: HostEnv, settings: ServerSettings, mut inbox: mpsc::Receiver
     let plane = Rc::new(Plane::new(env.clone(), settings));
     while let Some(job) = inbox.recv().await {
         env.spawn(job(Rc::clone(&plane)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: P9
+    #[tokio::test]
+    async fn nobody_sees_what_pools_look_like_that_are_closed() {
+        let (plane, thread) = Handle::start(ServerSettings::default()).expect("the kernel has io_uring");
+        assert!(plane.snapshot().await.is_ok());
+        plane.call(|plane| plane.stop()).await.expect("nothing is in its way");
+        let refused = plane.snapshot().await.expect_err("it has stopped");
+        assert_eq!(refused.kind, ApiErrorKind::Unavailable);
+        drop(plane);
+        thread.join().expect("it ends");
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct StopReport {
 impl Plane {
     /// Refuses new hosts, finishes or abandons what is in flight, flushes, and closes the pools. Nothing serves after it.
     pub(crate) async fn stop(self: Rc<Self>) -> Result<StopReport, Error> {
+        self.stopping.set(true);
         self.server.stop(HOSTS_LIMIT).await;
         let mut endings = Vec::new();
         let volumes: Vec<_> = self.volumes.borrow().values().cloned().collect();
