@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use hotset_api::{ApiError, ApiErrorKind};
+use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Instant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
@@ -159,6 +159,8 @@ async fn serve(env: HostEnv, settings: ServerSettings, mut inbox: mpsc::Receiver
 
 #[cfg(test)]
 mod tests {
+    use hotset_api::ApiErrorKind;
+
     use super::*;
 
     // proves: P9
