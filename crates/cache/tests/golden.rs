@@ -4,10 +4,6 @@
 //! cleanly, one whose daemon was killed. Beside each image stands what must be found in it. The backing device is not
 //! kept; its content follows from its place. Pools with a write log: `golden_log.rs`.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod kept;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +12,7 @@ use hotset_block::{Buf, ByteRange, Env};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
-use kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
 
 /// What must be found in an image.
 #[derive(Debug, PartialEq, Eq)]
@@ -140,7 +136,7 @@ fn an_image_with_a_newer_version_of_the_format_is_refused_by_name() {
 }
 
 /// Writes the images of the present format. To be run once for each new version of the format, into a new directory, before its
-/// first release; never over a directory that was committed: `cargo test -p hotset-cache --test golden -- --ignored`.
+/// first release; never over a directory that was committed: `cargo test -p hotset-cache --test pools -- golden:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {

@@ -1,10 +1,6 @@
 //! Images of pools that have what came after the first images: a spare, shares of volumes, a limit on the day's writes; and
 //! one that lost all its SSDs while dirty data was on them. Every later version opens them. As `golden.rs`.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod kept;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +9,7 @@ use hotset_block::{Buf, ByteRange};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, Share, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
-use kept::{BLOCK, Kept, KeptEnv, PAGE, backing, fill_page, run};
+use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, backing, fill_page, run};
 
 /// Pages that hosts wrote; nothing of them is on the backing device.
 const WRITTEN: std::ops::Range<u64> = 10..90;
@@ -108,7 +104,7 @@ fn what_was_lost_with_all_ssds_is_still_lost_and_nothing_else() {
 }
 
 /// Writes the images; to be run once, before the first release of what they hold; never over a directory that was
-/// committed: `cargo test -p hotset-cache --test golden_live -- --ignored`.
+/// committed: `cargo test -p hotset-cache --test pools -- golden_live:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images() {

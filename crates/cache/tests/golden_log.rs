@@ -1,10 +1,6 @@
 //! Images of read-write pools as older versions left them, with dirty data: every later version opens them, serves what they
 //! hold and brings it to the backing device. As `golden.rs`.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod kept;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +11,7 @@ use hotset_cache::{
     DirtyData, Drained, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort,
 };
 
-use kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
 
 /// What hosts wrote and zeroed; nothing of it is on the backing device.
 #[derive(Clone, Default)]
@@ -136,7 +132,7 @@ fn every_write_log_that_an_older_version_left_is_found_whole_from_either_ssd() {
     });
 }
 
-/// As in `golden.rs`: `cargo test -p hotset-cache --test golden_log -- --ignored`.
+/// As in `golden.rs`: `cargo test -p hotset-cache --test pools -- golden_log:: --ignored`.
 #[test]
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {

@@ -1,7 +1,5 @@
 //! A backing device whose flush fails: after everybody gave up waiting for it, or when the pool stops.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! SSDs that join and leave a pool while it serves, and spares that take over, through the public face.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};

@@ -1,7 +1,5 @@
 //! A pool and a volume on devices in memory: the flows in their simplest order, through the public face.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::time::Duration;
 
 use hotset_block::{

@@ -1,13 +1,9 @@
 //! A scrub finds what rotted before a host needs it, and mends it while there is another copy.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod world;
-
+use crate::world::{MIB, World, read, run, until, write};
 use hotset_block::ByteRange;
 use hotset_cache::config::{FetchRate, PoolKind, PoolSettings};
 use hotset_cache::{DirtyData, ScrubState};
-use world::{MIB, World, read, run, until, write};
 
 const BLOCK: u64 = 64 << 10;
 

@@ -1,10 +1,6 @@
 //! The last copy of dirty data is lost while the pool runs (REQUIREMENTS F5): exactly that answers errors, also after a
 //! restart, until it is written again or given up.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod world;
-
 use std::collections::BTreeSet;
 
 use hotset_block::{Buf, ByteRange, Env, HostDevice, HostEnv, MemoryDevice, ZeroMode};
@@ -13,7 +9,7 @@ use hotset_cache::{
     DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
 };
 
-use world::{MIB, World, read, run, until, write};
+use crate::world::{MIB, World, read, run, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
 async fn lazy(world: &World) -> Pool<HostEnv> {

@@ -1,15 +1,11 @@
 //! Neighbours and wear: volumes keep what they are promised and take no more than they may; a pool stops populating when
 //! its SSDs have taken what they may in a day.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
-mod world;
-
 use hotset_block::{ByteRange, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::{PoolKind, Share, VolumeSettings, VolumeSpec};
 use hotset_cache::{ErrorKind, Missing, Pool, Volume};
 
-use world::{MIB, World, run, until, write};
+use crate::world::{self, MIB, World, run, until, write};
 
 const BLOCK: u64 = 64 << 10;
 

@@ -1,7 +1,5 @@
 //! A read-write pool on devices in memory: write-back, cleaning, restarts, lost SSDs, through the public face.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::time::Duration;
 
 use hotset_block::{

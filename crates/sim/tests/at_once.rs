@@ -1,7 +1,5 @@
 //! What happens at the same time, on devices that take their time.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

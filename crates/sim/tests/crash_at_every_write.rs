@@ -1,8 +1,6 @@
 //! A crash at write 0, 1, 2 … of every flow of a read-write pool, until none is left: the daemon is killed, or the power
 //! fails everywhere. Whatever was told to hosts before has to be there afterwards.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

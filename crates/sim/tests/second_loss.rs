@@ -1,8 +1,6 @@
 //! Two SSDs are lost at once while they hold the only copies of dirty data, and the daemon dies at write 0, 1, 2 … of what
 //! follows: whatever is read afterwards is the newest that was flushed, or an error. Never anything older.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;

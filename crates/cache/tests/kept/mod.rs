@@ -35,7 +35,6 @@ impl Kept {
         device
     }
 
-    #[allow(dead_code, reason = "not every test loses a device")]
     pub(crate) fn vanish(&self) {
         self.memory.vanish();
     }

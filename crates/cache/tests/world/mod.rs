@@ -1,7 +1,5 @@
 //! A pool's devices in memory, which outlive the pool: handles on the same bytes.
 
-#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
-
 use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
@@ -37,7 +35,6 @@ impl World {
     }
 
     /// Opens the pool again.
-    #[allow(dead_code, reason = "not every test starts again")]
     pub(crate) async fn open(&self, missing: Missing) -> Pool<HostEnv> {
         let device = |(index, ssd): (usize, &MemoryDevice)| Named {
             path: format!("ssd{index}"),
@@ -48,14 +45,12 @@ impl World {
         Pool::open(self.env.clone(), ssds, state, missing).await.unwrap()
     }
 
-    #[allow(dead_code, reason = "not every test has one volume only")]
     pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
         let volume = self.volume();
         pool.attach(&volume).await.unwrap();
         volume
     }
 
-    #[allow(dead_code, reason = "not every test has one volume only")]
     pub(crate) fn volume(&self) -> Volume<HostEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
@@ -63,14 +58,12 @@ impl World {
     }
 
     /// What the backing device itself holds.
-    #[allow(dead_code, reason = "not every test looks there")]
     pub(crate) async fn on_backing(&self, page: u64) -> u8 {
         let (buf, read) = self.backing.read(page * 4096, Buf::zeroed(4096)).await;
         read.unwrap();
         buf[0]
     }
 
-    #[allow(dead_code, reason = "not every test spoils the state directory")]
     /// The state directory has no record of losses any more.
     pub(crate) async fn forget_losses(&self) {
         let first = (384 << 10) + 8 * MIB;
@@ -78,7 +71,6 @@ impl World {
         self.state.write(first, Buf::zeroed(length)).await.1.unwrap();
     }
 
-    #[allow(dead_code, reason = "not every test spoils an SSD")]
     /// Overwrites what an SSD holds behind its superblocks and records.
     pub(crate) async fn rot(&self, ssd: usize) {
         let ssd = &self.ssds[ssd];

@@ -1,0 +1,17 @@
+//! Whole pools on devices in memory: one program, because each has the whole engine in it once more. What watches all memory
+//! of a process, or has no pool, has one of its own.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+mod golden;
+mod golden_live;
+mod golden_log;
+mod kept;
+mod late_flush;
+mod live;
+mod pool;
+mod scrub;
+mod second_loss;
+mod shares;
+mod world;
+mod write_back;

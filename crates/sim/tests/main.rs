@@ -1,0 +1,10 @@
+//! The simulator's own tests, and flows of the engine in its world: one program, because each has the whole engine in it once
+//! more.
+
+#![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
+
+mod at_once;
+mod crash_at_every_write;
+mod second_loss;
+mod seeds;
+mod world;
