@@ -17,7 +17,7 @@ use hotset_block::{ByteRange, Env as _, MemoryDevice};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use virtual_time::{AnyDevice, Rated, Virtual};
+use virtual_time::{AnyDevice, Random, Rated, Virtual};
 
 const PAGE: u64 = 4096;
 const GIB: u64 = 1 << 30;
@@ -46,7 +46,7 @@ struct Hosts {
     bytes: u64,
     /// Where the next read of a stream is. `None`: reads go anywhere.
     position: Cell<Option<u64>>,
-    random: Cell<u64>,
+    random: Random,
     done: Cell<u64>,
     stop: Cell<bool>,
 }
@@ -54,8 +54,7 @@ struct Hosts {
 impl Hosts {
     /// Reads of 4 KiB anywhere.
     fn random(env: &Virtual, volume: &Volume<Virtual>, seed: u64) -> Rc<Self> {
-        // Zero would be drawn for ever.
-        Self::start(env, volume, HOSTS, PAGE, None, seed.max(1))
+        Self::start(env, volume, HOSTS, PAGE, None, seed)
     }
 
     fn stream(env: &Virtual, volume: &Volume<Virtual>) -> Rc<Self> {
@@ -75,7 +74,7 @@ impl Hosts {
             volume: volume.clone(),
             bytes,
             position: Cell::new(position),
-            random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            random: Random::new(seed),
             done: Cell::new(0),
             stop: Cell::new(false),
         });
@@ -91,12 +90,7 @@ impl Hosts {
             self.position.set(Some((position + self.bytes) % size));
             return position;
         }
-        let mut state = self.random.get();
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        self.random.set(state);
-        (state >> 8) % (size / self.bytes) * self.bytes
+        (self.random.draw() >> 8) % (size / self.bytes) * self.bytes
     }
 
     async fn read(self: Rc<Self>) {

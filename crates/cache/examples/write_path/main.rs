@@ -19,7 +19,7 @@ use hotset_block::{Env as _, MemoryDevice};
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{DirtyData, Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use virtual_time::{AnyDevice, Rated, Virtual};
+use virtual_time::{AnyDevice, Random, Rated, Virtual};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -61,7 +61,7 @@ struct Load {
     bytes: u64,
     /// Writes begin at multiples of this.
     stride: u64,
-    random: Cell<u64>,
+    random: Random,
     /// Of a stream: where it is. `None`: writes go anywhere.
     position: Cell<Option<u64>>,
     left: Cell<u64>,
@@ -76,7 +76,7 @@ impl Load {
             volume: volume.clone(),
             bytes,
             stride,
-            random: Cell::new(0x9e37_79b9_7f4a_7c15),
+            random: Random::new(1),
             position: Cell::new(position),
             left: Cell::new(left),
             done: Cell::new(0),
@@ -91,12 +91,7 @@ impl Load {
             self.position.set(Some((position + self.bytes) % size));
             return position;
         }
-        let mut state = self.random.get();
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        self.random.set(state);
-        state % (size / self.stride) * self.stride
+        self.random.draw() % (size / self.stride) * self.stride
     }
 
     async fn write(&self, env: Virtual) {

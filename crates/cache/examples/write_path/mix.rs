@@ -10,7 +10,7 @@ use hotset_block::{Env as _, MemoryDevice};
 use hotset_cache::config::{FetchRate, IoType, PoolKind, PoolSettings, WriteMode};
 use hotset_cache::{Durability, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-use super::virtual_time::{AnyDevice, Virtual};
+use super::virtual_time::{AnyDevice, Random, Virtual};
 use super::{MIB, memory, ssd, volume_over};
 
 const VOLUME_BYTES: u64 = 2 << 30;
@@ -23,19 +23,14 @@ struct Mix {
     volume: Volume<Virtual>,
     read_percent: u64,
     span: Cell<u64>,
-    random: Cell<u64>,
+    random: Random,
     done: Cell<u64>,
     stop: Cell<bool>,
 }
 
 impl Mix {
     fn next(&self) -> u64 {
-        let mut state = self.random.get();
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        self.random.set(state);
-        state >> 8
+        self.random.draw() >> 8
     }
 
     async fn run(self: Rc<Self>, env: Virtual) {
@@ -57,7 +52,7 @@ impl Mix {
             volume: volume.clone(),
             read_percent,
             span: Cell::new(span),
-            random: Cell::new(0x9e37_79b9_7f4a_7c15),
+            random: Random::new(1),
             done: Cell::new(0),
             stop: Cell::new(false),
         });

@@ -231,3 +231,22 @@ impl Device for AnyDevice {
         each!(self, device => device.allocation(range, extents_max))
     }
 }
+
+/// Numbers that look random and are the same in every run: xorshift (G. Marsaglia, "Xorshift RNGs", 2003), 13, 7, 17.
+pub(crate) struct Random(Cell<u64>);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        // Zero would be drawn for ever.
+        Self(Cell::new(seed.max(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    pub(crate) fn draw(&self) -> u64 {
+        let mut state = self.0.get();
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        self.0.set(state);
+        state
+    }
+}
