@@ -94,6 +94,30 @@ async fn zero_lost_pages(world: &World, volume: &Volume<HostEnv>) {
     assert_eq!(volume.status().lost_bytes, 42 * 4096);
 }
 
+// proves: F5, D13
+#[test]
+fn a_lost_page_in_which_its_volume_ends_is_mended_by_a_write_of_all_that_there_is_of_it() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 8 * MIB + 1536);
+        let pool = lazy(&world).await;
+        let volume = world.attached(&pool).await;
+        let end = ByteRange::at(8 * MIB, 1536);
+        let fill = |value: u8| {
+            let mut buf = Buf::zeroed(1536);
+            buf.fill(value);
+            buf
+        };
+        volume.write(end.start, fill(1), Durability::Volatile).await.unwrap();
+        world.ssds.iter().for_each(|ssd| ssd.vanish());
+        let _ = volume.flush().await;
+        until(&env, "it is known what is lost", || volume.status().lost_bytes > 0).await;
+        let part = volume.write(end.start, Buf::zeroed(512), Durability::Volatile).await;
+        assert!(part.is_err() && volume.read(end).await.is_err(), "a part of a lost page makes no page");
+        volume.write(end.start, fill(2), Durability::Volatile).await.unwrap();
+        assert_eq!((&volume.read(end).await.unwrap()[..], volume.status().lost_bytes), (&[2; 1536][..], 0));
+    });
+}
+
 // proves: F5
 #[test]
 fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_shows() {

@@ -11,7 +11,7 @@ use hotset_cache::{Drained, ErrorKind, PoolStatus};
 use crate::daemon::Daemon;
 use crate::shape::Profile;
 use crate::world::{Attachment, PoolKnown};
-use crate::{log_shape, members, scrubs, shape};
+use crate::{log_shape, members, scrubs, second_loss, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
@@ -46,6 +46,9 @@ async fn one_command(daemon: &Daemon) {
     }
     if daemon.world.shape.profile == Profile::ModeChanges {
         return change_volume(daemon, 0).await;
+    }
+    if daemon.world.shape.profile == Profile::SecondLoss {
+        return second_loss::one_command(daemon).await;
     }
     let (command, number) =
         daemon.world.simulation.draw(|random| (random.below(50), random.index(daemon.world.volumes.len())));
@@ -83,7 +86,7 @@ async fn change_pool(daemon: &Daemon) {
     }
 }
 
-async fn change_volume(daemon: &Daemon, number: usize) {
+pub async fn change_volume(daemon: &Daemon, number: usize) {
     let Some(volume) = daemon.volume(number) else { return };
     let cutoff = daemon.world.simulation.draw(|random| random.pick(&[None, Some(256 << 10), Some(4 << 20)]));
     let (write_mode, read_cache) =

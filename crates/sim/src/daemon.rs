@@ -401,7 +401,8 @@ impl Daemon {
         // What another administrator does at the same time may stand in the way.
         let refused = matches!(error.kind, ErrorKind::Refused | ErrorKind::NotFound | ErrorKind::Stopping);
         let in_the_way = refused && self.world.shape.administrators > 1;
-        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty && !in_the_way {
+        let lost = self.world.two_lost.get().is_some();
+        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty && !in_the_way && !lost {
             self.world.violate(format!("{what} failed though nothing was wrong: {error}"));
         }
     }

@@ -11,6 +11,7 @@ use crate::executor::SimEnv;
 use crate::image::index;
 use crate::model::{Answered, WriteNumber};
 use crate::random::Random;
+use crate::second_loss::{self, Lost};
 use crate::world::HostVolume;
 
 /// The longest that a request may take while the backing device answers: SSDs may time out several times on the way.
@@ -75,6 +76,7 @@ impl Host {
         let host = self.disk();
         // Fills of all volumes share what is allowed at once.
         let one = u64::from(!matches!(request, Request::Populate(_)));
+        let lost = Lost::of(&self.daemon, self.number);
         host.waiting.set(host.waiting.get() + one);
         let outcome = match request {
             Request::Read(range) => self.read(range).await,
@@ -87,13 +89,23 @@ impl Host {
         };
         host.waiting.set(host.waiting.get() - one);
         self.daemon.world.simulation.note(|| format!("volume {} request {name} answered: {outcome:?}", self.number));
-        self.judge(request, started, outcome);
+        self.judge(request, started, &lost, outcome);
     }
 
-    fn judge(&self, request: Request, started: Instant, outcome: Result<(), Error>) {
+    /// `lost`: what was lost before.
+    fn judge(&self, request: Request, started: Instant, lost: &Lost, outcome: Result<(), Error>) {
         let host = self.disk();
+        let excused = |error: &Error| match request {
+            Request::Read(range)
+            | Request::Write(range, _)
+            | Request::Trim(range, _)
+            | Request::Zeroes(range, _)
+            | Request::Populate(range) => second_loss::excuses(&self.daemon, self.number, lost, range, error),
+            Request::Flush | Request::BlockStatus(_) => false,
+        };
         if let Err(error) = &outcome
             && !self.daemon.may_answer(&host, error)
+            && !excused(error)
         {
             self.daemon.world.violate(format!("{request:?} failed though the backing device did not: {error}"));
         }

@@ -62,6 +62,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::SealWithoutFlush, PoolKind::ReadWrite, Profile::LogCuts),
     (Planted::AckBeforeEpoch, PoolKind::ReadWrite, Profile::AlternateMissing),
     (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),
+    (Planted::LossForgotten, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::MirrorForgotten, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ReleasedBeforeEmpty, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ScrubBelievesFirstCopy, PoolKind::ReadWrite, Profile::Scrubs),

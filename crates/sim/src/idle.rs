@@ -8,6 +8,7 @@ use hotset_block::{ByteRange, PAGE_BYTES};
 use crate::chaos::{rot, ssd_errors, ssd_hangs, ssd_is_late};
 use crate::image::{Image, index};
 use crate::recognise::{SLOT_MAGIC, is_journal_sector};
+use crate::second_loss;
 use crate::shape::Profile;
 use crate::world::{Attachment, HostVolume, Ssd, World};
 
@@ -20,9 +21,12 @@ pub fn between_lives(world: &Rc<World>, clean: bool) {
         lose_first_ssd(world);
     } else if world.shape.profile == Profile::AlternateMissing {
         miss_one_ssd(world);
+    } else if world.shape.profile == Profile::SecondLoss {
+        second_loss::find_some(world);
     }
     let mut turned_back = false;
-    for ssd in world.ssds.iter().filter(|ssd| world.may_damage(ssd)) {
+    let others = |ssd: &&Ssd| world.may_damage(ssd) && world.shape.profile != Profile::SecondLoss;
+    for ssd in world.ssds.iter().filter(others) {
         turned_back |= move_ssd(world, ssd);
         damage(world, ssd);
     }

@@ -25,6 +25,7 @@ pub mod random;
 pub mod recognise;
 pub mod scenario;
 pub mod scrubs;
+pub mod second_loss;
 pub mod shape;
 pub mod trace;
 pub mod world;

@@ -11,6 +11,7 @@ use crate::daemon::Daemon;
 use crate::executor::SimEnv;
 use crate::host::Host;
 use crate::scenario::{Death, run_until};
+use crate::second_loss;
 use crate::shape::Profile;
 use crate::world::World;
 
@@ -27,7 +28,7 @@ enum End {
 /// Lets three healthy daemons live one after the other.
 pub fn check(world: &Rc<World>, steps: &mut u64) {
     world.calm.set(true);
-    if world.shape.profile == Profile::AlternateMissing {
+    if [Profile::AlternateMissing, Profile::SecondLoss].contains(&world.shape.profile) {
         world.ssds.iter().for_each(|ssd| ssd.present.set(true));
     }
     world.volumes.iter().for_each(|volume| volume.put_right());
@@ -59,6 +60,7 @@ fn run_until_done(world: &Rc<World>, daemon: &Daemon, steps: &mut u64) {
 async fn healthy(daemon: Daemon, end: End, expected: (u64, u64), used: Rc<std::cell::Cell<u64>>) {
     daemon.start().await;
     daemon.world.set_phase("healthy");
+    expect(&daemon, "giving up what was lost", second_loss::accept(&daemon).await);
     if let Some(pool) = daemon.pool() {
         check_warmth(&daemon, &pool, expected);
     }

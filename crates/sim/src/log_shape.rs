@@ -99,6 +99,16 @@ fn alternate_missing(random: &mut Random) -> Shape {
     Shape { lives: random.between(3, 7), troubles, ssds_at_first: ssds.len(), ssds, slow_state, ..shape }
 }
 
+/// Dirty data stays, on more SSDs than two.
+pub(crate) fn second_loss(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(2, 5), ..busy(Profile::SecondLoss, random) };
+    shape.ssds.extend((0..random.pick(&[0, 1, 1, 2])).map(|_| ssd(random)));
+    shape.ssds_at_first = shape.ssds.len();
+    shape.settings.cleaning.dirty_watermark_percent = random.pick(&[10, 90, 90]);
+    shape.troubles = Troubles { crashes: !random.one_in(4), administrators: true, ..Troubles::NONE };
+    shape
+}
+
 /// The volume whose device hangs has dirty data that can only be moved.
 fn hung_backing(random: &mut Random) -> Shape {
     let mut shape = busy(Profile::HungBacking, random);

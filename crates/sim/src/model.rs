@@ -90,6 +90,18 @@ impl VolumeModel {
         number
     }
 
+    /// What was lost of these bytes is given up: from some moment on they may be what `content` has.
+    pub fn begin_acceptance(&mut self, range: ByteRange, content: &Image) -> WriteNumber {
+        let number = self.number_elsewhere();
+        let now = self.tick();
+        for (at, held) in self.cells_of(range).zip(content.bytes(range).chunks_exact(index(self.cell_bytes))) {
+            let held = content::recognise(held, self.place(at));
+            self.cell(at).begin(Entry::begun(number.0, held, now));
+        }
+        self.writing.insert(number, range);
+        number
+    }
+
     /// The bytes of a write.
     pub fn fill(&self, number: WriteNumber, range: ByteRange, bytes: &mut [u8]) {
         for (at, cell) in self.cells_of(range).zip(bytes.chunks_exact_mut(index(self.cell_bytes))) {

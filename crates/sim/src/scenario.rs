@@ -10,7 +10,7 @@ use crate::executor::{SimEnv, Step};
 use crate::host::Host;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
-use crate::{administrator, chaos, idle, liveness, scrubs};
+use crate::{administrator, chaos, idle, liveness, scrubs, second_loss};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -296,7 +296,11 @@ async fn serve(daemon: Daemon) {
     for _ in 0..daemon.world.shape.administrators {
         daemon.world.simulation.spawn(administrator::work(daemon.clone()));
     }
-    daemon.world.simulation.spawn(chaos::work(daemon.clone()));
+    if daemon.world.shape.profile == Profile::SecondLoss {
+        daemon.world.simulation.spawn(second_loss::strike(daemon.clone()));
+    } else {
+        daemon.world.simulation.spawn(chaos::work(daemon.clone()));
+    }
     for number in 0..daemon.world.volumes.len() {
         if daemon.world.simulation.draw(|random| !random.one_in(10)) {
             daemon.attach(number).await;

@@ -52,6 +52,8 @@ pub enum Profile {
     Scrubs,
     /// SSDs come and go at the administrator's word, spares take over, and the first SSD fails now and then.
     Changing,
+    /// Of write logs: two SSDs vanish, one soon after the other, with dirty data that nobody else has.
+    SecondLoss,
 }
 
 impl Profile {
@@ -72,6 +74,7 @@ impl Profile {
         Self::FailingSsd,
         Self::Scrubs,
         Self::Changing,
+        Self::SecondLoss,
     ];
 }
 
@@ -79,7 +82,14 @@ impl Profile {
     /// It is after few moments in which something goes wrong, and little happens beside: hosts miss nothing of it.
     pub fn is_sharp(self) -> bool {
         let of_slots = [Self::FailingSsd, Self::LostState];
-        let of_logs = [Self::LogCuts, Self::CleanCuts, Self::OneCopy, Self::AlternateMissing, Self::ModeChanges];
+        let of_logs = [
+            Self::LogCuts,
+            Self::CleanCuts,
+            Self::OneCopy,
+            Self::AlternateMissing,
+            Self::ModeChanges,
+            Self::SecondLoss,
+        ];
         of_slots.contains(&self) || of_logs.contains(&self)
     }
 }

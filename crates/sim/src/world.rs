@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{ByteRange, DeviceInfo, Discard};
+use hotset_block::{ByteRange, DeviceInfo, Discard, Instant};
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Pool, STATE_BYTES};
 
@@ -11,6 +11,7 @@ use crate::content::{self, Place};
 use crate::disk::{Disk, Saved, Speed, Watcher};
 use crate::executor::{SimEnv, Simulation};
 use crate::image::{Image, index};
+use crate::log_shape;
 use crate::model::{Ending, VolumeModel};
 use crate::random::Random;
 use crate::shape::{Profile, Shape, VolumeShape};
@@ -39,6 +40,8 @@ pub struct World {
     pub journal_damaged: Cell<bool>,
     /// Nobody does anything by chance any more.
     pub calm: Cell<bool>,
+    /// When two SSDs vanished at once: what only they had is lost.
+    pub two_lost: Cell<Option<Instant>>,
     /// No byte rots any more.
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
@@ -224,6 +227,7 @@ impl World {
             blind: Cell::new(false),
             journal_damaged: Cell::new(false),
             calm: Cell::new(false),
+            two_lost: Cell::new(None),
             rot_has_ended: Cell::new(false),
             commands: Cell::new(0),
             phase: RefCell::default(),
@@ -371,8 +375,16 @@ pub fn shape_of(seed: u64) -> Shape {
 }
 
 fn draw_shape(seed: u64, random: &mut Random) -> Shape {
+    if loses_two(seed) {
+        return log_shape::second_loss(random);
+    }
     let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
     draw(kind_of(seed), random)
+}
+
+/// One seed of fifty is of a read-write pool that loses two SSDs at once.
+fn loses_two(seed: u64) -> bool {
+    seed % 50 == 49
 }
 
 /// One seed of five is of a pool whose SSDs come and go.

@@ -138,8 +138,9 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// There is no place for appends any more, and there will be none.
-    pub(crate) fn refuse_appends(&self, log: &Log) {
+    /// There is no place for appends any more, and there will be none. If that is so because no SSD is left, what hosts
+    /// wrote goes to the backing devices.
+    pub(crate) fn refuse_appends(self: &Rc<Self>, log: &Rc<Log>) {
         let error = if self.stopping_log.get() {
             stopped()
         } else {
@@ -148,7 +149,15 @@ impl<E: Env> PoolInner<E> {
         let queues = [log.hosts.take(), log.urgent.take()];
         for append in queues.into_iter().flatten() {
             log.uncount_queued(&append);
-            append.done.set(Err(error.clone()));
+            match append.body {
+                Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.stopping_log.get() => {
+                    let (pool, log) = (Rc::clone(self), Rc::clone(log));
+                    self.env.spawn(async move { pool.take_past_the_log(&log, append).await });
+                }
+                Body::Data(_) | Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
+                    append.done.set(Err(error.clone()));
+                }
+            }
         }
         log.room.wake_all();
     }
@@ -204,5 +213,5 @@ pub(crate) fn has_lost_segment(row: &Row) -> bool {
 /// Rows that can still be opened, or wait to be used.
 pub(crate) fn rows_available(log: &Log) -> usize {
     let prepared = usize::from(log.prepared.borrow().is_some());
-    log.rows_max.get().saturating_sub(log.row_count()) + prepared
+    log.rows_max.get().saturating_sub(log.rows_held()) + prepared
 }

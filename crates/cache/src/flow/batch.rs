@@ -65,6 +65,9 @@ impl<E: Env> PoolInner<E> {
                 if self.is_out_of_rows(log) {
                     give_up_moves(log);
                 }
+                if self.is_without_ssds() {
+                    self.refuse_appends(log);
+                }
                 return None;
             };
             let at_once = row.segments.len().max(2);

@@ -20,12 +20,13 @@ use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::planted::{Planted, planted};
 use crate::pool::{PoolInner, STATE_BYTES};
 use crate::ssd::Ssd;
-use crate::state::log::{Log, Mirror, Row};
+use crate::state::log::{Append, Body, Log, Mirror, Row};
 use crate::state::overlay::{Content, Live};
 use crate::state::{SsdIndex, VolumeIndex};
 use crate::volume::{Attached, VolumeInner};
 
 use super::append::has_lost_segment;
+use super::read::bytes_of;
 
 /// Pages that are given up in one piece.
 const ACCEPT_PAGES: u64 = 64;
@@ -35,9 +36,11 @@ impl<E: Env> PoolInner<E> {
     /// leave, for nobody would know afterwards that anything is missing.
     pub(crate) async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
-        let loses = log.rows_live().iter().any(|row| row.live.get() > 0 && is_lost_without(row, ssd.index));
+        // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
+        let loses = log.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
         if !loses || planted(Planted::ReleasedBeforeEmpty) {
-            return Ok(());
+            // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
+            return if log.record_names_dropped.get() { self.record_rows(log).await } else { Ok(()) };
         }
         self.check_losses_fit(log, ssd)?;
         // In one turn: whatever is recorded of the rows from here on demands a losses record that does not exist yet.
@@ -47,6 +50,7 @@ impl<E: Env> PoolInner<E> {
                 cell.set(Mirror { ssd: None, ..cell.get() });
             }
         }
+        log.count_lost_rows();
         self.show_losses(log);
         self.note_concerned(log);
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
@@ -236,10 +240,6 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-fn bytes_of(pages: &Range<u64>) -> usize {
-    usize::try_from((pages.end - pages.start) * PAGE).expect("a few pages")
-}
-
 /// Some pages from `from` on that are lost and follow each other.
 fn next_lost(log: &Log, volume: VolumeIndex, from: u64) -> Option<Range<u64>> {
     let overlay = log.overlay.borrow();
@@ -296,16 +296,27 @@ impl<E: Env> VolumeInner<E> {
         buf: Buf,
     ) -> Result<(), Error> {
         let pages = PoolInner::<E>::pages_of(range);
-        let data = if range.is_aligned_to(PAGE) {
-            buf
-        } else {
-            // Of a lost page only the whole can be written.
-            let mut whole = self.read_newest(attached, &pages).await?;
-            let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
-            whole[skip..skip + buf.len()].copy_from_slice(&buf);
-            whole
-        };
+        let data = self.whole_pages(attached, range, buf).await?;
         self.replace_lost(attached, log, &pages, data).await
+    }
+
+    async fn store_past_the_log(self: &Rc<Self>, log: &Rc<Log>, pages: Range<u64>, body: Body) -> Result<(), Error> {
+        let gone = || Error::new(ErrorKind::Stopping, "the volume has left its pool");
+        let attached = self.attached().ok_or_else(gone)?;
+        if let Some(error) = &*attached.pool.fenced.borrow() {
+            return Err(error.clone());
+        }
+        if let Body::Data(data) = body {
+            return self.replace_lost(&attached, log, &pages, data).await;
+        }
+        let mut page = pages.start;
+        while page < pages.end {
+            let some = page..pages.end.min(page + ACCEPT_PAGES);
+            let zeroes = self.env.buffers().take_zeroed(bytes_of(&some));
+            self.replace_lost(&attached, log, &some, zeroes).await?;
+            page = some.end;
+        }
+        Ok(())
     }
 
     /// Writes whole pages to the backing device, durably; only then nothing is missing of them any more, durably too.
@@ -316,6 +327,8 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         data: Buf,
     ) -> Result<(), Error> {
+        // The cleaner may be on its way with zeroes, which have no copy that could be lost (rule `clean-one-at-a-time`).
+        let _not_cleaned = self.clean_locks.exclusive(pages.clone()).await;
         let range = self.bytes_of_pages(pages);
         let length = usize::try_from(range.length()).expect("a request fits in memory");
         self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
@@ -328,6 +341,22 @@ impl<E: Env> VolumeInner<E> {
 }
 
 impl<E: Env> PoolInner<E> {
+    /// What a host wrote just when the last SSD went: whoever waits for it holds its pages.
+    pub(crate) async fn take_past_the_log(self: Rc<Self>, log: &Rc<Log>, append: Append) {
+        // What is lost is on record first: this makes it less.
+        for ssd in self.ssds.iter().filter(|ssd| !ssd.online.get()) {
+            self.until_left(ssd).await;
+        }
+        let pages = append.pages();
+        let outcome = match self.attached_volume(append.volume) {
+            Some((volume, attachment)) if attachment == append.attachment => {
+                volume.store_past_the_log(log, pages, append.body).await
+            }
+            Some(_) | None => Err(Error::new(ErrorKind::Stopping, "the volume has left its pool")),
+        };
+        append.done.set(outcome);
+    }
+
     /// Less is lost than the record says.
     async fn record_less_lost(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         if log.overlay.borrow().total().dirty == 0 {

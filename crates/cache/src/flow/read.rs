@@ -251,7 +251,7 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
-fn bytes_of(pages: &Range<u64>) -> usize {
+pub(super) fn bytes_of(pages: &Range<u64>) -> usize {
     usize::try_from((pages.end - pages.start) * PAGE).expect("a request fits in memory")
 }
 

@@ -77,6 +77,7 @@ impl<E: Env> PoolInner<E> {
         let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let size = capacity(segments, self.segment_pages());
         log.rows_max.set(size.rows);
+        log.count_lost_rows();
         log.data_pages_max.set(size.pages);
         log.segments_max.set(size.segments);
     }
@@ -84,7 +85,7 @@ impl<E: Env> PoolInner<E> {
     /// Has the next row made ready, if there may be one.
     pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
         let there = log.prepared.borrow().is_some();
-        if there || self.stopped.get() || log.row_count() >= log.rows_max.get() || log.preparing.replace(true) {
+        if there || self.stopped.get() || log.rows_held() >= log.rows_max.get() || log.preparing.replace(true) {
             return;
         }
         let (pool, log) = (Rc::clone(self), Rc::clone(log));
@@ -140,6 +141,7 @@ impl<E: Env> PoolInner<E> {
     /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
         log.remove_newest(row);
+        log.record_names_dropped.set(true);
         self.release_segments(row);
     }
 
@@ -312,6 +314,7 @@ impl<E: Env> PoolInner<E> {
     /// Writes the row records as they are now; returns when they are durable.
     pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         let _one_at_a_time = self.records_lock.acquire(1).await;
+        log.record_names_dropped.set(false);
         let payload = log.record().encode();
         self.write_record(RecordKind::Rows, payload).await
     }

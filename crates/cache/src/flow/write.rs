@@ -16,6 +16,7 @@ use crate::state::BlockKey;
 use crate::state::locks::Held;
 use crate::volume::{Attached, Durability, VolumeInner, add};
 
+use super::read::bytes_of;
 use super::route::{CacheWish, Route, Then};
 
 impl<E: Env> VolumeInner<E> {
@@ -104,14 +105,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         let log = attached.pool.log.as_ref().expect("the route goes through the log");
         let pages = PoolInner::<E>::pages_of(range);
-        let data = if range.is_aligned_to(PAGE) {
-            buf
-        } else {
-            let mut whole = self.read_newest(attached, &pages).await?;
-            let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
-            whole[skip..skip + buf.len()].copy_from_slice(&buf);
-            whole
-        };
+        let data = self.whole_pages(attached, range, buf).await?;
         self.append(attached, log, &pages, data).await?;
         add(&self.stats.write_hits, u64::from(then == Then::Answer));
         if then == Then::WriteOut {
@@ -121,6 +115,28 @@ impl<E: Env> VolumeInner<E> {
             attached.pool.flush_log(log).await?;
         }
         Ok(())
+    }
+
+    /// The pages that a write makes of those that it touches: a part of a page is read and modified. The caller holds them.
+    pub(crate) async fn whole_pages(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        range: ByteRange,
+        buf: Buf,
+    ) -> Result<Buf, Error> {
+        if range.is_aligned_to(PAGE) {
+            return Ok(buf);
+        }
+        let pages = PoolInner::<E>::pages_of(range);
+        let mut whole = if range == self.bytes_of_pages(&pages) {
+            // All that the volume has of them: nothing is kept, so that nothing need be readable.
+            self.env.buffers().take_zeroed(bytes_of(&pages))
+        } else {
+            self.read_newest(attached, &pages).await?
+        };
+        let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
+        whole[skip..skip + buf.len()].copy_from_slice(&buf);
+        Ok(whole)
     }
 
     /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).

@@ -372,6 +372,10 @@ pub(crate) struct Log {
     pub(crate) oldest_live: Cell<u64>,
     /// Rows that the pool's SSDs have room for, and pages of data that they hold together, about.
     pub(crate) rows_max: Cell<usize>,
+    /// Rows of which no copy is left.
+    rows_lost: Cell<usize>,
+    /// The newest row record names rows that were given up before they took a batch.
+    pub(crate) record_names_dropped: Cell<bool>,
     pub(crate) data_pages_max: Cell<u64>,
     /// Segments that they take, of all SSDs together, both copies.
     pub(crate) segments_max: Cell<usize>,
@@ -423,6 +427,8 @@ impl Log {
             next_number: Cell::new(1),
             oldest_live: Cell::new(1),
             rows_max: Cell::new(0),
+            rows_lost: Cell::new(0),
+            record_names_dropped: Cell::new(false),
             data_pages_max: Cell::new(0),
             segments_max: Cell::new(0),
             hosts: RefCell::default(),
@@ -485,12 +491,20 @@ impl Log {
     pub(crate) fn remove_oldest(&self) {
         let row = self.order.borrow_mut().pop_front().expect("there is an oldest row");
         self.rows.borrow_mut()[at(row.slot)] = None;
+        self.count_lost_rows_less();
+    }
+
+    fn count_lost_rows_less(&self) {
+        if self.rows_lost.get() > 0 {
+            self.count_lost_rows();
+        }
     }
 
     /// A row that took no batch and is no more wanted.
     pub(crate) fn remove_newest(&self, row: &Rc<Row>) {
         self.order.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
         self.rows.borrow_mut()[at(row.slot)] = None;
+        self.count_lost_rows_less();
     }
 
     pub(crate) fn oldest(&self) -> Option<Rc<Row>> {
@@ -503,6 +517,17 @@ impl Log {
 
     pub(crate) fn row_count(&self) -> usize {
         self.order.borrow().len()
+    }
+
+    /// Rows that take room on SSDs: all but those of which no copy is left.
+    pub(crate) fn rows_held(&self) -> usize {
+        self.row_count() - self.rows_lost.get()
+    }
+
+    /// Rows have lost copies, or are gone.
+    pub(crate) fn count_lost_rows(&self) {
+        let holds_none = |row: &&Rc<Row>| row.segments.iter().flatten().all(|mirror| mirror.get().ssd.is_none());
+        self.rows_lost.set(self.order.borrow().iter().filter(holds_none).count());
     }
 
     /// What the row record says.
@@ -558,12 +583,12 @@ impl Log {
             .into_iter()
             .filter_map(|row| row.borrow().as_ref().map(|row| self.pages_left(row)))
             .sum();
-        let rows_left = self.rows_max.get().saturating_sub(self.row_count() + ROWS_RESERVED);
+        let rows_left = self.rows_max.get().saturating_sub(self.rows_held() + ROWS_RESERVED);
         let mut room = open + u64::try_from(rows_left).expect("few") * self.row_pages();
         if planted(Planted::ReserveIgnored) {
             return true;
         }
-        if self.row_count() + ROWS_RESERVED > self.rows_max.get() {
+        if self.rows_held() + ROWS_RESERVED > self.rows_max.get() {
             room = 0;
         }
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a

@@ -1,0 +1,121 @@
+//! Two SSDs of a pool vanish, one soon after the other, while they have dirty data that nobody else has (REQUIREMENTS F5).
+//! From then on exactly what is lost may answer errors, until hosts write it again or an administrator gives it up; nothing
+//! may be older than it was.
+
+use std::time::Duration;
+
+use hotset_block::{ByteRange, Env};
+use hotset_cache::{Error, ErrorKind};
+
+use crate::administrator;
+use crate::daemon::Daemon;
+use crate::world::World;
+
+/// Extents of a volume that are looked at: more than there can be.
+const EXTENTS_MAX: usize = 1 << 16;
+/// Longer than a pool takes to notice that SSDs are gone, and to put on record what went with them.
+const SETTLES: Duration = Duration::from_secs(1);
+
+/// What is lost of a volume, as the pool says.
+#[derive(Default)]
+pub struct Lost {
+    /// The SSDs that vanished have left the pool: it knows all that went with them.
+    settled: bool,
+    extents: Vec<ByteRange>,
+}
+
+impl Lost {
+    /// Of the volume with this number, at this moment.
+    pub fn of(daemon: &Daemon, number: usize) -> Self {
+        let Some(pool) = daemon.pool().filter(|_| daemon.world.two_lost.get().is_some()) else {
+            return Self::default();
+        };
+        let name = daemon.world.volumes[number].name();
+        let extents = pool.lost_extents(EXTENTS_MAX).into_iter().find(|(volume, _)| *volume == name);
+        Self { settled: is_settled(daemon), extents: extents.map(|(_, extents)| extents).unwrap_or_default() }
+    }
+
+    fn touches(&self, range: ByteRange) -> bool {
+        let page = range.widened_to(4096);
+        self.extents.iter().any(|extent| extent.start < page.end && page.start < extent.end)
+    }
+}
+
+/// The SSDs that vanished have left, and there was time to put that on record.
+fn is_settled(daemon: &Daemon) -> bool {
+    if daemon.world.two_lost.get().is_none_or(|since| daemon.env.now().since(since) < SETTLES) {
+        return false;
+    }
+    let gone = |path: &str| daemon.world.ssds.iter().any(|ssd| ssd.disk.name == path && ssd.disk.is_gone());
+    daemon.pool().is_some_and(|pool| pool.status().ssds.iter().all(|ssd| !ssd.online || !gone(&ssd.path)))
+}
+
+/// Whether a host that asked for something in `range` may be told so. `before`: what was lost when it asked.
+pub fn excuses(daemon: &Daemon, number: usize, before: &Lost, range: ByteRange, error: &Error) -> bool {
+    let lost = before.touches(range) || Lost::of(daemon, number).touches(range);
+    daemon.world.two_lost.get().is_some()
+        && matches!(error.kind, ErrorKind::Media | ErrorKind::Gone)
+        && (lost || !before.settled)
+}
+
+/// Waits for its moment, then lets two SSDs vanish.
+pub async fn strike(daemon: Daemon) {
+    let world = &daemon.world;
+    let (wait_ms, apart_us) = world
+        .simulation
+        .draw(|random| (random.pick(&[20, 200, 2_000, 10_000]), random.pick(&[0, 0, 100, 2_000, 30_000, 500_000])));
+    let wait_ms = world.simulation.draw(|random| random.between(1, wait_ms));
+    daemon.env.sleep(Duration::from_millis(wait_ms)).await;
+    // A state directory that is lost cannot vouch for what is left.
+    if daemon.stopping.get() || world.two_lost.get().is_some() || world.state_is_blank.get() {
+        return;
+    }
+    let first = world.simulation.draw(|random| random.index(world.ssds.len()));
+    let second = (first + 1 + world.simulation.draw(|random| random.index(world.ssds.len() - 1))) % world.ssds.len();
+    world.two_lost.set(Some(daemon.env.now()));
+    world.trouble_ssds();
+    world.ssds[first].disk.vanish();
+    let apart_us = world.simulation.draw(|random| random.below(apart_us + 1));
+    daemon.env.sleep(Duration::from_micros(apart_us)).await;
+    world.ssds[second].disk.vanish();
+}
+
+/// SSDs that vanished are found again, or not. What the pool could go on without must not be believed then.
+pub fn find_some(world: &World) {
+    for ssd in world.ssds.iter().filter(|ssd| ssd.disk.is_gone() || !ssd.present.get()) {
+        ssd.present.set(world.simulation.draw(|random| random.one_in(3)));
+        world.simulation.note(|| format!("{}: plugged in: {}", ssd.disk.name, ssd.present.get()));
+        world.trouble_ssds();
+    }
+}
+
+/// An administrator gives up what is lost, or does something else.
+pub async fn one_command(daemon: &Daemon) {
+    if is_settled(daemon) && daemon.world.simulation.draw(|random| random.one_in(3)) {
+        if let Err(error) = accept(daemon).await {
+            daemon.expect_cache_trouble("accepting a loss", &error);
+        }
+        return;
+    }
+    administrator::change_volume(daemon, 0).await;
+}
+
+/// Gives up what is lost: of that, hosts may see what the backing devices have.
+pub async fn accept(daemon: &Daemon) -> Result<(), Error> {
+    let Some(pool) = daemon.pool() else { return Ok(()) };
+    let mut begun = Vec::new();
+    for (number, host) in daemon.world.volumes.iter().enumerate() {
+        let content = host.disk.content();
+        for extent in Lost::of(daemon, number).extents {
+            let extent = ByteRange { end: extent.end.min(host.size_bytes()), ..extent };
+            begun.push((number, host.model.borrow_mut().begin_acceptance(extent, &content)));
+        }
+    }
+    daemon.world.simulation.note(|| format!("accept the loss of {} extents", begun.len()));
+    let outcome = pool.accept_loss().await;
+    daemon.world.simulation.note(|| format!("accepted: {outcome:?}"));
+    for (number, write) in begun {
+        daemon.world.volumes[number].model.borrow_mut().end_write(write, crate::model::Answered::Unknown);
+    }
+    outcome.map(drop)
+}
