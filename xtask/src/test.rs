@@ -27,11 +27,6 @@ impl Thoroughness {
     }
 }
 
-/// What is built in one go, so that it is built once: which features a library is built with depends on what is built beside
-/// it. Examples are left out, each is the whole engine once more.
-const TOGETHER: &[&str] =
-    &["--workspace", "--exclude=hotset-sim", "--exclude=hotset-e2e", "--lib", "--bins", "--tests"];
-
 /// One thing that is checked. A step that cannot even start has failed.
 type Step = Box<dyn Fn() -> Result<Tally>>;
 
@@ -44,9 +39,11 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         // Before whatever builds the binary: it embeds the console.
         ("console", Box::new(console::check)),
         ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-        ("unit tests", Box::new(|| cargo_test(TOGETHER))),
-        // By itself: no other program may have the bugs that it plants.
-        ("simulator's tests", Box::new(|| cargo_test(&["--package=hotset-sim", "--lib", "--bins", "--tests"]))),
+        (
+            "unit tests",
+            // Examples were checked just now; building each of them takes a minute.
+            Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e", "--lib", "--bins", "--tests"])),
+        ),
         ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SHORT).is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("real clients", Box::new(|| end_to_end(&[]))),
@@ -98,14 +95,9 @@ fn cargo_test(arguments: &[&str]) -> Result<Tally> {
     count(cargo(&words))
 }
 
-/// Builds what is driven by real clients and by a browser.
-pub(crate) fn build_binary() -> Result<()> {
-    succeed(cargo(&[&["build", "--quiet"][..], TOGETHER].concat()))
-}
-
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
-    build_binary()?;
+    succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
     // Each test starts a daemon and clients and mostly waits for them.
     let mut words = vec!["test", "--quiet", "--package=hotset-e2e", "--", "--test-threads=3"];
     words.extend(filter);
