@@ -42,6 +42,7 @@ pub trait Device {
     fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> impl Future<Output = Result<(), DeviceError>>;
 
     /// Which parts of `range` hold data, in order, at most `extents_max` of them; they may end before the range does.
+    /// A device that might answer late says at once that all is data.
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError>;
 }
 

@@ -51,6 +51,9 @@ struct Shared {
     file: Rc<OwnedFd>,
     /// A regular file: that can be cut short under us.
     is_regular: bool,
+    /// A regular file that another program or machine keeps: nothing may be asked of it where others would be held up
+    /// if there is no answer.
+    elsewhere: bool,
     /// The file was shorter once than when it was opened. What it says or takes from then on means nothing: a write
     /// past its end would make it grow again, with zeroes where data was.
     cut: Cell<bool>,
@@ -87,9 +90,10 @@ impl FileDevice {
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
-        let (file, is_regular) = (Rc::new(file), file_type.is_file());
-        let info = Cell::new(info);
-        let shared = Shared { file, is_regular, cut: Cell::new(false), info, direct, path: path.to_owned() };
+        let (is_regular, info) = (file_type.is_file(), Cell::new(info));
+        let elsewhere = is_regular && sys::is_kept_elsewhere(&file).map_err(fail("inspect"))?;
+        let (file, cut) = (Rc::new(file), Cell::new(false));
+        let shared = Shared { file, is_regular, elsewhere, cut, info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
 
@@ -127,8 +131,7 @@ impl FileDevice {
             Operation::Open | Operation::Read | Operation::Allocation | Operation::Identity => false,
         };
         if looks && shared.is_regular {
-            // The cheapest way to ask for the size.
-            let whole = sys::seek(&shared.file, 0, libc::SEEK_END).is_ok_and(|end| end >= shared.info.get().size_bytes);
+            let whole = sys::known_size(&shared.file).is_ok_and(|end| end >= shared.info.get().size_bytes);
             shared.cut.set(shared.cut.get() || !whole);
         }
         if shared.cut.get() { Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)) } else { Ok(()) }
@@ -148,7 +151,7 @@ impl FileDevice {
             return (buf, Ok(()));
         }
         let file = Rc::clone(&self.shared.file);
-        let transfer = Transfer { file, direction, offset, buf, done: 0 };
+        let transfer = Transfer { file, apart: self.shared.elsewhere, direction, offset, buf, done: 0 };
         let (finished, outcome) = self.env.submit(RingOperation::Transfer(transfer)).await;
         let RingOperation::Transfer(Transfer { buf, .. }) = finished else {
             unreachable!("the ring gives back what it was given");
@@ -183,7 +186,9 @@ impl Device for FileDevice {
 
     fn grow(&self) -> Result<u64, DeviceError> {
         let shared = &self.shared;
-        let end = sys::seek(&shared.file, 0, libc::SEEK_END).map_err(|error| {
+        let size =
+            if shared.is_regular { sys::known_size(&shared.file) } else { sys::seek(&shared.file, 0, libc::SEEK_END) };
+        let end = size.map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             error_of(errno, Operation::Identity, ByteRange::at(0, 0))
         })?;
@@ -236,6 +241,9 @@ impl Device for FileDevice {
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
         self.check(Operation::Allocation, range)?;
+        if self.shared.elsewhere {
+            return Ok(vec![Extent { length: range.length(), kind: ExtentKind::Data }]);
+        }
         extents(&self.shared.file, range, extents_max).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(libc::EIO);
             error_of(errno, Operation::Allocation, range)

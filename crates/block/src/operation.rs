@@ -39,6 +39,8 @@ pub(crate) enum RingOperation {
 /// Bytes between a buffer and a file, whole or up to an error or the end of the file.
 pub(crate) struct Transfer {
     pub(crate) file: Rc<OwnedFd>,
+    /// On a thread of the kernel's from the start: submitting it may wait.
+    pub(crate) apart: bool,
     pub(crate) direction: Direction,
     pub(crate) offset: u64,
     pub(crate) buf: Buf,
@@ -130,7 +132,8 @@ impl Transfer {
         let file = fd(&self.file);
         let offset = self.offset + u64::try_from(self.done).expect("a buffer's length fits 64 bits");
         let registered = |address: usize| arena.contains(&address);
-        match self.direction {
+        let flags = if self.apart { squeue::Flags::ASYNC } else { squeue::Flags::empty() };
+        let entry = match self.direction {
             Direction::Read => {
                 let rest = &mut self.buf[self.done..];
                 let (memory, length) = (rest.as_mut_ptr(), entry_length(rest.len()));
@@ -150,7 +153,8 @@ impl Transfer {
                     opcode::Write::new(file, memory, length).offset(offset).build()
                 }
             }
-        }
+        };
+        entry.flags(flags)
     }
 
     fn advance(&mut self, result: i32) -> Step {
@@ -263,7 +267,7 @@ mod tests {
         let file = Rc::new(sys::eventfd().unwrap());
         let pool = crate::BufPool::with_arena(1 << 20);
         let code_of = |buf: Buf, direction| {
-            let transfer = Transfer { file: Rc::clone(&file), direction, offset: 0, buf, done: 0 };
+            let transfer = Transfer { file: Rc::clone(&file), apart: false, direction, offset: 0, buf, done: 0 };
             RingOperation::Transfer(transfer).entry(&pool.arena()).get_opcode()
         };
         assert_eq!(code_of(pool.take(4096), Direction::Read), u32::from(opcode::ReadFixed::CODE));
@@ -275,7 +279,8 @@ mod tests {
     #[test]
     fn a_short_transfer_goes_on_and_one_inside_a_sector_has_met_the_end_of_the_file() {
         let file = Rc::new(sys::eventfd().unwrap());
-        let mut transfer = Transfer { file, direction: Direction::Read, offset: 0, buf: Buf::zeroed(4096), done: 0 };
+        let (apart, direction) = (false, Direction::Read);
+        let mut transfer = Transfer { file, apart, direction, offset: 0, buf: Buf::zeroed(4096), done: 0 };
         assert!(matches!(transfer.advance(512), Step::Again));
         assert!(matches!(transfer.advance(100), Step::Done(Ok(612))));
     }

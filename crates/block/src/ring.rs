@@ -23,6 +23,12 @@ const NOBODY: u64 = u64::MAX;
 /// Completions that the kernel's queue holds, per entry of the submission queue; what is over waits in the kernel.
 const COMPLETIONS_PER_ENTRY: u32 = 8;
 
+/// Operations that the kernel may wait with at once, each on a thread of its own: flushes, and transfers of files that
+/// cannot be begun without waiting (FUSE, network file systems). By itself it would be four per CPU
+/// (io_uring_register(2), `IORING_REGISTER_IOWQ_MAX_WORKERS`): one file that hangs would take them all, and every other
+/// device's flushes would wait with it.
+const WAITING_MAX: u32 = 1024;
+
 pub(crate) struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
@@ -67,6 +73,8 @@ impl Ring {
             .setup_cqsize(entries.saturating_mul(COMPLETIONS_PER_ENTRY))
             .dontfork()
             .build(entries)?;
+        // For regular files and for everything else; the second may have as many as it likes.
+        uring.submitter().register_iowq_max_workers(&mut [WAITING_MAX, 0])?;
         Ok(Self { uring, slots: Vec::new(), free: Vec::new(), in_flight: 0, backlog: VecDeque::new(), arena: 0..0 })
     }
 

@@ -89,16 +89,25 @@ pub(crate) fn ioctl_int(fd: &OwnedFd, request: libc::Ioctl) -> io::Result<c_int>
     Ok(value[0])
 }
 
+fn statx(fd: &OwnedFd, flags: c_int, mask: u32) -> io::Result<libc::statx> {
+    let mut status = MaybeUninit::<libc::statx>::zeroed();
+    let flags = flags | libc::AT_EMPTY_PATH;
+    // SAFETY: the path is a static C string and `status` is large enough for what the call writes.
+    check(unsafe { libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, mask, status.as_mut_ptr()) })?;
+    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
+    Ok(unsafe { status.assume_init() })
+}
+
 /// The offset alignment that direct I/O on this file needs, if the file system tells.
 pub(crate) fn direct_io_alignment(fd: &OwnedFd) -> Option<u32> {
-    let mut status = MaybeUninit::<libc::statx>::zeroed();
-    let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
-    // SAFETY: the path is a static C string and `status` is large enough for what the call writes.
-    let result = unsafe { libc::statx(fd.as_raw_fd(), c"".as_ptr(), flags, mask, status.as_mut_ptr()) };
-    check(result).ok()?;
-    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
-    let status = unsafe { status.assume_init() };
+    let status = statx(fd, 0, libc::STATX_DIOALIGN).ok()?;
     (status.stx_mask & libc::STATX_DIOALIGN != 0).then_some(status.stx_dio_offset_align).filter(|align| *align > 0)
+}
+
+/// A regular file's size as this machine knows it. Never waits: neither for who holds the inode's lock (as a `SEEK_END`
+/// would), nor for the server of a network file system.
+pub(crate) fn known_size(fd: &OwnedFd) -> io::Result<u64> {
+    Ok(statx(fd, libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size)
 }
 
 /// The id of the file system that holds the file.
@@ -108,6 +117,19 @@ pub(crate) fn file_system_id(fd: &OwnedFd) -> io::Result<u64> {
     check(unsafe { libc::fstatvfs(fd.as_raw_fd(), status.as_mut_ptr()) })?;
     // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
     Ok(unsafe { status.assume_init() }.f_fsid)
+}
+
+/// Whether another program or machine keeps the file, so that whatever is asked of it may wait for that one: even I/O
+/// that is not to wait, as on FUSE once its program has enough to do (`fuse_get_req` of Linux 6.18).
+pub(crate) fn is_kept_elsewhere(fd: &OwnedFd) -> io::Result<bool> {
+    /// Of virtiofs too; then 9P, NFS, CIFS and SMB (linux/magic.h), Ceph (linux/ceph/ceph_fs.h).
+    const ELSEWHERE: [u32; 6] = [0x6573_5546, 0x0102_1997, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400];
+    let mut status = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: `status` is large enough for what the call writes.
+    check(unsafe { libc::fstatfs(fd.as_raw_fd(), status.as_mut_ptr()) })?;
+    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
+    let kind = unsafe { status.assume_init() }.f_type;
+    Ok(ELSEWHERE.into_iter().any(|known| i64::from(known) == kind))
 }
 
 /// Where the next data or the next hole is, or the end: `whence` is `SEEK_DATA`, `SEEK_HOLE` or `SEEK_END`.

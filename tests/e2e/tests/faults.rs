@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
+use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{self, MIB, assert_file_pages, overwrite};
+use hotset_e2e::nbd::Verb;
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
 use hotset_e2e::tools;
 
@@ -239,6 +241,37 @@ fn a_volume_whose_backing_device_is_missing_says_so_and_the_others_serve() {
     fs::rename(&away, &backing).expect("the backing device comes back");
     daemon.launch();
     daemon.assert_volume_pages(PAGES);
+}
+
+// proves: F1, F4
+#[test]
+fn a_backing_device_that_hangs_holds_up_its_own_volume_alone_whatever_is_asked_of_it() {
+    /// More than a file system in user space takes at once (12), or the kernel has threads for by itself (four per CPU).
+    const ASKED: u64 = 100;
+    let (daemon, _) = warm_daemon();
+    let behind = daemon.site.numbered("behind", ASKED);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("faulty"), &behind) else { return };
+    daemon.ok(&format!("volume create hangs --backing {}", faulty.path().display()));
+    let mut asks = daemon.client("hangs");
+    faulty.set(Fault::Hang);
+    for page in 0..ASKED {
+        let (verb, data) = if page % 2 == 0 { (Verb::Read, vec![]) } else { (Verb::Write, pages(page, 1, 1)) };
+        asks.send(verb, 0, page * PAGE_BYTES, 4096, &data).expect("the server takes it");
+    }
+    tools::succeed("nbdinfo", &["--map", "--totals", &daemon.uri("hangs")]);
+    // Hits, misses, writes and flushes of the other one.
+    let mut client = daemon.client("v");
+    client.write(0, &pages(0, 16, 1)).expect("a write");
+    client.flush().expect("a flush");
+    assert_pages(&client.read(0, 16 * 4096).expect("a read"), 0, 1);
+    daemon.ok("volume disable-cache v");
+    assert_pages(&client.read(0, 16 * 4096).expect("a read"), 0, 1);
+    assert!(daemon.is_online("v"));
+    assert_eq!(asks.in_flight(), usize::try_from(ASKED).expect("few"));
+    faulty.set(Fault::Error);
+    (0..ASKED).for_each(|_| assert_ne!(asks.receive().expect("an answer").error, 0));
+    faulty.set(Fault::None);
+    client.flush().expect("a flush");
 }
 
 // proves: F7
