@@ -1,5 +1,7 @@
 //! SSDs that join and leave a pool while it serves, and spares that take over, through the public face.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
@@ -207,6 +209,60 @@ fn an_ssd_is_removed_with_everything_on_it_and_is_free_then() {
         pool.reattach(&volume).await.unwrap();
         read_all(&volume, 1).await;
         assert_eq!(pool.status().health, Health::Good);
+        pool.close().await.unwrap();
+    });
+}
+
+/// Overwrites random pages of the first `set` until it is told to stop.
+async fn overwrite(volume: Volume<HostEnv>, set: u64, seed: u64, work: Rc<HostsAtWork>) {
+    let mut random = seed;
+    while !work.stop.get() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        volume.write((random >> 33) % set * 4096, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        work.written.set(work.written.get() + 1);
+    }
+    work.ended.set(work.ended.get() + 1);
+}
+
+#[derive(Default)]
+struct HostsAtWork {
+    stop: Cell<bool>,
+    /// Pages.
+    written: Cell<u64>,
+    /// Hosts.
+    ended: Cell<u64>,
+}
+
+// proves: P5, F2
+#[test]
+fn an_ssd_leaves_that_has_more_of_the_log_than_the_others_have_room_for_and_nothing_waits_for_ever() {
+    const HOSTS: u64 = 8;
+    run(async |env| {
+        let world = World::new(env.clone(), PoolKind::ReadWrite, 4);
+        let pool = world.create(4).await;
+        let mut settings = pool.status().settings;
+        settings.cleaning.dirty_watermark_percent = 90;
+        pool.set(settings).await.unwrap();
+        let volume = attached(&world, &pool).await;
+        // Overwritten again and again, it makes the log three times as long as what is dirty.
+        let set = pool.status().write_log.unwrap().dirty_capacity_bytes / 4096 * 52 / 100;
+        let work = Rc::new(HostsAtWork::default());
+        (0..HOSTS).for_each(|seed| env.spawn(overwrite(volume.clone(), set, seed, Rc::clone(&work))));
+        until(&env, "the log is long", || work.written.get() > 6 * set).await;
+        let leaving = uuid_of(&pool.status(), "disk0");
+        let removed = Rc::new(Cell::new(None));
+        let (leaves, answer) = (pool.clone(), Rc::clone(&removed));
+        env.spawn(async move { answer.set(Some(leaves.remove_ssds(&[leaving]).await.unwrap())) });
+        until(&env, "the SSD has left", || {
+            assert!(!pool.status().write_log.unwrap().write_caching_off, "what is dirty has room for two copies");
+            removed.get() == Some(Removed::Done)
+        })
+        .await;
+        let before = work.written.get();
+        until(&env, "hosts go on", || work.written.get() > before + set).await;
+        assert!(volume.status().dirty_bytes > set * 4096 * 9 / 10, "nothing had to be flushed");
+        work.stop.set(true);
+        until(&env, "all hosts were answered", || work.ended.get() == HOSTS).await;
         pool.close().await.unwrap();
     });
 }

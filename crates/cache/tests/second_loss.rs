@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hotset_block::{Buf, ByteRange, Env, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_block::{Buf, ByteRange, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
@@ -173,14 +173,23 @@ fn neighbour(env: &HostEnv, backing: &MemoryDevice) -> Volume<HostEnv> {
     Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap()
 }
 
+/// One life of a daemon, which dies at its end: whatever it had at work is gone.
+fn life(world: &mut World, work: impl AsyncFnOnce(&mut World)) {
+    run(async |env| {
+        world.env = env;
+        work(world).await;
+    });
+}
+
 // proves: F5
 #[test]
 fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted_and_its_neighbours_are_served() {
-    run(async |env| {
-        let mut world = World::new(env.clone(), &[16 * MIB; 4], 64 * MIB);
-        let backing = MemoryDevice::new(64 * MIB, 512);
-        let pool = lazy(&world).await;
-        let (volume, other) = (world.attached(&pool).await, neighbour(&env, &backing));
+    let unborn = Executor::new(ExecutorOptions::default()).unwrap().env();
+    let mut world = World::new(unborn, &[16 * MIB; 4], 64 * MIB);
+    let backing = MemoryDevice::new(64 * MIB, 512);
+    life(&mut world, async |world| {
+        let pool = lazy(world).await;
+        let (volume, other) = (world.attached(&pool).await, neighbour(&world.env, &backing));
         pool.attach(&other).await.unwrap();
         for page in 0..400 {
             write(&volume, page, 4).await;
@@ -188,17 +197,19 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
         world.ssds[0].vanish();
         world.ssds[1].vanish();
         let _ = volume.flush().await;
-        until(&env, "two SSDs have left", || pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 2).await;
-        until(&env, "something is lost", || volume.status().lost_bytes > 0).await;
+        let two_left = || pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 2;
+        until(&world.env, "two SSDs have left", two_left).await;
+        until(&world.env, "something is lost", || volume.status().lost_bytes > 0).await;
         write(&other, 5, 7).await;
         other.flush().await.unwrap();
-        std::mem::forget((pool, volume, other));
         world.ssds.drain(..2);
         world.forget_losses().await;
-        // However often it starts: that something is missing is not forgotten.
-        for _ in 0..2 {
+    });
+    // However often it starts: that something is missing is not forgotten.
+    for _ in 0..2 {
+        life(&mut world, async |world| {
             let pool = world.open(Missing::Leave).await;
-            let (volume, other) = (world.volume(), neighbour(&env, &backing));
+            let (volume, other) = (world.volume(), neighbour(&world.env, &backing));
             let Reattached::Fenced { cause: FenceCause::UnknownLoss, reason, .. } =
                 pool.reattach(&volume).await.unwrap()
             else {
@@ -210,8 +221,9 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
             assert!(matches!(pool.reattach(&other).await.unwrap(), Reattached::Warm { .. }));
             assert_eq!(read(&other, 5).await, 7);
             write(&other, 5, 7).await;
-            std::mem::forget((pool, volume, other));
-        }
+        });
+    }
+    life(&mut world, async |world| {
         let pool = world.open(Missing::Leave).await;
         let volume = world.volume();
         pool.reattach(&volume).await.unwrap();
@@ -220,7 +232,8 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
         assert_eq!(lost_pages(&volume, 400).await, BTreeSet::new());
         write(&volume, 3, 9).await;
         volume.flush().await.unwrap();
-        std::mem::forget((pool, volume));
+    });
+    life(&mut world, async |world| {
         let pool = world.open(Missing::Refuse).await;
         let volume = world.volume();
         assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }), "accepted is accepted");

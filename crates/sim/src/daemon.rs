@@ -193,7 +193,7 @@ impl Daemon {
                 host.attachment.set(Attachment::Detached);
                 host.accept_replacement();
                 if host.given_up.replace(false) {
-                    host.model.borrow_mut().adopt(&host.disk.content());
+                    host.adopt_backing();
                 }
                 true
             }
@@ -327,7 +327,7 @@ impl Daemon {
                 host.attachment.set(Attachment::Detached);
                 host.right_one.take();
                 host.changed.set(false);
-                host.model.borrow_mut().adopt(&host.disk.content());
+                host.adopt_backing();
                 true
             }
             Err(error) => {

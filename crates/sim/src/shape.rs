@@ -192,7 +192,7 @@ impl Shape {
         let first = if kind == PoolKind::Read { 1 } else { 2 };
         shape.profile = Profile::Changing;
         shape.ssds = (0..random.pick(&[3, 4, 5])).map(|_| ssd(random)).collect();
-        shape.ssds_at_first = usize::try_from(random.between(first, first + 1)).expect("few");
+        shape.ssds_at_first = usize::try_from(random.between(first, first + 2)).expect("few").min(shape.ssds.len());
         shape.troubles = Troubles {
             crashes: !random.one_in(8),
             ssd_errors: random.one_in(2),
@@ -202,7 +202,23 @@ impl Shape {
         };
         shape.administrators = random.pick(&[1, 1, 2, 3]);
         shape.lives = random.between(2, 6);
+        if kind == PoolKind::ReadWrite && random.one_in(4) {
+            shape.overwrite_more_than_is_left(random);
+        }
         shape
+    }
+
+    /// Hosts overwrite half of what may be dirty, again and again, and the log takes all the room that it may have: when an
+    /// SSD leaves, what it has of the log has no place.
+    fn overwrite_more_than_is_left(&mut self, random: &mut Random) {
+        self.ssds_at_first = self.ssds.len().min(4);
+        self.settings.cleaning.dirty_watermark_percent = 90;
+        self.volumes[0].backing.size_bytes = random.between(6, 14) << 20;
+        self.volumes[0].hot_blocks = random.between(20, 60);
+        self.hosts = 4;
+        self.think_ms = 1;
+        self.wander_percent = 5;
+        self.durable_percent = 5;
     }
 
     fn everything(random: &mut Random) -> Self {

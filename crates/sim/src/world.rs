@@ -144,6 +144,14 @@ impl HostVolume {
         self.settings_asked.borrow_mut().clear();
     }
 
+    /// The volume is from now on what its backing device holds. Who lets that happen has it all on the medium first: which
+    /// of the versions that were not flushed is there after a power cut, nobody could say any more.
+    pub fn adopt_backing(&self) {
+        let content = self.disk.content();
+        self.model.borrow_mut().adopt(&content);
+        self.disk.replace_content(content);
+    }
+
     /// What is there now in place of the right backing device is served from now on, and hosts know it.
     pub fn accept_replacement(&self) {
         self.changed.set(false);

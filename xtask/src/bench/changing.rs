@@ -26,7 +26,7 @@ const READ_PERCENT: u64 = 70;
 const INTERVAL_MS: u64 = 100;
 const POLL: Duration = Duration::from_millis(50);
 /// Longer than any of it takes at the lowest rate.
-const CHANGE_LIMIT: Duration = Duration::from_secs(300);
+const CHANGE_LIMIT: Duration = Duration::from_secs(600);
 /// What is promised at the medium rate: the share of the throughput that is left, and the p99 in times of the one before.
 const IOPS_LEAST: f64 = 0.7;
 const P99_MOST: f64 = 3.0;

@@ -213,5 +213,5 @@ pub(crate) fn has_lost_segment(row: &Row) -> bool {
 /// Rows that can still be opened, or wait to be used.
 pub(crate) fn rows_available(log: &Log) -> usize {
     let prepared = usize::from(log.prepared.borrow().is_some());
-    log.rows_max.get().saturating_sub(log.rows_held()) + prepared
+    log.rows_openable.get() + prepared
 }

@@ -16,7 +16,7 @@ use crate::format::log::{
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::at;
-use crate::state::log::{Append, Body, Flight, Log, Mirror, ROWS_RESERVED, Row, RowState, StreamMark};
+use crate::state::log::{Append, Body, Flight, Log, Mirror, Row, RowState, StreamMark};
 use crate::state::overlay::{Content, Live, Place};
 use crate::volume::add;
 
@@ -455,7 +455,7 @@ fn give_up_moves(log: &Log) {
 
 /// Hosts leave over what is reserved (rule `reserves`).
 fn hosts_may_append(log: &Log) -> bool {
-    rows_available(log) >= ROWS_RESERVED || planted(Planted::ReserveIgnored)
+    rows_available(log) >= log.rows_reserved.get() || planted(Planted::ReserveIgnored)
 }
 
 fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &mut Vec<u32>) {

@@ -50,7 +50,7 @@ impl<E: Env> PoolInner<E> {
                 cell.set(Mirror { ssd: None, ..cell.get() });
             }
         }
-        log.count_lost_rows();
+        self.count_openable(log);
         self.show_losses(log);
         self.note_concerned(log);
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.

@@ -20,7 +20,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 use crate::state::at;
-use crate::state::log::{Log, Mirror, Row, RowReading, RowState};
+use crate::state::log::{Log, Mirror, ROWS_RESERVED, Row, RowReading, RowState};
 use crate::state::overlay::Content;
 use crate::status::Rebuild;
 
@@ -109,10 +109,11 @@ impl<E: Env> PoolInner<E> {
         self.fenced.borrow().is_none()
     }
 
-    /// The copies that are lost or have to leave their SSDs, of rows that live, the oldest first.
+    /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
+    /// to be freed.
     fn copies_wanted(&self, log: &Log) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for row in log.rows_live().into_iter().filter(|row| row.number >= log.oldest_live.get()) {
+        for row in log.rows_live().into_iter().rev().filter(|row| row.number >= log.oldest_live.get()) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().ssd.is_some());
                 for side in (0..2).filter(|side| readable && self.is_unwell(pair[*side].get())) {
@@ -131,23 +132,33 @@ impl<E: Env> PoolInner<E> {
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
     pub(crate) fn judge_mirrors(&self, log: &Log) {
         let wanted = self.copies_wanted(log);
-        let stuck = wanted.iter().any(|copy| self.mirror_target(copy).is_none());
+        let placeless = wanted.iter().any(|copy| self.mirror_target(copy).is_none());
+        let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().dirty <= log.dirty_max();
+        let (crowded, stuck) = (placeless && dirty_fits, placeless && !dirty_fits);
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
         log.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
             self.ssds.iter().for_each(|ssd| ssd.rebuilding.set(false));
         }
-        if log.mirrors.stuck.replace(stuck) != stuck {
+        let crowded_before = log.mirrors.crowded.replace(crowded);
+        if log.mirrors.stuck.replace(stuck) != stuck || crowded_before != crowded {
             log.cleaner_wanted.wake_all();
             log.mover_wanted.wake_all();
             self.fill_pump_wanted.wake_all();
         }
     }
 
-    /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy.
+    /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
+    /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
     fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
         let other = copy.other().ssd;
-        let free = |ssd: &&Rc<Ssd<E>>| !ssd.leaving.get() && Some(ssd.index) != other && ssd.log_segments_left() > 0;
+        let reserved = self.log.as_ref().map_or(ROWS_RESERVED, |log| log.rows_reserved.get());
+        let left_over = match self.settings.get().cleaning.flush_rate {
+            FlushRate::Low | FlushRate::Medium => 2 * reserved,
+            FlushRate::High => reserved,
+        };
+        let free =
+            |ssd: &&Rc<Ssd<E>>| !ssd.leaving.get() && Some(ssd.index) != other && ssd.log_segments_left() > left_over;
         self.online_ssds().filter(free).max_by_key(|ssd| ssd.log_segments_left()).cloned()
     }
 
@@ -169,10 +180,12 @@ impl<E: Env> PoolInner<E> {
     /// True: the copy is relied on. What came to nothing leaves the row as it was.
     async fn mirror_to(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, target: &Rc<Ssd<E>>) -> bool {
         let Some(segment) = self.take_segment(target).await else { return false };
+        self.count_openable(log);
         let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
         let made = self.copy_segment(log, copy, new).await && self.rely_on(log, copy, new).await;
         if !made && target.online.get() {
             target.segments.borrow_mut().set_free(segment);
+            self.count_openable(log);
             target.segments_changed.wake_all();
         }
         made
@@ -199,7 +212,7 @@ impl<E: Env> PoolInner<E> {
         let (at_once, _) = pace(self.settings.get().cleaning.flush_rate);
         let workers = (0..at_once).map(async |_| {
             while let Some(first) = take_chunk(&next, plan.end).filter(|_| whole.get()) {
-                let done = self.copy_chunk(log, copy, new, &plan, first).await;
+                let done = self.copy_chunk(copy, new, &plan, first).await;
                 whole.set(whole.get() && done && self.may_be_mirrored(log, copy));
             }
         });
@@ -254,18 +267,16 @@ impl<E: Env> PoolInner<E> {
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
     /// either. False: an SSD failed.
-    async fn copy_chunk(self: &Rc<Self>, log: &Log, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
+    async fn copy_chunk(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
         let began = self.env.now();
         let requests = self.host_requests();
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
-        let bytes_copied = u64::try_from(bytes.len()).expect("a chunk is small");
         let target = self.ssd_at(new);
         if let Err(fault) = target.write(self.log_offset(new, first), bytes).await {
             self.ssd_failed(&target, &fault);
             return false;
         }
-        log.mirrors.copied(bytes_copied);
         let (_, pauses) = pace(self.settings.get().cleaning.flush_rate);
         if self.host_requests() != requests && pauses > 0 {
             self.env.sleep(self.env.now().since(began) * pauses).await;
@@ -367,8 +378,9 @@ impl<E: Env> PoolInner<E> {
     /// How far the copies are; `None` if none is wanted.
     pub(crate) fn rebuild_status(&self) -> Option<Rebuild> {
         let log = self.log.as_ref()?;
-        let (done_bytes, since) = log.mirrors.progress()?;
-        let left = u64::try_from(log.mirrors.left()).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        let bytes = |copies: usize| u64::try_from(copies).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        let (done, since) = log.mirrors.progress()?;
+        let (done_bytes, left) = (bytes(done), bytes(log.mirrors.left()));
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
         let bytes_per_second = done_bytes.saturating_mul(1000) / milliseconds.max(1);
         Some(Rebuild {

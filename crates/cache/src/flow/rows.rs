@@ -30,7 +30,7 @@ pub(crate) const ROWS_MIN: usize = 6;
 /// newest when their row becomes the oldest, and have to be moved.
 const LENGTH: u64 = 3;
 /// Rows that the log has at any time, however little is dirty.
-const ROWS_KEPT: usize = 4;
+const ROWS_KEPT: u64 = 4;
 /// Pause before a row that could not be opened is tried again.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
 /// Segments that are looked at to find the one that is given up most cheaply.
@@ -48,17 +48,23 @@ pub(crate) struct LogSize {
 
 /// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
 /// many disjoint pairs as there are, those with the most left first.
-pub(crate) fn capacity(mut segments: Vec<usize>, segment_pages: u32) -> LogSize {
+pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
+    capacity_beside(segments, segment_pages, &[])
+}
+
+/// The same beside rows that there are, of so many pairs each.
+fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
     let single = segments.len() == 1;
     let mut size = LogSize::default();
-    let mut record_bytes = 64;
+    let recorded = |pairs: usize| 27 + 42 * u64::try_from(pairs).expect("few");
+    let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
     let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
     loop {
         segments.sort_unstable_by(|a, b| b.cmp(a));
         let there = segments.iter().filter(|left| **left > 0).count();
         let pairs = if single { there } else { (there / 2).min(32) };
-        record_bytes += 27 + 42 * u64::try_from(pairs).expect("few");
-        if pairs == 0 || size.rows >= 4000 || record_bytes > RECORD_BYTES {
+        record_bytes += recorded(pairs);
+        if pairs == 0 || rows.len() + size.rows >= 4000 || record_bytes > RECORD_BYTES {
             return size;
         }
         let taken = if single { 1 } else { 2 * pairs };
@@ -77,15 +83,25 @@ impl<E: Env> PoolInner<E> {
         let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let size = capacity(segments, self.segment_pages());
         log.rows_max.set(size.rows);
-        log.count_lost_rows();
         log.data_pages_max.set(size.pages);
         log.segments_max.set(size.segments);
+        self.count_openable(log);
+    }
+
+    /// Counts the rows that can be opened beside those that there are.
+    pub(crate) fn count_openable(&self, log: &Log) {
+        let left: Vec<usize> = self.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
+        let pairs = (left.len() / 2).clamp(1, 32);
+        let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
+        let widest = rows.iter().copied().max().unwrap_or(pairs);
+        log.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
+        log.rows_openable.set(capacity_beside(left, self.segment_pages(), &rows).rows);
     }
 
     /// Has the next row made ready, if there may be one.
     pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
         let there = log.prepared.borrow().is_some();
-        if there || self.stopped.get() || log.rows_held() >= log.rows_max.get() || log.preparing.replace(true) {
+        if there || self.stopped.get() || log.rows_openable.get() == 0 || log.preparing.replace(true) {
             return;
         }
         let (pool, log) = (Rc::clone(self), Rc::clone(log));
@@ -116,6 +132,7 @@ impl<E: Env> PoolInner<E> {
         let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.now());
         let row = Rc::new(row);
         log.add_row(&row);
+        self.count_openable(log);
         if !self.write_segment_headers(&row).await {
             self.drop_row(log, &row);
             return Ok(None);
@@ -321,16 +338,17 @@ impl<E: Env> PoolInner<E> {
 
     /// There are more rows than what is dirty needs: the oldest are to be freed.
     pub(crate) fn log_is_long(&self, log: &Log) -> bool {
-        if rows_available(log) <= ROWS_RESERVED + 1 {
+        if rows_available(log) <= log.rows_reserved.get() + 1 {
             return true;
         }
         let dirty = log.overlay.borrow().total().dirty + log.queued_pages();
-        if log.mirrors.stuck.get() && dirty == 0 {
-            // Its copies have no place: it is better empty.
+        if log.mirrors.crowded.get() || (log.mirrors.stuck.get() && dirty == 0) {
+            // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
             return true;
         }
-        let needed = usize::try_from(LENGTH * dirty / log.row_pages().max(1)).expect("few rows") + ROWS_KEPT;
-        log.row_count() > needed.min(log.rows_max.get().saturating_sub(2 * ROWS_RESERVED))
+        let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages();
+        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("few") * log.row_pages();
+        log.pages_held() > needed.min(log.data_pages_max.get().saturating_sub(reserved))
     }
 
     /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
@@ -401,6 +419,12 @@ impl<E: Env> PoolInner<E> {
                 ssd.ready.borrow_mut().extend(slots);
             }
             ssd.segments_changed.wake_all();
+        }
+        if let Some(log) = &self.log {
+            self.count_openable(log);
+            if log.mirrors.left() > 0 {
+                log.mirrors.wanted.wake_all();
+            }
         }
         self.fill_pump_wanted.wake_all();
     }

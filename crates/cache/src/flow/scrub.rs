@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::{StreamExt, stream};
 use hotset_block::Env;
 
 use crate::config::{FetchRate, PAGE};
@@ -25,6 +26,8 @@ use super::read_log::LogRun;
 
 /// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
 const STRETCH_PAGES: u32 = 64;
+/// Pieces of a stretch in the write log that are read at once: a few, as they may be as short as a page and lie apart.
+const RUNS_AT_ONCE: usize = 8;
 /// Empty slots that are passed in one turn.
 const SLOTS_OF_A_TURN: u32 = 4096;
 /// The longest rest.
@@ -138,15 +141,14 @@ impl<E: Env> PoolInner<E> {
                 let Some(first) = log.overlay.borrow().first_in(index, &(page..PAGES_MAX)) else { break };
                 let holds_nothing = planted(Planted::ScrubHoldsNothing);
                 page = if holds_nothing { PAGES_MAX - 1 } else { first.page + u64::from(STRETCH_PAGES) };
-                // One at a time: a run keeps its row from being freed for as long as it lives.
+                // Few: a run keeps its row from being freed for as long as it lives.
                 let runs = log.runs(index, first.page..page, |_| true);
                 let began = self.env.now();
                 if holds_nothing {
                     runs.iter().for_each(LogRun::release);
                 }
-                for run in runs {
-                    self.scrub_run(&run).await;
-                }
+                let at_once = stream::iter(runs);
+                at_once.for_each_concurrent(RUNS_AT_ONCE, async |run| self.scrub_run(&run).await).await;
                 self.rest_after(began).await;
             }
         }

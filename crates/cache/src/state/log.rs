@@ -112,6 +112,11 @@ impl Row {
         self.segment_pages - summary_pages(self.segment_pages)
     }
 
+    /// Pages of data that it has place for, about.
+    fn data_pages(&self) -> u64 {
+        u64::try_from(self.segments.len()).expect("few") * u64::from(self.batches_end().saturating_sub(1))
+    }
+
     /// The segment that takes the next batch.
     pub(crate) fn next_segment(&self) -> u32 {
         self.batches.get() % u32::try_from(self.segments.len()).expect("segments of a row are bounded")
@@ -370,10 +375,15 @@ pub(crate) struct Log {
     pub(crate) preparing: Cell<bool>,
     pub(crate) next_number: Cell<u64>,
     pub(crate) oldest_live: Cell<u64>,
-    /// Rows that the pool's SSDs have room for, and pages of data that they hold together, about.
+    /// Rows that the pool's SSDs have room for when there are no others, and pages of data that they hold together, about.
     pub(crate) rows_max: Cell<usize>,
-    /// Rows of which no copy is left.
-    rows_lost: Cell<usize>,
+    /// Rows that can be opened beside those that there are. Rows of before an SSD came or left do not take what those of
+    /// today take: only segments tell.
+    pub(crate) rows_openable: Cell<usize>,
+    /// Rows that hosts leave over (rule `reserves`): they hold what one row may hold that is to be moved.
+    pub(crate) rows_reserved: Cell<usize>,
+    /// Pages of data that all rows together have place for.
+    pages_held: Cell<u64>,
     /// The newest row record names rows that were given up before they took a batch.
     pub(crate) record_names_dropped: Cell<bool>,
     pub(crate) data_pages_max: Cell<u64>,
@@ -427,7 +437,9 @@ impl Log {
             next_number: Cell::new(1),
             oldest_live: Cell::new(1),
             rows_max: Cell::new(0),
-            rows_lost: Cell::new(0),
+            rows_openable: Cell::new(0),
+            rows_reserved: Cell::new(ROWS_RESERVED),
+            pages_held: Cell::new(0),
             record_names_dropped: Cell::new(false),
             data_pages_max: Cell::new(0),
             segments_max: Cell::new(0),
@@ -485,26 +497,29 @@ impl Log {
     pub(crate) fn add_row(&self, row: &Rc<Row>) {
         self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
         self.order.borrow_mut().push_back(Rc::clone(row));
+        self.pages_held.set(self.pages_held.get() + row.data_pages());
     }
 
     /// The oldest row is gone.
     pub(crate) fn remove_oldest(&self) {
         let row = self.order.borrow_mut().pop_front().expect("there is an oldest row");
-        self.rows.borrow_mut()[at(row.slot)] = None;
-        self.count_lost_rows_less();
-    }
-
-    fn count_lost_rows_less(&self) {
-        if self.rows_lost.get() > 0 {
-            self.count_lost_rows();
-        }
+        self.forget_row(&row);
     }
 
     /// A row that took no batch and is no more wanted.
     pub(crate) fn remove_newest(&self, row: &Rc<Row>) {
         self.order.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
+        self.forget_row(row);
+    }
+
+    fn forget_row(&self, row: &Row) {
         self.rows.borrow_mut()[at(row.slot)] = None;
-        self.count_lost_rows_less();
+        self.pages_held.set(self.pages_held.get() - row.data_pages());
+    }
+
+    /// Pages of data that all rows together have place for.
+    pub(crate) fn pages_held(&self) -> u64 {
+        self.pages_held.get()
     }
 
     pub(crate) fn oldest(&self) -> Option<Rc<Row>> {
@@ -517,17 +532,6 @@ impl Log {
 
     pub(crate) fn row_count(&self) -> usize {
         self.order.borrow().len()
-    }
-
-    /// Rows that take room on SSDs: all but those of which no copy is left.
-    pub(crate) fn rows_held(&self) -> usize {
-        self.row_count() - self.rows_lost.get()
-    }
-
-    /// Rows have lost copies, or are gone.
-    pub(crate) fn count_lost_rows(&self) {
-        let holds_none = |row: &&Rc<Row>| row.segments.iter().flatten().all(|mirror| mirror.get().ssd.is_none());
-        self.rows_lost.set(self.order.borrow().iter().filter(holds_none).count());
     }
 
     /// What the row record says.
@@ -583,12 +587,13 @@ impl Log {
             .into_iter()
             .filter_map(|row| row.borrow().as_ref().map(|row| self.pages_left(row)))
             .sum();
-        let rows_left = self.rows_max.get().saturating_sub(self.rows_held() + ROWS_RESERVED);
-        let mut room = open + u64::try_from(rows_left).expect("few") * self.row_pages();
+        let rows_left = self.rows_openable.get();
+        let for_hosts = rows_left.saturating_sub(self.rows_reserved.get());
+        let mut room = open + u64::try_from(for_hosts).expect("few") * self.row_pages();
         if planted(Planted::ReserveIgnored) {
             return true;
         }
-        if self.rows_held() + ROWS_RESERVED > self.rows_max.get() {
+        if rows_left < self.rows_reserved.get() {
             room = 0;
         }
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a

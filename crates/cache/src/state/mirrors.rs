@@ -12,10 +12,12 @@ pub(crate) struct Mirrors {
     left: Cell<usize>,
     /// Those of them that are lost.
     lost: Cell<usize>,
-    /// No SSD has room for one of them.
+    /// No SSD has room for one of them, but new rows would hold all that is dirty, twice: it is moved instead.
+    pub(crate) crowded: Cell<bool>,
+    /// No SSD has room for one of them, and they would not.
     pub(crate) stuck: Cell<bool>,
-    /// Bytes copied since the first of them was wanted.
-    done_bytes: Cell<u64>,
+    /// Copies that were made, or are not wanted any more, since the first of them was wanted.
+    done: Cell<usize>,
     since: Cell<Option<Instant>>,
     /// There may be something to copy.
     pub(crate) wanted: Event,
@@ -35,21 +37,17 @@ impl Mirrors {
     /// So many copies are to be made, and so many of them are lost.
     pub(crate) fn set_left(&self, left: usize, lost: usize, now: Instant) {
         self.lost.set(lost);
+        self.done.set(self.done.get() + self.left.replace(left).saturating_sub(left));
         if left == 0 {
-            self.done_bytes.set(0);
+            self.done.set(0);
             self.since.set(None);
         } else if self.since.get().is_none() {
             self.since.set(Some(now));
         }
-        self.left.set(left);
     }
 
-    pub(crate) fn copied(&self, bytes: u64) {
-        self.done_bytes.set(self.done_bytes.get() + bytes);
-    }
-
-    /// Bytes copied, and since when; `None` while nothing is to be copied.
-    pub(crate) fn progress(&self) -> Option<(u64, Instant)> {
-        self.since.get().map(|since| (self.done_bytes.get(), since))
+    /// Copies that are made or not wanted any more, and since when; `None` while none is wanted.
+    pub(crate) fn progress(&self) -> Option<(usize, Instant)> {
+        self.since.get().map(|since| (self.done.get(), since))
     }
 }
