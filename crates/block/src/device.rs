@@ -14,7 +14,8 @@ pub trait Device {
     fn info(&self) -> DeviceInfo;
 
     /// Looks whether the device has grown since it was opened or asked this last: from then on [`Device::info`] says so, and
-    /// what was added can be used. Answers the size in bytes. May block briefly. Most devices never grow.
+    /// what was added can be used. Answers the size in bytes. May block briefly. Most devices never grow. Of a file that
+    /// another program or machine keeps, what this machine knows of it counts.
     ///
     /// # Errors
     /// The device does not say its size any more.

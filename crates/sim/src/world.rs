@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, DeviceInfo, Discard, Instant};
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Pool, STATE_BYTES};
+use hotset_cache::{LABEL_BYTES, Pool, STATE_BYTES, inspect};
 
 use crate::content::{self, Place};
 use crate::disk::{Disk, Saved, Speed, Watcher};
@@ -257,9 +257,11 @@ impl World {
         &self.ssds[self.shape.weak_ssd]
     }
 
-    /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost.
+    /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost;
+    /// nor one that is alone in the pool because the others were not told of it before its making was cut off.
     pub fn may_damage(&self, ssd: &Ssd) -> bool {
-        self.may_suffer(ssd) && !(self.writes_back() && self.state_is_blank.get())
+        let others = || self.ssds.iter().any(|other| !Rc::ptr_eq(&other.disk, &ssd.disk) && is_of_a_pool(other));
+        self.may_suffer(ssd) && !(self.writes_back() && (self.state_is_blank.get() || !others()))
     }
 
     /// The pool may have newer data of this volume than its backing device.
@@ -506,4 +508,10 @@ fn initial_content(simulation: &Simulation, volume: u64, shape: &VolumeShape) ->
         }
     }
     image
+}
+
+fn is_of_a_pool(ssd: &Ssd) -> bool {
+    let mut start = vec![0; LABEL_BYTES];
+    ssd.disk.content().read(0, &mut start);
+    matches!(inspect(&start), Ok(Some(_)))
 }

@@ -96,8 +96,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let volume = daemon.create_volume("changing", &store.to_string_lossy())?;
     daemon.enable_cache("changing", "changing")?;
     let pool = Pool { bench, daemon, volume, ssds };
-    let written = Load { access: Access::Write, ..Load::random_4k(DEPTH, 4 * bench.seconds, SET_BYTES) };
-    batching(&bench.release, &pool.volume, written)?;
+    pool.spread(4 * bench.seconds)?;
     let mut figures = Vec::new();
     for change in [Change::Scrub, Change::Evacuation, Change::Rebuild] {
         for rate in ["low", "medium", "high"] {
@@ -115,6 +114,8 @@ impl Pool<'_> {
     fn figures(&self, change: Change, rate: &str, ssd_mb: f64) -> Result<Vec<Figure>> {
         let (flush, fetch) = (format!("flush-rate={rate}"), format!("fetch-rate={rate}"));
         self.daemon.verb(&["pool", "set", "changing", &flush, &fetch])?;
+        // An SSD that just joined has its share of the log again.
+        self.spread(2 * self.bench.seconds)?;
         let before = Seen::of(&self.load(self.bench.seconds)?.iter().collect::<Vec<_>>());
         let (during, took, bytes) = self.while_changing(change)?;
         let medium = rate == "medium";
@@ -151,6 +152,12 @@ impl Pool<'_> {
             });
         }
         Ok(figures)
+    }
+
+    /// Overwrites the set, some times over.
+    fn spread(&self, seconds: u64) -> Result<()> {
+        let written = Load { access: Access::Write, ..Load::random_4k(DEPTH, seconds, SET_BYTES) };
+        batching(&self.bench.release, &self.volume, written).map(drop)
     }
 
     /// 4 KiB reads and writes of what is dirty.

@@ -91,7 +91,8 @@ impl<E: Env> PoolInner<E> {
     /// Counts the rows that can be opened beside those that there are.
     pub(crate) fn count_openable(&self, log: &Log) {
         let left: Vec<usize> = self.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
-        let pairs = (left.len() / 2).clamp(1, 32);
+        // As many as the next row has: small SSDs may have nothing left.
+        let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
         let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
         let widest = rows.iter().copied().max().unwrap_or(pairs);
         log.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
@@ -178,6 +179,9 @@ impl<E: Env> PoolInner<E> {
                 if let Some(segment) = segment {
                     ssd.segments.borrow_mut().set_free(segment);
                 }
+            }
+            if let Some(log) = &self.log {
+                self.count_openable(log);
             }
             return None;
         }
@@ -346,7 +350,7 @@ impl<E: Env> PoolInner<E> {
             // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
             return true;
         }
-        let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages();
+        let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages().max(log.newest_pages());
         let reserved = u64::try_from(2 * ROWS_RESERVED).expect("few") * log.row_pages();
         log.pages_held() > needed.min(log.data_pages_max.get().saturating_sub(reserved))
     }

@@ -148,7 +148,8 @@ impl<E: Env> PoolInner<E> {
                     runs.iter().for_each(LogRun::release);
                 }
                 let at_once = stream::iter(runs);
-                at_once.for_each_concurrent(RUNS_AT_ONCE, async |run| self.scrub_run(&run).await).await;
+                let limit = if holds_nothing { 1 } else { RUNS_AT_ONCE };
+                at_once.for_each_concurrent(limit, async |run| self.scrub_run(&run).await).await;
                 self.rest_after(began).await;
             }
         }

@@ -522,6 +522,11 @@ impl Log {
         self.pages_held.get()
     }
 
+    /// … and the newest of them. Where SSDs differ in size, rows are as wide as SSDs have room.
+    pub(crate) fn newest_pages(&self) -> u64 {
+        self.order.borrow().back().map_or(0, |row| row.data_pages())
+    }
+
     pub(crate) fn oldest(&self) -> Option<Rc<Row>> {
         self.order.borrow().front().cloned()
     }

@@ -21,6 +21,10 @@ pub(crate) struct Segments {
     uses: Vec<Use>,
     slots_per_segment: u32,
     index_segments: u32,
+    /// Segments of the log, on their way to it or ready for it.
+    log: usize,
+    /// Those of them that are ready for it.
+    free: usize,
 }
 
 impl Segments {
@@ -28,7 +32,8 @@ impl Segments {
     pub(crate) fn new(count: u64, index_segments: u64, slots_per_segment: u64) -> Self {
         let small = |number: u64| u32::try_from(number).expect("slots of an SSD are counted in 32 bits");
         let uses = (0..count).map(|segment| if segment < index_segments { Use::Index } else { Use::Slots }).collect();
-        Self { uses, slots_per_segment: small(slots_per_segment), index_segments: small(index_segments) }
+        let (slots_per_segment, index_segments) = (small(slots_per_segment), small(index_segments));
+        Self { uses, slots_per_segment, index_segments, log: 0, free: 0 }
     }
 
     fn data_segments(&self) -> usize {
@@ -42,7 +47,7 @@ impl Segments {
 
     /// Segments of the log, on their way to it or ready for it.
     pub(crate) fn log_count(&self) -> usize {
-        self.uses.iter().filter(|used| matches!(used, Use::Draining(_) | Use::Free | Use::Log)).count()
+        self.log
     }
 
     pub(crate) fn of(&self, local_slot: u32) -> u32 {
@@ -75,6 +80,7 @@ impl Segments {
     pub(crate) fn claim(&mut self, segment: u32) {
         assert!(self.is_for_slots(segment), "segment {segment} is not for slots");
         self.uses[super::at(segment)] = Use::Draining(self.slots_per_segment);
+        self.log += 1;
     }
 
     /// Nothing uses this slot any more. False: it belongs to a segment of slots and may be filled.
@@ -84,6 +90,7 @@ impl Segments {
             Use::Slots => false,
             Use::Draining(left) => {
                 self.uses[segment] = if left == 1 { Use::Free } else { Use::Draining(left - 1) };
+                self.free += usize::from(left == 1);
                 true
             }
             Use::Index | Use::Free | Use::Log => panic!("a slot of a segment that is not for slots was in use"),
@@ -94,6 +101,7 @@ impl Segments {
     pub(crate) fn take_free(&mut self) -> Option<u32> {
         let found = self.uses.iter().position(|used| *used == Use::Free)?;
         self.uses[found] = Use::Log;
+        self.free -= 1;
         Some(u32::try_from(found).expect("segments are counted in 32 bits"))
     }
 
@@ -107,6 +115,7 @@ impl Segments {
         match place {
             Some(used @ Use::Slots) => {
                 *used = Use::Log;
+                self.log += 1;
                 true
             }
             Some(Use::Index | Use::Draining(_) | Use::Free | Use::Log) | None => false,
@@ -117,17 +126,20 @@ impl Segments {
     pub(crate) fn set_free(&mut self, segment: u32) {
         assert_eq!(self.uses[super::at(segment)], Use::Log, "segment {segment} is not of the log");
         self.uses[super::at(segment)] = Use::Free;
+        self.free += 1;
     }
 
     /// A segment that the log does not need is for slots again.
     pub(crate) fn return_free(&mut self) -> Option<u32> {
         let found = self.uses.iter().position(|used| *used == Use::Free)?;
         self.uses[found] = Use::Slots;
+        self.free -= 1;
+        self.log -= 1;
         Some(u32::try_from(found).expect("segments are counted in 32 bits"))
     }
 
     pub(crate) fn free_count(&self) -> usize {
-        self.uses.iter().filter(|used| **used == Use::Free).count()
+        self.free
     }
 }
 
@@ -144,11 +156,16 @@ mod tests {
         assert_eq!(segments.slots(3), 3..6);
         assert!(!segments.give_up(0), "its segment is for slots");
         assert!(segments.give_up(3) && segments.give_up(5) && segments.take_free().is_none());
+        assert_eq!((segments.log_count(), segments.free_count()), (1, 0));
         assert!(segments.give_up(4));
+        assert_eq!((segments.log_count(), segments.free_count()), (1, 1));
         assert_eq!(segments.take_free(), Some(3));
-        assert_eq!(segments.log_count(), 1);
+        assert_eq!((segments.log_count(), segments.free_count()), (1, 0));
+        assert!(segments.set_log(4) && !segments.set_log(4));
+        assert_eq!(segments.log_count(), 2);
         segments.set_free(3);
         assert_eq!(segments.return_free(), Some(3));
         assert!(segments.is_for_slots(3));
+        assert_eq!((segments.log_count(), segments.free_count()), (1, 0));
     }
 }
