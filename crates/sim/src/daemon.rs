@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, PoolSettings};
-use hotset_cache::{
-    DirtyData, Error, ErrorKind, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, Volume, inspect,
-};
+use hotset_cache::{DirtyData, Error, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, Volume};
 
 use crate::device::SimDevice;
 use crate::executor::SimEnv;
@@ -131,9 +129,7 @@ impl Daemon {
     }
 
     fn carries_pool(&self, ssd: &Ssd) -> bool {
-        let mut start = vec![0; LABEL_BYTES];
-        ssd.disk.content().read(0, &mut start);
-        let label = inspect(&start);
+        let label = ssd.label();
         self.world.simulation.note(|| format!("{}: {label:?}", ssd.disk.name));
         matches!(label, Ok(Some(label)) if label.pool_name.as_str() == self.pool_name())
     }

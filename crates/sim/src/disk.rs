@@ -457,6 +457,11 @@ impl Disk {
         state.change_mark += 1;
     }
 
+    /// What a reader would find at `offset` now.
+    pub fn peek(&self, offset: u64, into: &mut [u8]) {
+        self.state.borrow().media.current.read(offset, into);
+    }
+
     /// What a reader would find now.
     pub fn content(&self) -> Image {
         self.state.borrow().media.current.clone()

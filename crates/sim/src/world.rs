@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, DeviceInfo, Discard, Instant};
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{LABEL_BYTES, Pool, STATE_BYTES, inspect};
+use hotset_cache::{Error, LABEL_BYTES, Pool, STATE_BYTES, SsdLabel, inspect};
 
 use crate::content::{self, Place};
 use crate::disk::{Disk, Saved, Speed, Watcher};
@@ -260,7 +260,9 @@ impl World {
     /// Whether an SSD may be damaged now: not while the state directory, which would have to vouch for the others, is lost;
     /// nor one that is alone in the pool because the others were not told of it before its making was cut off.
     pub fn may_damage(&self, ssd: &Ssd) -> bool {
-        let others = || self.ssds.iter().any(|other| !Rc::ptr_eq(&other.disk, &ssd.disk) && is_of_a_pool(other));
+        let others = || {
+            self.ssds.iter().any(|other| !Rc::ptr_eq(&other.disk, &ssd.disk) && matches!(other.label(), Ok(Some(_))))
+        };
         self.may_suffer(ssd) && !(self.writes_back() && (self.state_is_blank.get() || !others()))
     }
 
@@ -416,6 +418,13 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 }
 
 impl Ssd {
+    /// Which pool it says that it is of.
+    pub fn label(&self) -> Result<Option<SsdLabel>, Error> {
+        let mut start = vec![0; LABEL_BYTES];
+        self.disk.peek(0, &mut start);
+        inspect(&start)
+    }
+
     fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, shape: &Shape) -> Self {
         let profile = shape.profile;
         let slownesses = if [Profile::PowerCuts, Profile::LogCuts].contains(&profile) {
@@ -508,10 +517,4 @@ fn initial_content(simulation: &Simulation, volume: u64, shape: &VolumeShape) ->
         }
     }
     image
-}
-
-fn is_of_a_pool(ssd: &Ssd) -> bool {
-    let mut start = vec![0; LABEL_BYTES];
-    ssd.disk.content().read(0, &mut start);
-    matches!(inspect(&start), Ok(Some(_)))
 }

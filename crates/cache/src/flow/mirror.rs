@@ -20,7 +20,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 use crate::state::at;
-use crate::state::log::{Log, Mirror, ROWS_RESERVED, Row, RowReading, RowState};
+use crate::state::log::{Log, Mirror, Row, RowReading, RowState};
 use crate::state::overlay::Content;
 use crate::status::Rebuild;
 
@@ -97,7 +97,7 @@ impl<E: Env> PoolInner<E> {
         self.close_unwell_rows(log);
         let copies = self.copies_wanted(log).into_iter();
         let next = copies.filter(|copy| copy.row.state.get() == RowState::Sealed);
-        let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
+        let next = next.map(|copy| (self.mirror_target(log, &copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
         if copy.cell().get().ssd.is_none() {
             target.rebuilding.set(true);
@@ -132,7 +132,7 @@ impl<E: Env> PoolInner<E> {
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
     pub(crate) fn judge_mirrors(&self, log: &Log) {
         let wanted = self.copies_wanted(log);
-        let placeless = wanted.iter().any(|copy| self.mirror_target(copy).is_none());
+        let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
         let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().dirty <= log.dirty_max();
         let (crowded, stuck) = (placeless && dirty_fits, placeless && !dirty_fits);
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
@@ -150,9 +150,8 @@ impl<E: Env> PoolInner<E> {
 
     /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
     /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
-    fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
-        let other = copy.other().ssd;
-        let reserved = self.log.as_ref().map_or(ROWS_RESERVED, |log| log.rows_reserved.get());
+    fn mirror_target(&self, log: &Log, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
+        let (other, reserved) = (copy.other().ssd, log.rows_reserved.get());
         let left_over = match self.settings.get().cleaning.flush_rate {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
             FlushRate::High => reserved,

@@ -91,7 +91,7 @@ impl<E: Env> PoolInner<E> {
     /// Counts the rows that can be opened beside those that there are.
     pub(crate) fn count_openable(&self, log: &Log) {
         let left: Vec<usize> = self.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
-        // As many as the next row has: small SSDs may have nothing left.
+        // Of the next row: small SSDs may have nothing left.
         let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
         let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
         let widest = rows.iter().copied().max().unwrap_or(pairs);
@@ -126,7 +126,7 @@ impl<E: Env> PoolInner<E> {
         while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
             row.changed.wait().await;
         }
-        let Some(pairs) = self.take_segments().await else { return Ok(None) };
+        let Some(pairs) = self.take_segments(log).await else { return Ok(None) };
         let Some(slot) = log.free_row_slot() else { return Ok(None) };
         let number = log.next_number.get();
         log.next_number.set(number + 1);
@@ -160,11 +160,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
         log.remove_newest(row);
         log.record_names_dropped.set(true);
-        self.release_segments(row);
+        self.release_segments(log, row);
     }
 
     /// Segments for one row, a pair for every two SSDs; `None` if there are none.
-    async fn take_segments(self: &Rc<Self>) -> Option<Vec<[Mirror; 2]>> {
+    async fn take_segments(self: &Rc<Self>, log: &Log) -> Option<Vec<[Mirror; 2]>> {
         let mut ssds: Vec<Rc<Ssd<E>>> = self.serving_ssds().cloned().collect();
         ssds.retain(|ssd| ssd.log_segments_left() > 0);
         ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
@@ -180,9 +180,7 @@ impl<E: Env> PoolInner<E> {
                     ssd.segments.borrow_mut().set_free(segment);
                 }
             }
-            if let Some(log) = &self.log {
-                self.count_openable(log);
-            }
+            self.count_openable(log);
             return None;
         }
         let mirrors: Vec<Mirror> = ssds
@@ -400,14 +398,14 @@ impl<E: Env> PoolInner<E> {
             row.changed.wait().await;
         }
         log.remove_oldest();
-        self.release_segments(row);
+        self.release_segments(log, row);
         log.room.wake_all();
         log.wanted.wake_all();
         Ok(())
     }
 
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
-    pub(crate) fn release_segments(self: &Rc<Self>, row: &Row) {
+    pub(crate) fn release_segments(self: &Rc<Self>, log: &Log, row: &Row) {
         let replaced = row.replaced.take();
         for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
             let Some(index) = mirror.ssd else { continue };
@@ -424,11 +422,9 @@ impl<E: Env> PoolInner<E> {
             }
             ssd.segments_changed.wake_all();
         }
-        if let Some(log) = &self.log {
-            self.count_openable(log);
-            if log.mirrors.left() > 0 {
-                log.mirrors.wanted.wake_all();
-            }
+        self.count_openable(log);
+        if log.mirrors.left() > 0 {
+            log.mirrors.wanted.wake_all();
         }
         self.fill_pump_wanted.wake_all();
     }
