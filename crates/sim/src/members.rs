@@ -69,7 +69,11 @@ async fn remove(daemon: &Daemon) {
     let Some(pool) = daemon.pool() else { return };
     let status = pool.status();
     let number = daemon.world.simulation.draw(|random| random.index(status.ssds.len().max(1)));
-    let Some(ssd) = status.ssds.get(number) else { return };
+    let count = daemon.world.simulation.draw(|random| random.pick(&[1, 1, 2]));
+    let ssds: Vec<_> = status.ssds.iter().cycle().skip(number).take(count.min(status.ssds.len())).collect();
+    if ssds.is_empty() {
+        return;
+    }
     let patience = daemon.world.simulation.draw(|random| random.pick(&[1, 50, 60_000, 60_000]));
     let (env, canceller) = (daemon.env.clone(), pool.clone());
     let removing = Rc::new(std::cell::Cell::new(true));
@@ -80,12 +84,13 @@ async fn remove(daemon: &Daemon) {
             canceller.cancel_removal();
         }
     });
-    daemon.world.simulation.note(|| format!("remove {} within {patience} ms", ssd.path));
-    let removed = pool.remove_ssds(&[ssd.uuid]).await;
+    let (paths, uuids): (Vec<_>, Vec<_>) = ssds.iter().map(|ssd| (ssd.path.as_str(), ssd.uuid)).unzip();
+    daemon.world.simulation.note(|| format!("remove {paths:?} within {patience} ms"));
+    let removed = pool.remove_ssds(&uuids).await;
     removing.set(false);
-    daemon.world.simulation.note(|| format!("removed {}: {removed:?}", ssd.path));
+    daemon.world.simulation.note(|| format!("removed {paths:?}: {removed:?}"));
     match removed {
-        Ok(Removed::Done) => check_released(daemon, &ssd.path, ssd.online),
+        Ok(Removed::Done) => ssds.iter().for_each(|ssd| check_released(daemon, &ssd.path, ssd.online)),
         Ok(Removed::Cancelled) => {}
         Err(error) if error.kind == ErrorKind::Refused => {}
         Err(error) => daemon.expect_cache_trouble("removing SSDs", &error),

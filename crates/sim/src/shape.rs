@@ -196,10 +196,13 @@ impl Shape {
         shape.troubles = Troubles {
             crashes: !random.one_in(8),
             ssd_errors: random.one_in(2),
+            ssd_hangs: random.one_in(6),
             ssds_vanish: random.one_in(2),
+            backing_errors: random.one_in(6),
             administrators: true,
             ..Troubles::NONE
         };
+        shape.weak_ssd = random.index(shape.ssds.len());
         shape.administrators = random.pick(&[1, 1, 2, 3]);
         shape.lives = random.between(2, 6);
         if kind == PoolKind::ReadWrite && random.one_in(4) {

@@ -186,7 +186,11 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Runs a step of making an SSD ready; one that does not answer is given up.
-    async fn in_time<T>(&self, ssd: &Ssd<E>, step: impl Future<Output = Result<T, Fault>>) -> Result<T, Error> {
+    pub(crate) async fn in_time<T>(
+        &self,
+        ssd: &Ssd<E>,
+        step: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Error> {
         let mut step = std::pin::pin!(step);
         loop {
             if let Some(done) = within(&self.env, limits::SSD_TIMEOUT / 4, step.as_mut()).await {

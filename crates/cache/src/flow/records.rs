@@ -73,7 +73,11 @@ impl<E: Env> PoolInner<E> {
         let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
         let state_agrees = !forgotten && self.write_state_record(kind, number, &bytes).await;
         let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
-        let joining = newcomers.iter().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
+        // Nobody else watches whether these answer, and a change that waited for one for ever would hold up all others.
+        let joining = newcomers.iter().map(async |ssd| {
+            let written = async { Ok(self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes).await) };
+            self.in_time(ssd, written).await.unwrap_or(false)
+        });
         let (old, new) = join(join_all(writes), join_all(joining)).await;
         let agreed = old.into_iter().filter(|agrees| *agrees).count() + usize::from(state_agrees);
         if forgotten || state_agrees || agreed * 2 > members_before {
