@@ -267,6 +267,71 @@ fn an_ssd_leaves_that_has_more_of_the_log_than_the_others_have_room_for_and_noth
     });
 }
 
+// proves: P5
+#[test]
+fn several_ssds_leave_at_once_if_what_is_dirty_has_room_for_two_copies_without_them() {
+    run(async |env| {
+        let world = World::new(env, PoolKind::ReadWrite, 4);
+        let pool = world.create(4).await;
+        let mut settings = pool.status().settings;
+        settings.cleaning.dirty_watermark_percent = 90;
+        pool.set(settings).await.unwrap();
+        let volume = attached(&world, &pool).await;
+        write_all(&volume, 1).await;
+        let more = pool.status().write_log.unwrap().dirty_capacity_bytes / 4096 * 65 / 100;
+        // Not one behind the other: a stream would go past the cache.
+        for number in 0..more - PAGES {
+            let page = PAGES + 3 * number;
+            volume.write(page * 4096, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        }
+        let two = ["disk0", "disk2"].map(|path| uuid_of(&pool.status(), path));
+        let error = pool.remove_ssds(&two).await.unwrap_err();
+        let dirty = volume.status().dirty_bytes;
+        assert_eq!(error.kind, ErrorKind::Refused);
+        assert!(error.to_string().contains(&format!("{dirty} bytes are dirty")), "{dirty} bytes: {error}");
+        assert_eq!(pool.status().ssds.len(), 4);
+        pool.drain(&volume.name()).await.unwrap();
+        pool.cancel_drain(&volume.name());
+        write_all(&volume, 2).await;
+        assert_eq!(pool.remove_ssds(&two).await.unwrap(), Removed::Done);
+        assert!(!world.is_of_pool(0).await && !world.is_of_pool(2).await);
+        assert_eq!((pool.status().ssds.len(), pool.status().health), (2, Health::Good));
+        assert_eq!(volume.status().dirty_bytes, PAGES * 4096, "nothing had to be flushed");
+        world.disks[1].vanish();
+        read_all(&volume, 2).await;
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F3
+#[test]
+fn of_many_spares_the_first_that_can_takes_over_in_pools_of_both_kinds() {
+    for kind in [PoolKind::Read, PoolKind::ReadWrite] {
+        run(async |env| {
+            let world = World::new(env.clone(), kind, 8);
+            let pool = world.create(2).await;
+            let volume = attached(&world, &pool).await;
+            pool.add_spares(world.named(2..8)).await.unwrap();
+            write_all(&volume, 1).await;
+            volume.populate(ByteRange::at(0, PAGES * 4096)).await.unwrap();
+            world.disks[2].vanish();
+            world.disks[0].vanish();
+            write_all(&volume, 2).await;
+            read_all(&volume, 2).await;
+            let took_over = || pool.status().ssds.iter().any(|ssd| ssd.path == "disk3" && ssd.online);
+            until(&env, "the second spare is in the pool", took_over).await;
+            until(&env, "the pool is well", || pool.status().health == Health::Good).await;
+            let spares = pool.status().spares;
+            let (sound, bad): (Vec<_>, Vec<_>) = spares.iter().partition(|spare| spare.reason.is_empty());
+            let paths: Vec<&str> = sound.iter().map(|spare| spare.path.as_str()).collect();
+            assert_eq!(paths, ["disk4", "disk5", "disk6", "disk7"]);
+            assert!(bad.len() == 1 && bad[0].path == "disk2", "{bad:?}");
+            read_all(&volume, 2).await;
+            pool.close().await.unwrap();
+        });
+    }
+}
+
 // proves: F3
 #[test]
 fn a_spare_takes_over_by_itself_also_after_a_restart() {

@@ -2,8 +2,8 @@
 //! its SSDs have taken what they may in a day.
 
 use hotset_block::{ByteRange, HostDevice, HostEnv, MemoryDevice};
-use hotset_cache::config::{PoolKind, Share, VolumeSettings, VolumeSpec};
-use hotset_cache::{ErrorKind, Missing, Pool, Volume};
+use hotset_cache::config::{PoolKind, PoolSettings, Share, VolumeSettings, VolumeSpec};
+use hotset_cache::{ErrorKind, Health, Missing, Pool, Volume};
 
 use crate::world::{self, MIB, World, run, until, write};
 
@@ -164,17 +164,39 @@ fn a_volume_has_no_more_dirty_than_its_cap_and_its_neighbour_has_room() {
 }
 
 #[test]
+fn a_volume_has_no_more_dirty_than_its_cap_where_all_that_it_writes_has_to_go_to_the_log() {
+    const CAP: u64 = MIB;
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 8 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let capped = VolumeSettings { dirty_cap: Some(Share::Bytes(CAP)), ..VolumeSettings::default() };
+        let disk = attached(&env, &pool, "disk", capped).await;
+        let written = async |pages: std::ops::Range<u64>| {
+            for number in pages {
+                write(&disk, number * 3, 1).await;
+                assert!(disk.status().dirty_bytes <= CAP, "{} bytes", disk.status().dirty_bytes);
+            }
+        };
+        // What was cleaned still lies in the log, until its row is freed: a newer version cannot go past that.
+        for part in 0..4 {
+            written(part * 160..(part + 1) * 160).await;
+            assert_eq!(disk.status().dirty_bytes, 160 * 4096);
+            pool.drain(&disk.name()).await.unwrap();
+            pool.cancel_drain(&disk.name());
+        }
+        written(0..640).await;
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
 fn populating_stops_when_the_ssds_took_what_they_may_in_a_day_also_after_a_restart() {
     run(async |env| {
         let world = World::new(env.clone(), &[32 * MIB], 8 * MIB);
         let pool = world.create(PoolKind::Read).await;
         let disk = attached(&env, &pool, "disk", VolumeSettings::default()).await;
-        pool.set(hotset_cache::config::PoolSettings {
-            ssd_writes_per_day_bytes: Some(12 * MIB),
-            ..pool.status().settings
-        })
-        .await
-        .unwrap();
+        let settings = PoolSettings { ssd_writes_per_day_bytes: Some(12 * MIB), ..pool.status().settings };
+        pool.set(settings).await.unwrap();
         populate(&disk, 0..300).await;
         let status = pool.status();
         assert!(status.ssd_writes.populating_stopped && status.reason.contains("12582912"), "{status:?}");
@@ -185,9 +207,42 @@ fn populating_stops_when_the_ssds_took_what_they_may_in_a_day_also_after_a_resta
         pool.close().await.unwrap();
         let pool = world.open(Missing::Refuse).await;
         assert!(pool.status().ssd_writes.populating_stopped, "{:?}", pool.status().ssd_writes);
-        let settings = hotset_cache::config::PoolSettings { ssd_writes_per_day_bytes: None, ..pool.status().settings };
+        let settings = PoolSettings { ssd_writes_per_day_bytes: None, ..pool.status().settings };
         pool.set(settings).await.unwrap();
         let status = pool.status();
         assert!(!status.ssd_writes.populating_stopped && status.reason.is_empty());
+    });
+}
+
+// proves: P12
+#[test]
+fn a_pool_that_populates_no_more_today_takes_writes_cleans_them_and_copies_what_lost_an_ssd() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB, 32 * MIB], 8 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let disk = attached(&env, &pool, "disk", VolumeSettings::default()).await;
+        let settings = PoolSettings { ssd_writes_per_day_bytes: Some(MIB), ..pool.status().settings };
+        pool.set(settings).await.unwrap();
+        for number in 0..500 {
+            write(&disk, number, 7).await;
+        }
+        assert!(pool.status().ssd_writes.populating_stopped, "{:?}", pool.status().ssd_writes);
+        for number in 500..600 {
+            write(&disk, number, 7).await;
+        }
+        assert_eq!(disk.status().stats.write_hits, 600, "writes are cached");
+        let populated = disk.status().stats.populated_bytes;
+        populate(&disk, 100..200).await;
+        assert_eq!(disk.status().stats.populated_bytes, populated, "nothing is populated");
+        world.ssds[0].vanish();
+        write(&disk, 600, 7).await;
+        until(&env, "all of it has two copies again", || pool.status().health == Health::Good).await;
+        assert_eq!(disk.status().dirty_bytes, 601 * 4096);
+        pool.drain(&disk.name()).await.unwrap();
+        assert_eq!((disk.status().dirty_bytes, disk.status().stats.cleaned_bytes), (0, 601 * 4096));
+        for number in 0..601 {
+            assert_eq!(world::read(&disk, number).await, 7);
+        }
+        pool.close().await.unwrap();
     });
 }

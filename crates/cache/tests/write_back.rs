@@ -283,6 +283,94 @@ fn an_ssd_is_lost_and_nothing_with_it() {
 
 // proves: F2
 #[test]
+fn with_one_ssd_left_what_is_cached_is_served_and_nothing_new_is_cached() {
+    const BLOCK: u64 = 64 << 10;
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        volume.populate(ByteRange::at(0, 40 * BLOCK)).await.unwrap();
+        assert_eq!(volume.status().cache_used_bytes, 40 * BLOCK);
+        world.ssds[0].vanish();
+        write(&volume, 15_000, 1).await;
+        assert_eq!(pool.status().health, Health::Degraded);
+        let before = volume.status();
+        assert!(before.cache_used_bytes > 10 * BLOCK, "{} bytes are on the SSD that is left", before.cache_used_bytes);
+        for number in (0..640).chain([15_000]) {
+            assert_eq!(read(&volume, number).await, u8::from(number == 15_000));
+        }
+        let hits = volume.status().stats.read_hits - before.stats.read_hits;
+        assert_eq!(hits * 4096, before.cache_used_bytes, "what it has is served from it");
+        volume.populate(ByteRange::at(100 * BLOCK, 40 * BLOCK)).await.unwrap();
+        for number in 15_100..15_200 {
+            write(&volume, number, 2).await;
+            assert_eq!(world.on_backing(number).await, 2);
+        }
+        let after = volume.status();
+        assert_eq!(after.stats.populated_bytes, before.stats.populated_bytes, "nothing is populated");
+        assert_eq!(after.stats.write_hits, before.stats.write_hits, "no write is cached");
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F6
+#[test]
+fn while_its_backing_device_is_gone_a_volume_serves_what_is_cached_and_keeps_what_is_dirty() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        volume.populate(ByteRange::at(0, MIB)).await.unwrap();
+        for number in 1000..1100 {
+            write(&volume, number, 5).await;
+        }
+        world.backing.vanish();
+        for number in 0..256 {
+            assert_eq!(read(&volume, number).await, 0, "page {number} is cached");
+        }
+        for number in 1000..1100 {
+            assert_eq!(read(&volume, number).await, 5, "page {number} is dirty");
+        }
+        assert!(volume.read(ByteRange::at(5000 * 4096, 4096)).await.is_err(), "nobody has this page");
+        assert_eq!(volume.status().dirty_bytes, 100 * 4096);
+        pool.detach(&volume.name(), DirtyData::Discard).await.unwrap();
+        pool.close().await.unwrap();
+    });
+}
+
+/// Cleaning begins beside hosts that never rest, whatever of these two settings asks for it.
+async fn is_cleaned_beside_hosts(env: HostEnv, dirty_watermark_percent: u8, dirty_age_max_seconds: u32) {
+    let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+    let pool = world.create().await;
+    let mut settings = pool.status().settings;
+    settings.cleaning.dirty_watermark_percent = dirty_watermark_percent;
+    settings.cleaning.dirty_age_max_seconds = dirty_age_max_seconds;
+    pool.set(settings).await.unwrap();
+    let volume = attached(&world, &pool).await;
+    for number in 0..400 {
+        write(&volume, number * 2, 1).await;
+    }
+    for _ in 0..10_000 {
+        write(&volume, 1001, 1).await;
+        if volume.status().stats.cleaned_bytes > 0 {
+            return pool.delete(DirtyData::Discard).await.map(drop).unwrap();
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    panic!("nothing is cleaned with a watermark of {dirty_watermark_percent} % and {dirty_age_max_seconds} s");
+}
+
+// proves: D8
+#[test]
+fn much_or_old_dirty_data_is_cleaned_although_hosts_never_rest() {
+    run(async |env| {
+        is_cleaned_beside_hosts(env.clone(), 5, 3600).await;
+        is_cleaned_beside_hosts(env, 90, 1).await;
+    });
+}
+
+// proves: F2
+#[test]
 fn what_lost_a_copy_gets_another_one_while_writes_stay_cached() {
     run(async |env| {
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB, 32 * MIB], 64 * MIB);
