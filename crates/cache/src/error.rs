@@ -4,6 +4,8 @@ use std::fmt;
 
 use hotset_block::{DeviceError, DeviceErrorKind};
 
+use crate::format::Unusable;
+
 /// What the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -27,6 +29,8 @@ pub enum ErrorKind {
     NotFound,
     /// Bytes on an SSD that break the format.
     Corrupt,
+    /// Bytes on an SSD, or in the state directory, of this later version of the format. Nothing was changed.
+    NewerFormat(u32),
     /// The volume or pool is being stopped.
     Stopping,
 }
@@ -41,6 +45,15 @@ pub struct Error {
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
+    }
+
+    /// What is wrong with bytes on `what`.
+    pub(crate) fn unusable(what: &str, unusable: &Unusable) -> Self {
+        let kind = match unusable {
+            Unusable::Corrupt(_) => ErrorKind::Corrupt,
+            Unusable::Newer(newer) => ErrorKind::NewerFormat(newer.version),
+        };
+        Self { kind, message: format!("{what}: {unusable}") }
     }
 
     /// A device's error, with the device's name.

@@ -19,6 +19,7 @@ mod volume;
 
 pub use error::{Error, ErrorKind};
 pub use flow::remove::Removed;
+pub use format::{Corrupt, Newer, Unusable};
 pub use pool::{
     Closed, DirtyData, Drained, FenceCause, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
     SsdLabel, inspect,

@@ -13,6 +13,7 @@ use crate::flow::drop_pages::{Drops, Freed};
 use crate::flow::join::Spare;
 use crate::flow::remove::Removed;
 use crate::flow::rows::{LogSize, ROWS_MIN, capacity};
+use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::layout::{records_bytes, segment_bytes_for};
@@ -71,9 +72,9 @@ pub struct SsdLabel {
 /// The bytes at the start of an SSD that [`inspect`] needs.
 pub const LABEL_BYTES: usize = 128 << 10;
 
-/// Whose SSD this is: `None` if it carries no Hotset superblock; an error if it carries one that cannot be used (a
-/// newer format, a broken checksum in both copies).
-pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Error> {
+/// Whose SSD this is: `None` if it carries no Hotset superblock; an error if it carries one that cannot be used (a later
+/// format in either copy, a broken checksum in both).
+pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Unusable> {
     Ok(newest_superblock(start_of_ssd)?.map(|superblock| SsdLabel {
         pool_name: superblock.pool_name,
         pool_uuid: superblock.pool_uuid,
@@ -83,20 +84,25 @@ pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Error> {
     }))
 }
 
-/// The superblock in the first [`LABEL_BYTES`] of an SSD, from whichever copy is good.
-pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock>, Error> {
-    let mut corrupt = None;
+/// The superblock in the first [`LABEL_BYTES`] of an SSD, from whichever copy is good. If either is of a later version, the
+/// other one is what was there before.
+pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock>, Unusable> {
+    let (mut good, mut corrupt) = (None, None);
     for offset in SUPERBLOCK_OFFSETS {
         let start = usize::try_from(offset).expect("small");
         let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("small");
         let Some(bytes) = start_of_ssd.get(start..end) else { continue };
         match Superblock::decode(bytes) {
-            Ok(Some(superblock)) => return Ok(Some(superblock)),
             Ok(None) => {}
-            Err(error) => corrupt = Some(error),
+            Ok(superblock) => good = good.or(superblock),
+            Err(Unusable::Newer(newer)) => return Err(Unusable::Newer(newer)),
+            Err(Unusable::Corrupt(error)) => corrupt = Some(error),
         }
     }
-    corrupt.map_or(Ok(None), |error| Err(Error::new(ErrorKind::Corrupt, error.to_string())))
+    match (good, corrupt) {
+        (None, Some(error)) => Err(Unusable::Corrupt(error)),
+        (good, _) => Ok(good),
+    }
 }
 
 /// Bytes that the state directory's member device must have (a file of this size per pool).

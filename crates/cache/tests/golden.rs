@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use hotset_block::{Buf, ByteRange, Env};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
-use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
+use hotset_cache::{Durability, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
 use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
 
@@ -121,17 +121,47 @@ fn every_image_that_an_older_version_left_opens_warm_and_right() {
     });
 }
 
+/// Makes the superblock or member record at a place one of version 2, with the right checksum.
+fn raise_version(bytes: &mut [u8], at: usize) {
+    let copy = &mut bytes[at..at + 4096];
+    assert!(copy.starts_with(b"HOTSET") && copy[8] == 1, "nothing lies at {at}");
+    copy[8] = 2;
+    // A superblock's checksum covers what is behind it.
+    if copy.starts_with(b"HOTSETmr") {
+        let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy[..48]);
+        copy[48..52].copy_from_slice(&u32::try_from(checksum).unwrap().to_le_bytes());
+    }
+}
+
+// proves: P16
 #[test]
-fn an_image_with_a_newer_version_of_the_format_is_refused_by_name() {
+fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_is_written() {
+    const KIB: usize = 1 << 10;
     run(async |env| {
-        let mut image = Image::read(&golden().join("v1/clean"));
-        for copy in [0, 64 << 10] {
-            image.ssd[copy + 8] = 2;
+        for (what, on_ssd, in_state) in [
+            ("both superblocks", &[0, 64 * KIB][..], &[][..]),
+            ("the first superblock", &[0], &[]),
+            ("the second superblock", &[64 * KIB], &[]),
+            ("one members record", &[128 * KIB], &[]),
+            ("the other members record", &[192 * KIB], &[]),
+            ("a catalogue", &[512 * KIB], &[]),
+            ("one members record in the state directory", &[], &[0]),
+            ("the other one there", &[], &[64 * KIB]),
+        ] {
+            let mut image = Image::read(&golden().join("v1/clean"));
+            on_ssd.iter().for_each(|at| raise_version(&mut image.ssd, *at));
+            in_state.iter().for_each(|at| raise_version(&mut image.state, *at));
+            let (ssd, state) = (Kept::holding(&image.ssd).await, Kept::holding(&image.state).await);
+            for missing in [Missing::Refuse, Missing::Leave, Missing::AcceptLoss] {
+                let named = Named { path: "ssd".to_owned(), device: ssd.clone() };
+                let opened = Pool::open(env.clone(), vec![named], Some(state.clone()), missing).await;
+                let error = opened.err().unwrap_or_else(|| panic!("{what}: opened with {missing:?}"));
+                assert_eq!(error.kind, ErrorKind::NewerFormat(2), "{what}: {error}");
+                assert!(error.to_string().contains("knows format version 2"), "{what}: {error}");
+            }
+            let written = ssd.content().await != image.ssd || state.content().await != image.state;
+            assert!(!written, "{what}: something was written");
         }
-        let ssd = Named { path: "ssd".to_owned(), device: Kept::holding(&image.ssd).await };
-        let state = Some(Kept::holding(&image.state).await);
-        let error = Pool::open(env, vec![ssd], state, Missing::Refuse).await.err().expect("refused");
-        assert!(error.to_string().contains("version is 2"), "{error}");
     });
 }
 

@@ -126,6 +126,12 @@ pub(crate) fn health(health: cache::Health) -> api::Health {
     }
 }
 
+/// Of something that only a later Hotset can read.
+pub(crate) fn newer_format(message: &str, version: u32) -> api::ApiError {
+    let hint = format!("install a Hotset that knows version {version}");
+    api::ApiError::new(api::ApiErrorKind::Unsupported, message).with_hint(hint)
+}
+
 /// The engine's error for a client of the API.
 pub(crate) fn error(error: &cache::Error) -> api::ApiError {
     use cache::ErrorKind;
@@ -137,6 +143,7 @@ pub(crate) fn error(error: &cache::Error) -> api::ApiError {
         ErrorKind::Unsupported => api::ApiErrorKind::Unsupported,
         ErrorKind::NotFound => api::ApiErrorKind::NotFound,
         ErrorKind::Corrupt => api::ApiErrorKind::Corrupt,
+        ErrorKind::NewerFormat(version) => return newer_format(&error.to_string(), version),
         ErrorKind::Stopping => api::ApiErrorKind::Unavailable,
     };
     api::ApiError::new(kind, error.to_string())

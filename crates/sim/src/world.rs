@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, DeviceInfo, Discard, Instant};
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Error, LABEL_BYTES, Pool, STATE_BYTES, SsdLabel, inspect};
+use hotset_cache::{LABEL_BYTES, Pool, STATE_BYTES, SsdLabel, Unusable, inspect};
 
 use crate::content::{self, Place};
 use crate::disk::{Disk, Saved, Speed, Watcher};
@@ -419,7 +419,7 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 
 impl Ssd {
     /// Which pool it says that it is of.
-    pub fn label(&self) -> Result<Option<SsdLabel>, Error> {
+    pub fn label(&self) -> Result<Option<SsdLabel>, Unusable> {
         let mut start = vec![0; LABEL_BYTES];
         self.disk.peek(0, &mut start);
         inspect(&start)

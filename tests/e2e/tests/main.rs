@@ -23,6 +23,7 @@ mod guest_power;
 mod hostile;
 mod live;
 mod metrics;
+mod newer_format;
 mod refusals;
 mod restart;
 mod scrub;

@@ -11,6 +11,7 @@ use hotset_block::{Device, DeviceError, Env};
 
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
+use crate::format::Unusable;
 use crate::format::layout::{Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::members::{Member, Members, SpareMember};
 use crate::format::record::RecordKind;
@@ -77,12 +78,15 @@ impl<E: Env> PoolInner<E> {
         let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
         let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
         read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
-        // Of a broken or foreign superblock nothing is kept: that is for the caller to ask.
-        let Ok(Some(label)) = newest_superblock(&bytes) else { return Ok(fresh) };
-        if label.pool_uuid != self.uuid {
-            return Ok(fresh);
-        }
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
+        let label = match newest_superblock(&bytes) {
+            Ok(Some(label)) if label.pool_uuid == self.uuid => label,
+            Err(Unusable::Newer(newer)) if newer.pool_uuid == self.uuid => {
+                return refused(&format!("was in the pool under a later Hotset: {newer}"));
+            }
+            // Of a broken or foreign superblock nothing is kept: that is for the caller to ask.
+            Ok(_) | Err(Unusable::Newer(_) | Unusable::Corrupt(_)) => return Ok(fresh),
+        };
         let members = self.members.borrow();
         if members.member(label.ssd_uuid).is_some() {
             return refused("is in the pool already");

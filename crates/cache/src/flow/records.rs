@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all};
 use hotset_block::{Buf, BufPool, Device, Env};
 
 use crate::error::{Error, ErrorKind};
-use crate::format::Corrupt;
+use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::members::Members;
@@ -234,22 +234,28 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-/// The newest valid record of a kind in the two areas of one member. `read` reads from the start of the records.
+/// The newest valid record of a kind in the two areas of one member. `read` reads from the start of the records. If either
+/// is of a later version, the other one is not the newest.
 pub(crate) async fn newest_record(
     kind: RecordKind,
     catalogue_area_bytes: u64,
     pool_uuid: Option<u128>,
     read: impl AsyncFn(u64, usize) -> Option<Buf>,
-) -> Result<Option<Record>, Corrupt> {
+) -> Result<Option<Record>, Unusable> {
+    let is_own = |uuid: u128| pool_uuid.is_none_or(|own| own == uuid);
     let mut newest: Option<Record> = None;
     let mut corrupt = None;
     for which in 0..2 {
         let (offset, area_bytes) = kind.area(which, catalogue_area_bytes);
         let Some(head) = read(offset, 4096).await else { continue };
-        let Ok(header) = Record::decode_header(kind, &head) else { continue };
+        let header = match Record::decode_header(kind, &head) {
+            Ok(header) => header,
+            Err(Unusable::Newer(newer)) if is_own(newer.pool_uuid) => return Err(Unusable::Newer(newer)),
+            Err(Unusable::Newer(_) | Unusable::Corrupt(_)) => continue,
+        };
         let whole = (HEADER_BYTES + header.length).next_multiple_of(4096);
         let fits = u64::try_from(whole).is_ok_and(|whole| whole <= area_bytes);
-        if pool_uuid.is_some_and(|uuid| uuid != header.pool_uuid) || !fits {
+        if !is_own(header.pool_uuid) || !fits {
             continue;
         }
         let Some(bytes) = read(offset, whole).await else { continue };

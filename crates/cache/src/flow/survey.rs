@@ -7,6 +7,7 @@ use hotset_block::{Buf, Device, Env};
 
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
+use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::losses::Losses;
@@ -85,9 +86,9 @@ impl<E: Env> Survey<E> {
             return Err(error.clone());
         }
         let uuid = common_pool(&found)?;
-        let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await;
-        let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await;
-        let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await;
+        let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await?;
+        let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await?;
+        let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await?;
         let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
         let members_agree = is_as_new(state_members.as_ref(), ssd_members);
         let newest = latest(state_members.as_ref(), ssd_members).ok_or_else(|| {
@@ -120,7 +121,7 @@ impl<E: Env> Survey<E> {
         check_rows(&members, &rows)?;
         let rows_number = newest.map_or(0, |record| record.number);
         let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
-        let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await;
+        let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await?;
         let losses_number = losses.as_ref().map_or(0, |record| record.number);
         let losses = match losses {
             Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
@@ -377,7 +378,7 @@ fn latest<'a>(state: Option<&'a Record>, ssd: Option<&'a Record>) -> Option<&'a 
 type LeftOut = (String, Error);
 
 /// Looks at every SSD. One that fails, does not answer or is not what it was is refused like one that is missing, or
-/// left out like it.
+/// left out like it; one of a later format is always refused: what it holds is good.
 async fn look_at_all<E: Env>(
     env: &E,
     ssds: Vec<Named<E::Device>>,
@@ -392,6 +393,7 @@ async fn look_at_all<E: Env>(
         let silent = || Err(Error::new(ErrorKind::Gone, format!("SSD {path} did not answer for {seconds} s")));
         match looked.unwrap_or_else(silent) {
             Ok(ssd) => found.push(ssd),
+            Err(error) if matches!(error.kind, ErrorKind::NewerFormat(_)) => return Err(error),
             Err(error) => match missing {
                 Missing::Refuse => return Err(error),
                 Missing::Leave | Missing::AcceptLoss => left_out.push((path, error)),
@@ -405,8 +407,8 @@ async fn look_at_all<E: Env>(
 async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::Device>, Error> {
     let (bytes, read) = named.device.read(0, env.buffers().take(LABEL_BYTES)).await;
     read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
-    let superblock = newest_superblock(&bytes)
-        .map_err(|error| Error::new(ErrorKind::Corrupt, format!("SSD {}: {error}", named.path)))?;
+    let what = format!("SSD {}", named.path);
+    let superblock = newest_superblock(&bytes).map_err(|error| Error::unusable(&what, &error))?;
     let Some(superblock) = superblock else {
         let message = format!("{} carries no Hotset superblock: it is not an SSD of a pool", named.path);
         return Err(Error::new(ErrorKind::Invalid, message));
@@ -424,14 +426,25 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     let uuid = Some(superblock.pool_uuid);
     let read =
         async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
-    let members = newest_record(RecordKind::Members, area, uuid, read).await.ok().flatten();
-    let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await.ok().flatten();
-    let rows = newest_record(RecordKind::Rows, area, uuid, read).await.ok().flatten();
+    let members = newest_record(RecordKind::Members, area, uuid, read).await;
+    let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
+    let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
         return Ok(Found { named, superblock, members: None, catalogue: None, rows: None });
     }
+    let members = known(&what, members)?;
+    let (catalogue, rows) = (known(&what, catalogue)?, known(&what, rows)?);
     Ok(Found { named, superblock, members, catalogue, rows })
+}
+
+/// A member's record. One that is broken is none; one of a later version is not passed over.
+fn known(what: &str, record: Result<Option<Record>, Unusable>) -> Result<Option<Record>, Error> {
+    match record {
+        Ok(record) => Ok(record),
+        Err(Unusable::Corrupt(_)) => Ok(None),
+        Err(Unusable::Newer(newer)) => Err(Error::unusable(what, &Unusable::Newer(newer))),
+    }
 }
 
 async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize) -> Option<Buf> {
@@ -444,10 +457,10 @@ async fn state_record<E: Env>(
     state: Option<&E::Device>,
     kind: RecordKind,
     uuid: Option<u128>,
-) -> Option<Record> {
-    let state = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN)?;
+) -> Result<Option<Record>, Error> {
+    let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
     let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
-    newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await.ok().flatten()
+    known("the state directory's member file", newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await)
 }
 
 /// The pool to which all SSDs belong; `None` without SSDs.

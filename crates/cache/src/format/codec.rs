@@ -4,13 +4,52 @@ use std::fmt;
 
 use crc_fast::CrcAlgorithm;
 
+use super::FORMAT_VERSION;
+
 /// Bytes that break the format: which rule, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Corrupt(pub(crate) String);
+pub struct Corrupt(pub(crate) String);
 
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Something whole, of a later version of the format than this one. What is known of it stands at the same place in every
+/// version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newer {
+    pub version: u32,
+    pub pool_uuid: u128,
+}
+
+impl fmt::Display for Newer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version;
+        write!(f, "it needs a Hotset that knows format version {version}; this one knows version {FORMAT_VERSION}")
+    }
+}
+
+/// Why bytes that carry a version of the format cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    Corrupt(Corrupt),
+    Newer(Newer),
+}
+
+impl From<Corrupt> for Unusable {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(corrupt)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt(corrupt) => corrupt.fmt(f),
+            Self::Newer(newer) => newer.fmt(f),
+        }
     }
 }
 

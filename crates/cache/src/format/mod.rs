@@ -17,7 +17,8 @@ pub(crate) mod rows;
 pub(crate) mod slot_header;
 pub(crate) mod superblock;
 
-pub(crate) use codec::{Corrupt, crc32c, crc64};
+pub use codec::{Corrupt, Newer, Unusable};
+pub(crate) use codec::{crc32c, crc64};
 
 /// The version of everything on an SSD. A higher one is refused, with the version it needs in the message.
 pub(crate) const FORMAT_VERSION: u32 = 1;

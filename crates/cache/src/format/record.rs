@@ -1,7 +1,7 @@
 //! The envelope of a member record: every kind has two areas that are written in turn, the newest valid one counts.
 
 use super::FORMAT_VERSION;
-use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::codec::{Newer, Reader, Unusable, Writer, crc32c};
 use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES, records_bytes};
 
 const MAGIC: [u8; 8] = *b"HOTSETmr";
@@ -72,7 +72,7 @@ impl Record {
     }
 
     /// The number and the payload's length in the first page of an area, so that only what is needed is read.
-    pub(crate) fn decode_header(kind: RecordKind, bytes: &[u8]) -> Result<RecordHeader, Corrupt> {
+    pub(crate) fn decode_header(kind: RecordKind, bytes: &[u8]) -> Result<RecordHeader, Unusable> {
         let mut reader = Reader::new(bytes, "member record");
         let rule = reader.bytes(8)? == MAGIC;
         reader.require(rule, "its magic is missing")?;
@@ -81,14 +81,17 @@ impl Record {
         let (length, payload_checksum, checksum) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader
             .require(crc32c(bytes.get(..48).unwrap_or_default()) == checksum, "its header's checksum does not match")?;
-        reader.require(version == FORMAT_VERSION, "its version is not known")?;
+        if version > FORMAT_VERSION {
+            return Err(Unusable::Newer(Newer { version, pool_uuid }));
+        }
+        reader.require(version == FORMAT_VERSION, "it has no format version")?;
         reader.require(code == kind.code(), "it is of another kind")?;
         reader.require(u64::from(length) <= CATALOGUE_AREA_BYTES_MAX, "it is longer than an area")?;
         Ok(RecordHeader { pool_uuid, number, length: usize::try_from(length).expect("u32"), payload_checksum })
     }
 
     /// The whole record, from bytes that hold at least the header and the payload.
-    pub(crate) fn decode(kind: RecordKind, bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(kind: RecordKind, bytes: &[u8]) -> Result<Self, Unusable> {
         let header = Self::decode_header(kind, bytes)?;
         let mut reader = Reader::new(bytes, "member record");
         reader.bytes(HEADER_BYTES)?;

@@ -3,7 +3,7 @@
 use crate::config::{BlockBytes, PoolKind, PoolName};
 
 use super::FORMAT_VERSION;
-use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::codec::{Corrupt, Newer, Reader, Unusable, Writer, crc32c};
 use super::layout::{Layout, SUPERBLOCK_BYTES};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsb";
@@ -41,21 +41,20 @@ impl Superblock {
     }
 
     /// `Ok(None)`: these bytes are not a Hotset superblock at all.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Self>, Unusable> {
         let mut reader = Reader::new(bytes, "superblock");
         if reader.bytes(8)? != MAGIC {
             return Ok(None);
         }
-        let version = reader.u32()?;
-        if version != FORMAT_VERSION {
-            let rule = format!("its format version is {version}, this Hotset reads version {FORMAT_VERSION}");
-            return Err(reader.corrupt(&rule));
-        }
-        let checksum = reader.u32()?;
+        let (version, checksum) = (reader.u32()?, reader.u32()?);
         let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");
         let covered = bytes.get(16..whole).ok_or_else(|| reader.corrupt("it ends too early"))?;
         reader.require(crc32c(covered) == checksum, "its checksum does not match")?;
-        Self::decode_body(covered).map(Some)
+        if version > FORMAT_VERSION {
+            return Err(Unusable::Newer(Newer { version, pool_uuid: reader.u128()? }));
+        }
+        reader.require(version == FORMAT_VERSION, "it has no format version")?;
+        Ok(Some(Self::decode_body(covered)?))
     }
 
     fn decode_body(body: &[u8]) -> Result<Self, Corrupt> {
@@ -117,7 +116,10 @@ pub(crate) mod tests {
         let mut newer = sample().encode();
         newer[8] = 9;
         let error = Superblock::decode(&newer).expect_err("newer");
-        assert!(error.to_string().contains("version 1") && error.to_string().contains('9'), "{error}");
+        assert_eq!(error, Unusable::Newer(Newer { version: 9, pool_uuid: 1 }));
+        assert!(error.to_string().contains("version 9") && error.to_string().contains("version 1"), "{error}");
+        newer[100] ^= 1;
+        assert!(matches!(Superblock::decode(&newer), Err(Unusable::Corrupt(_))), "nothing whole is there");
         assert_eq!(Superblock::decode(&[0; 4096]), Ok(None));
         assert!(Superblock::decode(&[]).is_err());
     }

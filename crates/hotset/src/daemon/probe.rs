@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_cache::{LABEL_BYTES, SsdLabel, inspect};
+use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 
 use crate::image;
 
@@ -40,19 +40,40 @@ pub(crate) fn candidate(path: &str) -> Result<Candidate, ApiError> {
     let key = key_of(&metadata).ok_or_else(|| {
         ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it is neither a block device nor a regular file"))
     })?;
-    let (size_bytes, label, broken) = look(path)?;
-    let signature = match (&label, broken) {
-        (Some(label), _) => Some(format!("an SSD of the Hotset pool {}", label.pool_name)),
-        (None, Some(why)) => Some(format!("a Hotset SSD that cannot be read ({why})")),
-        (None, None) => foreign_signature(path)?,
+    let (size_bytes, label) = look(path)?;
+    let signature = match ours(&label) {
+        Some(ours) => Some(ours),
+        None => foreign_signature(path)?,
     };
-    Ok(Candidate { path: path.to_owned(), key, size_bytes, sparse: image::is_sparse(&metadata), label, signature })
+    let (sparse, label) = (image::is_sparse(&metadata), label.ok().flatten());
+    Ok(Candidate { path: path.to_owned(), key, size_bytes, sparse, label, signature })
+}
+
+/// What an SSD of ours says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Label {
+    Known(SsdLabel),
+    /// It says that a later Hotset can read it.
+    Newer(Newer),
 }
 
 /// Whose SSD is at `path`, if it can be read and carries our superblock.
-pub(crate) fn label(path: &str) -> Option<SsdLabel> {
-    let (_, label, _) = look(path).ok()?;
-    label
+pub(crate) fn label(path: &str) -> Option<Label> {
+    let (_, label) = look(path).ok()?;
+    match label {
+        Ok(label) => label.map(Label::Known),
+        Err(Unusable::Newer(newer)) => Some(Label::Newer(newer)),
+        Err(Unusable::Corrupt(_)) => None,
+    }
+}
+
+/// What carries a superblock of ours, for people. `None`: it carries none.
+fn ours(label: &Result<Option<SsdLabel>, Unusable>) -> Option<String> {
+    match label {
+        Ok(label) => label.as_ref().map(|label| format!("an SSD of the Hotset pool {}", label.pool_name)),
+        Err(Unusable::Newer(newer)) => Some(format!("an SSD of a later Hotset ({newer})")),
+        Err(Unusable::Corrupt(why)) => Some(format!("a Hotset SSD that cannot be read ({why})")),
+    }
 }
 
 /// What the device at `path` says that it is, whatever it holds.
@@ -87,12 +108,8 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
             format!("backing device {path}: it has {} bytes; a disk has whole sectors of 512", metadata.len());
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
-    let (_, label, broken) = look(path)?;
-    let whose = match (label, broken) {
-        (Some(label), _) => format!("an SSD of the Hotset pool {}", label.pool_name),
-        (None, Some(why)) => format!("a Hotset SSD that cannot be read ({why})"),
-        (None, None) => return Ok(()),
-    };
+    let (_, label) = look(path)?;
+    let Some(whose) = ours(&label) else { return Ok(()) };
     Err(ApiError::new(
         ApiErrorKind::Refused,
         format!("backing device {path}: it is {whose}; delete that pool first, or clear it with `wipefs -a`"),
@@ -119,8 +136,8 @@ fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
     kind.is_file().then(|| DeviceKey::File { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// Size, label, and what is wrong with the label if it cannot be used.
-fn look(path: &str) -> Result<(u64, Option<SsdLabel>, Option<String>), ApiError> {
+/// Size and label.
+fn look(path: &str) -> Result<(u64, Result<Option<SsdLabel>, Unusable>), ApiError> {
     let context = |error: std::io::Error| ApiError::new(ApiErrorKind::Device, format!("{path}: {error}"));
     let mut file = File::open(backing_path(path)).map_err(context)?;
     let size_bytes = file.seek(SeekFrom::End(0)).map_err(context)?;
@@ -129,10 +146,7 @@ fn look(path: &str) -> Result<(u64, Option<SsdLabel>, Option<String>), ApiError>
     let limit = u64::try_from(LABEL_BYTES).expect("a small constant");
     file.take(limit).read_to_end(&mut start).map_err(context)?;
     start.resize(LABEL_BYTES, 0);
-    Ok(match inspect(&start) {
-        Ok(label) => (size_bytes, label, None),
-        Err(error) => (size_bytes, None, Some(error.to_string())),
-    })
+    Ok((size_bytes, inspect(&start)))
 }
 
 /// What libblkid finds: a file system, a partition table, RAID, LVM and many more. `None` if it finds nothing.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hotset_cache::SsdLabel;
+use hotset_cache::{Newer, SsdLabel};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
-use super::probe;
+use super::probe::{self, Label};
 
 /// Paths looked at in one scan at most.
 const PATHS_MAX: usize = 4096;
@@ -29,6 +29,21 @@ pub(crate) struct Found {
     pub(crate) label: SsdLabel,
 }
 
+/// An SSD that a later Hotset can read.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundNewer {
+    pub(crate) path: String,
+    pub(crate) newer: Newer,
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// Each once.
+    pub(crate) ssds: Vec<Found>,
+    pub(crate) newer: Vec<FoundNewer>,
+}
+
 /// Looks for SSDs. A handle: cloning it is cheap.
 #[derive(Clone, Default)]
 pub(crate) struct Scanner {
@@ -37,24 +52,26 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    /// The SSDs at `known` paths and at those that match `patterns`, each once.
-    pub(crate) async fn ssds(&self, known: Vec<String>, patterns: Vec<String>) -> Vec<Found> {
+    /// The SSDs at `known` paths and at those that match `patterns`.
+    pub(crate) async fn ssds(&self, known: Vec<String>, patterns: Vec<String>) -> Scan {
         let listed = timeout(PATIENCE, spawn_blocking(move || paths(&patterns))).await;
         let mut all = known;
         all.extend(listed.ok().and_then(Result::ok).unwrap_or_default());
         all.truncate(PATHS_MAX);
-        let mut found: Vec<Found> = Vec::new();
+        let mut scan = Scan::default();
         for some in all.chunks(LOOKS_AT_ONCE) {
             let looks: Vec<_> = some.iter().filter_map(|path| self.look(path.clone())).collect();
             for look in looks {
                 let path = look.path.clone();
-                let Some(label) = self.label(look).await else { continue };
-                if !found.iter().any(|other| other.label.ssd_uuid == label.ssd_uuid) {
-                    found.push(Found { path, label });
+                let is_new = |label: &SsdLabel| scan.ssds.iter().all(|other| other.label.ssd_uuid != label.ssd_uuid);
+                match self.label(look).await {
+                    Some(Label::Known(label)) if is_new(&label) => scan.ssds.push(Found { path, label }),
+                    Some(Label::Newer(newer)) => scan.newer.push(FoundNewer { path, newer }),
+                    Some(Label::Known(_)) | None => {}
                 }
             }
         }
-        found
+        scan
     }
 
     /// Begins to look at a path, unless an earlier look is still under way.
@@ -74,7 +91,7 @@ impl Scanner {
         Some(Look { path, label, came_back })
     }
 
-    async fn label(&self, look: Look) -> Option<SsdLabel> {
+    async fn label(&self, look: Look) -> Option<Label> {
         if let Ok(label) = timeout(PATIENCE, look.label).await {
             return label.ok().flatten();
         }
@@ -95,7 +112,7 @@ impl Scanner {
 /// A look at a path that is under way.
 struct Look {
     path: String,
-    label: JoinHandle<Option<SsdLabel>>,
+    label: JoinHandle<Option<Label>>,
     /// Set under the lock of those that are silent.
     came_back: Arc<AtomicBool>,
 }

@@ -143,9 +143,12 @@ pub(super) fn errno(kind: ErrorKind) -> u32 {
         ErrorKind::Invalid | ErrorKind::OutOfRange => errno::EINVAL,
         ErrorKind::ReadOnly => errno::EPERM,
         ErrorKind::Full => errno::ENOSPC,
-        ErrorKind::Media | ErrorKind::Gone | ErrorKind::Corrupt | ErrorKind::Refused | ErrorKind::NotFound => {
-            errno::EIO
-        }
+        ErrorKind::Media
+        | ErrorKind::Gone
+        | ErrorKind::Corrupt
+        | ErrorKind::NewerFormat(_)
+        | ErrorKind::Refused
+        | ErrorKind::NotFound => errno::EIO,
         ErrorKind::Unsupported => errno::ENOTSUP,
         ErrorKind::Stopping => errno::ESHUTDOWN,
     }

@@ -119,6 +119,8 @@ struct OfflinePool {
     record: PoolRecord,
     reason: String,
     waiting: Waiting,
+    /// What to do, where the error says it; else it follows from what it waits for.
+    action: String,
 }
 
 /// Whether an offline pool may still come by itself.

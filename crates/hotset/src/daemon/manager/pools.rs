@@ -83,10 +83,11 @@ impl Manager {
         found: Vec<Found>,
         missing: Missing,
     ) -> Result<(), ApiError> {
-        let known = self.offline().pools.get(name.as_str()).map(|pool| pool.record.uuid.clone());
+        let known = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone());
         match known {
-            Some(known) if known != wanted => return Err(self.name_is_taken(name)),
-            Some(_) => {}
+            Some(known) if known.uuid != wanted => return Err(self.name_is_taken(name)),
+            // What a later Hotset can read is not missing.
+            Some(known) => self.newer_format(&known).await.map_or(Ok(()), Err)?,
             // Nothing here knows this pool, so nothing on its SSDs is believed.
             None => self.state.reset_member(name).map_err(|error| self.state_failed(&error))?,
         }

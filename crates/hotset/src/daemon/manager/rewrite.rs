@@ -9,7 +9,7 @@ use hotset_cache::{DirtyData, Missing, PoolSpec, PoolStatus};
 
 use super::convert::{conversion_of, refused};
 use super::serve::RETRY_INTERVAL;
-use super::{Manager, OfflinePool, Waiting, blocking, pool_name, uuid, volume_name};
+use super::{Manager, Waiting, blocking, pool_name, uuid, volume_name};
 use crate::daemon::conversion::{Conversion, Converted, Phase};
 use crate::daemon::probe::{self, Candidate};
 use crate::daemon::state::{PoolRecord, RecordedKind};
@@ -57,8 +57,7 @@ impl Manager {
             kind: RecordedKind::of(words::engine_pool_kind(conversion.target.kind)),
             ..PoolRecord::default()
         };
-        let pool = OfflinePool { record, reason: reason.to_owned(), waiting: Waiting::ForItsSsds };
-        self.offline().pools.insert(conversion.pool.clone(), pool);
+        self.set_offline(&record, reason, Waiting::ForItsSsds);
     }
 
     /// At the start: what the last run had begun.

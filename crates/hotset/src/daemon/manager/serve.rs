@@ -96,8 +96,16 @@ impl Manager {
     pub(super) async fn serve_without_pool(&self, record: &PoolRecord) {
         let forgotten = pool_name(&record.name)
             .and_then(|name| self.state.reset_member(&name).map_err(|error| self.state_failed(&error)));
+        let snapshot = self.plane.snapshot().await;
+        let is_open = |name: &VolumeName| {
+            snapshot.as_ref().is_ok_and(|open| open.volumes.iter().any(|volume| volume.name == *name))
+        };
         for volume in &record.volumes {
             let Ok(spec) = volume.spec() else { continue };
+            if is_open(&spec.name) {
+                // Since an earlier try.
+                continue;
+            }
             let served = match &forgotten {
                 Ok(()) => self.serve_uncached(spec.clone()).await,
                 Err(error) => Err(error.clone()),

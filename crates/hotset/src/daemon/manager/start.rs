@@ -14,18 +14,22 @@ use tokio::time::Instant;
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, Note, OfflinePool, Waiting, blocking, pool_name, uuid};
-use crate::daemon::scan::Found;
+use crate::daemon::scan::{Found, FoundNewer, Scan};
 use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
+use crate::words;
 
 /// How often missing SSDs are looked for.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a search for a pool's SSDs found.
+#[derive(Clone)]
 struct Search {
     paths: Vec<String>,
     /// All that the record names are there.
     complete: bool,
+    /// One that only a later Hotset can read: without it the pool is not what it was.
+    newer: Option<ApiError>,
 }
 
 impl Manager {
@@ -106,8 +110,9 @@ impl Manager {
         records
     }
 
-    fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
-        let pool = OfflinePool { record: record.clone(), reason: reason.to_owned(), waiting };
+    pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
+        let (record_of, reason, action) = (record.clone(), reason.to_owned(), String::new());
+        let pool = OfflinePool { record: record_of, reason, waiting, action };
         self.offline().pools.insert(record.name.clone(), pool);
     }
 
@@ -118,12 +123,20 @@ impl Manager {
             self.give_up(&record, &fenced(&record.name, &why)).await;
             return None;
         }
-        let search = self.search(&record).await;
-        if search.complete && self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Settled {
+        if self.try_complete(&record).await == Attempt::Settled {
             return None;
         }
         self.set_offline(&record, "it waits for missing SSDs", Waiting::ForItsSsds);
         Some(record)
+    }
+
+    /// Opens a pool if all of its SSDs are there.
+    async fn try_complete(&self, record: &PoolRecord) -> Attempt {
+        let search = self.search(record).await;
+        if search.complete || search.newer.is_some() {
+            return self.try_open(record, search, Missing::Refuse).await;
+        }
+        Attempt::Wait
     }
 
     async fn wait_for_ssds(self: &Arc<Self>, record: PoolRecord) {
@@ -131,8 +144,7 @@ impl Manager {
         let deadline = Instant::now() + Duration::from_secs(self.config.missing_wait_s);
         while Instant::now() < deadline {
             tokio::time::sleep(SCAN_INTERVAL).await;
-            let search = self.search(&record).await;
-            if search.complete && self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Settled {
+            if self.try_complete(&record).await == Attempt::Settled {
                 return;
             }
             if !self.offline().pools.contains_key(&record.name) {
@@ -141,7 +153,7 @@ impl Manager {
             }
         }
         let search = self.search(&record).await;
-        self.try_open(&record, search.paths, Missing::Leave).await;
+        self.try_open(&record, search, Missing::Leave).await;
         match record.kind {
             RecordedKind::Read => {}
             RecordedKind::ReadWrite => {
@@ -154,35 +166,48 @@ impl Manager {
     /// Only its SSDs can bring back what a read-write pool holds: they are waited for until an administrator decides.
     async fn wait_on(&self, record: PoolRecord) {
         while self.offline().pools.contains_key(&record.name) {
-            let search = self.search(&record).await;
-            if search.complete {
-                self.try_open(&record, search.paths, Missing::Refuse).await;
+            if self.try_complete(&record).await == Attempt::Settled {
+                return;
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
+    /// Why a pool's SSDs need a later Hotset, if they do.
+    pub(super) async fn newer_format(&self, record: &PoolRecord) -> Option<ApiError> {
+        self.search(record).await.newer
+    }
+
     async fn search(&self, record: &PoolRecord) -> Search {
         let known: Vec<String> = record.ssds.iter().chain(&record.spares).map(|ssd| ssd.path.clone()).collect();
         let patterns = self.config.ssd_scan.clone();
-        let found = self.scanner.ssds(known, patterns).await;
-        let own: Vec<&Found> = found.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();
+        let scan = self.scanner.ssds(known, patterns).await;
+        let own: Vec<&Found> = scan.ssds.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();
         let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
+        let away: Vec<&SsdRecord> = record.ssds.iter().filter(|ssd| !there.contains(&ssd.uuid)).collect();
+        let is_own = |ssd: &&FoundNewer| {
+            uuid(ssd.newer.pool_uuid) == record.uuid || away.iter().any(|away| away.path == ssd.path)
+        };
         Search {
             paths: own.iter().map(|ssd| ssd.path.clone()).collect(),
-            complete: record.ssds.iter().all(|ssd| there.contains(&ssd.uuid)),
+            complete: away.is_empty(),
+            newer: scan.newer.iter().find(is_own).map(newer_error),
         }
     }
 
     /// Opens a recorded pool, or finds that waiting does not help; then its volumes serve without it.
-    async fn try_open(&self, record: &PoolRecord, paths: Vec<String>, missing: Missing) -> Attempt {
+    async fn try_open(&self, record: &PoolRecord, search: Search, missing: Missing) -> Attempt {
         let _one_at_a_time = self.change.lock().await;
         if !self.offline().pools.contains_key(&record.name) {
             return Attempt::Settled;
         }
+        if let Some(error) = search.newer {
+            self.give_up(record, &error).await;
+            return Attempt::Settled;
+        }
         self.failures.begin_opening(&self.state, &record.name);
         let opened = match pool_name(&record.name) {
-            Ok(name) => self.open_and_settle(&name, record, paths, missing).await,
+            Ok(name) => self.open_and_settle(&name, record, search.paths, missing).await,
             Err(error) => Err(error),
         };
         self.failures.end_opening(&self.state, &record.name);
@@ -201,12 +226,18 @@ impl Manager {
             RecordedKind::Read => "its volumes are served uncached",
             RecordedKind::ReadWrite => "its volumes are not served, because it may hold newer data than their devices",
         };
-        let reason = format!(
-            "{error}; {meanwhile}; when that is repaired, `hotset pool open {}` tries again; or use `hotset pool import` or \
-             `hotset pool delete {}`",
-            record.name, record.name
-        );
-        self.set_offline(record, &reason, Waiting::ForTheAdministrator);
+        let next = match error.hint.as_str() {
+            "" => format!(
+                "when that is repaired, `hotset pool open {}` tries again; or use `hotset pool import` or `hotset pool \
+                 delete {}`",
+                record.name, record.name
+            ),
+            hint => hint.to_owned(),
+        };
+        let reason = format!("{}; {meanwhile}; {next}", error.message);
+        let (record_of, action) = (record.clone(), error.hint.clone());
+        let pool = OfflinePool { record: record_of, reason, waiting: Waiting::ForTheAdministrator, action };
+        self.offline().pools.insert(record.name.clone(), pool);
         match record.kind {
             RecordedKind::Read => self.serve_without_pool(record).await,
             RecordedKind::ReadWrite => self.hold_back_volumes(record),
@@ -222,7 +253,7 @@ impl Manager {
         };
         self.failures.lift(&self.state, name);
         let search = self.search(&record).await;
-        if self.try_open(&record, search.paths, Missing::Refuse).await == Attempt::Wait {
+        if self.try_open(&record, search, Missing::Refuse).await == Attempt::Wait {
             self.set_offline(&record, "some of its SSDs are missing, or in use", Waiting::ForTheAdministrator);
         }
         let left = self.offline().pools.get(name).map(|pool| pool.reason.clone());
@@ -284,7 +315,7 @@ impl Manager {
     /// Where SSDs lie that had left the pool, other than at `paths`. Their superblocks prove that they are its own.
     async fn returned(&self, record: &PoolRecord, paths: &[String]) -> Vec<String> {
         let left: Vec<String> = record.left.iter().map(|ssd| ssd.path.clone()).collect();
-        let found = self.scanner.ssds(left, Vec::new()).await;
+        let found = self.scanner.ssds(left, Vec::new()).await.ssds;
         let is_own = |ssd: &Found| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
             pool == record.uuid && record.left.iter().any(|left| left.uuid == own)
@@ -373,10 +404,16 @@ impl Manager {
             return;
         }
         let patterns = self.config.ssd_scan.clone();
-        let found = self.scanner.ssds(Vec::new(), patterns).await;
+        let Scan { ssds: found, newer } = self.scanner.ssds(Vec::new(), patterns).await;
         let known: BTreeSet<&str> = records.iter().map(|record| record.uuid.as_str()).collect();
         let strange: BTreeSet<u128> =
             found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();
+        let is_unknown = |ssd: &&FoundNewer| {
+            !known.contains(uuid(ssd.newer.pool_uuid).as_str()) && !strange.contains(&ssd.newer.pool_uuid)
+        };
+        for ssd in newer.iter().filter(is_unknown) {
+            tracing::error!("{}", newer_error(ssd));
+        }
         for pool in strange {
             let own: Vec<_> = found.iter().filter(|ssd| ssd.label.pool_uuid == pool).collect();
             let Some(label) = own.first().map(|ssd| ssd.label.clone()) else { continue };
@@ -391,8 +428,10 @@ impl Manager {
             }
             self.set_offline(&record, "it is being opened", Waiting::ForItsSsds);
             let paths: Vec<_> = own.into_iter().map(|ssd| ssd.path.clone()).collect();
-            if self.try_open(&record, paths.clone(), Missing::Refuse).await == Attempt::Wait {
-                self.try_open(&record, paths, Missing::Leave).await;
+            let newer = newer.iter().find(|ssd| ssd.newer.pool_uuid == pool).map(newer_error);
+            let search = Search { paths, complete: false, newer };
+            if self.try_open(&record, search.clone(), Missing::Refuse).await == Attempt::Wait {
+                self.try_open(&record, search, Missing::Leave).await;
             }
         }
     }
@@ -407,6 +446,10 @@ enum Attempt {
 
 fn fenced(pool: &str, why: &str) -> ApiError {
     ApiError::new(ApiErrorKind::Refused, format!("pool {pool} is fenced: {why}"))
+}
+
+fn newer_error(ssd: &FoundNewer) -> ApiError {
+    words::newer_format(&format!("SSD {}: {}", ssd.path, ssd.newer), ssd.newer.version)
 }
 
 /// Whether an error may go away when SSDs come.

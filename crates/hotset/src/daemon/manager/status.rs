@@ -405,6 +405,7 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
     let name = &offline.record.name;
     let action = match offline.waiting {
         _ if converting => format!("wait; `hotset pool delete {name}` gives the pool up"),
+        _ if !offline.action.is_empty() => offline.action.clone(),
         Waiting::ForItsSsds => "bring its SSDs back; `hotset pool import --ssd PATH...` if they have moved".to_owned(),
         Waiting::ForTheAdministrator => format!(
             "repair what the reason says, then `hotset pool open {name}`; or `hotset pool import --ssd PATH...`, or `hotset \
