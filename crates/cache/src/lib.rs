@@ -26,7 +26,7 @@ pub use pool::{
 };
 pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use status::{
-    DeviceIo, Evacuation, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus, SsdStatus,
-    SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
+    DeviceIo, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus,
+    SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
 };
 pub use volume::{Durability, Volume, ZeroEffort};

@@ -30,7 +30,7 @@ use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
-use crate::status::{Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
+use crate::status::{FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
 /// A device and the name by which people know it (its path).
@@ -348,6 +348,12 @@ impl<E: Env> Pool<E> {
     /// `SsdStatus::evacuation` shows how far it is. An SSD that failed or is missing is forgotten.
     pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
         self.inner.remove_ssds(uuids).await
+    }
+
+    /// Tells the pool of SSDs that failed in earlier runs and that nobody has replaced: the status names them, and spares take
+    /// over for them. They are not used: whoever wants that adds them.
+    pub fn remember_failed(&self, ssds: &[FailedSsd]) {
+        self.inner.remember_failed(ssds);
     }
 
     /// Ends a removal that is under way: the SSDs stay. Too late once a members record without them is written.
@@ -677,6 +683,7 @@ impl<E: Env> PoolInner<E> {
             size_bytes: ssd.layout.ssd_bytes,
             online: ssd.online.get(),
             missing: false,
+            failed: !ssd.online.get(),
             disk: ssd.disk.clone(),
             rebuilding: ssd.online.get() && ssd.rebuilding.get(),
             evacuation: self.evacuation_of(ssd),

@@ -144,6 +144,8 @@ pub struct SsdStatus {
     pub online: bool,
     /// It was not there when the pool was opened. An SSD that is neither online nor missing was expelled.
     pub missing: bool,
+    /// It failed, or did not answer, in this run or before.
+    pub failed: bool,
     /// The physical device with which it fails; empty if that is not known.
     pub disk: String,
     /// It gets copies of what has lost one.
@@ -159,6 +161,43 @@ pub struct SsdStatus {
     pub bytes_written: u64,
     /// Of the pool's own, since it was opened.
     pub io: DeviceIo,
+}
+
+impl SsdStatus {
+    /// Of one that the pool does not use.
+    pub(crate) fn unused(path: &str, uuid: u128, size_bytes: u64, reason: String) -> Self {
+        Self {
+            path: path.to_owned(),
+            uuid,
+            size_bytes,
+            online: false,
+            missing: false,
+            failed: false,
+            disk: String::new(),
+            rebuilding: false,
+            evacuation: None,
+            reason,
+            slots: 0,
+            slots_used: 0,
+            read_errors: 0,
+            bytes_written: 0,
+            io: DeviceIo::default(),
+        }
+    }
+
+    /// It left the pool though nobody wanted that.
+    pub(crate) fn is_missed(&self) -> bool {
+        self.missing || self.failed
+    }
+}
+
+/// An SSD that failed in an earlier run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedSsd {
+    pub path: String,
+    pub uuid: u128,
+    /// How it failed.
+    pub reason: String,
 }
 
 /// Transfers that a device was asked for and that succeeded.

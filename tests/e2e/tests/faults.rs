@@ -125,6 +125,95 @@ fn an_ssd_that_was_away_while_data_changed_is_not_believed_when_it_comes_back() 
     assert_file_pages(&daemon.site.path("backing"), 1);
 }
 
+/// What the pool says of the SSDs at a path.
+fn shown_at(daemon: &Daemon, path: &std::path::Path) -> Vec<serde_json::Value> {
+    let ssds = daemon.json("pool show p")["ssds"].as_array().expect("a list").clone();
+    ssds.into_iter().filter(|ssd| ssd["path"] == path.display().to_string()).collect()
+}
+
+/// Cuts `ssd0` short until it has failed, then gives it its size back.
+#[track_caller]
+fn fail_for_a_while(daemon: &Daemon) -> PathBuf {
+    let ssd = daemon.site.path("ssd0");
+    let set_len = |bytes| {
+        let file = fs::File::options().write(true).open(&ssd);
+        file.and_then(|file| file.set_len(bytes)).expect("a file can change its size");
+    };
+    let size_bytes = fs::metadata(&ssd).expect("the image is there").len();
+    set_len(MIB);
+    let mut client = daemon.client("v");
+    tools::eventually("the SSD has failed", Duration::from_secs(30), || {
+        client.write(0, &pages(0, 64, 0)).and_then(|()| client.flush()).expect("no host sees an error");
+        client.cache(0, 4 << 20).expect("CACHE");
+        shown_at(daemon, &ssd)[0]["state"] == "expelled"
+    });
+    let record = daemon.site.path("state").join("pools/p.json");
+    tools::eventually("that is on record", Duration::from_secs(30), || {
+        fs::read_to_string(&record).expect("the record is there").contains("failed")
+    });
+    set_len(size_bytes);
+    ssd
+}
+
+#[track_caller]
+fn assert_not_used_again(daemon: &Daemon, ssd: &std::path::Path) {
+    let shown = shown_at(daemon, ssd);
+    assert_eq!(shown.len(), 1, "{shown:?}");
+    assert_eq!((&shown[0]["state"], &shown[0]["health"]), (&"expelled".into(), &"failed".into()), "{shown:?}");
+    let said = |key: &str| shown[0][key].as_str().expect("words").to_owned();
+    assert!(said("reason").contains("it failed before"), "{shown:?}");
+    assert!(said("action").contains(&format!("add-ssd p --ssd {}", ssd.display())), "{shown:?}");
+    assert_eq!(health(daemon), "degraded", "{}", daemon.ok("status"));
+}
+
+// proves: F1, F4, P10
+#[test]
+fn an_ssd_that_failed_is_not_used_again_after_a_restart_until_it_is_added() {
+    for read_write in [false, true] {
+        let mut daemon = Daemon::start();
+        match read_write {
+            false => daemon.make_pool(&[24, 32], "--populate-on-read 1"),
+            true => daemon.make_read_write_pool(&[48, 48, 48], "--populate-on-read 1"),
+        }
+        daemon.make_volume(PAGES, "p");
+        daemon.warm_up(1024);
+        let ssd = fail_for_a_while(&daemon);
+        for _ in 0..2 {
+            daemon.restart();
+            assert_not_used_again(&daemon, &ssd);
+            daemon.assert_volume_pages(PAGES);
+        }
+        tools::eventually("nothing lacks a copy", Duration::from_secs(30), || {
+            daemon.json("pool show p")["rebuild"].is_null()
+        });
+        daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
+        for _ in 0..2 {
+            let shown = shown_at(&daemon, &ssd);
+            assert_eq!(shown.len(), 1, "{shown:?}");
+            assert_eq!(shown[0]["state"], "online", "{shown:?}");
+            assert_eq!(health(&daemon), "good", "{}", daemon.ok("status"));
+            daemon.restart();
+        }
+        daemon.assert_volume_pages(PAGES);
+    }
+}
+
+// proves: F4, P10
+#[test]
+fn an_ssd_that_failed_is_forgotten_when_the_pool_is_to_do_without_it() {
+    let (mut daemon, _) = warm_daemon();
+    let ssd = fail_for_a_while(&daemon);
+    daemon.restart();
+    assert_not_used_again(&daemon, &ssd);
+    daemon.ok(&format!("pool remove-ssd p --ssd {}", ssd.display()));
+    for _ in 0..2 {
+        assert!(shown_at(&daemon, &ssd).is_empty(), "{}", daemon.ok("status"));
+        assert_eq!(health(&daemon), "good", "{}", daemon.ok("status"));
+        daemon.restart();
+    }
+    daemon.assert_volume_pages(PAGES);
+}
+
 // proves: F4, D5
 #[test]
 fn old_copies_of_all_ssds_are_not_believed() {

@@ -20,7 +20,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Named, PoolInner, newest_superblock};
 use crate::ssd::{Fault, Ssd};
 use crate::state::{Counters, SLOTS_MAX, SlotIndex, SsdIndex};
-use crate::status::SpareStatus;
+use crate::status::{FailedSsd, SpareStatus, SsdStatus};
 
 use super::create::{not_made, random_uuid};
 use super::open::new_member;
@@ -240,7 +240,7 @@ impl<E: Env> PoolInner<E> {
             ssd.first_slot.set(first);
             ssd.joined.set(true);
             self.ssds.push(Rc::clone(ssd));
-            self.forget_one_gone();
+            self.forget_one_gone(&ssd.path);
         }
         let slots = self.map.borrow().slot_count();
         self.policy.borrow_mut().set_capacity(slots);
@@ -280,16 +280,35 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// An SSD that failed or is missing has been replaced.
-    fn forget_one_gone(&self) {
-        match self.ssds.iter().find(|ssd| ssd.is_missed()) {
-            Some(ssd) => ssd.replaced.set(true),
-            None => {
-                let mut absent = self.absent.borrow_mut();
-                let missing = absent.iter().position(|ssd| ssd.missing);
-                missing.map(|place| absent.remove(place));
-            }
+    /// An SSD that failed or is missing has been replaced: the one that was at this path, else any.
+    fn forget_one_gone(&self, path: &str) {
+        if !self.forget_gone_if(|other| other == path) {
+            self.forget_gone_if(|_| true);
         }
+    }
+
+    /// The first one that is missed and whose path fits; false: there is none.
+    fn forget_gone_if(&self, fits: impl Fn(&str) -> bool) -> bool {
+        if let Some(ssd) = self.ssds.iter().find(|ssd| ssd.is_missed() && fits(&ssd.path)) {
+            ssd.replaced.set(true);
+            return true;
+        }
+        let mut absent = self.absent.borrow_mut();
+        let place = absent.iter().position(|ssd| ssd.is_missed() && fits(&ssd.path));
+        place.map(|place| absent.remove(place)).is_some()
+    }
+
+    /// See [`crate::Pool::remember_failed`].
+    pub(crate) fn remember_failed(&self, ssds: &[FailedSsd]) {
+        for ssd in ssds.iter().filter(|ssd| self.ssds.iter().all(|own| own.uuid != ssd.uuid)) {
+            let reason = format!(
+                "it failed before ({}): what it holds is not believed, and it is not used unless it is added again",
+                ssd.reason
+            );
+            let unused = SsdStatus::unused(&ssd.path, ssd.uuid, 0, reason);
+            self.absent.borrow_mut().push(SsdStatus { failed: true, ..unused });
+        }
+        self.spare_wanted.wake_all();
     }
 
     /// Both copies, one after the other: never both in flight.
@@ -387,7 +406,8 @@ impl<E: Env> PoolInner<E> {
 
     /// An SSD is gone and nothing is in its place.
     fn needs_spare(&self) -> bool {
-        let missed = self.ssds.iter().any(|ssd| ssd.is_missed()) || self.absent.borrow().iter().any(|ssd| ssd.missing);
+        let missed =
+            self.ssds.iter().any(|ssd| ssd.is_missed()) || self.absent.borrow().iter().any(SsdStatus::is_missed);
         let single = self.kind == PoolKind::ReadWrite && !self.has_two_ssds();
         (missed || single) && self.fenced.borrow().is_none()
     }

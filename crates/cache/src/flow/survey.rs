@@ -17,7 +17,7 @@ use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, STATE_BYTES_MIN, newest_superblock};
-use crate::status::{DeviceIo, SsdStatus};
+use crate::status::SsdStatus;
 
 use super::join::Spare;
 use super::records::newest_record;
@@ -270,22 +270,9 @@ impl<E: Env> Survey<E> {
     pub(crate) fn absent_status(&self, member: &Member) -> SsdStatus {
         let why = self.left_out.iter().find(|(path, _)| *path == member.path);
         let why = why.map_or_else(|| "missing at the start".to_owned(), |(_, error)| error.to_string());
-        SsdStatus {
-            path: member.path.clone(),
-            uuid: member.ssd_uuid,
-            size_bytes: member.size_bytes,
-            online: false,
-            missing: true,
-            disk: String::new(),
-            rebuilding: false,
-            evacuation: None,
-            reason: format!("{why}: it left the pool"),
-            slots: 0,
-            slots_used: 0,
-            read_errors: 0,
-            bytes_written: 0,
-            io: DeviceIo::default(),
-        }
+        let reason = format!("{why}: it left the pool");
+        let unused = SsdStatus::unused(&member.path, member.ssd_uuid, member.size_bytes, reason);
+        SsdStatus { missing: true, ..unused }
     }
 }
 
@@ -296,22 +283,8 @@ fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
 }
 
 fn status_of_other<D>(ssd: &Found<D>, reason: &str) -> SsdStatus {
-    SsdStatus {
-        path: ssd.named.path.clone(),
-        uuid: ssd.superblock.ssd_uuid,
-        size_bytes: ssd.superblock.layout.ssd_bytes,
-        online: false,
-        missing: false,
-        disk: String::new(),
-        rebuilding: false,
-        evacuation: None,
-        reason: reason.to_owned(),
-        slots: 0,
-        slots_used: 0,
-        read_errors: 0,
-        bytes_written: 0,
-        io: DeviceIo::default(),
-    }
+    let superblock = &ssd.superblock;
+    SsdStatus::unused(&ssd.named.path, superblock.ssd_uuid, superblock.layout.ssd_bytes, reason.to_owned())
 }
 
 /// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.

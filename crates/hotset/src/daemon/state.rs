@@ -101,6 +101,19 @@ pub(crate) struct SsdRecord {
     pub(crate) uuid: String,
 }
 
+/// An SSD that has left its pool, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftRecord {
+    #[serde(flatten)]
+    pub(crate) ssd: SsdRecord,
+    /// How it failed. None: it was missing; older records do not tell one from the other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) failed: Option<String>,
+    /// It failed, and another one is in its place, or none is wanted there.
+    #[serde(default)]
+    pub(crate) replaced: bool,
+}
+
 /// A pool as it is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PoolRecord {
@@ -115,9 +128,9 @@ pub(crate) struct PoolRecord {
     pub(crate) spares: Vec<SsdRecord>,
     /// A copy of what the pool's catalogue names, for the time when the pool cannot be opened.
     pub(crate) volumes: Vec<VolumeRecord>,
-    /// SSDs that were missing or failed, and have left the pool; if one comes back, it joins the pool empty.
+    /// SSDs that have left the pool. One that was missing joins it, empty, when it comes back; one that failed does not.
     #[serde(default)]
-    pub(crate) left: Vec<SsdRecord>,
+    pub(crate) left: Vec<LeftRecord>,
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
     #[serde(default)]
     pub(crate) detached: Vec<String>,
@@ -432,6 +445,18 @@ mod tests {
         assert_eq!(record.settings().read_cache, defaults.read_cache);
         let old = r#"{"name": "p", "uuid": "ff", "ssds": [], "volumes": []}"#;
         assert_eq!(serde_json::from_str::<PoolRecord>(old).unwrap().kind, RecordedKind::Read);
+    }
+
+    #[test]
+    fn a_record_from_before_that_was_told_means_an_ssd_that_was_missing() {
+        let old =
+            r#"{"name": "p", "uuid": "ff", "ssds": [], "volumes": [], "left": [{"path": "/dev/s", "uuid": "00"}]}"#;
+        let mut record: PoolRecord = serde_json::from_str(old).unwrap();
+        let ssd = SsdRecord { path: "/dev/s".into(), uuid: "00".into() };
+        assert_eq!(record.left, [LeftRecord { ssd: ssd.clone(), failed: None, replaced: false }]);
+        record.left = vec![LeftRecord { ssd, failed: Some("it broke".into()), replaced: true }];
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<PoolRecord>(&text).unwrap(), record);
     }
 
     #[test]

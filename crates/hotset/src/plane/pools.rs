@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
-    DirtyData, Drained, Error, ErrorKind, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached, Removed,
+    DirtyData, Drained, Error, ErrorKind, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached, Removed,
 };
 
 use super::{Plane, device};
@@ -104,6 +104,17 @@ impl Plane {
         let dissolved = self.pool(&name)?.delete(DirtyData::Clean).await;
         self.pools.borrow_mut().remove(&name);
         dissolved
+    }
+
+    /// Tells a pool of SSDs that failed in earlier runs; answers its status with them.
+    pub(crate) async fn remember_failed(
+        self: Rc<Self>,
+        name: PoolName,
+        ssds: Vec<FailedSsd>,
+    ) -> Result<PoolStatus, Error> {
+        let pool = self.pool(&name)?;
+        pool.remember_failed(&ssds);
+        Ok(pool.status())
     }
 
     pub(crate) async fn add_ssds(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {

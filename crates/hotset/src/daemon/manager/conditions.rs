@@ -82,8 +82,12 @@ pub(super) fn ssd_state(facts: SsdFacts) -> SsdState {
 pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHealth) -> String {
     match (state, health) {
         (SsdState::Flushing, _) => format!("wait, or keep it with `hotset pool cancel-remove {pool}`"),
-        (SsdState::Missing | SsdState::Expelled, _) => format!(
+        (SsdState::Missing, _) => format!(
             "replace it with `hotset pool add-ssd {pool} --ssd PATH`; `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
+        ),
+        (SsdState::Expelled, _) => format!(
+            "replace it with `hotset pool add-ssd {pool} --ssd PATH`, or use it again with `hotset pool add-ssd {pool} --ssd \
+             {path}`; `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
         ),
         (SsdState::Online | SsdState::Rebuilding, SsdHealth::ErrorAlert) => format!(
             "replace it soon: `hotset pool add-ssd {pool} --ssd PATH`, then `hotset pool remove-ssd {pool} --ssd {path}`"

@@ -42,6 +42,7 @@ impl Manager {
         if place == Place::Pool {
             // Those that were missed at the start have a successor.
             self.offline().notes.remove(name);
+            self.forget_left_at(name, &added);
         }
         self.save_pool(&pool).await?;
         Ok(PoolChange { changed: !added.is_empty(), pool: self.pool(name).await? })
@@ -163,11 +164,8 @@ impl Manager {
         let removed = removed.await;
         let gone = |other: &str| uuids.iter().any(|gone| uuid(*gone) == other);
         if removed.as_ref().is_ok_and(|removed| *removed == Removed::Done) {
-            let mut offline = self.offline();
-            if let Some(left) = offline.left.get_mut(name.as_str()) {
-                left.retain(|ssd| !gone(&ssd.uuid));
-            }
-            offline.notes.remove(name.as_str());
+            self.forget_missing(name.as_str(), gone);
+            self.offline().notes.remove(name.as_str());
         }
         {
             let _one_at_a_time = self.change.lock().await;
@@ -219,7 +217,8 @@ impl Manager {
             let now: Vec<(String, Vec<String>)> = snapshot.pools.iter().map(members_of).collect();
             for (name, members) in &now {
                 let known = before.iter().find(|(other, _)| other == name);
-                let changed = known.is_some_and(|(_, known)| known != members);
+                // One that was not seen before may have changed since it was recorded.
+                let changed = known.is_none_or(|(_, known)| known != members);
                 let Some(name) = changed.then(|| pool_name(name).ok()).flatten() else { continue };
                 let _one_at_a_time = self.change.lock().await;
                 if let Err(error) = self.save_pool(&name).await {

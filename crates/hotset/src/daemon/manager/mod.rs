@@ -10,6 +10,7 @@ mod disks;
 mod flush;
 mod found;
 mod guard;
+mod left;
 mod losses;
 mod members;
 mod operations;
@@ -42,7 +43,7 @@ use super::history::{self, Recent};
 use super::probe::{self, DeviceKey};
 use super::scan::Scanner;
 use super::smart::Known;
-use super::state::{PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
+use super::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, Snapshot};
 
@@ -87,7 +88,7 @@ struct Offline {
     /// Of the state directory: records that cannot be read.
     broken: Vec<String>,
     /// By pool: SSDs that have left it.
-    left: BTreeMap<String, Vec<SsdRecord>>,
+    left: BTreeMap<String, Vec<LeftRecord>>,
     /// By pool: SSDs that were missing at this start and have left it, with what is said of each.
     notes: BTreeMap<String, Vec<Note>>,
     /// By pool: what is not as safe as it could be.
@@ -236,13 +237,7 @@ impl Manager {
         volumes.extend(away.map(|volume| volume.record.clone()));
         volumes.extend(joining);
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
-        let mut left = self.offline().left.get(name.as_str()).cloned().unwrap_or_default();
-        // Those that were expelled while the daemon runs come back like those that were missing at its start.
-        for ssd in pool.ssds.iter().filter(|ssd| !ssd.online) {
-            if !left.iter().any(|known| known.uuid == uuid(ssd.uuid)) {
-                left.push(SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) });
-            }
-        }
+        let left = self.left_of(pool);
         let record = PoolRecord {
             name: name.to_string(),
             uuid: uuid(pool.uuid),

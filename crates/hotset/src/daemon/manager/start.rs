@@ -1,6 +1,7 @@
 //! Opening pools at the start. What cannot be opened stops nothing else.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, Note, OfflinePool, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{Found, FoundNewer, Scan};
-use crate::daemon::state::{PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
+use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
 use crate::words;
 
@@ -182,7 +183,11 @@ impl Manager {
         let known: Vec<String> = record.ssds.iter().chain(&record.spares).map(|ssd| ssd.path.clone()).collect();
         let patterns = self.config.ssd_scan.clone();
         let scan = self.scanner.ssds(known, patterns).await;
-        let own: Vec<&Found> = scan.ssds.iter().filter(|ssd| uuid(ssd.label.pool_uuid) == record.uuid).collect();
+        let is_used = |ssd: &&Found| {
+            let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
+            pool == record.uuid && !record.has_failed(&own)
+        };
+        let own: Vec<&Found> = scan.ssds.iter().filter(is_used).collect();
         let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
         let away: Vec<&SsdRecord> = record.ssds.iter().filter(|ssd| !there.contains(&ssd.uuid)).collect();
         let is_own = |ssd: &&FoundNewer| {
@@ -277,6 +282,7 @@ impl Manager {
             self.state.reset_member(name).map_err(|error| self.state_failed(&error))?;
         }
         let mut opened = self.open_with_returned(name, record, paths, missing).await?;
+        opened.status = self.remember_failed(name, record).await?;
         for detached in &record.detached {
             opened.volumes.retain(|volume| volume.name.as_str() != detached);
             if let Ok(volume) = detached.parse() {
@@ -312,42 +318,42 @@ impl Manager {
         }
     }
 
-    /// Where SSDs lie that had left the pool, other than at `paths`. Their superblocks prove that they are its own.
+    /// Where SSDs lie that were missing and had left the pool, other than at `paths`. Their superblocks prove that they are its
+    /// own.
     async fn returned(&self, record: &PoolRecord, paths: &[String]) -> Vec<String> {
-        let left: Vec<String> = record.left.iter().map(|ssd| ssd.path.clone()).collect();
-        let found = self.scanner.ssds(left, Vec::new()).await.ssds;
+        let missing: Vec<&SsdRecord> =
+            record.left.iter().filter(|left| left.failed.is_none()).map(|left| &left.ssd).collect();
+        let known = missing.iter().map(|ssd| ssd.path.clone()).collect();
+        let found = self.scanner.ssds(known, Vec::new()).await.ssds;
         let is_own = |ssd: &Found| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
-            pool == record.uuid && record.left.iter().any(|left| left.uuid == own)
+            pool == record.uuid && missing.iter().any(|missing| missing.uuid == own)
         };
         found.into_iter().filter(is_own).map(|ssd| ssd.path).filter(|path| !paths.contains(path)).collect()
     }
 
     /// Remembers SSDs that are not in the pool any more, and tells of those that are there again.
     fn note_absent(&self, record: &PoolRecord, status: &PoolStatus) {
-        let online = |ssd: &&SsdRecord| status.ssds.iter().any(|own| own.online && uuid(own.uuid) == ssd.uuid);
+        let online = |ssd: &SsdRecord| status.ssds.iter().any(|own| own.online && uuid(own.uuid) == ssd.uuid);
         let mut notes = Vec::new();
         let mut left = Vec::new();
         for ssd in record.ssds.iter().filter(|ssd| !online(ssd)) {
-            let text =
-                format!("SSD {} was missing at the start and has left the pool; it is not believed again", ssd.path);
+            let failed = status.ssds.iter().find(|own| own.failed && uuid(own.uuid) == ssd.uuid);
+            let why = if failed.is_some() { "failed" } else { "was missing" };
+            let text = format!("SSD {} {why} at the start and has left the pool; it is not believed again", ssd.path);
             notes.push(Note { ssd: ssd.uuid.clone(), text });
-            left.push(ssd.clone());
+            let missing = || LeftRecord { ssd: ssd.clone(), failed: None, replaced: false };
+            left.push(failed.map_or_else(missing, LeftRecord::of));
         }
-        for ssd in record.left.iter().filter(online) {
+        for LeftRecord { ssd, .. } in record.left.iter().filter(|left| online(&left.ssd)) {
             let path = &ssd.path;
             tracing::warn!(pool = record.name, "SSD {path} is there again: nothing on it is believed, it joined empty");
         }
-        for ssd in record.left.iter().filter(|ssd| !online(ssd)) {
-            if std::path::Path::new(&ssd.path).exists() {
-                let text = format!(
-                    "SSD {} is there again, but it had left the pool: nothing on it is believed, and it is not used; use \
-                     it for a pool with --force",
-                    ssd.path
-                );
-                notes.push(Note { ssd: ssd.uuid.clone(), text });
+        for gone in record.left.iter().filter(|left| !online(&left.ssd)) {
+            if let Some(text) = said_of(gone) {
+                notes.push(Note { ssd: gone.ssd.uuid.clone(), text });
             }
-            left.push(ssd.clone());
+            left.push(gone.clone());
         }
         for note in &notes {
             tracing::warn!(pool = record.name, "{}", note.text);
@@ -375,6 +381,10 @@ impl Manager {
             }
         }
         let record = self.offline().pools.remove(name.as_str()).map(|pool| pool.record);
+        if let Some(record) = &record {
+            // It may have been imported.
+            self.offline().left.entry(record.name.clone()).or_insert_with(|| record.left.clone());
+        }
         for volume in record.iter().flat_map(|record| &record.volumes) {
             self.serve_left_over(volume, &catalogued).await?;
         }
@@ -446,6 +456,20 @@ enum Attempt {
 
 fn fenced(pool: &str, why: &str) -> ApiError {
     ApiError::new(ApiErrorKind::Refused, format!("pool {pool} is fenced: {why}"))
+}
+
+/// Of an SSD that had left its pool and is not in it at a start.
+fn said_of(left: &LeftRecord) -> Option<String> {
+    let path = &left.ssd.path;
+    if left.failed.is_some() {
+        return (!left.replaced).then(|| format!("SSD {path} failed before this start, and is not used"));
+    }
+    Path::new(path).exists().then(|| {
+        format!(
+            "SSD {path} is there again, but it had left the pool: nothing on it is believed, and it is not used; use it for a \
+             pool with --force"
+        )
+    })
 }
 
 fn newer_error(ssd: &FoundNewer) -> ApiError {
