@@ -163,6 +163,39 @@ fn a_pool_that_needs_more_memory_than_there_is_allowed_is_refused_before_it_is_m
     assert_eq!(daemon.json("pool list")["pools"], Value::Array(Vec::new()));
 }
 
+/// Bytes of memory that a read pool of images of these sizes would need.
+fn memory_needed(daemon: &Daemon, sizes_mib: &[u64]) -> u64 {
+    let images = sizes_mib.iter().map(|mib| daemon.site.blank(&format!("planned{mib}"), mib * MIB));
+    let paths: Vec<String> = images.map(|path| path.display().to_string()).collect();
+    let create = "pool create planned --type read --io-type custom --block-size 64K --dry-run --ssd";
+    let plan = daemon.json(&format!("{create} {}", paths.join(" ")));
+    plan["memory_bytes"].as_u64().expect("a plan says it")
+}
+
+// proves: P14
+#[test]
+fn an_ssd_or_a_spare_that_does_not_fit_beside_the_other_pools_is_refused() {
+    let mut daemon = Daemon::start();
+    let limit = memory_needed(&daemon, &[64]) + memory_needed(&daemon, &[16, 32]) - 1;
+    let ssd = |name: &str, mib| daemon.site.blank(name, mib * MIB).display().to_string();
+    let create = "--type read --io-type custom --block-size 64K --ssd";
+    let (large, small, more) = (ssd("large", 64), ssd("small", 16), ssd("more", 32));
+    daemon.ok(&format!("pool create large {create} {large}"));
+    daemon.ok(&format!("pool create small {create} {small}"));
+    daemon.add_arguments(&format!("--memory-limit {limit}"));
+    daemon.restart();
+    for verb in ["add-ssd", "add-spare"] {
+        let said = daemon.refuse(&format!("pool {verb} small --ssd {more}"), 1, "of memory");
+        assert_eq!(said.matches("KiB").count(), 3, "need, limit and what others take are told: {said}");
+    }
+    daemon.ok("pool delete large");
+    daemon.ok(&format!("pool add-spare small --ssd {more}"));
+    // The spare counts before it takes over, for there is nobody to be asked then.
+    daemon.refuse(&format!("pool create large {create} {large}"), 1, "of memory");
+    daemon.ok(&format!("pool remove-spare small --ssd {more}"));
+    daemon.ok(&format!("pool add-ssd small --ssd {more}"));
+}
+
 // proves: S4
 #[test]
 fn only_its_owner_may_use_the_api() {

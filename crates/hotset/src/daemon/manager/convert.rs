@@ -13,7 +13,7 @@ use hotset_api::{ApiError, ApiErrorKind, FlushPurpose, Health, Operation, Operat
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus};
 
-use super::create::check_memory;
+use super::create::{check_memory, without};
 use super::disks::{self, SsdOnDisk};
 use super::flush::{Extent, Outcome, Subject, dirty_bytes};
 use super::{Manager, blocking, pool_name, uuid};
@@ -132,8 +132,7 @@ impl Manager {
             let why = "a read-write pool keeps dirty data twice: it needs at least two SSDs; add one first";
             return Err(refused(now.name.as_str(), why));
         }
-        let mut others = snapshot.clone();
-        others.pools.retain(|pool| pool.name != now.name);
+        let others = without(now, snapshot);
         let mut plan = self.plan_of(&PoolSpec { name: now.name.clone(), kind, settings }, &sizes, &others)?;
         check_memory(&plan)?;
         let on_disks = now.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();

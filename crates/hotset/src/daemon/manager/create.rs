@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use hotset_api::{ApiError, ApiErrorKind, OperationKind, Pool, PoolCreate, PoolPlan, Subject, SubjectKind, Work};
-use hotset_cache::PoolSpec;
 use hotset_cache::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
+use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::disks::{self, SsdOnDisk};
 use super::{Manager, blocking, pool_name};
@@ -171,14 +171,27 @@ impl Manager {
     }
 }
 
-/// What the tables of all open pools take when every slot is in use.
+/// What the tables of all open pools take when every slot is in use and every spare has taken over.
 pub(super) fn memory_in_use(snapshot: &Snapshot) -> u64 {
     let planned = snapshot.pools.iter().map(|pool| {
         let spec = PoolSpec { name: pool.name.clone(), kind: pool.kind, settings: pool.settings };
-        let sizes: Vec<u64> = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes).collect();
-        plane::plan(&spec, &sizes).map_or(pool.memory_bytes, |plan| plan.memory_bytes.max(pool.memory_bytes))
+        plane::plan(&spec, &sizes_with_spares(pool))
+            .map_or(pool.memory_bytes, |plan| plan.memory_bytes.max(pool.memory_bytes))
     });
     planned.sum()
+}
+
+/// Bytes of each SSD that a pool uses, and of each that may take over.
+pub(super) fn sizes_with_spares(pool: &PoolStatus) -> Vec<u64> {
+    let online = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes);
+    online.chain(pool.spares.iter().map(|spare| spare.size_bytes)).collect()
+}
+
+/// The other pools.
+pub(super) fn without(pool: &PoolStatus, snapshot: &Snapshot) -> Snapshot {
+    let mut others = snapshot.clone();
+    others.pools.retain(|other| other.name != pool.name);
+    others
 }
 
 fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {

@@ -8,13 +8,12 @@ use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
 
-use super::create::{check_distinct, check_sizes, check_unsigned};
+use super::create::{check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without};
 use super::disks::{self, SsdOnDisk};
 use super::operations::Operations;
 use super::{Manager, blocking, pool_name, uuid};
 use crate::daemon::probe::{self, Candidate};
-use crate::plane::{self, Snapshot};
-use crate::size::human;
+use crate::plane::Snapshot;
 
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -30,7 +29,7 @@ impl Manager {
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<PoolChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let pool = pool_name(name)?;
-        let candidates = self.check_add(name, add, place).await?;
+        let candidates = self.check_add(name, add).await?;
         self.fill_sparse(&pool, &candidates).await?;
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
@@ -49,7 +48,7 @@ impl Manager {
     }
 
     /// Everything that is known without writing.
-    async fn check_add(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<Vec<Candidate>, ApiError> {
+    async fn check_add(&self, name: &str, add: &SsdsAdd) -> Result<Vec<Candidate>, ApiError> {
         let pool = pool_name(name)?;
         let snapshot = self.plane.snapshot().await?;
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
@@ -68,29 +67,24 @@ impl Manager {
         if !add.force {
             check_unsigned(candidates.iter().filter(|candidate| !own(candidate)))?;
         }
-        if place == Place::Pool {
-            self.check_memory_with(now, &candidates)?;
-        }
+        self.check_memory_with(now, &candidates, &snapshot)?;
         self.check_disks_with(now, &candidates, add.allow_same_disk).await?;
         Ok(candidates)
     }
 
-    /// The tables grow with the SSDs.
-    fn check_memory_with(&self, now: &PoolStatus, candidates: &[Candidate]) -> Result<(), ApiError> {
+    /// The tables grow with the SSDs. A spare counts like an SSD from the beginning: when it takes over nobody is asked.
+    fn check_memory_with(
+        &self,
+        now: &PoolStatus,
+        candidates: &[Candidate],
+        snapshot: &Snapshot,
+    ) -> Result<(), ApiError> {
         let spec = PoolSpec { name: now.name.clone(), kind: now.kind, settings: now.settings };
-        let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes);
-        let sizes: Vec<u64> = online.chain(candidates.iter().map(|candidate| candidate.size_bytes)).collect();
-        let Ok(plan) = plane::plan(&spec, &sizes) else { return Ok(()) };
-        if plan.memory_bytes <= self.config.memory_limit_bytes {
-            return Ok(());
-        }
-        let message = format!(
-            "pool {}: with these SSDs its tables need {} of memory, and the limit is {}",
-            now.name,
-            human(plan.memory_bytes),
-            human(self.config.memory_limit_bytes)
-        );
-        Err(ApiError::new(ApiErrorKind::Full, message).with_hint("take less SSD capacity, or raise memory_limit"))
+        let mut sizes = sizes_with_spares(now);
+        sizes.extend(candidates.iter().map(|candidate| candidate.size_bytes));
+        // What else may be wrong with them is said by the engine.
+        let Ok(plan) = self.plan_of(&spec, &sizes, &without(now, snapshot)) else { return Ok(()) };
+        check_memory(&plan)
     }
 
     async fn check_disks_with(&self, now: &PoolStatus, new: &[Candidate], allowed: bool) -> Result<(), ApiError> {
