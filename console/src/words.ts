@@ -138,6 +138,7 @@ export function effectiveWriteMode(volume: Volume, pools: Pool[]): string {
 }
 
 export const WRITE_MODES: WriteMode[] = ["write-back", "instant-write-back", "write-through", "write-around"];
+export const IO_TYPES: IoType[] = ["database", "file-system", "web-service", "custom"];
 export const POLICIES: PolicyKind[] = ["s3-fifo", "lru", "fifo"];
 
 /** Populate-on-read and on-write: `2nd read`, `off`. */

@@ -126,6 +126,11 @@ test("settings of a pool and of a volume change while they serve, and wrong ones
   await open(page, daemon, "pools/mirror");
   await page.getByRole("button", { name: "Settings" }).click();
   const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Populate on write").selectOption("3rd write");
+  await dialog.getByLabel("I/O type").selectOption("Web service");
+  await expect(dialog.getByText(/Convert makes it 4 MiB/)).toBeVisible();
+  await expect(dialog.getByLabel("Populate on write")).toHaveValue("1");
+  await dialog.getByLabel("Populate on read").selectOption("4th read");
   await dialog.getByLabel("Eviction").selectOption("lru");
   await dialog.getByLabel("Flush rate").selectOption("high");
   const perDay = dialog.getByLabel("Written to its SSDs in a day, at most");
@@ -144,6 +149,7 @@ test("settings of a pool and of a volume change while they serve, and wrong ones
     500 * 2 ** 30,
     40,
   ]);
+  expect([pool.io_type, pool.populate_on_read, pool.populate_on_write]).toEqual(["web-service", 4, 1]);
   await page.getByRole("button", { name: "More information" }).click();
   await expect(dialog).toContainText("limit 500 GiB");
   await page.keyboard.press("Escape");

@@ -26,6 +26,7 @@ test("the wizard makes a pool and puts it in front of a volume", async ({ page, 
   await page.getByRole("radio", { name: /^Web service/ }).check();
   await expect(page.getByRole("radio", { name: /^Web service/ })).toHaveAccessibleName(/Blocks of 4 MiB/);
 
+  await page.getByLabel("Checksums of cached pages").selectOption("Off");
   await page.getByRole("textbox", { name: /Image files in this directory/ }).fill(daemon.directory);
   await page.getByRole("button", { name: "Look there" }).click();
   await expect(page.getByRole("checkbox", { name: /^disk.img/ })).toBeDisabled();
@@ -49,6 +50,7 @@ test("the wizard makes a pool and puts it in front of a volume", async ({ page, 
   await expect(volumes.getByRole("link", { name: "disk" })).toBeVisible();
   const shown = await daemon.hotset("pool", "show", "fast", "-o", "json");
   expect(shown).toContain('"io_type": "web-service"');
+  expect(shown).toContain('"checksums": false');
 });
 
 // proves: S3

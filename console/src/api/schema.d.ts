@@ -971,7 +971,7 @@ export interface components {
         };
         /**
          * @description `POST /api/v1/pools/{name}/conversion`: what cannot change online is changed by flushing the pool and making it anew in place;
-         *     at least one of the first two. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
+         *     at least one of the first three. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
          */
         PoolConvert: {
             /** @description Make a read-write pool of block devices that share a physical disk: both copies may be lost with it. */
@@ -981,6 +981,8 @@ export interface components {
              * @description A power of two from 64 KiB to 4 MiB.
              */
             block_size_bytes?: number | null;
+            /** @description Page checksums of slots. */
+            checksums?: boolean | null;
             type?: null | components["schemas"]["PoolKind"];
         };
         /** @description `POST /api/v1/pools` and `POST /api/v1/pools/plan`: the pool to make. What is left out comes from the preset. */
@@ -992,6 +994,11 @@ export interface components {
              * @description A power of two from 64 KiB to 4 MiB; custom pools only.
              */
             block_size_bytes?: number | null;
+            /**
+             * @description Page checksums of slots; on if left out. Without them a pool needs less memory, and a cached page that rots on an SSD
+             *     without a read error is not noticed. Dirty data always has them.
+             */
+            checksums?: boolean | null;
             /** @description Use the SSDs although they carry a foreign signature, whose content is lost. */
             force?: boolean;
             io_type: components["schemas"]["IoType"];
@@ -1041,6 +1048,7 @@ export interface components {
              * @description … when as much is dirty as may be; the same in a read pool.
              */
             capacity_min_bytes: number;
+            checksums: boolean;
             /**
              * Format: int64
              * @description Bytes that hosts may have dirty at once; 0 in a read pool.
@@ -1096,6 +1104,7 @@ export interface components {
             dirty_watermark_percent?: number | null;
             fetch_rate?: null | components["schemas"]["FetchRate"];
             flush_rate?: null | components["schemas"]["FlushRate"];
+            io_type?: null | components["schemas"]["IoType"];
             policy?: null | components["schemas"]["PolicyKind"];
             /** Format: int32 */
             populate_on_read?: number | null;
@@ -1107,6 +1116,13 @@ export interface components {
              *     no limit.
              */
             ssd_writes_per_day_bytes?: number | null;
+        };
+        /** @description Answer of `PATCH /api/v1/pools/{name}`. */
+        PoolSettingsChange: {
+            changed: boolean;
+            pool: components["schemas"]["Pool"];
+            /** @description What belongs to the settings and cannot change online, and what changes it. */
+            warnings: string[];
         };
         /**
          * @description What a pool is doing.
@@ -2151,7 +2167,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["PoolChange"];
+                    "application/json": components["schemas"]["PoolSettingsChange"];
                 };
             };
             default: {

@@ -11,6 +11,8 @@ export type Draft = {
   populateOnRead: number;
   populateOnWrite: number;
   policy: PolicyKind;
+  /** Of cached pages. */
+  checksums: boolean;
   /** Paths. */
   ssds: string[];
   /** What the chosen SSDs hold may be lost. */
@@ -28,6 +30,7 @@ export const NEW: Draft = {
   populateOnRead: 2,
   populateOnWrite: 0,
   policy: "s3-fifo",
+  checksums: true,
   ssds: [],
   force: false,
   allowSameDisk: false,
@@ -93,6 +96,7 @@ export function request(draft: Draft): PoolCreate {
     type: draft.type,
     io_type: draft.ioType,
     policy: draft.policy,
+    checksums: draft.checksums,
     ssds: draft.ssds,
     force: draft.force,
     allow_same_disk: draft.allowSameDisk,

@@ -13,6 +13,7 @@ export function Summary({ draft, plan }: { draft: Draft; plan: PoolPlan }) {
     ["Cache block", bytes(plan.block_size_bytes)],
     ["Populate at", `${threshold(plan.populate_on_read, "read")}, ${threshold(plan.populate_on_write, "write")}`],
     ["Eviction", policy(plan.policy)],
+    ["Checksums of cached pages", plan.checksums ? "on" : "off"],
     ["Usable capacity", `${bytes(plan.capacity_bytes)}, ${count(plan.slots)} slots`],
     ...(plan.capacity_min_bytes === plan.capacity_bytes
       ? []

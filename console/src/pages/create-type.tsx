@@ -3,7 +3,7 @@ import type { IoType, Pool, PoolKind } from "../api/types";
 import { bytes } from "../format";
 import { Select } from "../ui/select";
 import { TextField } from "../ui/text-field";
-import { cacheType, ioType, POLICIES, policy, raid, threshold } from "../words";
+import { cacheType, IO_TYPES, ioType, POLICIES, policy, raid, threshold } from "../words";
 import { BLOCK_OPTIONS, type Draft, NAME_RULE, nameError, preset } from "./create-state";
 
 type Props = { draft: Draft; set: (part: Partial<Draft>) => void; pools: Pool[] };
@@ -15,7 +15,6 @@ const KINDS: { kind: PoolKind; meaning: string }[] = [
   },
   { kind: "read-write", meaning: "Writes too, each on two SSDs before it is answered. Needs two SSDs or more." },
 ];
-const IO_TYPES: IoType[] = ["database", "file-system", "web-service", "custom"];
 
 export function ChooseType({ draft, set, pools }: Props) {
   // Populate-on-write is off in read pools and at least the first write in read-write pools.
@@ -52,13 +51,25 @@ export function ChooseType({ draft, set, pools }: Props) {
           </div>
         </fieldset>
         {draft.ioType === "custom" && <Custom draft={draft} set={set} />}
-        <Select
-          label="Eviction"
-          hint="What leaves the cache first; it can be changed later."
-          value={draft.policy}
-          options={POLICIES.map((value) => ({ value, text: policy(value) }))}
-          choose={(value) => set({ policy: value })}
-        />
+        <div class="row">
+          <Select
+            label="Eviction"
+            hint="What leaves the cache first; it can be changed later."
+            value={draft.policy}
+            options={POLICIES.map((value) => ({ value, text: policy(value) }))}
+            choose={(value) => set({ policy: value })}
+          />
+          <Select
+            label="Checksums of cached pages"
+            hint="Off needs less memory, and does not notice a page that rots on an SSD. Dirty data always has them."
+            value={draft.checksums ? "on" : "off"}
+            options={[
+              { value: "on", text: "On" },
+              { value: "off", text: "Off" },
+            ]}
+            choose={(value) => set({ checksums: value === "on" })}
+          />
+        </div>
       </div>
     </section>
   );

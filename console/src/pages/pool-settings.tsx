@@ -1,19 +1,22 @@
 // The settings of a pool, which change while it serves.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
-import type { FetchRate, Pool } from "../api/types";
+import type { FetchRate, IoType, Pool } from "../api/types";
 import { change } from "../change";
+import { bytes } from "../format";
 import { AskDialog } from "../ui/ask-dialog";
 import { Field } from "../ui/basics";
 import { Select } from "../ui/select";
 import { TextField } from "../ui/text-field";
-import { POLICIES, policy, threshold } from "../words";
+import { IO_TYPES, ioType, POLICIES, policy, threshold } from "../words";
+import { preset } from "./create-state";
 import { readSize, spelledSize } from "./sizes";
 
 const RATES: FetchRate[] = ["low", "medium", "high"];
 
 export function PoolSettings({ pool, close }: { pool: Pool; close: () => void }) {
   const [set, setSet] = useState({
+    io_type: pool.io_type,
     policy: pool.policy,
     populate_on_read: pool.populate_on_read,
     populate_on_write: pool.populate_on_write,
@@ -28,6 +31,11 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
     watermark: within(set.dirty_watermark_percent, 1, 90) ? null : "1 to 90",
     perDay: readSize(perDay) === null ? "a size as 500 GiB, or off" : null,
     age: within(set.dirty_age_max_seconds, 1, 30 * 86400) ? null : "1 to 2,592,000 (30 days)",
+  };
+  const chooseIoType = (value: IoType) => {
+    const means = preset(pool.type, value);
+    const thresholds = means === null ? {} : { populate_on_read: means.read, populate_on_write: means.write };
+    setSet({ ...set, io_type: value, ...thresholds });
   };
   const save = () => {
     const { dirty_watermark_percent, dirty_age_max_seconds, flush_rate, ...always } = set;
@@ -46,6 +54,13 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
       run={save}
       close={close}
     >
+      <Select
+        label="I/O type"
+        hint={blockOf(pool, set.io_type)}
+        value={set.io_type}
+        options={IO_TYPES.map((value) => ({ value, text: ioType(value) }))}
+        choose={chooseIoType}
+      />
       <div class="row">
         <Select
           label="Eviction"
@@ -112,6 +127,14 @@ export function PoolSettings({ pool, close }: { pool: Pool; close: () => void })
       )}
     </AskDialog>
   );
+}
+
+/** The cache block does not follow the I/O type. */
+function blockOf(pool: Pool, value: IoType): string {
+  const means = preset(pool.type, value);
+  return means === null || means.blockBytes === pool.block_size_bytes
+    ? "Sets the thresholds below"
+    : `Sets the thresholds below. The cache block stays ${bytes(pool.block_size_bytes)}: Convert makes it ${bytes(means.blockBytes)}.`;
 }
 
 type NumberProps = {

@@ -31,7 +31,10 @@ pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, Re
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
-pub use pool::{Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, Ssd, WriteLog};
+pub use pool::{
+    Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, PoolSettingsChange, Ssd,
+    WriteLog,
+};
 pub use scrub::{Scrub, ScrubState};
 pub use smart::{Smart, SsdHealth, SsdIdentity};
 pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};

@@ -26,6 +26,10 @@ pub struct PoolCreate {
     pub populate_on_write: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
+    /// Page checksums of slots; on if left out. Without them a pool needs less memory, and a cached page that rots on an SSD
+    /// without a read error is not noticed. Dirty data always has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<bool>,
     /// Absolute paths of block devices or image files.
     pub ssds: Vec<String>,
     /// Use the SSDs although they carry a foreign signature, whose content is lost.
@@ -53,6 +57,9 @@ pub struct PoolImport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolSet {
+    /// With the thresholds of its preset, unless those are given too; `custom` leaves them as they are. The cache block stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_type: Option<IoType>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,7 +83,7 @@ pub struct PoolSet {
 }
 
 /// `POST /api/v1/pools/{name}/conversion`: what cannot change online is changed by flushing the pool and making it anew in place;
-/// at least one of the first two. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
+/// at least one of the first three. `POST …/conversion/plan` answers what the pool would be like, and changes nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolConvert {
@@ -85,6 +92,9 @@ pub struct PoolConvert {
     /// A power of two from 64 KiB to 4 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u64>,
+    /// Page checksums of slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksums: Option<bool>,
     /// Make a read-write pool of block devices that share a physical disk: both copies may be lost with it.
     #[serde(default)]
     pub allow_same_disk: bool,
@@ -101,6 +111,7 @@ pub struct PoolPlan {
     pub populate_on_read: u8,
     pub populate_on_write: u8,
     pub policy: PolicyKind,
+    pub checksums: bool,
     /// Bytes of cached pages that it can hold while little is dirty.
     pub capacity_bytes: u64,
     /// … when as much is dirty as may be; the same in a read pool.
@@ -247,4 +258,13 @@ pub struct PoolList {
 pub struct PoolChange {
     pub changed: bool,
     pub pool: Pool,
+}
+
+/// Answer of `PATCH /api/v1/pools/{name}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolSettingsChange {
+    pub changed: bool,
+    pub pool: Pool,
+    /// What belongs to the settings and cannot change online, and what changes it.
+    pub warnings: Vec<String>,
 }

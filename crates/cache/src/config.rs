@@ -343,6 +343,18 @@ impl PoolSettings {
         }
     }
 
+    /// With this I/O type and the thresholds of its preset; `Custom` has none, and leaves those that there are. The cache block
+    /// stays, whatever the preset's is.
+    #[must_use]
+    pub fn with_io_type(self, kind: PoolKind, io_type: IoType) -> Self {
+        let thresholds = match io_type {
+            IoType::Custom => self,
+            IoType::Database | IoType::FileSystem | IoType::WebService => Self::preset(kind, io_type),
+        };
+        let Self { populate_on_read, populate_on_write, .. } = thresholds;
+        Self { io_type, populate_on_read, populate_on_write, ..self }
+    }
+
     /// The thresholds' rule (REQUIREMENTS P8).
     pub fn check(&self, kind: PoolKind) -> Result<(), Error> {
         if !(1..=4).contains(&self.populate_on_read) {

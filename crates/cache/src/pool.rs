@@ -320,8 +320,7 @@ impl<E: Env> Pool<E> {
         let now = pool.settings.get();
         if (settings.block_bytes, settings.checksums) != (now.block_bytes, now.checksums) {
             let message = format!(
-                "pool {}: the cache block and checksums cannot change online; `hotset pool convert {} --block-size SIZE` \
-                 changes the block in place",
+                "pool {}: the cache block and checksums cannot change online; `hotset pool convert {}` changes them in place",
                 pool.name, pool.name
             );
             return Err(Error::new(ErrorKind::Refused, message));

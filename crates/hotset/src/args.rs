@@ -156,8 +156,9 @@ pub(crate) enum PoolVerb {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
-    /// Change settings: policy, populate-on-read, populate-on-write, fetch-rate, flush-rate (low, medium, high),
-    /// dirty-watermark (percent), dirty-age (as 10m), ssd-writes-per-day (a size for all SSDs together, or off)
+    /// Change settings: io-type (with the thresholds of its preset), policy, populate-on-read, populate-on-write, fetch-rate,
+    /// flush-rate (low, medium, high), dirty-watermark (percent), dirty-age (as 10m), ssd-writes-per-day (a size for all
+    /// SSDs together, or off)
     Set {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
@@ -172,7 +173,7 @@ pub(crate) enum PoolVerb {
         #[command(flatten)]
         removal: RemovalArguments,
     },
-    /// Change the cache block or the type of a pool in place: flush its dirty data, drop what is cached, make it anew
+    /// Change the cache block, the type or the checksums of a pool in place: flush its dirty data, drop what is cached, make it anew
     #[command(after_help = CONVERTING)]
     Convert(ConvertArguments),
     /// Read and check everything that the SSDs hold, at the fetch rate, and mend what is bad
@@ -254,11 +255,14 @@ pub(crate) struct ConvertArguments {
     #[arg(value_parser = PoolName::from_str)]
     pub(crate) name: PoolName,
     /// Cache block, a power of two from 64K to 4M
-    #[arg(long, value_name = "SIZE", value_parser = block_size, required_unless_present = "kind")]
+    #[arg(long, value_name = "SIZE", value_parser = block_size, required_unless_present_any = ["kind", "checksums"])]
     pub(crate) block_size: Option<u64>,
     /// What the pool holds: clean data only, or dirty data too
     #[arg(long = "type", value_name = "TYPE", value_parser = words(PoolKind::ALL))]
     pub(crate) kind: Option<PoolKind>,
+    /// Checksums of cached pages, see `pool create`
+    #[arg(long, value_name = "on|off", value_parser = settings::on_or_off, action = clap::ArgAction::Set)]
+    pub(crate) checksums: Option<bool>,
     /// Show what the pool would be like, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -307,6 +311,10 @@ pub(crate) struct PoolCreateArguments {
     /// What is evicted first; by default s3-fifo
     #[arg(long, value_parser = words(PolicyKind::ALL))]
     pub(crate) policy: Option<PolicyKind>,
+    /// Checksums of cached pages: on (the default), or off, which needs less memory and does not notice a clean page that
+    /// rots on an SSD; dirty data always has them
+    #[arg(long, value_name = "on|off", value_parser = settings::on_or_off, action = clap::ArgAction::Set)]
+    pub(crate) checksums: Option<bool>,
     /// Block devices or image files
     #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
     pub(crate) ssd: Vec<PathBuf>,
@@ -578,9 +586,10 @@ mod tests {
             "hotset pool create p --type read --io-type custom --block-size 1M --populate-on-read 1 --populate-on-write 0 --policy lru --ssd a b --ssd c --dry-run --force",
             "hotset pool list",
             "hotset pool show p",
-            "hotset pool set p policy=lru fetch-rate=high",
+            "hotset pool set p policy=lru fetch-rate=high io-type=database",
+            "hotset pool convert p --checksums off",
             "hotset pool delete p",
-            "hotset pool create p --type read-write --io-type database --ssd a b --allow-same-disk",
+            "hotset pool create p --type read-write --io-type database --checksums off --ssd a b --allow-same-disk",
             "hotset pool set p flush-rate=high dirty-watermark=40 dirty-age=10m",
             "hotset pool delete p --force --yes-lose-data",
             "hotset pool cancel-flush p",
@@ -635,6 +644,9 @@ mod tests {
             ("hotset pool create p --type read --io-type custom --policy mru --ssd a", "s3-fifo"),
             ("hotset pool set p", "KEY=VALUE"),
             ("hotset pool set p block-size=1M", "pool convert"),
+            ("hotset pool set p name=q", "cannot change"),
+            ("hotset pool convert p", "--block-size"),
+            ("hotset pool create p --type read --io-type custom --checksums no --ssd a", "on or off"),
             ("hotset pool import", "--ssd"),
             ("hotset volume create .v --backing a", "does not start with a dot"),
             ("hotset volume create v", "--backing"),

@@ -3,12 +3,12 @@
 use std::str::FromStr;
 
 use hotset_api::{PoolSet, Share, VolumeSet};
-use hotset_cache::config::{FetchRate, FlushRate, PolicyKind, WriteMode, limits};
+use hotset_cache::config::{FetchRate, FlushRate, IoType, PolicyKind, WriteMode, limits};
 
 use crate::size::Size;
 use crate::words;
 
-const POOL_KEYS: &str = "policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
+const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
 const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
 
 /// One setting of a pool.
@@ -30,6 +30,7 @@ impl FromStr for PoolSetting {
         let (key, value) = split(text, POOL_KEYS)?;
         let mut set = PoolSet::default();
         match key {
+            "io-type" => set.io_type = Some(words::io_type(word::<IoType>(value)?)),
             "policy" => set.policy = Some(words::policy(word::<PolicyKind>(value)?)),
             "fetch-rate" => set.fetch_rate = Some(words::fetch_rate(word::<FetchRate>(value)?)),
             "populate-on-read" => set.populate_on_read = Some(populate_on_read(value)?),
@@ -37,11 +38,19 @@ impl FromStr for PoolSetting {
             "flush-rate" => set.flush_rate = Some(words::flush_rate(word::<FlushRate>(value)?)),
             "dirty-watermark" => set.dirty_watermark_percent = Some(dirty_watermark(value)?),
             "dirty-age" => set.dirty_age_max_seconds = Some(dirty_age(value)?),
-            "block-size" | "block" | "type" => {
+            "block-size" | "block" | "type" | "checksums" => {
                 return Err(format!(
-                    "{key} cannot change online: `hotset pool convert NAME --block-size SIZE [--type TYPE]` changes it in \
-                     place, by flushing the pool first"
+                    "{key} cannot change online: `hotset pool convert NAME [--block-size SIZE] [--type TYPE] [--checksums \
+                     on|off]` changes it in place, by flushing the pool first"
                 ));
+            }
+            "name" => {
+                return Err(
+                    "the name of a pool cannot change: `hotset pool delete` flushes the pool and takes it away, \
+                            `hotset pool create` makes it anew under the other name, and `hotset volume enable-cache` \
+                            gives it its volumes again"
+                        .to_owned(),
+                );
             }
             "ssd-writes-per-day" => set.ssd_writes_per_day_bytes = Some(writes_per_day(value)?),
             _ => return Err(format!("a pool has no setting {key:?}; the keys are {POOL_KEYS}")),
@@ -73,6 +82,7 @@ impl FromStr for VolumeSetting {
 /// All settings in one request; of a key that is given twice, the last one counts.
 pub(crate) fn pool_set(settings: &[PoolSetting]) -> PoolSet {
     settings.iter().fold(PoolSet::default(), |all, PoolSetting(one)| PoolSet {
+        io_type: one.io_type.or(all.io_type),
         policy: one.policy.or(all.policy),
         populate_on_read: one.populate_on_read.or(all.populate_on_read),
         populate_on_write: one.populate_on_write.or(all.populate_on_write),
@@ -190,20 +200,22 @@ mod tests {
 
     #[test]
     fn settings_of_a_pool_are_gathered_and_the_last_of_a_key_counts() {
-        let parsed: Vec<PoolSetting> = ["policy=lru", "populate-on-read=3", "policy=fifo", "fetch-rate=high"]
-            .iter()
-            .map(|text| text.parse().expect("valid"))
-            .collect();
+        let parsed: Vec<PoolSetting> =
+            ["policy=lru", "populate-on-read=3", "policy=fifo", "fetch-rate=high", "io-type=file-system"]
+                .iter()
+                .map(|text| text.parse().expect("valid"))
+                .collect();
         let set = pool_set(&parsed);
         assert_eq!(set.policy, Some(hotset_api::PolicyKind::Fifo));
         assert_eq!((set.populate_on_read, set.populate_on_write), (Some(3), None));
         assert_eq!(set.fetch_rate, Some(hotset_api::FetchRate::High));
+        assert_eq!(set.io_type, Some(hotset_api::IoType::FileSystem));
     }
 
     #[test]
     fn unknown_keys_and_wrong_values_list_what_there_is() {
         for (text, part) in [
-            ("colour=red", "policy, populate-on-read"),
+            ("colour=red", "io-type, policy, populate-on-read"),
             ("policy", "KEY=VALUE"),
             ("policy=mru", "s3-fifo, lru, fifo"),
             ("populate-on-read=0", "1 to 4"),
@@ -214,7 +226,10 @@ mod tests {
             ("dirty-age=31d", "from 1s to 30d"),
             ("dirty-age=0", "from 1s to 30d"),
             ("dirty-age=5w", "from 1s to 30d"),
+            ("io-type=mail", "database, file-system, web-service, custom"),
             ("block-size=2M", "cannot change online: `hotset pool convert"),
+            ("checksums=off", "cannot change online: `hotset pool convert"),
+            ("name=q", "the name of a pool cannot change: `hotset pool delete`"),
             ("dirty-age=99999999999d", "from 1s to 30d"),
         ] {
             let message = text.parse::<PoolSetting>().expect_err(text);

@@ -115,6 +115,73 @@ fn settings_change_online_and_survive_restarts_and_kills() {
     }
 }
 
+// proves: P7
+#[test]
+fn the_io_type_changes_online_with_its_thresholds_and_its_block_by_a_conversion() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[64], "--populate-on-read 4");
+    daemon.make_volume(256, "p");
+    let answer = daemon.json("pool set p io-type=file-system");
+    assert_eq!((&answer["changed"], &answer["pool"]["populate_on_read"]), (&Value::from(true), &Value::from(2)));
+    assert!(
+        answer["warnings"][0].as_str().is_some_and(|said| said.contains("pool convert p --block-size 2M")),
+        "{answer}"
+    );
+    let said = daemon.ok("pool set p populate-on-read=3 io-type=file-system");
+    assert!(said.contains("warning: its cache block stays 64 KiB; that of file-system is 2 MiB"), "{said}");
+    let is = |daemon: &Daemon, block: u64| {
+        let pool = daemon.json("pool show p");
+        assert_eq!((&pool["io_type"], &pool["block_size_bytes"]), (&Value::from("file-system"), &Value::from(block)));
+        assert_eq!((&pool["populate_on_read"], &pool["populate_on_write"]), (&Value::from(3), &Value::from(2)));
+    };
+    is(&daemon, 64 << 10);
+    daemon.restart();
+    is(&daemon, 64 << 10);
+    daemon.kill();
+    daemon.launch();
+    is(&daemon, 64 << 10);
+    daemon.ok("pool convert p --block-size 2M");
+    is(&daemon, 2 << 20);
+    let again = daemon.json("pool set p io-type=file-system populate-on-read=3");
+    assert_eq!((&again["changed"], &again["warnings"]), (&Value::from(false), &Value::Array(Vec::new())), "{again}");
+    daemon.ok("pool set p io-type=custom");
+    assert_eq!(daemon.json("pool show p")["populate_on_write"], 2, "custom has no thresholds of its own");
+    daemon.assert_volume_pages(256);
+}
+
+// proves: D15, P14
+#[test]
+fn a_pool_without_checksums_of_slots_needs_less_memory_and_serves_as_well() {
+    let mut daemon = Daemon::start();
+    let ssd = daemon.site.blank("ssd", 64 * MIB).display().to_string();
+    let memory_bytes = |arguments: &str| {
+        let create = format!("pool create q --type read --io-type custom --block-size 64K {arguments} --ssd {ssd}");
+        daemon.json(&format!("{create} --dry-run"))["memory_bytes"].as_u64().expect("a plan says it")
+    };
+    assert!(2 * memory_bytes("--checksums off") < memory_bytes("--checksums on"), "most of it is for checksums");
+    assert_eq!(memory_bytes("--checksums on"), memory_bytes(""), "they are on unless they are not wanted");
+    daemon.make_pool(&[16], "--populate-on-read 1 --checksums off");
+    daemon.make_volume(256, "p");
+    daemon.warm_up(256);
+    for _ in 0..2 {
+        assert_eq!(daemon.json("pool show p")["checksums"], false);
+        assert!(daemon.ok("pool show p").lines().any(|line| line.starts_with("Checksums:") && line.ends_with("off")));
+        let before = daemon.stat("v", "read_hits");
+        daemon.assert_volume_pages(256);
+        assert!(daemon.stat("v", "read_hits") >= before + 16, "the cache answers, also after a restart");
+        daemon.restart();
+    }
+    daemon.refuse("pool set p checksums=on", 2, "checksums cannot change online: `hotset pool convert");
+    assert!(daemon.ok("pool convert p --checksums on").contains("checksums on"));
+    daemon.warm_up(256);
+    daemon.assert_volume_pages(256);
+    assert_eq!(daemon.json("pool show p")["checksums"], true);
+    daemon.ok("pool convert p --checksums off");
+    daemon.restart();
+    assert_eq!(daemon.json("pool show p")["checksums"], false);
+    daemon.assert_volume_pages(256);
+}
+
 // proves: P2, P3, P4
 #[test]
 fn several_pools_with_several_ssds_and_volumes_are_found_again_after_a_restart() {

@@ -2,7 +2,7 @@
 
 use hotset_api::{
     ApiError, Deleted, LossAccepted, LossList, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport,
-    PoolKind, PoolList, PoolPlan, WriteLog,
+    PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
 };
 use hyper::Method;
 
@@ -19,10 +19,10 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
         PoolVerb::List => print(output, &client.get::<PoolList>("/pools")?, |list| table(&list.pools)),
         PoolVerb::Show { name } => print(output, &client.get::<Pool>(&format!("/pools/{name}"))?, show),
         PoolVerb::Set { name, settings } => {
-            let change: PoolChange = client.send(Method::PATCH, &format!("/pools/{name}"), &pool_set(&settings))?;
-            print(output, &change, |change| match change.changed {
-                true => format!("Changed pool {name}\n{}", settings_of(&change.pool)),
-                false => format!("Pool {name} is already so\n{}", settings_of(&change.pool)),
+            let change = client.send(Method::PATCH, &format!("/pools/{name}"), &pool_set(&settings))?;
+            print(output, &change, |PoolSettingsChange { changed, pool, warnings }| {
+                let done = if *changed { format!("Changed pool {name}") } else { format!("Pool {name} is already so") };
+                format!("{done}\n{}{}", settings_of(pool), warned(warnings))
             })
         }
         PoolVerb::Delete { name, removal } => {
@@ -104,6 +104,7 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
         populate_on_read: arguments.populate_on_read,
         populate_on_write: arguments.populate_on_write,
         policy: arguments.policy.map(words::policy),
+        checksums: arguments.checksums,
         ssds: arguments.ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?,
         force: arguments.force,
         allow_same_disk: arguments.allow_same_disk,
@@ -132,6 +133,7 @@ fn convert(client: &Client, output: Output, arguments: &ConvertArguments) -> Res
     let request = PoolConvert {
         kind: arguments.kind.map(words::pool_kind),
         block_size_bytes: arguments.block_size,
+        checksums: arguments.checksums,
         allow_same_disk: arguments.allow_same_disk,
     };
     let path = format!("/pools/{name}/conversion");
@@ -153,8 +155,11 @@ fn convert(client: &Client, output: Output, arguments: &ConvertArguments) -> Res
     }
     let pool: Pool = client.get(&format!("/pools/{name}"))?;
     print(output, &pool, |pool| {
-        let kind = words::engine_pool_kind(pool.kind);
-        format!("Pool {name} is a {kind} pool with a cache block of {} now\n", human(pool.block_size_bytes))
+        let (kind, block) = (words::engine_pool_kind(pool.kind), human(pool.block_size_bytes));
+        format!(
+            "Pool {name} is a {kind} pool with a cache block of {block} now, checksums {}\n",
+            on_off(pool.checksums)
+        )
     })
 }
 
@@ -182,6 +187,7 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
         ("Segments", human(plan.segment_bytes)),
         ("Thresholds", format!("populate on read {}, on write {}", plan.populate_on_read, plan.populate_on_write)),
         ("Policy", words::engine_policy(plan.policy).to_string()),
+        ("Checksums", on_off(plan.checksums)),
         (
             "Memory",
             format!(
@@ -200,10 +206,12 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
     if plan.bytes_to_write_first > 0 {
         text.push_str(&format!("{} of sparse images are written in full first\n", human(plan.bytes_to_write_first)));
     }
-    for warning in &plan.warnings {
-        text.push_str(&format!("warning: {warning}\n"));
-    }
+    text.push_str(&warned(&plan.warnings));
     text
+}
+
+fn warned(warnings: &[String]) -> String {
+    warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
 /// What clean data has, and what of it the write log leaves when it is longest.
@@ -274,6 +282,7 @@ fn table(pools: &[Pool]) -> String {
 
 fn settings_of(pool: &Pool) -> String {
     facts(&[
+        ("I/O type", words::engine_io_type(pool.io_type).to_string()),
         ("Policy", words::engine_policy(pool.policy).to_string()),
         ("Populate on read", pool.populate_on_read.to_string()),
         ("Populate on write", or_never(pool.populate_on_write)),
@@ -291,6 +300,10 @@ fn of_read_write(pool: &Pool, value: String) -> String {
         PoolKind::Read => String::new(),
         PoolKind::ReadWrite => value,
     }
+}
+
+fn on_off(is_on: bool) -> String {
+    if is_on { "on".to_owned() } else { "off".to_owned() }
 }
 
 fn or_never(count: u8) -> String {
@@ -315,7 +328,7 @@ fn show(pool: &Pool) -> String {
         ("Flush rate", of_read_write(pool, words::engine_flush_rate(pool.flush_rate).to_string())),
         ("Dirty watermark", of_read_write(pool, format!("{} %", pool.dirty_watermark_percent))),
         ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
-        ("Checksums", if pool.checksums { "on".to_owned() } else { "off".to_owned() }),
+        ("Checksums", on_off(pool.checksums)),
         ("Written to SSDs", ssd_writes(pool)),
         ("Capacity", capacity(pool)),
         ("Used", human(pool.used_bytes)),
@@ -328,9 +341,7 @@ fn show(pool: &Pool) -> String {
         ("Recovery", pool.recovery.clone()),
         ("Volumes", pool.volumes.join(", ")),
     ]);
-    for warning in &pool.warnings {
-        text.push_str(&format!("warning: {warning}\n"));
-    }
+    text.push_str(&warned(&pool.warnings));
     text.push('\n');
     let mut table = Table::new(&["SSD", ">SIZE", "STATE", ">SLOTS USED", ">READ ERRORS", ">WRITTEN", "REASON"]);
     for ssd in &pool.ssds {

@@ -15,6 +15,13 @@ pub(crate) struct Target {
     #[serde(rename = "type")]
     pub(crate) kind: PoolKind,
     pub(crate) block_size_bytes: u64,
+    /// Records of older versions do not say it: they had no pools without.
+    #[serde(default = "with_checksums")]
+    pub(crate) checksums: bool,
+}
+
+fn with_checksums() -> bool {
+    true
 }
 
 /// How far a conversion has come.
@@ -46,7 +53,6 @@ pub(crate) struct Conversion {
     /// Of the pool before: 32 hexadecimal digits.
     pub(crate) uuid: String,
     pub(crate) io_type: IoType,
-    pub(crate) checksums: bool,
     pub(crate) settings: PoolSet,
     pub(crate) ssds: Vec<Converted>,
     pub(crate) spares: Vec<Converted>,
@@ -57,7 +63,11 @@ pub(crate) struct Conversion {
 impl Target {
     /// What the pool is now.
     pub(crate) fn of(now: &PoolStatus) -> Self {
-        Self { kind: words::pool_kind(now.kind), block_size_bytes: now.settings.block_bytes.get() }
+        Self {
+            kind: words::pool_kind(now.kind),
+            block_size_bytes: now.settings.block_bytes.get(),
+            checksums: now.settings.checksums,
+        }
     }
 
     /// The settings of a pool with these ones, made anew so. A threshold that the new type does not know becomes its
@@ -71,7 +81,7 @@ impl Target {
         let preset = PoolSettings::preset(kind, now.io_type);
         let io_type =
             if preset.block_bytes == block_bytes { now.io_type } else { hotset_cache::config::IoType::Custom };
-        let kept = PoolSettings { io_type, block_bytes, ..now };
+        let kept = PoolSettings { io_type, block_bytes, checksums: self.checksums, ..now };
         match kept.check(kind) {
             Ok(()) => Ok(kept),
             Err(_) => Ok(PoolSettings { populate_on_write: preset.populate_on_write, ..kept }),
@@ -85,15 +95,16 @@ impl Conversion {
         let kind = words::engine_pool_kind(self.target.kind);
         let preset = PoolSettings::preset(kind, words::engine_io_type(self.io_type));
         let block_bytes = BlockBytes::new(self.target.block_size_bytes)?;
-        let bare = PoolSettings { block_bytes, checksums: self.checksums, ..preset };
-        let settings = merged(bare, self.settings);
+        let bare = PoolSettings { block_bytes, checksums: self.target.checksums, ..preset };
+        let settings = merged(kind, bare, self.settings);
         settings.check(kind)?;
         Ok(settings)
     }
 }
 
-/// Settings with some of them changed.
-pub(crate) fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
+/// Settings of a pool of this type with some of them changed; the thresholds of an I/O type give way to those that are named.
+pub(crate) fn merged(kind: hotset_cache::config::PoolKind, now: PoolSettings, set: PoolSet) -> PoolSettings {
+    let now = set.io_type.map_or(now, |io_type| now.with_io_type(kind, words::engine_io_type(io_type)));
     PoolSettings {
         policy: set.policy.map_or(now.policy, words::engine_policy),
         populate_on_read: set.populate_on_read.unwrap_or(now.populate_on_read),
@@ -112,10 +123,11 @@ pub(crate) fn merged(now: PoolSettings, set: PoolSet) -> PoolSettings {
     }
 }
 
-/// All of the settings that change online.
+/// All of the settings that change online, but the I/O type: it would bring its thresholds.
 pub(crate) fn as_set(settings: &PoolSettings) -> PoolSet {
     let policy: PolicyKind = words::policy(settings.policy);
     PoolSet {
+        io_type: None,
         policy: Some(policy),
         populate_on_read: Some(settings.populate_on_read),
         populate_on_write: Some(settings.populate_on_write),
@@ -134,7 +146,7 @@ mod tests {
     use super::*;
 
     fn target(kind: PoolKind, block_size_bytes: u64) -> Target {
-        Target { kind: words::pool_kind(kind), block_size_bytes }
+        Target { kind: words::pool_kind(kind), block_size_bytes, checksums: true }
     }
 
     #[test]
@@ -157,6 +169,29 @@ mod tests {
         assert!(target(PoolKind::Read, 3).settings(now).is_err(), "no pool has blocks of 3 bytes");
     }
 
+    // proves: P7
+    #[test]
+    fn an_io_type_brings_its_thresholds_but_no_block_and_what_is_named_beside_it_wins() {
+        let own = PoolSettings { populate_on_read: 4, ..PoolSettings::preset(PoolKind::Read, IoType::WebService) };
+        let to = |io_type, set: PoolSet| merged(PoolKind::Read, own, PoolSet { io_type: Some(io_type), ..set });
+        let bare = PoolSet::default();
+        let expected = PoolSettings { io_type: IoType::FileSystem, populate_on_read: 2, populate_on_write: 2, ..own };
+        assert_eq!(to(hotset_api::IoType::FileSystem, bare), expected, "the block stays");
+        let named = PoolSet { populate_on_write: Some(3), ..bare };
+        assert_eq!(to(hotset_api::IoType::FileSystem, named), PoolSettings { populate_on_write: 3, ..expected });
+        assert_eq!(to(hotset_api::IoType::Custom, bare), PoolSettings { io_type: IoType::Custom, ..own });
+    }
+
+    // proves: D15
+    #[test]
+    fn checksums_are_part_of_what_a_pool_is_to_be_and_were_always_on_before() {
+        let now = PoolSettings::preset(PoolKind::Read, IoType::Database);
+        let without = Target { checksums: false, ..target(PoolKind::Read, 1 << 20) };
+        assert_eq!(without.settings(now).unwrap(), PoolSettings { checksums: false, ..now });
+        let old: Target = serde_json::from_str(r#"{"type": "read", "block_size_bytes": 1048576}"#).unwrap();
+        assert_eq!(old, target(PoolKind::Read, 1 << 20));
+    }
+
     #[test]
     fn settings_are_the_same_when_they_come_back_from_the_record() {
         let cleaning = Cleaning { flush_rate: FlushRate::Low, dirty_watermark_percent: 80, dirty_age_max_seconds: 5 };
@@ -165,10 +200,9 @@ mod tests {
         let conversion = Conversion {
             pool: "p".into(),
             phase: Phase::Rewriting,
-            target: target(PoolKind::ReadWrite, settings.block_bytes.get()),
+            target: Target { checksums: false, ..target(PoolKind::ReadWrite, settings.block_bytes.get()) },
             uuid: String::new(),
             io_type: words::io_type(settings.io_type),
-            checksums: settings.checksums,
             settings: as_set(&settings),
             ssds: Vec::new(),
             spares: Vec::new(),

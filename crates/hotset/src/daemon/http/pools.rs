@@ -50,12 +50,12 @@ pub(super) async fn show_pool(State(manager): Manages, Name(name): Name<String>)
 }
 
 #[utoipa::path(patch, path = "/api/v1/pools/{name}", params(("name" = String, Path)), request_body = api::PoolSet,
-    responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
+    responses((status = 200, body = api::PoolSettingsChange), (status = "default", body = ApiError)))]
 pub(super) async fn set_pool(
     State(manager): Manages,
     Name(name): Name<String>,
     Body(set): Body<api::PoolSet>,
-) -> Answer<api::PoolChange> {
+) -> Answer<api::PoolSettingsChange> {
     lasting(async move { manager.set_pool(&name, set).await }).await
 }
 

@@ -1,4 +1,4 @@
-//! Converting pools: another cache block or another type, in place.
+//! Converting pools: another cache block, another type, with or without checksums of slots, in place.
 //!
 //! A conversion drains the pool like a removal does, takes its volumes from it, and makes the pool anew on the same SSDs
 //! (`rewrite.rs`). What is meant is in the state directory before anything is done, so that a start in the middle knows
@@ -190,6 +190,7 @@ fn target(now: &PoolStatus, request: PoolConvert) -> Result<Target, ApiError> {
     let target = Target {
         kind: request.kind.unwrap_or(is.kind),
         block_size_bytes: request.block_size_bytes.unwrap_or(is.block_size_bytes),
+        checksums: request.checksums.unwrap_or(is.checksums),
     };
     target.settings(now.settings).map_err(|error| words::error(&error))?;
     Ok(target)
@@ -209,7 +210,6 @@ pub(super) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<St
         target,
         uuid: uuid(now.uuid),
         io_type: words::io_type(settings.io_type),
-        checksums: settings.checksums,
         settings: as_set(&settings),
         ssds,
         spares,

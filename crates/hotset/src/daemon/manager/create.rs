@@ -113,6 +113,7 @@ impl Manager {
             populate_on_read: spec.settings.populate_on_read,
             populate_on_write: spec.settings.populate_on_write,
             policy: words::policy(spec.settings.policy),
+            checksums: spec.settings.checksums,
             capacity_bytes: plan.capacity_bytes,
             capacity_min_bytes: plan.capacity_min_bytes,
             slots: plan.slots,
@@ -203,6 +204,7 @@ fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
     }
     settings.populate_on_read = request.populate_on_read.unwrap_or(settings.populate_on_read);
     settings.populate_on_write = request.populate_on_write.unwrap_or(settings.populate_on_write);
+    settings.checksums = request.checksums.unwrap_or(settings.checksums);
     settings.policy = request.policy.map_or(settings.policy, words::engine_policy);
     settings.check(kind).map_err(|error| words::error(&error))?;
     match (kind, request.ssds.len()) {

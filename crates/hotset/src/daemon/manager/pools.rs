@@ -1,31 +1,33 @@
 //! Changing and importing pools.
 
-use hotset_api::{ApiError, ApiErrorKind, PoolChange, PoolImport, PoolSet};
+use hotset_api::{ApiError, ApiErrorKind, PoolChange, PoolImport, PoolSet, PoolSettingsChange};
 use hotset_cache::Missing;
-use hotset_cache::config::PoolName;
+use hotset_cache::config::{IoType, PoolKind, PoolName, PoolSettings};
 
 use super::{Manager, blocking, no_such_pool, pool_name, uuid};
 use crate::daemon::conversion::merged;
 use crate::daemon::probe;
 use crate::daemon::scan::Found;
+use crate::size::human;
 use crate::words;
 
 impl Manager {
-    pub(crate) async fn set_pool(&self, name: &str, set: PoolSet) -> Result<PoolChange, ApiError> {
+    pub(crate) async fn set_pool(&self, name: &str, set: PoolSet) -> Result<PoolSettingsChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let pool = pool_name(name)?;
         let snapshot = self.plane.snapshot().await?;
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
             return Err(self.not_open(name));
         };
-        let settings = merged(now.settings, set);
+        let settings = merged(now.kind, now.settings, set);
         settings.check(now.kind).map_err(|error| words::error(&error))?;
         let changed = settings != now.settings;
+        let warnings = set.io_type.and_then(|_| other_block(name, now.kind, &settings)).into_iter().collect();
         if changed {
             self.plane.call(move |plane| plane.set_pool(pool, settings)).await?;
             tracing::info!(pool = name, ?set, "changed settings");
         }
-        Ok(PoolChange { changed, pool: self.pool(name).await? })
+        Ok(PoolSettingsChange { changed, pool: self.pool(name).await?, warnings })
     }
 
     /// An offline pool exists, but cannot be changed.
@@ -104,6 +106,21 @@ impl Manager {
         tracing::info!(pool = %name, "imported");
         Ok(())
     }
+}
+
+/// The cache block does not follow the I/O type online.
+fn other_block(pool: &str, kind: PoolKind, settings: &PoolSettings) -> Option<String> {
+    let PoolSettings { io_type, block_bytes: now, .. } = *settings;
+    let preset = PoolSettings::preset(kind, io_type).block_bytes;
+    (io_type != IoType::Custom && preset != now).then(|| {
+        format!(
+            "its cache block stays {}; that of {io_type} is {}: `hotset pool convert {pool} --block-size {}M` changes it in \
+             place",
+            human(now.get()),
+            human(preset.get()),
+            preset.get() >> 20
+        )
+    })
 }
 
 fn found_at(paths: &[String]) -> Result<Vec<Found>, ApiError> {
