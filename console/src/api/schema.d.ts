@@ -823,6 +823,28 @@ export interface components {
             /** Format: int64 */
             offset: number;
         };
+        /** @description So many of one thing, each with so many bytes of memory. */
+        MemoryTerm: {
+            /**
+             * Format: int64
+             * @description `count` times `bytes_each`, rounded up.
+             */
+            bytes: number;
+            /** Format: double */
+            bytes_each: number;
+            /** Format: int64 */
+            count: number;
+        };
+        /** @description What the memory that a pool needs adds up from, with every slot in use and as much dirty as may be. */
+        MemoryTerms: {
+            /** @description Checksums of these pages. */
+            checksums: components["schemas"]["MemoryTerm"];
+            /** @description Pages that may be dirty at once, wherever they lie: the worst case. */
+            dirty_pages: components["schemas"]["MemoryTerm"];
+            /** @description Pages of slots. */
+            slot_pages: components["schemas"]["MemoryTerm"];
+            slots: components["schemas"]["MemoryTerm"];
+        };
         /** @description `GET /api/v1/operations/{id}`: an operation that is under way, or that ended not long ago. */
         Operation: {
             /** Format: int64 */
@@ -1075,6 +1097,8 @@ export interface components {
              * @description What the tables of all pools may take together.
              */
             memory_limit_bytes: number;
+            /** @description The terms of `memory_bytes`, which is their sum. */
+            memory_terms: components["schemas"]["MemoryTerms"];
             name: string;
             policy: components["schemas"]["PolicyKind"];
             /** Format: int32 */

@@ -32,8 +32,8 @@ pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
 pub use pool::{
-    Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet, PoolSettingsChange, Ssd,
-    WriteLog,
+    MemoryTerm, MemoryTerms, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet,
+    PoolSettingsChange, Ssd, WriteLog,
 };
 pub use scrub::{Scrub, ScrubState};
 pub use smart::{Smart, SsdHealth, SsdIdentity};

@@ -100,8 +100,29 @@ pub struct PoolConvert {
     pub allow_same_disk: bool,
 }
 
+/// So many of one thing, each with so many bytes of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MemoryTerm {
+    pub count: u64,
+    pub bytes_each: f64,
+    /// `count` times `bytes_each`, rounded up.
+    pub bytes: u64,
+}
+
+/// What the memory that a pool needs adds up from, with every slot in use and as much dirty as may be.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MemoryTerms {
+    pub slots: MemoryTerm,
+    /// Pages of slots.
+    pub slot_pages: MemoryTerm,
+    /// Checksums of these pages.
+    pub checksums: MemoryTerm,
+    /// Pages that may be dirty at once, wherever they lie: the worst case.
+    pub dirty_pages: MemoryTerm,
+}
+
 /// What a pool would be like (`pool create --dry-run`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolPlan {
     pub name: String,
     #[serde(rename = "type")]
@@ -120,6 +141,8 @@ pub struct PoolPlan {
     pub segment_bytes: u64,
     /// Memory for its tables when every slot is in use and all that may be dirty is.
     pub memory_bytes: u64,
+    /// The terms of `memory_bytes`, which is their sum.
+    pub memory_terms: MemoryTerms,
     /// Bytes that hosts may have dirty at once; 0 in a read pool.
     pub dirty_capacity_bytes: u64,
     /// The part of `memory_bytes` that is for dirty data, in the worst case: random writes of 4 KiB.

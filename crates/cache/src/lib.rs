@@ -25,6 +25,7 @@ pub use pool::{
     SsdLabel, inspect,
 };
 pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
+pub use state::memory::{MemoryTerm, MemoryTerms};
 pub use status::{
     DeviceIo, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, ScrubState, ScrubStatus, SpareStatus,
     SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,

@@ -25,11 +25,12 @@ use crate::state::budget::Budget;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
-use crate::state::overlay::{Counts, memory_for_pages};
+use crate::state::memory::MemoryTerms;
+use crate::state::overlay::Counts;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
-use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex, bytes_per_slot};
+use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex};
 use crate::status::{FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
@@ -243,17 +244,17 @@ impl<E: Env> Pool<E> {
             layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
         };
         let dirty_pages = log.pages / 2;
-        let dirty_memory_bytes = memory_for_pages(dirty_pages);
+        let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
         Ok(PoolPlan {
             capacity_bytes: without(log.segments.min(ROWS_MIN * (2 * (layouts.len() / 2)).min(64))),
             capacity_min_bytes: without(log.segments),
             slots,
             segment_bytes,
-            memory_bytes: memory_for(slots, &spec.settings) + dirty_memory_bytes,
+            memory,
+            memory_bytes: memory.bytes(),
             policy: spec.settings.policy,
             ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
             dirty_capacity_bytes: dirty_pages * crate::config::PAGE,
-            dirty_memory_bytes,
         })
     }
 
@@ -476,12 +477,6 @@ fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     Ok(size)
-}
-
-/// Bytes of memory for the tables of a pool whose slots are all in use (REQUIREMENTS P14).
-#[allow(clippy::as_conversions, reason = "an estimate for people: the rounding between u64 and f64 does not matter")]
-pub(crate) fn memory_for(slots: u64, settings: &PoolSettings) -> u64 {
-    (slots as f64 * bytes_per_slot(settings.block_bytes.pages(), settings.checksums)).ceil() as u64
 }
 
 impl<E: Env> PoolInner<E> {

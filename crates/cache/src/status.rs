@@ -1,6 +1,7 @@
 //! What pools and volumes report about themselves: plain values, taken at one moment.
 
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
+use crate::state::memory::MemoryTerms;
 
 /// Health of a pool or of a volume's cache, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -281,7 +282,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// What a pool would be like, before it is made (`pool create --dry-run`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolPlan {
     /// Bytes of cached pages that it can hold while little is dirty.
     pub capacity_bytes: u64,
@@ -289,13 +290,12 @@ pub struct PoolPlan {
     pub capacity_min_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,
-    /// Memory for the tables when every slot is in use.
+    /// Memory for the tables when every slot is in use, and as much is dirty as may be: what `memory` adds up to.
     pub memory_bytes: u64,
+    pub memory: MemoryTerms,
     pub policy: PolicyKind,
     /// Per SSD, in order: bytes of cached pages it can hold at most.
     pub ssd_capacity_bytes: Vec<u64>,
     /// Bytes that hosts may have dirty at once; 0 in a read pool.
     pub dirty_capacity_bytes: u64,
-    /// Memory for the tables of the write log when that much is dirty, random 4 KiB; part of `memory_bytes`.
-    pub dirty_memory_bytes: u64,
 }

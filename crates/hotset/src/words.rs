@@ -132,6 +132,20 @@ pub(crate) fn newer_format(message: &str, version: u32) -> api::ApiError {
     api::ApiError::new(api::ApiErrorKind::Unsupported, message).with_hint(hint)
 }
 
+pub(crate) fn memory_terms(terms: cache::MemoryTerms) -> api::MemoryTerms {
+    let term = |term: cache::MemoryTerm| {
+        let cache::MemoryTerm { count, bytes_each } = term;
+        api::MemoryTerm { count, bytes_each, bytes: term.bytes() }
+    };
+    let cache::MemoryTerms { slots, slot_pages, checksums, dirty_pages } = terms;
+    api::MemoryTerms {
+        slots: term(slots),
+        slot_pages: term(slot_pages),
+        checksums: term(checksums),
+        dirty_pages: term(dirty_pages),
+    }
+}
+
 /// The engine's error for a client of the API.
 pub(crate) fn error(error: &cache::Error) -> api::ApiError {
     use cache::ErrorKind;

@@ -65,8 +65,21 @@ fn a_read_write_pool_states_its_limits_before_it_is_made_and_warns_of_a_shared_d
     assert!(plan["dirty_capacity_bytes"].as_u64().is_some_and(|bytes| bytes >= MIB), "{plan}");
     assert!(plan["dirty_memory_bytes"].as_u64() <= plan["memory_bytes"].as_u64(), "{plan}");
     assert!(plan["warnings"][0].as_str().is_some_and(|warning| warning.contains("one physical disk")), "{plan}");
-    assert!(daemon.ok(&format!("{create} --dry-run")).contains("Dirty capacity"));
-    daemon.ok(&create);
+    let said = daemon.ok(&format!("{create} --dry-run"));
+    for part in ["Dirty capacity", "BYTES EACH", "checksums of these pages", "dirty pages, at random places"] {
+        assert!(said.contains(part), "no {part} in: {said}");
+    }
+    let terms = ["slots", "slot_pages", "checksums", "dirty_pages"].map(|term| &plan["memory_terms"][term]);
+    let sum: Option<u64> = terms.into_iter().map(|term| term["bytes"].as_u64()).sum();
+    assert_eq!(sum, plan["memory_bytes"].as_u64(), "{plan}");
+    assert_eq!(terms[3]["bytes"], plan["dirty_memory_bytes"], "{plan}");
+    for term in terms {
+        let product =
+            term["count"].as_f64().zip(term["bytes_each"].as_f64()).map(|(count, each)| (count * each).ceil());
+        assert_eq!(product, term["bytes"].as_f64(), "{term}");
+    }
+    let said = daemon.ok(&create);
+    assert!(said.starts_with("Memory: ") && said.contains("Created pool p"), "it is told before: {said}");
     for round in 0..2 {
         let pool = daemon.json("pool show p");
         assert_eq!((&pool["type"], &pool["health"]), (&Value::from("read-write"), &Value::from("good")), "{pool}");

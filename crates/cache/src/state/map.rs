@@ -29,12 +29,12 @@ fn unpack([volume, low, high]: PackedKey) -> BlockKey {
     BlockKey { volume: VolumeIndex(volume), block }
 }
 
-/// The bytes of memory that a slot takes in the map.
-pub(super) fn bytes_per_slot(pages_per_block: u32, checksums: bool) -> f64 {
-    let (key, generation, links) = (6.0, 4.0, 8.0);
-    let pages = f64::from(pages_per_block);
-    key + generation + links + pages / 8.0 + table::BYTES_PER_SLOT + if checksums { 4.0 * pages } else { 0.0 }
-}
+/// The bytes of memory that a slot takes in the map, beside its pages: key, generation, links, its place in the table.
+pub(super) const BYTES_PER_SLOT: f64 = 6.0 + 4.0 + 8.0 + table::BYTES_PER_SLOT;
+/// Of a page of a slot: whether it is valid.
+pub(super) const BYTES_PER_PAGE: f64 = 1.0 / 8.0;
+/// Of the checksum of a page of a slot.
+pub(super) const BYTES_PER_CHECKSUM: f64 = 4.0;
 
 /// All slots of a pool.
 pub struct Map {
@@ -460,6 +460,7 @@ mod tests {
         }
         #[allow(clippy::as_conversions, reason = "a test of rounding size")]
         let counted = map.memory_bytes() as f64 / 100_000.0;
-        assert!((counted - bytes_per_slot(16, true)).abs() < 0.01, "{counted}");
+        let stated = BYTES_PER_SLOT + 16.0 * (BYTES_PER_PAGE + BYTES_PER_CHECKSUM);
+        assert!((counted - stated).abs() < 0.01, "{counted} {stated}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything here is sized by the number of slots when a pool is opened and never grows past that; `map` owns what is
 //! known of each slot, `policy` the order of eviction, `ghost`, `counters` and `streams` remember what is not cached.
-//! The memory that a slot takes is counted here too, because the pool states it before it is made (REQUIREMENTS P14).
+//! What all of it takes, which a pool states before it is made, is in `memory`.
 
 pub(crate) mod budget;
 pub mod counters;
@@ -17,6 +17,7 @@ mod links;
 pub(crate) mod locks;
 pub(crate) mod log;
 pub mod map;
+pub(crate) mod memory;
 pub(crate) mod mirrors;
 pub(crate) mod overlay;
 pub(crate) mod page_set;
@@ -75,12 +76,6 @@ impl BlockKey {
     }
 }
 
-/// The memory of a pool's tables per slot, in bytes, when every slot is in use; what does not depend on the number of
-/// slots is left out.
-pub fn bytes_per_slot(pages_per_block: u32, checksums: bool) -> f64 {
-    map::bytes_per_slot(pages_per_block, checksums) + ghost::BYTES_PER_SLOT + counters::bytes_per_slot(pages_per_block)
-}
-
 /// An index into a table in memory.
 pub(crate) fn at(index: u32) -> usize {
     usize::try_from(index).expect("a usize has 32 bits at least")
@@ -106,41 +101,4 @@ pub(crate) fn low_half(bits: u64) -> u32 {
 pub(crate) fn bucket(hash: u64, buckets: usize) -> usize {
     let buckets = u64::try_from(buckets).expect("an address has 64 bits at most");
     at_u64(((hash >> 32) * buckets) >> 32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Slots of 64 KiB and a header of 4 KiB in 10^9 bytes of SSD.
-    const SLOTS_PER_GIGABYTE: f64 = 1e9 / (68.0 * 1024.0);
-
-    #[test]
-    fn a_gigabyte_of_64_kib_slots_takes_no_more_memory_than_promised() {
-        let without = bytes_per_slot(16, false) * SLOTS_PER_GIGABYTE;
-        let with = bytes_per_slot(16, true) * SLOTS_PER_GIGABYTE;
-        assert!(without <= 400_000.0, "{without}");
-        assert!(with <= 1_500_000.0, "{with}");
-    }
-
-    #[test]
-    fn larger_blocks_take_less_memory_for_the_same_bytes() {
-        for pages_per_block in [16, 32, 64, 128, 256, 512] {
-            let per_byte = |pages| bytes_per_slot(pages, false) / f64::from(pages);
-            assert!(per_byte(pages_per_block * 2) < per_byte(pages_per_block), "{pages_per_block}");
-        }
-    }
-
-    #[test]
-    #[allow(clippy::as_conversions, reason = "a test of rounding size")]
-    fn a_full_pool_takes_the_memory_stated() {
-        const SLOTS: u32 = 300_000;
-        let mut map = Map::new(16, true);
-        map.add_slots(SLOTS);
-        let policy = Policy::new(crate::config::PolicyKind::S3Fifo, SLOTS);
-        let counters = Counters::new(SLOTS, 16);
-        let bytes = map.memory_bytes() + policy.memory_bytes() + counters.memory_bytes();
-        let stated = bytes_per_slot(16, true) * f64::from(SLOTS);
-        assert!((bytes as f64 - stated).abs() < stated / 1000.0, "{bytes} {stated}");
-    }
 }

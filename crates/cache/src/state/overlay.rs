@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::{VolumeIndex, at, vec_bytes};
+use super::{VolumeIndex, vec_bytes};
 
 /// Pages of a leaf; it is split in two when it is full.
 const LEAF_PAGES: usize = 128;
@@ -315,11 +315,12 @@ fn shrink(leaf: &mut Vec<Item>, keep: usize) -> usize {
     before - leaf.capacity()
 }
 
-/// Bytes of memory for a number of pages that lie nowhere near each other, stated to administrators.
-pub(crate) fn memory_for_pages(pages: u64) -> u64 {
-    let per_leaf = (LEAF_PAGES * 11 / 16).max(1);
-    let leaf = at(u32::try_from(per_leaf + LEAF_STEP / 2).expect("small")) * size_of::<Item>() + 48;
-    pages.div_ceil(u64::try_from(per_leaf).expect("small")) * u64::try_from(leaf).expect("small")
+/// Bytes of memory for each of many pages that lie nowhere near each other, stated to administrators.
+#[allow(clippy::as_conversions, reason = "small numbers")]
+pub(super) fn bytes_per_page() -> f64 {
+    let per_leaf = LEAF_PAGES * 11 / 16;
+    let leaf = (per_leaf + LEAF_STEP / 2) * size_of::<Item>() + 48;
+    leaf as f64 / per_leaf as f64
 }
 
 #[cfg(test)]
@@ -392,7 +393,7 @@ mod tests {
         }
         let per_gibibyte = overlay.memory_bytes() as f64 / overlay.total().live as f64 * pages as f64;
         assert!(per_gibibyte < 8e6, "{per_gibibyte}");
-        let stated = memory_for_pages(pages) as f64;
+        let stated = bytes_per_page() * pages as f64;
         assert!((stated / per_gibibyte - 1.0).abs() < 0.1, "{stated} {per_gibibyte}");
     }
 }

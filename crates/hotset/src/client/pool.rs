@@ -1,13 +1,13 @@
 //! The `pool` verbs.
 
 use hotset_api::{
-    ApiError, Deleted, LossAccepted, LossList, Operation, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport,
-    PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
+    ApiError, Deleted, LossAccepted, LossList, MemoryTerms, Operation, Pool, PoolChange, PoolConvert, PoolCreate,
+    PoolImport, PoolKind, PoolList, PoolPlan, PoolSettingsChange, WriteLog,
 };
 use hyper::Method;
 
 use super::table::{Table, facts};
-use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub};
+use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub, write_out};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -113,6 +113,9 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
     if arguments.dry_run {
         return print(output, &plan, |plan| show_plan(plan, &request.ssds));
     }
+    if output == Output::Text {
+        write_out(&format!("Memory: {}\n", memory(&plan)))?;
+    }
     let bar = fill_bar(plan.bytes_to_write_first, "Writing sparse SSD images in full");
     let pool: Pool = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch_work(client, &bar, plan.bytes_to_write_first));
@@ -188,16 +191,9 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
         ("Thresholds", format!("populate on read {}, on write {}", plan.populate_on_read, plan.populate_on_write)),
         ("Policy", words::engine_policy(plan.policy).to_string()),
         ("Checksums", on_off(plan.checksums)),
-        (
-            "Memory",
-            format!(
-                "{} needed, {} of {} in use",
-                human(plan.memory_bytes),
-                human(plan.memory_in_use_bytes),
-                human(plan.memory_limit_bytes)
-            ),
-        ),
+        ("Memory", memory(plan)),
     ]);
+    text.push_str(&format!("\n{}\n", memory_terms(plan)));
     let mut table = Table::new(&["SSD", ">CAPACITY"]);
     for (path, capacity) in ssds.iter().zip(&plan.ssd_capacity_bytes) {
         table.row(vec![path.clone(), human(*capacity)]);
@@ -212,6 +208,29 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
 
 fn warned(warnings: &[String]) -> String {
     warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
+}
+
+fn memory(plan: &PoolPlan) -> String {
+    let [needed, in_use, limit] = [plan.memory_bytes, plan.memory_in_use_bytes, plan.memory_limit_bytes].map(human);
+    format!("{needed} needed when it is full; {in_use} of at most {limit} are for other pools")
+}
+
+/// How the memory adds up.
+fn memory_terms(plan: &PoolPlan) -> String {
+    let MemoryTerms { slots, slot_pages, checksums, dirty_pages } = plan.memory_terms;
+    let mut table = Table::new(&["MEMORY FOR", ">COUNT", ">BYTES EACH", ">BYTES"]);
+    let terms = [
+        ("slots", slots),
+        ("pages of slots", slot_pages),
+        ("checksums of these pages", checksums),
+        ("dirty pages, at random places", dirty_pages),
+    ];
+    for (what, term) in terms.into_iter().filter(|(_, term)| term.count > 0) {
+        let each = format!("{:.3}", term.bytes_each);
+        table.row(vec![what.to_owned(), grouped(term.count), each, grouped(term.bytes)]);
+    }
+    table.row(vec!["all of it".to_owned(), String::new(), String::new(), grouped(plan.memory_bytes)]);
+    table.render()
 }
 
 /// What clean data has, and what of it the write log leaves when it is longest.
