@@ -34,6 +34,7 @@ const WORDS: Record<string, Word> = {
   degraded: { text: "Degraded", tone: "warning" },
   failed: { text: "Failed", tone: "bad" },
   "error-alert": { text: "Error alert", tone: "warning" },
+  unknown: { text: "Unknown", tone: "quiet" },
   "read-errors": { text: "Read errors", tone: "warning" },
 };
 
@@ -58,7 +59,7 @@ export function cacheHealth(volume: Volume): Word | null {
 }
 
 export function ssdHealth(ssd: Ssd): Word {
-  return ssd.state === "missing" ? { text: "Unknown", tone: "quiet" } : word(ssd.health);
+  return word(ssd.health);
 }
 
 /** How a disk is that may become an SSD, by its own word. */

@@ -1347,7 +1347,7 @@ export interface components {
          * @description Of an SSD; the worst that holds.
          * @enum {string}
          */
-        SsdHealth: "good" | "read-errors" | "error-alert" | "failed";
+        SsdHealth: "good" | "unknown" | "read-errors" | "error-alert" | "failed";
         /**
          * @description What an SSD is and where it is. Every text is empty where neither the kernel nor the drive says it; of an image file all
          *     are.

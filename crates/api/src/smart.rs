@@ -9,6 +9,8 @@ use utoipa::ToSchema;
 pub enum SsdHealth {
     #[default]
     Good,
+    /// It is missing: nobody can ask it.
+    Unknown,
     /// It had medium errors or checksum failures since its pool was opened.
     ReadErrors,
     /// It says of itself that it fails or is worn out; `smart.alert` says how.
@@ -21,6 +23,7 @@ impl SsdHealth {
     pub fn word(self) -> &'static str {
         match self {
             Self::Good => "good",
+            Self::Unknown => "unknown",
             Self::ReadErrors => "read errors",
             Self::ErrorAlert => "error alert",
             Self::Failed => "failed",

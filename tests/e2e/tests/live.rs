@@ -151,6 +151,7 @@ fn a_removal_is_an_operation_with_progress_that_can_be_cancelled() {
     assert_eq!((&begun["kind"], &begun["cancellable"]), (&json!("remove-ssds"), &json!(true)), "{begun}");
     let state = |daemon: &Daemon| daemon.json("pool show p")["ssds"][0]["state"].clone();
     assert_eq!(state(&daemon), "flushing");
+    assert_eq!(daemon.json("pool show p")["ssds"][0]["reason"], "it is being emptied, so that it can be removed");
     assert!(daemon.ok("status").contains("remove-ssds"), "{}", daemon.ok("status"));
     eventually("its progress is shown", PATIENCE, || {
         let now = last_operation(&daemon, "remove-ssds");
@@ -177,13 +178,21 @@ fn what_lost_a_copy_is_made_anew_as_an_operation_and_the_words_say_so() {
     eventually("the rebuild is shown", PATIENCE, || {
         let pool = daemon.json("pool show p");
         seen = (word(&pool["state"]), word(&pool["health"]), daemon.json("volume show v"));
-        let gets_copies = |ssd: &Value| ssd["state"] == "rebuilding";
+        let gets_copies = |ssd: &Value| ssd["state"] == "rebuilding" && word(&ssd["reason"]).contains("gets copies");
         seen.0 == "rebuilding" && pool["ssds"].as_array().is_some_and(|ssds| ssds.iter().any(gets_copies))
     });
     assert_eq!(seen.1, "degraded");
     assert_eq!((&seen.2["cache_state"], &seen.2["cache_health"]), (&json!("rebuilding"), &json!("degraded")));
+    assert!(word(&seen.2["reason"]).contains("second copies of dirty data"), "{}", seen.2);
+    eventually("the cache of the volume is an event", PATIENCE, || {
+        let told = daemon.ok("events");
+        told.lines().any(|line| line.contains("volume v") && line.contains("→ rebuilding"))
+    });
     eventually("all has two copies again", PATIENCE, || is_good_with(&daemon, 2));
     eventually("it has ended", PATIENCE, || last_operation(&daemon, "rebuild")["state"] == "done");
+    eventually("so is that it is as good as before", PATIENCE, || {
+        daemon.ok("events").lines().any(|line| line.contains("volume v") && line.contains("→ optimal"))
+    });
 }
 
 // proves: F3, P9

@@ -204,6 +204,9 @@ fn a_flush_shows_how_far_it_is_and_holds_up_nobody_and_outlives_its_client() {
     assert_eq!((&flush["purpose"], &flush["name"]), (&Value::from("disable-cache"), &Value::from("v")), "{flush}");
     assert!(flush["dirty_bytes"].is_u64() && flush["drained_bytes"].is_u64(), "{flush}");
     assert_eq!(daemon.json("volume show v")["state"], "flushing");
+    let why =
+        "v: its dirty data is being flushed, so that its cache can be taken away\nv: wait, or keep its cache with";
+    assert!(daemon.ok("volume list").contains(why), "{}", daemon.ok("volume list"));
     // Other verbs, and hosts, go on.
     daemon.ok("pool set p flush-rate=high");
     daemon.ok("volume set v read-cutoff=2M");
@@ -233,6 +236,12 @@ fn a_cancelled_flush_leaves_the_cache_as_it_was() {
     ] {
         let child = daemon.begin(verb);
         await_flush(&daemon);
+        if verb == "pool delete p" {
+            let why = "p: its dirty data is being flushed, so that the pool can be deleted\np: wait, or keep the pool";
+            assert!(daemon.ok("pool list").contains(why), "{}", daemon.ok("pool list"));
+            let volume = daemon.json("volume show v");
+            assert!(volume["action"].as_str().is_some_and(|said| said.contains("pool cancel-flush p")), "{volume}");
+        }
         match cancel {
             Some(cancel) => assert_eq!(daemon.json(cancel)["changed"], true, "{verb}"),
             None => drop(succeed("kill", &["-INT", &child.id().to_string()])),

@@ -6,7 +6,7 @@ use hotset_api::{
 };
 use hyper::Method;
 
-use super::table::{Table, facts};
+use super::table::{Table, facts, notes, on_off};
 use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub, write_out};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
@@ -275,13 +275,13 @@ fn dirty_capacity(plan: &PoolPlan) -> String {
     }
 }
 
-/// The table of `pool list`.
+/// The table of `pool list`, and below it why a pool is not good, and what to do.
 fn table(pools: &[Pool]) -> String {
     if pools.is_empty() {
         return "No pools\n".to_owned();
     }
     let mut table =
-        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">DIRTY", ">SSDS", ">VOLUMES", "REASON"]);
+        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">DIRTY", ">SSDS", ">VOLUMES"]);
     for pool in pools {
         table.row(vec![
             pool.name.clone(),
@@ -293,10 +293,10 @@ fn table(pools: &[Pool]) -> String {
             pool.write_log.map_or_else(|| "-".to_owned(), |log| human(log.dirty_bytes)),
             pool.ssds.len().to_string(),
             pool.volumes.len().to_string(),
-            pool.reason.clone(),
         ]);
     }
-    table.render()
+    let said = pools.iter().map(|pool| notes(&pool.name, &[&pool.reason, &pool.action]));
+    table.render() + &said.collect::<String>()
 }
 
 fn settings_of(pool: &Pool) -> String {
@@ -319,10 +319,6 @@ fn of_read_write(pool: &Pool, value: String) -> String {
         PoolKind::Read => String::new(),
         PoolKind::ReadWrite => value,
     }
-}
-
-fn on_off(is_on: bool) -> String {
-    if is_on { "on".to_owned() } else { "off".to_owned() }
 }
 
 fn or_never(count: u8) -> String {
@@ -375,9 +371,7 @@ fn show(pool: &Pool) -> String {
         ]);
     }
     text.push_str(&table.render());
-    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty()) {
-        text.push_str(&format!("{}: {}\n", ssd.path, ssd.action));
-    }
+    text.extend(pool.ssds.iter().map(|ssd| notes(&ssd.path, &[&ssd.action])));
     text.push('\n');
     text.push_str(&drives::table(&pool.ssds));
     if !pool.spares.is_empty() {

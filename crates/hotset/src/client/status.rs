@@ -7,7 +7,7 @@ use hotset_api::{
 
 use super::events::date_and_time;
 use super::operations::how_far;
-use super::table::{Table, facts};
+use super::table::{Table, facts, notes};
 use super::{Client, print, scrub, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human};
@@ -165,7 +165,7 @@ fn ssds_of(pool: &Pool) -> String {
         table.row(vec![
             ssd.path.clone(),
             ssd.state.word().to_owned(),
-            if ssd.online { ssd.health.word().to_owned() } else { "-".to_owned() },
+            ssd.health.word().to_owned(),
             human(ssd.size_bytes),
             grouped(ssd.read_errors),
             human(ssd.written_bytes),
@@ -180,8 +180,8 @@ fn ssds_of(pool: &Pool) -> String {
     }
     let mut text = indented(&table.render());
     // What ends by itself is said of the pool.
-    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.is_empty() && !ssd.action.starts_with("wait")) {
-        text.push_str(&format!("  {}: {}\n", ssd.path, ssd.action));
+    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.starts_with("wait")) {
+        text.push_str(&indented(&notes(&ssd.path, &[&ssd.action])));
     }
     text
 }
@@ -214,10 +214,7 @@ fn volumes_of(volumes: &[&Volume], said: &str) -> String {
     }
     let mut text = indented(&table.render());
     for volume in volumes.iter().filter(|volume| !volume.reason.is_empty() && !said.starts_with(&volume.reason)) {
-        text.push_str(&format!("  {}: {}\n", volume.name, volume.reason));
-        if !volume.action.is_empty() {
-            text.push_str(&format!("  {}: {}\n", volume.name, volume.action));
-        }
+        text.push_str(&indented(&notes(&volume.name, &[&volume.reason, &volume.action])));
     }
     text
 }

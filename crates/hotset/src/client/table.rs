@@ -63,6 +63,16 @@ pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     shown.map(|(name, value)| format!("{:<width$}  {value}\n", format!("{name}:"))).collect()
 }
 
+/// Lines below a table about one of its rows, each with its name; empty ones are left out.
+pub(crate) fn notes(name: &str, said: &[&str]) -> String {
+    let said = said.iter().filter(|text| !text.is_empty());
+    said.map(|text| format!("{name}: {text}\n")).collect()
+}
+
+pub(crate) fn on_off(is_on: bool) -> String {
+    if is_on { "on".to_owned() } else { "off".to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +89,12 @@ mod tests {
     fn facts_without_a_value_are_left_out() {
         let text = facts(&[("Health", "good".into()), ("Reason", String::new()), ("Size", "1 B".into())]);
         assert_eq!(text, "Health:  good\nSize:    1 B\n");
+    }
+
+    #[test]
+    fn what_is_said_of_a_row_has_its_name_before_it() {
+        assert_eq!(notes("p", &["why", "what to do"]), "p: why\np: what to do\n");
+        assert_eq!(notes("p", &["", ""]), "");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use hotset_api::{
 };
 use hyper::Method;
 
-use super::table::{Table, facts};
+use super::table::{Table, facts, notes, on_off};
 use super::{Client, print, removal};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
@@ -79,7 +79,7 @@ fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(),
     })
 }
 
-/// The table of `volume list`.
+/// The table of `volume list`, and below it why a volume is not good, and what to do.
 fn table(volumes: &[Volume]) -> String {
     if volumes.is_empty() {
         return "No volumes\n".to_owned();
@@ -95,7 +95,6 @@ fn table(volumes: &[Volume]) -> String {
         ">DIRTY",
         ">HIT RATIO",
         "BACKING",
-        "REASON",
     ]);
     for volume in volumes {
         table.row(vec![
@@ -112,10 +111,10 @@ fn table(volumes: &[Volume]) -> String {
             human(volume.dirty_bytes),
             percent(volume.stats.hit_ratio),
             backing(volume),
-            volume.reason.clone(),
         ]);
     }
-    table.render()
+    let said = volumes.iter().map(|volume| notes(&volume.name, &[&volume.reason, &volume.action]));
+    table.render() + &said.collect::<String>()
 }
 
 pub(super) fn backing(volume: &Volume) -> String {
@@ -180,7 +179,7 @@ fn show(volume: &Volume) -> String {
         ("Logical block", human(volume.logical_block_bytes.into())),
         ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),
         ("Write mode", words::engine_write_mode(volume.write_mode).to_string()),
-        ("Read caching", if volume.read_cache { "on".to_owned() } else { "off".to_owned() }),
+        ("Read caching", on_off(volume.read_cache)),
         ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
         ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
         ("Dirty cap", volume.dirty_cap.map_or_else(|| "auto: the pool's dirty capacity".to_owned(), share)),

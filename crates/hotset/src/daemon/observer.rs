@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{Health, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind};
+use hotset_api::{
+    CacheHealth, CacheState, Health, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind, Volume,
+};
 use tokio::sync::watch;
 
 use super::events::{EventLog, Happened};
@@ -25,6 +27,8 @@ struct Condition {
     health: Health,
     /// The word for it: SSDs have more words than there are degrees.
     health_word: &'static str,
+    /// Of a volume that has one.
+    cache: Option<(CacheState, CacheHealth)>,
     reason: String,
     /// The pool that an SSD is in, or that caches a volume.
     pool: Option<String>,
@@ -130,6 +134,7 @@ fn conditions(status: &Status) -> Conditions {
             state: pool.state.word(),
             health: pool.health,
             health_word: pool.health.word(),
+            cache: None,
             reason: pool.reason.clone(),
             pool: None,
             path: String::new(),
@@ -141,6 +146,7 @@ fn conditions(status: &Status) -> Conditions {
                 state: ssd.state.word(),
                 health: ssd_health(ssd),
                 health_word: ssd.health.word(),
+                cache: None,
                 reason: ssd.reason.clone(),
                 pool: Some(pool.name.clone()),
                 path: ssd.path.clone(),
@@ -152,8 +158,9 @@ fn conditions(status: &Status) -> Conditions {
     for volume in &status.volumes {
         let condition = Condition {
             state: volume.state.word(),
-            health: volume.health,
+            health: volume_health(volume),
             health_word: volume.health.word(),
+            cache: volume.cache_state.zip(volume.cache_health),
             reason: volume.reason.clone(),
             pool: volume.pool.clone(),
             path: String::new(),
@@ -168,7 +175,13 @@ fn conditions(status: &Status) -> Conditions {
 fn not_good(now: &Conditions) -> Vec<Happened> {
     let bad = now.iter().filter(|(_, condition)| condition.health != Health::Good);
     bad.map(|(subject, condition)| {
-        let change = format!("{}, health {} at the start", condition.state, condition.health_word);
+        let cache = match condition.cache {
+            Some((state, health)) if health != CacheHealth::Optimal => {
+                format!(", cache {}, {}", state.word(), health.word())
+            }
+            Some(_) | None => String::new(),
+        };
+        let change = format!("{}, health {}{cache} at the start", condition.state, condition.health_word);
         happened(subject, condition, change)
     })
     .collect()
@@ -196,6 +209,14 @@ fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happene
     }
     if old.health_word != new.health_word {
         parts.push(format!("health {} → {}", old.health_word, new.health_word));
+    }
+    if let (Some((old_state, old_health)), Some((state, health))) = (old.cache, new.cache) {
+        if old_state != state {
+            parts.push(format!("cache {} → {}", old_state.word(), state.word()));
+        }
+        if old_health != health {
+            parts.push(format!("cache health {} → {}", old_health.word(), health.word()));
+        }
     }
     if subject.kind == SubjectKind::Volume && old.pool != new.pool {
         parts.push(match &new.pool {
@@ -225,6 +246,16 @@ fn happened(subject: &Subject, condition: &Condition, change: String) -> Happene
     }
 }
 
+/// How bad it is, with its cache.
+fn volume_health(volume: &Volume) -> Health {
+    let of_cache = match volume.cache_health {
+        None | Some(CacheHealth::Optimal) => Health::Good,
+        Some(CacheHealth::PartiallyOptimal | CacheHealth::Degraded) => Health::Degraded,
+        Some(CacheHealth::Failed) => Health::Failed,
+    };
+    volume.health.max(of_cache)
+}
+
 /// How bad it is.
 fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
@@ -233,7 +264,7 @@ fn ssd_health(ssd: &Ssd) -> Health {
         SsdState::Expelled => Health::Failed,
     };
     let of_health = match ssd.health {
-        SsdHealth::Good => Health::Good,
+        SsdHealth::Good | SsdHealth::Unknown => Health::Good,
         SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
         SsdHealth::Failed => Health::Failed,
     };
@@ -249,6 +280,7 @@ mod tests {
             state,
             health,
             health_word: health.word(),
+            cache: None,
             reason: "why".to_owned(),
             pool: pool.map(str::to_owned),
             path: String::new(),
@@ -287,6 +319,37 @@ mod tests {
         assert_eq!(happened[0].change, "online → expelled, health good → failed");
         assert_eq!((happened[0].severity, happened[0].cause.as_str()), (Severity::Error, "why"));
         assert_eq!(not_good(&failed).len(), 1);
+    }
+
+    // proves: P11
+    #[test]
+    fn what_the_cache_of_a_volume_goes_through_is_told_with_its_cause() {
+        use CacheHealth::{Degraded, Optimal, PartiallyOptimal};
+        use CacheState::{Online, Rebuilding};
+        let with = |cache, health| {
+            let mut volume = one(SubjectKind::Volume, "online", Health::Good, Some("p"));
+            volume.values_mut().for_each(|condition| (condition.cache, condition.health) = (Some(cache), health));
+            volume
+        };
+        let good = with((Online, Optimal), Health::Good);
+        let rebuilding = with((Rebuilding, Degraded), Health::Degraded);
+        let fewer = with((Online, PartiallyOptimal), Health::Degraded);
+        for (before, now, change, severity) in [
+            (&good, &rebuilding, "cache online → rebuilding, cache health optimal → degraded", Severity::Warning),
+            (
+                &rebuilding,
+                &fewer,
+                "cache rebuilding → online, cache health degraded → partially optimal",
+                Severity::Warning,
+            ),
+            (&fewer, &good, "cache health partially optimal → optimal", Severity::Info),
+        ] {
+            let happened = changes(before, now);
+            assert_eq!(happened.iter().map(|one| one.change.as_str()).collect::<Vec<_>>(), [change]);
+            assert_eq!((happened[0].severity, happened[0].cause.as_str()), (severity, "why"));
+        }
+        assert_eq!(changes(&good, &good), []);
+        assert_eq!(not_good(&fewer)[0].change, "online, health good, cache online, partially optimal at the start");
     }
 
     #[test]

@@ -1,8 +1,19 @@
-//! What the words for pools, SSDs and the caches of volumes mean: from facts to a state, a health and the action to take.
-//! Pure, so that one table can say it all.
+//! What the words for pools, SSDs and the caches of volumes mean: from facts to a state, a health, the reason for them and the
+//! action to take. Pure, so that one table can say it all.
 
-use hotset_api::{CacheHealth, CacheState, Health, PoolKind, PoolState, SsdHealth, SsdState};
+use hotset_api::{CacheHealth, CacheState, FlushPurpose, Health, PoolKind, PoolState, SsdHealth, SsdState};
 use hotset_cache::FenceCause;
+
+/// How something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition<State, Degree> {
+    pub(super) state: State,
+    pub(super) health: Degree,
+    /// Why it is not simply online and good. One line; empty only if it is.
+    pub(super) reason: String,
+    /// What to do about it.
+    pub(super) action: String,
+}
 
 /// What is known of an open pool.
 #[derive(Clone, Copy, Debug)]
@@ -11,11 +22,13 @@ pub(super) struct PoolFacts<'a> {
     pub(super) kind: PoolKind,
     /// The engine's.
     pub(super) health: Health,
+    /// What the engine and the start say of it.
+    pub(super) said: &'a str,
     pub(super) ssds_online: usize,
     /// SSDs that failed or are missing, and have no successor.
     pub(super) ssds_gone: usize,
     /// All of it is flushed, to be deleted or converted.
-    pub(super) flushing: bool,
+    pub(super) flushed_for: Option<FlushPurpose>,
     /// Copies are made of what has lost one.
     pub(super) rebuilding: bool,
     /// Two copies cannot be kept: new writes go past the cache.
@@ -23,8 +36,8 @@ pub(super) struct PoolFacts<'a> {
     pub(super) dirty_bytes: u64,
 }
 
-/// The state of an open pool, its health, and what to do.
-pub(super) fn pool(facts: PoolFacts<'_>) -> (PoolState, Health, String) {
+/// How an open pool is.
+pub(super) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
     let PoolFacts { name, kind, .. } = facts;
     let missed = facts.ssds_gone > 0;
     let health = if missed { facts.health.max(Health::Degraded) } else { facts.health };
@@ -34,28 +47,53 @@ pub(super) fn pool(facts: PoolFacts<'_>) -> (PoolState, Health, String) {
              makes the pool do without it"
         )
     };
-    if facts.flushing {
+    if let Some(purpose) = facts.flushed_for {
         let action = format!("wait, or keep the pool as it is with `hotset pool cancel-flush {name}`");
-        return (PoolState::Flushing, health, action);
+        let reason = joined(flushed_for(purpose), facts.said);
+        return Condition { state: PoolState::Flushing, health, reason, action };
     }
     if facts.ssds_online == 0 {
         let action = format!("replace its SSDs, then `hotset pool delete {name}` and make it anew");
-        return (PoolState::Online, health.max(Health::Failed), action);
+        let reason = first(facts.said, "no SSD is left");
+        return Condition { state: PoolState::Online, health: health.max(Health::Failed), reason, action };
     }
     if kind == PoolKind::ReadWrite && facts.write_caching_off {
         let state = if facts.dirty_bytes > 0 { PoolState::Flushing } else { PoolState::Online };
         let action = format!("`hotset pool add-ssd {name} --ssd PATH`: the pool heals and caches writes again");
-        return (state, health.max(Health::Degraded), action);
+        let reason = first(facts.said, "two copies of dirty data cannot be kept: new writes go to the backing devices");
+        return Condition { state, health: health.max(Health::Degraded), reason, action };
     }
     let state = if facts.rebuilding { PoolState::Rebuilding } else { PoolState::Online };
-    let action = match (facts.rebuilding, missed, health) {
-        (true, true, _) => format!("wait until all has two copies again; then {}", replace()),
-        (true, false, _) => "wait: it ends by itself".to_owned(),
-        (false, true, _) => replace(),
-        (false, false, Health::Good) => String::new(),
-        (false, false, Health::Degraded | Health::Failed) => "see the reason, and the log of the daemon".to_owned(),
+    let (why, action) = match (facts.rebuilding, missed, health) {
+        (true, true, _) => (REBUILDING, format!("wait until all has two copies again; then {}", replace())),
+        (true, false, _) => (REBUILDING, "wait: it ends by itself".to_owned()),
+        (false, true, _) => ("an SSD of it is out of use", replace()),
+        (false, false, Health::Good) => ("", String::new()),
+        (false, false, Health::Degraded | Health::Failed) => {
+            ("the log of the daemon says why", "see the reason, and the log of the daemon".to_owned())
+        }
     };
-    (state, health, action)
+    Condition { state, health, reason: first(facts.said, why), action }
+}
+
+const REBUILDING: &str = "second copies of dirty data are being made";
+
+fn flushed_for(purpose: FlushPurpose) -> &'static str {
+    match purpose {
+        FlushPurpose::DisableCache => "its dirty data is being flushed, so that its cache can be taken away",
+        FlushPurpose::DeleteVolume => "its dirty data is being flushed, so that the volume can be deleted",
+        FlushPurpose::DeletePool => "its dirty data is being flushed, so that the pool can be deleted",
+        FlushPurpose::ConvertPool => "its dirty data is being flushed, so that the pool can be converted",
+    }
+}
+
+/// What is said, or else why.
+fn first(said: &str, why: &str) -> String {
+    if said.is_empty() { why.to_owned() } else { said.to_owned() }
+}
+
+fn joined(one: &str, other: &str) -> String {
+    if one.is_empty() || other.is_empty() { format!("{one}{other}") } else { format!("{one}; {other}") }
 }
 
 /// What is known of an SSD of an open pool.
@@ -78,6 +116,23 @@ pub(super) fn ssd_state(facts: SsdFacts) -> SsdState {
     }
 }
 
+/// Why an SSD is not simply online and good. `said`: by its pool; `alert`: by itself.
+pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: &str) -> String {
+    let of_state = match state {
+        SsdState::Online => "",
+        SsdState::Rebuilding => "it gets copies of dirty data that has lost one",
+        SsdState::Flushing => "it is being emptied, so that it can be removed",
+        SsdState::Missing => "it was not there when the pool was opened",
+        SsdState::Expelled => "it left the pool",
+    };
+    let of_health = match health {
+        SsdHealth::Good | SsdHealth::Unknown | SsdHealth::Failed => String::new(),
+        SsdHealth::ReadErrors => "it had read errors, which hosts did not see".to_owned(),
+        SsdHealth::ErrorAlert => format!("{alert}; replace it soon"),
+    };
+    joined(&first(said, of_state), &of_health)
+}
+
 /// What to do about an SSD.
 pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHealth) -> String {
     match (state, health) {
@@ -95,8 +150,10 @@ pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHea
         (SsdState::Online | SsdState::Rebuilding, SsdHealth::ReadErrors) => {
             format!("`hotset pool scrub {pool}` mends what is bad; replace it if errors go on")
         }
-        (SsdState::Rebuilding, SsdHealth::Good | SsdHealth::Failed) => "wait: it ends by itself".to_owned(),
-        (SsdState::Online, SsdHealth::Good | SsdHealth::Failed) => String::new(),
+        (SsdState::Rebuilding, SsdHealth::Good | SsdHealth::Unknown | SsdHealth::Failed) => {
+            "wait: it ends by itself".to_owned()
+        }
+        (SsdState::Online, SsdHealth::Good | SsdHealth::Unknown | SsdHealth::Failed) => String::new(),
     }
 }
 
@@ -107,6 +164,8 @@ pub(super) struct CacheFacts<'a> {
     pub(super) pool_name: &'a str,
     /// The volume's own, without the pool's: its backing device.
     pub(super) health: Health,
+    /// What is said of the volume itself.
+    pub(super) said: &'a str,
     /// Why hosts cannot use it, if so.
     pub(super) fenced: Option<FenceCause>,
     /// Something of it was lost with SSDs: reads of that fail, nothing else does.
@@ -114,32 +173,38 @@ pub(super) struct CacheFacts<'a> {
     /// It is not open, or its pool is not.
     pub(super) offline: bool,
     /// Its cache is flushed, to be taken away.
-    pub(super) flushing: bool,
+    pub(super) flushed_for: Option<FlushPurpose>,
     /// Of its pool; `None` while that is not open.
-    pub(super) pool: Option<(PoolState, Health, &'a str)>,
+    pub(super) pool: Option<&'a Condition<PoolState, Health>>,
     /// Of its pool: new writes go past the cache.
     pub(super) write_caching_off: bool,
 }
 
-/// The state of a volume's cache, its health, and what to do.
-pub(super) fn cache(facts: CacheFacts<'_>) -> (CacheState, CacheHealth, String) {
-    let CacheFacts { volume, pool_name, .. } = facts;
-    if let Some(cause) = facts.fenced {
-        return (CacheState::Offline, CacheHealth::Failed, unfence(cause, volume, pool_name));
-    }
-    let Some((pool_state, pool_health, pool_action)) = facts.pool.filter(|_| !facts.offline) else {
-        let action = match facts.pool {
-            Some(_) => "make its backing device available: it is tried every 5 s".to_owned(),
-            None => "bring its pool back: see the pool".to_owned(),
-        };
-        return (CacheState::Offline, CacheHealth::Failed, action);
+/// How the cache of a volume is.
+pub(super) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth> {
+    let CacheFacts { volume, pool_name, said, .. } = facts;
+    let offline = |why, action| Condition {
+        state: CacheState::Offline,
+        health: CacheHealth::Failed,
+        reason: first(said, why),
+        action,
     };
-    if facts.flushing {
-        let action = format!("wait, or keep its cache with `hotset volume cancel-flush {volume}`");
-        return (CacheState::Flushing, cache_health(facts.health, pool_health, facts.write_caching_off), action);
+    if let Some(cause) = facts.fenced {
+        return offline("hosts cannot use it", unfence(cause, volume, pool_name));
     }
-    let health = cache_health(facts.health, pool_health, facts.write_caching_off);
-    let state = match (pool_state, health) {
+    let Some(pool) = facts.pool else {
+        return offline("its pool is not open", "bring its pool back: see the pool".to_owned());
+    };
+    if facts.offline {
+        let action = "make its backing device available: it is tried every 5 s".to_owned();
+        return offline("its backing device is not available", action);
+    }
+    let health = cache_health(facts.health, pool.health, facts.write_caching_off);
+    if let Some(purpose) = facts.flushed_for {
+        let reason = joined(flushed_for(purpose), said);
+        return Condition { state: CacheState::Flushing, health, reason, action: keep(purpose, volume, pool_name) };
+    }
+    let state = match (pool.state, health) {
         (_, CacheHealth::Failed) | (PoolState::Offline, _) => CacheState::Offline,
         (PoolState::Flushing, _) => CacheState::Flushing,
         (PoolState::Rebuilding, _) => CacheState::Rebuilding,
@@ -150,19 +215,36 @@ pub(super) fn cache(facts: CacheFacts<'_>) -> (CacheState, CacheHealth, String) 
         (CacheHealth::PartiallyOptimal, CacheState::Rebuilding) => CacheHealth::Degraded,
         (health, _) => health,
     };
-    let action = match (facts.health, facts.has_lost) {
-        (Health::Good, _) => pool_action.to_owned(),
-        (Health::Degraded, true) => format!(
-            "`hotset pool recover {pool_name}` lists what is lost; write it again, from a backup, or give it up with `hotset pool \
-             recover {pool_name} --accept-loss`"
-        ),
-        (Health::Degraded, false) | (Health::Failed, _) => {
-            "look after its backing device; the volume is opened anew when the daemon \
-                                              restarts"
-                .to_owned()
+    let (reason, action) = match (facts.health, facts.has_lost) {
+        (Health::Good, _) if (state, health) == (CacheState::Online, CacheHealth::Optimal) => {
+            (said.to_owned(), String::new())
         }
+        (Health::Good, _) => (pool.reason.clone(), pool.action.clone()),
+        (Health::Degraded, true) => (
+            first(said, "some of what hosts wrote was lost with SSDs"),
+            format!(
+                "`hotset pool recover {pool_name}` lists what is lost; write it again, from a backup, or give it up with \
+                 `hotset pool recover {pool_name} --accept-loss`"
+            ),
+        ),
+        (Health::Degraded, false) | (Health::Failed, _) => (
+            first(said, "its backing device is in trouble"),
+            "look after its backing device; the volume is opened anew when the daemon restarts".to_owned(),
+        ),
     };
-    (state, health, action)
+    Condition { state, health, reason, action }
+}
+
+/// How a flush is ended: that of its pool, or its own.
+fn keep(purpose: FlushPurpose, volume: &str, pool: &str) -> String {
+    match purpose {
+        FlushPurpose::DisableCache | FlushPurpose::DeleteVolume => {
+            format!("wait, or keep its cache with `hotset volume cancel-flush {volume}`")
+        }
+        FlushPurpose::DeletePool | FlushPurpose::ConvertPool => {
+            format!("wait, or keep the pool as it is with `hotset pool cancel-flush {pool}`")
+        }
+    }
 }
 
 fn unfence(cause: FenceCause, volume: &str, pool: &str) -> String {
@@ -198,9 +280,10 @@ mod tests {
         name: "p",
         kind: PoolKind::ReadWrite,
         health: Health::Good,
+        said: "",
         ssds_online: 3,
         ssds_gone: 0,
-        flushing: false,
+        flushed_for: None,
         rebuilding: false,
         write_caching_off: false,
         dirty_bytes: 0,
@@ -213,6 +296,7 @@ mod tests {
         let rebuilding = PoolFacts { health: Degraded, ssds_gone: 1, ssds_online: 2, rebuilding: true, ..POOL };
         let alone = PoolFacts { health: Degraded, ssds_gone: 1, ssds_online: 1, write_caching_off: true, ..POOL };
         let read = PoolFacts { kind: PoolKind::Read, ..POOL };
+        let out = Some(FlushPurpose::DeletePool);
         for (what, facts, state, health, action) in [
             ("whole", POOL, PoolState::Online, Good, ""),
             ("mirroring again", rebuilding, PoolState::Rebuilding, Degraded, "wait until all has two copies"),
@@ -246,18 +330,31 @@ mod tests {
                 Degraded,
                 "remove-ssd p",
             ),
-            ("on its way out", PoolFacts { flushing: true, ..POOL }, PoolState::Flushing, Good, "cancel-flush p"),
+            ("on its way out", PoolFacts { flushed_for: out, ..POOL }, PoolState::Flushing, Good, "cancel-flush p"),
+            (
+                "converted",
+                PoolFacts { flushed_for: Some(FlushPurpose::ConvertPool), ..rebuilding },
+                PoolState::Flushing,
+                Degraded,
+                "cancel-flush p",
+            ),
         ] {
-            let (is, well, advice) = pool(facts);
-            assert_eq!((is, well), (state, health), "{what}");
-            assert_eq!(advice.is_empty(), action.is_empty(), "{what}: {advice}");
-            assert!(advice.contains(action), "{what}: {advice}");
+            let is = pool(facts);
+            assert_eq!((is.state, is.health), (state, health), "{what}");
+            let plain = (state, health) == (PoolState::Online, Good);
+            assert_eq!(is.reason.is_empty(), plain, "{what}: {}", is.reason);
+            assert_eq!(is.action.is_empty(), action.is_empty(), "{what}: {}", is.action);
+            assert!(is.action.contains(action), "{what}: {}", is.action);
+            let said = pool(PoolFacts { said: "the engine knows why", ..facts }).reason;
+            assert!(said.ends_with("the engine knows why"), "{what}: {said}");
         }
+        let said = pool(PoolFacts { flushed_for: out, said: "an SSD is gone", ..POOL }).reason;
+        assert_eq!(said, "its dirty data is being flushed, so that the pool can be deleted; an SSD is gone");
     }
 
     // proves: P10
     #[test]
-    fn an_ssd_has_each_state_and_says_what_to_do() {
+    fn an_ssd_has_each_state_for_a_reason_and_says_what_to_do() {
         let facts = SsdFacts { online: true, missing: false, rebuilding: false, leaving: false };
         let gone = SsdFacts { online: false, ..facts };
         for (facts, health, state, action) in [
@@ -271,65 +368,78 @@ mod tests {
                 SsdState::Flushing,
                 "cancel-remove p",
             ),
-            (SsdFacts { missing: true, ..gone }, SsdHealth::Good, SsdState::Missing, "add-ssd p"),
+            (SsdFacts { rebuilding: true, ..facts }, SsdHealth::ReadErrors, SsdState::Rebuilding, "scrub p"),
+            (SsdFacts { missing: true, ..gone }, SsdHealth::Unknown, SsdState::Missing, "add-ssd p"),
             (gone, SsdHealth::Failed, SsdState::Expelled, "--ssd /a"),
         ] {
             let advice = ssd_action(state, "p", "/a", health);
             assert_eq!(ssd_state(facts), state);
             assert_eq!(advice.is_empty(), action.is_empty(), "{state:?}: {advice}");
             assert!(advice.contains(action), "{state:?}: {advice}");
+            let why = ssd_reason(state, health, "", "it is worn out");
+            let plain = (state, health) == (SsdState::Online, SsdHealth::Good);
+            assert_eq!(why.is_empty(), plain, "{state:?}, {health:?}: {why}");
         }
+        let why = ssd_reason(SsdState::Rebuilding, SsdHealth::ErrorAlert, "", "it is worn out");
+        assert_eq!(why, "it gets copies of dirty data that has lost one; it is worn out; replace it soon");
+        assert_eq!(ssd_reason(SsdState::Expelled, SsdHealth::Failed, "it did not answer", ""), "it did not answer");
     }
 
     // proves: P11
     #[test]
-    fn the_cache_of_a_volume_has_each_state_and_each_health_and_says_what_to_do() {
+    fn the_cache_of_a_volume_has_each_state_and_each_health_for_a_reason_and_says_what_to_do() {
         use CacheHealth::{Degraded, Failed, Optimal, PartiallyOptimal};
         use CacheState::{Flushing, Offline, Online, Rebuilding};
+        let of = |state, health| Condition {
+            state,
+            health,
+            reason: "the pool is ill".to_owned(),
+            action: "mend the pool".to_owned(),
+        };
+        let whole = pool(POOL);
+        let fewer = of(PoolState::Online, Health::Degraded);
+        let rebuilding = of(PoolState::Rebuilding, Health::Degraded);
+        let alone = of(PoolState::Flushing, Health::Degraded);
+        let none = of(PoolState::Online, Health::Failed);
         let good = CacheFacts {
             volume: "v",
             pool_name: "p",
             health: Health::Good,
+            said: "",
             fenced: None,
             has_lost: false,
             offline: false,
-            flushing: false,
-            pool: Some((PoolState::Online, Health::Good, "")),
+            flushed_for: None,
+            pool: Some(&whole),
             write_caching_off: false,
         };
-        let of = |state, health| Some((state, health, "mend the pool"));
         let lame = CacheFacts { write_caching_off: true, ..good };
         for (what, facts, state, health, action) in [
             ("good", good, Online, Optimal, ""),
-            (
-                "fewer SSDs",
-                CacheFacts { pool: of(PoolState::Online, Health::Degraded), ..good },
-                Online,
-                PartiallyOptimal,
-                "mend the pool",
-            ),
-            (
-                "copies are made",
-                CacheFacts { pool: of(PoolState::Rebuilding, Health::Degraded), ..good },
-                Rebuilding,
-                Degraded,
-                "mend the pool",
-            ),
+            ("fewer SSDs", CacheFacts { pool: Some(&fewer), ..good }, Online, PartiallyOptimal, "mend the pool"),
+            ("copies are made", CacheFacts { pool: Some(&rebuilding), ..good }, Rebuilding, Degraded, "mend the pool"),
             (
                 "two copies cannot be kept",
-                CacheFacts { pool: of(PoolState::Flushing, Health::Degraded), ..lame },
+                CacheFacts { pool: Some(&alone), ..lame },
                 Flushing,
                 Degraded,
                 "mend the pool",
             ),
+            ("no SSD is left", CacheFacts { pool: Some(&none), ..good }, Offline, Failed, "mend"),
             (
-                "no SSD is left",
-                CacheFacts { pool: of(PoolState::Online, Health::Failed), ..good },
-                Offline,
-                Failed,
-                "mend",
+                "taken away",
+                CacheFacts { flushed_for: Some(FlushPurpose::DisableCache), ..good },
+                Flushing,
+                Optimal,
+                "volume cancel-flush v",
             ),
-            ("taken away", CacheFacts { flushing: true, ..good }, Flushing, Optimal, "cancel-flush v"),
+            (
+                "its pool is taken away",
+                CacheFacts { flushed_for: Some(FlushPurpose::DeletePool), ..good },
+                Flushing,
+                Optimal,
+                "pool cancel-flush p",
+            ),
             (
                 "its backing device fails",
                 CacheFacts { health: Health::Degraded, ..good },
@@ -368,10 +478,12 @@ mod tests {
                 "recover p --accept-loss",
             ),
         ] {
-            let (is, well, advice) = cache(facts);
-            assert_eq!((is, well), (state, health), "{what}");
-            assert_eq!(advice.is_empty(), action.is_empty(), "{what}: {advice}");
-            assert!(advice.contains(action), "{what}: {advice}");
+            let is = cache(facts);
+            assert_eq!((is.state, is.health), (state, health), "{what}");
+            assert_eq!(is.reason.is_empty(), (state, health) == (Online, Optimal), "{what}: {}", is.reason);
+            assert_eq!(is.action.is_empty(), action.is_empty(), "{what}: {}", is.action);
+            assert!(is.action.contains(action), "{what}: {}", is.action);
         }
+        assert_eq!(cache(CacheFacts { pool: Some(&fewer), ..good }).reason, "the pool is ill");
     }
 }

@@ -187,7 +187,16 @@ impl Flushes {
     }
 
     pub(super) fn flushes_volume(&self, name: &VolumeName) -> bool {
-        self.concerning(&Subject::Volume(name.clone())).is_some()
+        self.purpose(&Subject::Volume(name.clone())).is_some()
+    }
+
+    /// What the subject is drained for, alone or among others; of a pool, all of it.
+    pub(super) fn purpose(&self, subject: &Subject) -> Option<FlushPurpose> {
+        let flush = match subject {
+            Subject::Volume(_) => self.concerning(subject),
+            Subject::Pool(_) => self.running().get(subject).cloned(),
+        };
+        flush.map(|flush| flush.purpose)
     }
 
     pub(super) fn progress(&self, snapshot: &Snapshot) -> Vec<Flush> {

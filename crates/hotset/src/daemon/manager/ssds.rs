@@ -41,13 +41,10 @@ impl Manager {
         for ssd in &mut pool.ssds {
             (ssd.identity, ssd.smart) = self.ssds.of(&ssd.uuid);
             ssd.health = health(ssd.state, ssd.read_errors, &ssd.smart.alert);
+            ssd.reason = conditions::ssd_reason(ssd.state, ssd.health, &ssd.reason, &ssd.smart.alert);
             ssd.action = conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health);
-            if ssd.health != SsdHealth::ErrorAlert {
-                continue;
-            }
-            pool.warnings.push(format!("SSD {}: {}; replace it soon", ssd.path, ssd.smart.alert));
-            if ssd.reason.is_empty() {
-                ssd.reason = format!("{}; replace it soon", ssd.smart.alert);
+            if ssd.health == SsdHealth::ErrorAlert {
+                pool.warnings.push(format!("SSD {}: {}; replace it soon", ssd.path, ssd.smart.alert));
             }
         }
     }
@@ -61,6 +58,8 @@ fn health(state: SsdState, read_errors: u64, alert: &str) -> SsdHealth {
         SsdHealth::ErrorAlert
     } else if read_errors > 0 {
         SsdHealth::ReadErrors
+    } else if state == SsdState::Missing {
+        SsdHealth::Unknown
     } else {
         SsdHealth::Good
     }
@@ -75,6 +74,7 @@ mod tests {
     fn the_health_of_an_ssd_is_the_worst_that_holds() {
         assert_eq!(health(SsdState::Online, 0, ""), SsdHealth::Good);
         assert_eq!(health(SsdState::Online, 1, ""), SsdHealth::ReadErrors);
+        assert_eq!(health(SsdState::Missing, 0, ""), SsdHealth::Unknown);
         assert_eq!(health(SsdState::Missing, 1, "it is failing"), SsdHealth::ErrorAlert);
         assert_eq!(health(SsdState::Expelled, 1, "it is failing"), SsdHealth::Failed);
     }

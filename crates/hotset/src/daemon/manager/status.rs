@@ -10,9 +10,12 @@ use hotset_cache::{
     FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
 };
 
-use super::conditions::{self, CacheFacts, PoolFacts, SsdFacts};
+use super::conditions::{self, CacheFacts, Condition, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
-use super::{Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid};
+use super::flush::Subject;
+use super::{
+    Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid, volume_name,
+};
 use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
@@ -27,7 +30,7 @@ impl Manager {
 
     fn pools_of(&self, snapshot: &Snapshot) -> Vec<Pool> {
         let offline = self.offline();
-        let open = snapshot.pools.iter().map(|status| pool(status, &offline, self.flushes.flushes_pool(&status.name)));
+        let open = snapshot.pools.iter().map(|status| pool(status, &offline, self.condition_of(status, &offline)));
         let away = offline.pools.values().map(|pool| offline_pool(pool, self.is_rewritten(&pool.record.name)));
         let mut pools: Vec<_> = open.chain(away).collect();
         pools.iter_mut().for_each(|pool| self.describe_ssds(pool));
@@ -70,30 +73,39 @@ impl Manager {
         volumes
     }
 
-    /// Says how the cache of a volume is, and what to do.
+    fn condition_of(&self, status: &PoolStatus, offline: &Offline) -> Condition<PoolState, Health> {
+        let notes = offline.notes_of(status);
+        let own_reason = Some(status.reason.as_str()).filter(|reason| !reason.is_empty());
+        let said: Vec<&str> = own_reason.into_iter().chain(notes.iter().copied()).collect();
+        let flushed_for = self.flushes.purpose(&Subject::Pool(status.name.clone()));
+        conditions::pool(PoolFacts { said: &said.join("; "), flushed_for, ..pool_facts(status, notes.len()) })
+    }
+
+    /// Says how the cache of a volume is, why, and what to do.
     fn describe_cache(&self, volume: &mut Volume, snapshot: &Snapshot, offline: &Offline) {
         let Some(name) = volume.pool.clone() else {
             volume.action = action_without_pool(volume);
             return;
         };
         let open = snapshot.pools.iter().find(|open| open.name.as_str() == name);
-        let pool = open.map(|status| {
-            let flushing = self.flushes.flushes_pool(&status.name);
-            conditions::pool(pool_facts(status, offline.notes_of(status).len(), flushing))
-        });
+        let pool = open.map(|status| self.condition_of(status, offline));
         let of_the_pool = open.is_some_and(|status| status.reason == volume.reason);
-        let (state, health, action) = conditions::cache(CacheFacts {
+        let (own_health, said) = if of_the_pool { (Health::Good, "") } else { (volume.health, volume.reason.as_str()) };
+        let subject = volume_name(&volume.name).ok().map(Subject::Volume);
+        let Condition { state, health, reason, action } = conditions::cache(CacheFacts {
             volume: &volume.name,
             pool_name: &name,
-            health: if of_the_pool { Health::Good } else { volume.health },
+            health: own_health,
+            said,
             fenced: offline.fenced.get(&volume.name).map(|fenced| fenced.cause),
             has_lost: volume.lost_bytes > 0,
             offline: volume.state == VolumeState::Offline,
-            flushing: volume.state == VolumeState::Flushing,
-            pool: pool.as_ref().map(|(state, health, action)| (*state, *health, action.as_str())),
+            flushed_for: subject.and_then(|subject| self.flushes.purpose(&subject)),
+            pool: pool.as_ref(),
             write_caching_off: open.and_then(|status| status.write_log).is_some_and(|log| log.write_caching_off),
         });
-        (volume.cache_state, volume.cache_health, volume.action) = (Some(state), Some(health), action);
+        (volume.cache_state, volume.cache_health) = (Some(state), Some(health));
+        (volume.reason, volume.action) = (reason, action);
     }
 
     fn open_volume(&self, status: &VolumeStatus, offline: &Offline) -> Volume {
@@ -208,23 +220,20 @@ pub(crate) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
     }
 }
 
-fn pool(status: &PoolStatus, offline: &Offline, flushing: bool) -> Pool {
+fn pool(status: &PoolStatus, offline: &Offline, condition: Condition<PoolState, Health>) -> Pool {
     let mut volumes: Vec<_> = status.volumes.iter().map(ToString::to_string).collect();
     for volume in offline.volumes.values().filter(|volume| volume.pool.as_deref() == Some(status.name.as_str())) {
         if !volumes.contains(&volume.record.name) {
             volumes.push(volume.record.name.clone());
         }
     }
-    let notes = offline.notes_of(status);
-    let own_reason = Some(status.reason.as_str()).filter(|reason| !reason.is_empty());
-    let said: Vec<&str> = own_reason.into_iter().chain(notes.iter().copied()).collect();
-    let (state, health, action) = conditions::pool(pool_facts(status, notes.len(), flushing));
+    let Condition { state, health, reason, action } = condition;
     Pool {
         name: status.name.to_string(),
         uuid: uuid(status.uuid),
         state,
         health,
-        reason: said.join("; "),
+        reason,
         action,
         capacity_bytes: status.capacity_bytes,
         capacity_min_bytes: status.capacity_min_bytes,
@@ -333,20 +342,21 @@ fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     }
 }
 
-/// `missed_at_start`: SSDs whose absence has been told since the start.
-fn pool_facts(status: &PoolStatus, missed_at_start: usize, flushing: bool) -> PoolFacts<'_> {
+/// By its status alone. `missed_at_start`: SSDs whose absence has been told since the start.
+fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
     let gone = status.ssds.iter().filter(|ssd| !ssd.online).count();
     PoolFacts {
         name: status.name.as_str(),
         kind: words::pool_kind(status.kind),
         health: words::health(status.health),
+        said: &status.reason,
         ssds_online: status.ssds.len() - gone,
         // A read-write pool is whole when all has two copies again, on however many SSDs.
         ssds_gone: match status.kind {
             PoolKind::Read => gone,
             PoolKind::ReadWrite => missed_at_start,
         },
-        flushing,
+        flushed_for: None,
         rebuilding: status.rebuild.is_some_and(|rebuild| rebuild.copies_lost),
         write_caching_off: status.write_log.is_some_and(|log| log.write_caching_off),
         dirty_bytes: status.write_log.map_or(0, |log| log.dirty_bytes),
@@ -357,7 +367,7 @@ fn ssd_facts(ssd: &SsdStatus) -> SsdFacts {
     SsdFacts { online: ssd.online, missing: ssd.missing, rebuilding: ssd.rebuilding, leaving: ssd.evacuation.is_some() }
 }
 
-/// What the drive says of itself is added by `describe_ssds`, and with it the action.
+/// What the drive says of itself is added by `describe_ssds`, and with it the reason and the action.
 fn ssd(status: &SsdStatus) -> Ssd {
     Ssd {
         path: status.path.clone(),
@@ -394,7 +404,7 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
         health: SsdHealth::default(),
         identity: SsdIdentity::default(),
         smart: Smart::default(),
-        reason: String::new(),
+        reason: "its pool is not open".to_owned(),
         action: String::new(),
         slots: 0,
         slots_used: 0,
