@@ -267,6 +267,34 @@ fn an_ssd_leaves_that_has_more_of_the_log_than_the_others_have_room_for_and_noth
     });
 }
 
+// proves: P4
+#[test]
+fn a_read_pool_that_was_opened_without_any_ssd_takes_others_while_it_serves() {
+    run(async |env| {
+        let world = World::new(env, PoolKind::Read, 3);
+        let pool = world.create(1).await;
+        let volume = attached(&world, &pool).await;
+        write_all(&volume, 1).await;
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(&[]).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        read_all(&volume, 1).await;
+        pool.add_ssds(world.named([1, 2])).await.unwrap();
+        volume.populate(ByteRange::at(0, PAGES * 4096)).await.unwrap();
+        let before = volume.status().stats.read_hits;
+        read_all(&volume, 1).await;
+        assert_eq!(volume.status().stats.read_hits - before, PAGES);
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(&[1, 2]).await;
+        assert!(pool.status().used_bytes >= PAGES * 4096, "it starts warm: {:?}", pool.status());
+        assert_eq!((pool.status().ssds.len(), pool.status().health), (2, Health::Good));
+        pool.close().await.unwrap();
+    });
+}
+
 // proves: P5
 #[test]
 fn several_ssds_leave_at_once_if_what_is_dirty_has_room_for_two_copies_without_them() {

@@ -12,7 +12,7 @@ use hotset_block::{Device, DeviceError, Env};
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::Unusable;
-use crate::format::layout::{Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
+use crate::format::layout::{Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, segment_bytes_for};
 use crate::format::members::{Member, Members, SpareMember};
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
@@ -113,14 +113,28 @@ impl<E: Env> PoolInner<E> {
         Error::new(ErrorKind::Gone, format!("pool {}: SSD {path} did not answer for {seconds} s", self.name))
     }
 
-    fn superblock_for(&self, newcomer: &Newcomer<E::Device>, spare: bool) -> Result<Superblock, Error> {
+    /// Those of the pool; where it was opened without any SSD, as if it were made of the newcomers.
+    fn segment_bytes_with(&self, newcomers: &[Newcomer<E::Device>]) -> Result<u64, Error> {
+        let smallest = newcomers.iter().map(|newcomer| newcomer.device.info().size_bytes).min();
+        match (self.ssds.first(), self.kind, smallest) {
+            (Some(ssd), _, _) => Ok(ssd.layout.segment_bytes),
+            (None, PoolKind::Read, Some(smallest)) => Ok(segment_bytes_for(self.settings.get().block_bytes, smallest)),
+            (None, PoolKind::Read | PoolKind::ReadWrite, _) => {
+                let what =
+                    "it was opened without any SSD, which cannot be mended while it serves: delete it and make another";
+                Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)))
+            }
+        }
+    }
+
+    fn superblock_for(
+        &self,
+        newcomer: &Newcomer<E::Device>,
+        segment_bytes: u64,
+        spare: bool,
+    ) -> Result<Superblock, Error> {
         let info = newcomer.device.info();
         let settings = self.settings.get();
-        let Some(segment_bytes) = self.ssds.first().map(|ssd| ssd.layout.segment_bytes) else {
-            let what =
-                "it was opened without any SSD, which cannot be mended while it serves: delete it and make another";
-            return Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
-        };
         let layout = Layout::new(info.size_bytes, info.logical_block_bytes, settings.block_bytes, segment_bytes)?;
         Ok(Superblock {
             pool_uuid: self.uuid,
@@ -156,8 +170,9 @@ impl<E: Env> PoolInner<E> {
 
     /// Makes the newcomers ready, then members. All or none.
     async fn join_ssds(self: &Rc<Self>, newcomers: Vec<Newcomer<E::Device>>) -> Result<(), Error> {
-        let superblocks: Vec<Superblock> =
-            newcomers.iter().map(|newcomer| self.superblock_for(newcomer, false)).collect::<Result<_, _>>()?;
+        let segment_bytes = self.segment_bytes_with(&newcomers)?;
+        let superblock_for = |newcomer| self.superblock_for(newcomer, segment_bytes, false);
+        let superblocks: Vec<Superblock> = newcomers.iter().map(superblock_for).collect::<Result<_, _>>()?;
         let layouts: Vec<Layout> = superblocks.iter().map(|superblock| superblock.layout).collect();
         self.check_room_for(&layouts)?;
         let mut ssds = Vec::new();
@@ -355,8 +370,9 @@ impl<E: Env> PoolInner<E> {
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let mut records = Vec::new();
+        let segment_bytes = self.segment_bytes_with(&added)?;
         for newcomer in &added {
-            let superblock = self.superblock_for(newcomer, true)?;
+            let superblock = self.superblock_for(newcomer, segment_bytes, true)?;
             self.check_room_for(&[superblock.layout])?;
             let device = Rc::clone(&newcomer.device);
             let ssd = Ssd::newcomer(self.env.clone(), SsdIndex(0), newcomer.path.clone(), device, &superblock);
@@ -388,7 +404,8 @@ impl<E: Env> PoolInner<E> {
         for spare in removed {
             let Some(device) = spare.device.clone() else { continue };
             let newcomer = Newcomer { uuid: spare.uuid, path: spare.path.clone(), device };
-            let superblock = self.superblock_for(&newcomer, true)?;
+            let segment_bytes = self.segment_bytes_with(std::slice::from_ref(&newcomer))?;
+            let superblock = self.superblock_for(&newcomer, segment_bytes, true)?;
             let ssd = Ssd::newcomer(self.env.clone(), SsdIndex(0), newcomer.path, newcomer.device, &superblock);
             self.in_time(&ssd, self.erase_superblock(&ssd)).await?;
         }
