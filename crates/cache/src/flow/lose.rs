@@ -36,14 +36,16 @@ impl<E: Env> PoolInner<E> {
     /// leave, for nobody would know afterwards that anything is missing.
     pub(crate) async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
+        let no_rows_recorded = self.records_lock.acquire(1).await;
         // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
         let loses = log.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
         if !loses || planted(Planted::ReleasedBeforeEmpty) {
+            drop(no_rows_recorded);
             // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
             return if log.record_names_dropped.get() { self.record_rows(log).await } else { Ok(()) };
         }
         self.check_losses_fit(log, ssd)?;
-        // In one turn: whatever is recorded of the rows from here on demands a losses record that does not exist yet.
+        // From here on rows demand a losses record that does not exist yet: they are not recorded before it does.
         log.losses_number.set(log.losses_number.get() + 1);
         for row in log.rows_live() {
             for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
@@ -63,6 +65,7 @@ impl<E: Env> PoolInner<E> {
         if !planted(Planted::LossForgotten) {
             self.write_losses(log).await?;
         }
+        drop(no_rows_recorded);
         self.record_rows(log).await
     }
 
@@ -161,6 +164,13 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
+    /// … as the next one: no rows are recorded that ask for it before it is there.
+    async fn write_next_losses(&self, log: &Log) -> Result<(), Error> {
+        let _no_rows_recorded = self.records_lock.acquire(1).await;
+        log.losses_number.set(log.losses_number.get() + 1);
+        self.write_losses(log).await
+    }
+
     /// What is lost of each volume, in rising order, some extents of each at most.
     pub(crate) fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<ByteRange>)> {
         let Some(log) = &self.log else { return Vec::new() };
@@ -203,8 +213,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = self.log.as_ref().filter(|log| !log.unknown.borrow().is_empty()) else { return Ok(()) };
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // The record that the rows ask for from here on says what is known to be lost.
-        log.losses_number.set(log.losses_number.get() + 1);
-        self.write_losses(log).await?;
+        self.write_next_losses(log).await?;
         let unknown = log.unknown.take();
         let recorded = self.record_rows(log).await;
         if recorded.is_err() {
@@ -365,7 +374,6 @@ impl<E: Env> PoolInner<E> {
         }
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // A record of a higher number serves rows that ask for this one.
-        log.losses_number.set(log.losses_number.get() + 1);
-        self.write_losses(log).await
+        self.write_next_losses(log).await
     }
 }
