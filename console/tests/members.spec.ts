@@ -204,8 +204,8 @@ test.describe("with an answer of a drive", () => {
 
   // proves: S3, P10
   test("an SSD that says it fails is shown with what it says", async ({ page, daemon }) => {
-    // What a real drive answered, recorded; smartctl is asked for the disk that the image files are on.
-    const answer = new URL("../../crates/hotset/src/daemon/smart/recorded/nvme-failing.json", import.meta.url).pathname;
+    // What a failing drive would answer; smartctl is asked for the disk that the image files are on.
+    const answer = new URL("../../crates/hotset/src/daemon/smart/composed/nvme-failing.json", import.meta.url).pathname;
     await writeFile(daemon.path("smartctl"), `#!/bin/sh\ncat '${answer}'\nexit 8\n`, { mode: 0o755 });
     await writeFile(daemon.path("hotset.toml"), `smartctl = "${daemon.path("smartctl")}"\n`);
     await daemon.serve("--config", daemon.path("hotset.toml"));

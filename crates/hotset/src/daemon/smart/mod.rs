@@ -300,8 +300,8 @@ mod tests {
         path.display().to_string()
     }
 
-    fn recorded(name: &str) -> String {
-        format!("cat {}/src/daemon/smart/recorded/{name}.json", env!("CARGO_MANIFEST_DIR"))
+    fn composed(name: &str) -> String {
+        format!("cat {}/src/daemon/smart/composed/{name}.json", env!("CARGO_MANIFEST_DIR"))
     }
 
     fn run<T>(work: impl Future<Output = T>) -> T {
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_drive_is_asked_by_its_node_and_its_answer_understood_whatever_the_exit_status() {
         let directory = tempfile::tempdir().unwrap();
-        let program = program(directory.path(), &format!("{}\nexit 8", recorded("nvme-failing")));
+        let program = program(directory.path(), &format!("{}\nexit 8", composed("nvme-failing")));
         let mut asker = Asker::new(program, ANSWER_LIMIT);
         let report = run(asker.report(Path::new("/dev/nvme1n1"))).unwrap();
         let smart = smart(&report, 7);
@@ -336,7 +336,7 @@ mod tests {
     fn a_program_that_hangs_is_killed_and_the_next_one_may_answer() {
         let directory = tempfile::tempdir().unwrap();
         // It hangs at the first call, and answers at the next.
-        let (done, answer) = (directory.path().join("done").display().to_string(), recorded("sata"));
+        let (done, answer) = (directory.path().join("done").display().to_string(), composed("sata"));
         let body = format!("if [ -e {done} ]; then {answer}; else touch {done}; exec sleep 60; fi");
         let mut asker = Asker::new(program(directory.path(), &body), Duration::from_secs(2));
         let node = Path::new("/dev/sda");
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_disk_that_was_found_is_asked_once_for_a_while_whoever_looks_how_often() {
         let directory = tempfile::tempdir().unwrap();
-        let mut asker = Asker::new(program(directory.path(), &recorded("nvme-failing")), Duration::from_secs(30));
+        let mut asker = Asker::new(program(directory.path(), &composed("nvme-failing")), Duration::from_secs(30));
         let known = Known::new(Ledger::default());
         let path = directory.path().join("image").display().to_string();
         std::fs::write(&path, b"x").unwrap();

@@ -177,11 +177,11 @@ fn text(value: &Value, paths: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    const SATA: &[u8] = include_bytes!("recorded/sata.json");
-    const SAS: &[u8] = include_bytes!("recorded/sas.json");
-    const NVME: &[u8] = include_bytes!("recorded/nvme.json");
-    const NVME_FAILING: &[u8] = include_bytes!("recorded/nvme-failing.json");
-    const NO_SMART: &[u8] = include_bytes!("recorded/virtio.json");
+    const SATA: &[u8] = include_bytes!("composed/sata.json");
+    const SAS: &[u8] = include_bytes!("composed/sas.json");
+    const NVME: &[u8] = include_bytes!("composed/nvme.json");
+    const NVME_FAILING: &[u8] = include_bytes!("composed/nvme-failing.json");
+    const NO_SMART: &[u8] = include_bytes!("composed/virtio.json");
 
     // proves: P10
     #[test]
@@ -212,6 +212,53 @@ mod tests {
         assert_eq!((report.passed, report.wear_percent), (Some(true), Some(2)));
         assert_eq!(report.written_bytes, Some(129_205_897 * 512_000));
         assert_eq!(report.alert(), "");
+    }
+
+    // proves: P10
+    #[test]
+    fn what_real_drives_answered_is_understood() {
+        let known = Report { passed: Some(true), ..Report::default() };
+        let sata = Report {
+            model: "Samsung SSD 860 EVO 500GB".to_owned(),
+            serial: "S3YZNB0KB00864E".to_owned(),
+            firmware: "RVT02B6Q".to_owned(),
+            link_speed: "6.0 Gb/s".to_owned(),
+            wear_percent: Some(19),
+            temperature_celsius: Some(36),
+            power_on_hours: Some(14_551),
+            written_bytes: Some(64_777_770_148 * 512),
+            ..known.clone()
+        };
+        assert_eq!(Report::parse(include_bytes!("recorded/sata.json")), Ok(sata));
+        let nvme = Report {
+            model: "Force MP510".to_owned(),
+            serial: "yes".to_owned(),
+            firmware: "ECFM12.3".to_owned(),
+            wear_percent: Some(1),
+            temperature_celsius: Some(38),
+            power_on_hours: Some(6487),
+            written_bytes: Some(16_093_122 * 512_000),
+            ..known.clone()
+        };
+        assert_eq!(Report::parse(include_bytes!("recorded/nvme.json")), Ok(nvme));
+        let sas = Report {
+            manufacturer: "TOSHIBA".to_owned(),
+            model: "TOSHIBA AL13SXB60EN".to_owned(),
+            serial: "XXX".to_owned(),
+            firmware: "5702".to_owned(),
+            temperature_celsius: Some(41),
+            power_on_hours: Some(64_579),
+            ..known.clone()
+        };
+        assert_eq!(Report::parse(include_bytes!("recorded/sas.json")), Ok(sas));
+        let scsi_ssd = Report {
+            serial: "S6PPNJ0RB04XXX".to_owned(),
+            wear_percent: Some(11),
+            temperature_celsius: Some(21),
+            power_on_hours: Some(26_195),
+            ..known
+        };
+        assert_eq!(Report::parse(include_bytes!("recorded/scsi-ssd.json")), Ok(scsi_ssd));
     }
 
     // proves: P10
