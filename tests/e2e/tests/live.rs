@@ -155,7 +155,8 @@ fn a_removal_is_an_operation_with_progress_that_can_be_cancelled() {
     assert!(daemon.ok("status").contains("remove-ssds"), "{}", daemon.ok("status"));
     eventually("its progress is shown", PATIENCE, || {
         let now = last_operation(&daemon, "remove-ssds");
-        now["total_bytes"].as_u64() > Some(0) && now["rate_bytes_per_second"].as_u64() > Some(0)
+        let known = |key: &str| now[key].as_u64().is_some_and(|value| value > 0);
+        known("total_bytes") && known("rate_bytes_per_second") && known("eta_seconds")
     });
     assert!(daemon.ok(&format!("operations cancel {}", begun["id"])).contains("Cancelled"));
     eventually("it has ended", PATIENCE, || last_operation(&daemon, "remove-ssds")["state"] == "cancelled");
@@ -184,15 +185,17 @@ fn what_lost_a_copy_is_made_anew_as_an_operation_and_the_words_say_so() {
     assert_eq!(seen.1, "degraded");
     assert_eq!((&seen.2["cache_state"], &seen.2["cache_health"]), (&json!("rebuilding"), &json!("degraded")));
     assert!(word(&seen.2["reason"]).contains("second copies of dirty data"), "{}", seen.2);
-    eventually("the cache of the volume is an event", PATIENCE, || {
-        let told = daemon.ok("events");
-        told.lines().any(|line| line.contains("volume v") && line.contains("→ rebuilding"))
-    });
+    let is_event = |subject: &str, change: &str| {
+        daemon.ok("events").lines().any(|line| line.contains(subject) && line.contains(change))
+    };
+    for subject in ["volume v", "pool p"] {
+        eventually("what is rebuilt is an event", PATIENCE, || is_event(subject, "→ rebuilding"));
+    }
+    assert!(is_event("pool p", "→ degraded"), "{}", daemon.ok("events"));
     eventually("all has two copies again", PATIENCE, || is_good_with(&daemon, 2));
     eventually("it has ended", PATIENCE, || last_operation(&daemon, "rebuild")["state"] == "done");
-    eventually("so is that it is as good as before", PATIENCE, || {
-        daemon.ok("events").lines().any(|line| line.contains("volume v") && line.contains("→ optimal"))
-    });
+    eventually("so is that the cache is as good as before", PATIENCE, || is_event("volume v", "→ optimal"));
+    eventually("so is that the pool is", PATIENCE, || is_event("pool p", "→ good"));
 }
 
 // proves: F3, P9
