@@ -12,6 +12,9 @@ const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!("),
 ];
 
+/// Holds outputs of programs as they were published, where such a mark is a serial number somebody masked.
+const RECORDED: &str = "/recorded/";
+
 /// Places on one machine that mean nothing on another.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/tmp/", "wt"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
@@ -78,7 +81,7 @@ impl File<'_> {
 
     fn forbid_everywhere(&mut self, text: &str) {
         for (index, line) in text.lines().enumerate() {
-            if UNFINISHED.iter().any(|mark| has_word(line, mark)) {
+            if !self.path.contains(RECORDED) && UNFINISHED.iter().any(|mark| has_word(line, mark)) {
                 self.find(index, "unfinished work does not go to main: do it, or delete the line".to_owned());
             }
             if let Some(place) = MACHINE_PATHS.iter().find(|place| line.contains(*place)) {

@@ -244,7 +244,7 @@ mod tests {
         let sas = Report {
             manufacturer: "TOSHIBA".to_owned(),
             model: "TOSHIBA AL13SXB60EN".to_owned(),
-            serial: "XXX".to_owned(),
+            serial: "X".repeat(3),
             firmware: "5702".to_owned(),
             temperature_celsius: Some(41),
             power_on_hours: Some(64_579),
