@@ -1,9 +1,9 @@
 //! The oldest row is emptied and freed (rule `free-oldest-first`): its dirty pages go to the head of the log, with the
 //! versions that they have; clean ones are dropped.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
 use hotset_block::sync::Promised;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
@@ -17,9 +17,12 @@ use crate::state::overlay::{Content, Live, Place};
 use super::read_log::LogRun;
 use super::within;
 
-/// Pages that are moved in one piece, and pages on their way at once.
+/// Pages that are moved in one piece.
 const MOVE_PAGES: u64 = 16;
+/// Pieces on their way while more are read.
 const MOVES_IN_FLIGHT: usize = 64;
+/// Pages of a row that are read at once, dead ones between those that are moved included.
+const STRETCH_PAGES: u32 = 64;
 /// How often the task looks by itself.
 const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
@@ -42,6 +45,43 @@ impl Entry {
 
     pub(crate) fn place_of(&self, row: &Row, offset: u32) -> Place {
         Place::new(row.slot, self.position).at(offset, self.data)
+    }
+}
+
+/// Runs of data that lie close together in a segment, in order, with their versions; or a single one of any kind.
+#[derive(Default)]
+struct Stretch {
+    runs: Vec<(u64, LogRun)>,
+}
+
+impl Stretch {
+    fn goes_on_with(&self, run: &LogRun) -> bool {
+        let Some((_, first)) = self.runs.first() else { return true };
+        let is_data = |run: &LogRun| matches!(run.first.content, Content::Data { .. });
+        let (own, new) = (first.positions().start, run.positions());
+        let row = run.row();
+        is_data(first)
+            && is_data(run)
+            && Rc::ptr_eq(first.row(), row)
+            && row.locate(own).0 == row.locate(new.start).0
+            && self.runs.last().is_some_and(|(_, last)| last.positions().end <= new.start)
+            && new.end - own <= STRETCH_PAGES
+    }
+}
+
+/// Moves that wait for their place in the log.
+#[derive(Default)]
+struct Moves(VecDeque<Promised<Result<(), Error>>>);
+
+impl Moves {
+    /// Waits until only so many are left.
+    async fn settle(&mut self, left: usize) -> Result<(), Error> {
+        while self.0.len() > left {
+            let oldest = self.0.pop_front().expect("there are more");
+            // One that is given up comes again.
+            oldest.await.unwrap_or(Ok(()))?;
+        }
+        Ok(())
     }
 }
 
@@ -86,8 +126,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Moves what is dirty in the row, a bounded number of pages at a time.
-    async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>, entries: &[Entry]) -> Result<(), Error> {
-        let mut waits = Vec::new();
+    async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Row, entries: &[Entry]) -> Result<(), Error> {
+        let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
         for entry in entries {
             if !row.may_live_at(entry.positions()) {
                 continue;
@@ -102,66 +142,79 @@ impl<E: Env> PoolInner<E> {
             while start < pages.end && row.live.get() > 0 {
                 let end = pages.end.min(start + MOVE_PAGES);
                 for run in log.runs(entry.volume, start..end, here) {
-                    self.move_run(log, entry, run, &mut waits).await;
+                    if !stretch.goes_on_with(&run) {
+                        self.move_stretch(log, std::mem::take(&mut stretch), &mut moves).await;
+                        moves.settle(MOVES_IN_FLIGHT).await?;
+                    }
+                    stretch.runs.push((entry.version, run));
                 }
                 start = end;
             }
-            if waits.len() >= MOVES_IN_FLIGHT {
-                for done in join_all(waits.drain(..)).await {
-                    done.unwrap_or(Ok(()))?;
-                }
-            }
         }
-        for done in join_all(waits).await {
-            done.unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        self.move_stretch(log, stretch, &mut moves).await;
+        moves.settle(0).await
     }
 
-    async fn move_run(
-        self: &Rc<Self>,
-        log: &Rc<Log>,
-        entry: &Entry,
-        run: LogRun,
-        waits: &mut Vec<Promised<Result<(), Error>>>,
-    ) {
-        let Some(attachment) = self.attachment_of(entry.volume) else { return };
-        let count = run.pages.end - run.pages.start;
-        let (from, version) = (run.first.place, entry.version);
+    /// Reads what lies close together at once.
+    async fn move_stretch(self: &Rc<Self>, log: &Rc<Log>, stretch: Stretch, moves: &mut Moves) {
+        let mut rest = None;
+        if let [(_, first), .., (_, last)] = &stretch.runs[..] {
+            let positions = first.positions().start..last.positions().end;
+            let bytes = self.read_stretch_of_log(first.row(), positions.clone()).await;
+            rest = bytes.map(|bytes| (positions.start, bytes));
+        }
+        for (version, run) in stretch.runs {
+            let mut data = None;
+            if let Some((start, bytes)) = rest.take() {
+                let at = |position: u32| usize::try_from(position - start).expect("a stretch is short") * PAGE_BYTES;
+                let positions = run.positions();
+                let (before, behind) = bytes.split_at(at(positions.end));
+                rest = Some((positions.end, behind));
+                data = Some(before.narrow(at(positions.start), run.bytes())).filter(|data| run.is(data));
+            }
+            match data {
+                Some(data) => self.submit_move(log, &run, Body::Move { data, from: run.first.place, version }, moves),
+                None => self.move_run(log, version, &run, moves).await,
+            }
+        }
+    }
+
+    async fn move_run(self: &Rc<Self>, log: &Rc<Log>, version: u64, run: &LogRun, moves: &mut Moves) {
+        let (from, count) = (run.first.place, run.pages.end - run.pages.start);
         let mark = |content, spread| Body::Mark { content, from, spread, version, count };
         let body = match run.first.content {
             Content::Zeroes | Content::Lost => mark(run.first.content, false),
             Content::Data { .. } => {
                 let buf = self.env.buffers().take(run.bytes());
-                match self.read_run_of_log(&run, buf).await {
+                match self.read_run_of_log(run, buf).await {
                     Some(data) => Body::Move { data, from, version },
                     // Page by page, what can be read is moved, and the rest is lost.
-                    None if count > 1 => return self.move_pages(log, entry, &run, attachment, waits).await,
+                    None if count > 1 => return self.move_pages(log, version, run, moves).await,
                     None => mark(Content::Lost, true),
                 }
             }
         };
-        waits.push(self.submit_for(log, entry.volume, attachment, run.pages.start, body));
+        self.submit_move(log, run, body, moves);
     }
 
-    async fn move_pages(
-        self: &Rc<Self>,
-        log: &Rc<Log>,
-        entry: &Entry,
-        run: &LogRun,
-        attachment: u64,
-        waits: &mut Vec<Promised<Result<(), Error>>>,
-    ) {
+    async fn move_pages(self: &Rc<Self>, log: &Rc<Log>, version: u64, run: &LogRun, moves: &mut Moves) {
         for page in run.pages.clone() {
-            for single in log.runs(entry.volume, page..page + 1, |live| live.dirty) {
-                let (from, version) = (single.first.place, entry.version);
+            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
+                let from = single.first.place;
                 let buf = self.env.buffers().take(single.bytes());
                 let body = match self.read_run_of_log(&single, buf).await {
                     Some(data) => Body::Move { data, from, version },
                     None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
-                waits.push(self.submit_for(log, entry.volume, attachment, page, body));
+                self.submit_move(log, &single, body, moves);
             }
+        }
+    }
+
+    fn submit_move(&self, log: &Log, run: &LogRun, body: Body, moves: &mut Moves) {
+        let volume = run.first.volume;
+        if let Some(attachment) = self.attachment_of(volume) {
+            moves.0.push_back(self.submit_for(log, volume, attachment, run.pages.start, body));
         }
     }
 

@@ -72,6 +72,17 @@ impl LogRun {
         &self.row
     }
 
+    /// Where its pages lie in the row, of data.
+    pub(crate) fn positions(&self) -> Range<u32> {
+        let start = self.first.place.position();
+        start..start + u32::try_from(self.checksums.len()).expect("a run is short")
+    }
+
+    /// Whether these are its pages.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        bytes.len() == self.bytes() && matches(bytes, &self.checksums)
+    }
+
     fn add(&mut self, live: &Live) {
         self.pages.end += 1;
         self.clean &= !live.dirty;
@@ -130,10 +141,7 @@ impl<E: Env> PoolInner<E> {
         }
         let row = &run.row;
         let (segment, page) = row.locate(run.first.place.position());
-        let mut mirrors: Vec<Mirror> = row.mirrors(segment).collect();
-        if self.log_turn.replace(!self.log_turn.get()) {
-            mirrors.reverse();
-        }
+        let mirrors = self.mirrors_in_turn(row, segment);
         let mut bad = Vec::new();
         for mirror in mirrors {
             let Some(index) = mirror.ssd else { continue };
@@ -160,6 +168,25 @@ impl<E: Env> PoolInner<E> {
             buf = self.env.buffers().take(length);
         }
         if run.checksums.len() > 1 { self.read_pages_of_log(run).await } else { None }
+    }
+
+    /// The copies of a segment, by turns one or the other first.
+    fn mirrors_in_turn(&self, row: &Row, segment: u32) -> Vec<Mirror> {
+        let mut mirrors: Vec<Mirror> = row.mirrors(segment).collect();
+        if self.log_turn.replace(!self.log_turn.get()) {
+            mirrors.reverse();
+        }
+        mirrors
+    }
+
+    /// All that lies at these positions of one segment of a row, not checked, by one read of one copy; `None` if that does
+    /// not bring it. The caller holds the row, and reads anew what is not as it must be.
+    pub(crate) async fn read_stretch_of_log(&self, row: &Row, positions: Range<u32>) -> Option<Buf> {
+        let (segment, page) = row.locate(positions.start);
+        let mirror = *self.mirrors_in_turn(row, segment).first()?;
+        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let bytes = usize::try_from(positions.end - positions.start).expect("a segment is small") * PAGE_BYTES;
+        ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
 
     /// Page by page, each from whichever copy is good: no copy brings the whole run.
