@@ -15,6 +15,17 @@ const DEPTH: usize = 16;
 /// The longest request, in sectors: two pages and a part.
 const SECTORS_MAX: u64 = 20;
 
+/// Ends the load when the test that began it fails: a scope waits for its threads, and nothing else would end them.
+pub struct StopOnPanic<'a>(pub &'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What the host knows of a sector.
 #[derive(Clone, Copy)]
 struct Known {

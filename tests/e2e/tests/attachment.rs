@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, assert_file_pages};
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::pattern::{PAGE_BYTES, Random};
 use hotset_e2e::tools::{fail, run, succeed, text};
 
@@ -93,6 +93,7 @@ fn the_cache_comes_and_goes_under_load_without_a_wrong_byte() {
     let stop = AtomicBool::new(false);
     let mut hosts: Vec<_> = (0..2).map(|index| Host::new(index * 24576, 24576, index + 1)).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         for host in &mut hosts {
             let (daemon, stop) = (&daemon, &stop);
             scope.spawn(move || host.work(&mut daemon.client("v"), stop).expect("the connection holds"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use hotset_e2e::apart::{assert_written_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, overwrite};
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::Error;
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::eventually;
@@ -111,6 +111,7 @@ fn convert_and_kill(daemon: &mut Daemon, hosts: &mut [Host], block_bytes: u64, l
     let (started, never) = (Barrier::new(hosts.len() + 1), AtomicBool::new(false));
     let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&never);
         for (host, mut client) in hosts.iter_mut().zip(clients) {
             let (started, never) = (&started, &never);
             scope.spawn(move || {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, assert_file_pages};
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::Error;
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages};
 use hotset_e2e::tools;
@@ -48,6 +48,7 @@ fn work_until_killed(daemon: &mut Daemon, hosts: &mut [Host], load: Duration) {
     let never = AtomicBool::new(false);
     let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&never);
         for (host, mut client) in hosts.iter_mut().zip(clients) {
             let (started, never) = (&started, &never);
             scope.spawn(move || {
@@ -148,6 +149,7 @@ fn it_stops_within_seconds_and_cleanly_whatever_the_load() {
         let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
         let never = AtomicBool::new(false);
         let status = thread::scope(|scope| {
+            let _stop = StopOnPanic(&never);
             for (host, mut client) in hosts.iter_mut().zip(clients) {
                 let never = &never;
                 scope.spawn(move || host.work(&mut client, never).expect_err("the daemon ends the connection"));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{MIB, overwrite};
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{eventually, succeed};
 
@@ -175,14 +175,14 @@ fn a_day_in_the_life_of_a_pool_passes_without_a_host_error_or_a_wrong_byte() {
     let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let stop_at_the_end = StopAtTheEnd(&stop);
+        let _stop = StopOnPanic(&stop);
         let workers: Vec<_> =
             hosts.iter_mut().map(|host| scope.spawn(|| host.work_through(|| connect_again(&socket), &stop))).collect();
         let fio = scope.spawn(|| fio_verifies(&between, &stop));
         let mut script = Script { daemon: &mut daemon, images: 0, ssds, begun: Instant::now() };
         (0..days()).for_each(|day| script.play(day));
         assert!(!fio.is_finished() && workers.iter().all(|worker| !worker.is_finished()), "there was a load all day");
-        drop(stop_at_the_end);
+        stop.store(true, Ordering::Relaxed);
         let pauses = workers.into_iter().map(|worker| worker.join().expect("no wrong byte and no error"));
         println!("the longest pause of the day: {:.2} s", pauses.max().expect("there are hosts").as_secs_f64());
         fio.join().expect("fio found no wrong byte");
@@ -203,13 +203,4 @@ fn end_of_the_day(daemon: &Daemon, hosts: &mut [Host], backing: &Path) {
     drop(client);
     daemon.ok("volume delete v");
     hosts.iter_mut().for_each(|host| host.check_file(backing));
-}
-
-/// Lets the load end, also when the script fails.
-struct StopAtTheEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtTheEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

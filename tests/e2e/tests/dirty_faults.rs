@@ -11,7 +11,7 @@ use std::time::Duration;
 use hotset_e2e::apart::{APART, pages_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{MIB, overwrite};
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::Error;
 use hotset_e2e::pattern::{PAGE_BYTES, Random, assert_pages, pages};
 use hotset_e2e::tools;
@@ -43,6 +43,7 @@ fn work_while(daemon: &mut Daemon, hosts: &mut [Host], stop_after: bool, end: im
     let stop = AtomicBool::new(false);
     let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         for (host, mut client) in hosts.iter_mut().zip(clients) {
             let (started, stop) = (&started, &stop);
             scope.spawn(move || {

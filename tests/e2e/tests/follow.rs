@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use hotset_e2e::daemon::Daemon;
+use hotset_e2e::load::StopOnPanic;
 use serde_json::Value;
 
 // proves: P11, S4
@@ -46,6 +47,7 @@ fn top_shows_what_volumes_do_now() {
     daemon.warm_up(1024);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         scope.spawn(|| {
             let mut client = daemon.client("v");
             while !stop.load(Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::MIB;
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::{Client, OPTION_GO, Verb, go_data, greet, option, request};
 use hotset_e2e::pattern::Random;
 use hotset_e2e::tools;
@@ -95,6 +95,7 @@ fn hostile_clients_hurt_nobody_beside_them() {
     let mut host = Host::new(256, 40_000, 1);
     let mut client = daemon.client("v");
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         scope.spawn(|| host.work(&mut client, &stop).expect("the good connection holds"));
         let mut random = Random::new(3);
         for _ in 0..3 {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::MIB;
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::eventually;
 use serde_json::{Value, json};
@@ -33,6 +33,7 @@ fn under_load(daemon: &mut Daemon, act: impl FnOnce(&mut Daemon)) {
     let (started, stop) = (Barrier::new(hosts.len() + 1), AtomicBool::new(false));
     let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         for (host, mut client) in hosts.iter_mut().zip(clients) {
             let (started, stop) = (&started, &stop);
             scope.spawn(move || {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::MIB;
-use hotset_e2e::load::Host;
+use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::Client;
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{self, command, text};
@@ -67,6 +67,7 @@ fn hosts_that_ask_again_wait_for_the_next_daemon_and_see_no_error() {
     let (started, stop) = (Barrier::new(4), AtomicBool::new(false));
     let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
     let longest = thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         let workers: Vec<_> = hosts
             .iter_mut()
             .map(|host| {
@@ -154,6 +155,7 @@ fn qemu_with_a_reconnect_delay_sees_no_error() {
     let stop = AtomicBool::new(false);
     let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
     thread::scope(|scope| {
+        let _stop = StopOnPanic(&stop);
         for host in &mut hosts {
             let (stop, between) = (&stop, &between);
             scope.spawn(move || {
