@@ -20,11 +20,16 @@ use std::rc::Rc;
 /// The unit of validity in the cache and the alignment of all buffers.
 pub const PAGE_BYTES: usize = 4096;
 
-/// The classes of allocations a pool keeps for reuse: 4 KiB << class.
-const CLASSES: usize = 12;
+/// The classes of allocations a pool keeps for reuse. Up to [`SMALL_PAGES_MAX`] each has twice the pages of the one
+/// before; from there on four classes lie in each doubling, so that a block with its header wastes little.
+const CLASSES: usize = 33;
+const SMALL_PAGES_MAX: usize = 16;
+/// The largest class: 8 MiB.
+const PAGES_MAX: usize = 2048;
 
-/// Bytes outside the arena that the free lists of a pool keep at most; what is over goes back to the allocator.
-const POOL_KEEPS_BYTES: usize = 64 << 20;
+/// Bytes outside the arena that the free lists of a pool keep at most; what is over goes back to the kernel. The fills of
+/// a pool of the largest blocks hold a little less, so that they need no new memory while they go on.
+const POOL_KEEPS_BYTES: usize = 128 << 20;
 
 /// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
 const ARENA_SHARES: usize = 4;
@@ -185,8 +190,8 @@ impl BufPool {
 
     /// A buffer of `len` bytes whose contents are unspecified.
     pub fn take(&self, len: usize) -> Buf {
-        let Some(class) = class_of(len) else { return Buf::zeroed(len) };
-        let mut memory = self.lists.borrow_mut().take(class);
+        let Some((class, pages)) = class_of(len) else { return Buf::zeroed(len) };
+        let mut memory = self.lists.borrow_mut().take(class, pages * PAGE_BYTES);
         Rc::get_mut(&mut memory).expect("memory in the free lists has no other owner").pool =
             Some(Rc::clone(&self.lists));
         Buf::over(memory, len)
@@ -200,13 +205,21 @@ impl BufPool {
     }
 }
 
-/// The smallest class that holds `len` bytes; `None` if no class does.
-fn class_of(len: usize) -> Option<usize> {
-    if len <= PAGE_BYTES {
-        return Some(0);
+/// The smallest class that holds `len` bytes, and its pages; `None` if no class does.
+fn class_of(len: usize) -> Option<(usize, usize)> {
+    let pages = len.div_ceil(PAGE_BYTES).max(1);
+    if pages > PAGES_MAX {
+        return None;
     }
-    let class = len.checked_next_power_of_two()?.trailing_zeros() - PAGE_BYTES.trailing_zeros();
-    usize::try_from(class).ok().filter(|class| *class < CLASSES)
+    let exponent = |pages: usize| usize::try_from(pages.ilog2()).expect("32 bits fit");
+    if pages <= SMALL_PAGES_MAX {
+        let pages = pages.next_power_of_two();
+        return Some((exponent(pages), pages));
+    }
+    let doublings = exponent(pages - 1) - exponent(SMALL_PAGES_MAX);
+    let below = SMALL_PAGES_MAX << doublings;
+    let steps = (pages - below).div_ceil(below / 4);
+    Some((exponent(SMALL_PAGES_MAX) + 4 * doublings + steps, below + steps * below / 4))
 }
 
 /// What a pool has: memory that came back, and what is left of the arena.
@@ -227,18 +240,17 @@ impl FreeLists {
     fn new(arena_bytes: usize) -> Self {
         let capacity = arena_bytes.next_multiple_of(PAGE_BYTES);
         let arena = (capacity > 0).then(|| Arena::new(capacity));
-        Self { classes: Default::default(), kept_bytes: 0, arena }
+        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, arena }
     }
 
-    fn take(&mut self, class: usize) -> Rc<Memory> {
-        let capacity = PAGE_BYTES << class;
+    fn take(&mut self, class: usize, capacity: usize) -> Rc<Memory> {
         if let Some(memory) = self.classes[class].pop() {
             if !memory.in_arena {
                 self.kept_bytes -= capacity;
             }
             return memory;
         }
-        let piece = self.arena.as_mut().and_then(|arena| arena.carve(class));
+        let piece = self.arena.as_mut().and_then(|arena| arena.carve(class, capacity));
         let memory = match piece {
             Some(base) => Memory { base, capacity, in_arena: true, pool: None },
             None => Memory { base: allocate(capacity), capacity, in_arena: false, pool: None },
@@ -253,7 +265,7 @@ impl FreeLists {
             }
             self.kept_bytes += memory.capacity;
         }
-        let class = class_of(memory.capacity).expect("pooled memory has the size of a class");
+        let (class, _) = class_of(memory.capacity).expect("pooled memory has the size of a class");
         self.classes[class].push(memory);
     }
 }
@@ -264,8 +276,7 @@ impl Arena {
     }
 
     /// Memory for one buffer of `class`, if the class has room left in its share.
-    fn carve(&mut self, class: usize) -> Option<NonNull<u8>> {
-        let bytes = PAGE_BYTES << class;
+    fn carve(&mut self, class: usize, bytes: usize) -> Option<NonNull<u8>> {
         let share_is_used = self.used_by_class[class] + bytes > self.capacity / ARENA_SHARES;
         if share_is_used || self.used + bytes > self.capacity {
             return None;
@@ -292,15 +303,32 @@ fn layout(capacity: usize) -> Layout {
     Layout::from_size_align(capacity, PAGE_BYTES).expect("buffer sizes are far below the limit of Layout")
 }
 
+/// Zeroed memory. Much of it comes from the kernel itself, which zeroes a page when it is first used: the allocator, asked
+/// for aligned memory, writes all of it at once.
 fn allocate(capacity: usize) -> NonNull<u8> {
-    // SAFETY: the layout is not of zero size: every caller rounds up to at least one page.
-    let base = unsafe { alloc::alloc_zeroed(layout(capacity)) };
+    let base = if capacity > SMALL_PAGES_MAX * PAGE_BYTES {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping touches no memory of ours.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), capacity, access, kind, -1, 0) };
+        if base == libc::MAP_FAILED { std::ptr::null_mut() } else { base.cast() }
+    } else {
+        // SAFETY: the layout is not of zero size: every caller rounds up to at least one page.
+        unsafe { alloc::alloc_zeroed(layout(capacity)) }
+    };
     NonNull::new(base).unwrap_or_else(|| alloc::handle_alloc_error(layout(capacity)))
 }
 
 fn release(base: NonNull<u8>, capacity: usize) {
-    // SAFETY: `base` came from `allocate` with the same capacity, and its owner (`Memory` or `Arena`) gives it up.
-    unsafe { alloc::dealloc(base.as_ptr(), layout(capacity)) }
+    if capacity > SMALL_PAGES_MAX * PAGE_BYTES {
+        // SAFETY: `base` came from `mmap` in `allocate` with the same capacity, and its owner gives it up.
+        let result = unsafe { libc::munmap(base.as_ptr().cast(), capacity) };
+        assert_eq!(result, 0, "a mapping of ours can be taken away");
+    } else {
+        // SAFETY: `base` came from the allocator in `allocate` with the same capacity, and its owner (`Memory` or `Arena`)
+        // gives it up.
+        unsafe { alloc::dealloc(base.as_ptr(), layout(capacity)) }
+    }
 }
 
 #[cfg(test)]
@@ -357,9 +385,27 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_powers_of_two_from_a_page_to_eight_mebibytes() {
-        assert_eq!([1, 4096, 4097, 8192, 8193].map(class_of), [Some(0), Some(0), Some(1), Some(1), Some(2)]);
-        assert_eq!((class_of(8 << 20), class_of((8 << 20) + 1), class_of(usize::MAX)), (Some(11), None, None));
+    fn classes_hold_what_is_asked_for_and_waste_little() {
+        let mut largest = None;
+        for pages in 1..=PAGES_MAX {
+            let (class, held) = class_of(pages * PAGE_BYTES).expect("there is a class up to 8 MiB");
+            assert!(held >= pages && (held < 2 * pages && pages <= 16 || 4 * held <= 5 * pages + 3), "{pages}: {held}");
+            assert_eq!(class_of(held * PAGE_BYTES), Some((class, held)), "what is given back finds its class");
+            assert!(
+                largest.is_none_or(|(last, size)| class == last && held == size || class == last + 1 && held > size)
+            );
+            largest = Some((class, held));
+        }
+        assert_eq!(largest, Some((CLASSES - 1, PAGES_MAX)));
+        assert_eq!([0, 1, 4096, 4097].map(class_of), [Some((0, 1)), Some((0, 1)), Some((0, 1)), Some((1, 2))]);
+        assert_eq!([(8 << 20) + 1, usize::MAX].map(class_of), [None, None]);
+    }
+
+    #[test]
+    fn large_memory_is_zero_before_it_is_written() {
+        let mut buf = BufPool::new().take(3 << 20);
+        assert!(buf.iter().all(|byte| *byte == 0));
+        buf.fill(1);
     }
 
     #[test]
