@@ -47,8 +47,12 @@ pub(crate) struct Backing<E: Env> {
     pub(crate) flushing_to_publish: Cell<bool>,
 }
 
-fn cost_of(bytes: usize) -> u64 {
-    1 + u64::try_from(bytes).expect("a length fits in 64 bits") / COST_BYTES
+fn cost_of(bytes: u64) -> u64 {
+    1 + bytes / COST_BYTES
+}
+
+fn length_of(buf: &Buf) -> u64 {
+    u64::try_from(buf.len()).expect("a length fits in 64 bits")
 }
 
 /// Adds to a counter while it lives.
@@ -96,6 +100,18 @@ impl<E: Env> Drop for HostRequest<'_, E> {
         } else {
             self.backing.turn(|turns, now| turns.host_gives_up(now));
         }
+    }
+}
+
+/// A host's read that may begin.
+pub(crate) struct HostsTurn<'a, E: Env>(HostRequest<'a, E>);
+
+impl<E: Env> HostsTurn<'_, E> {
+    pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let backing = self.0.backing;
+        let (buf, result) = backing.device.read(offset, buf).await;
+        backing.io.has_read(buf.len());
+        (buf, result.map_err(|error| backing.error(&error)))
     }
 }
 
@@ -183,16 +199,19 @@ impl<E: Env> Backing<E> {
         }
     }
 
-    /// Reads for a host. The buffer comes back in any case.
-    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        let mut host = HostRequest::new(self, cost_of(buf.len()));
+    /// Waits until a host may read that much.
+    pub(crate) async fn hosts_turn(&self, bytes: u64) -> HostsTurn<'_, E> {
+        let mut host = HostRequest::new(self, cost_of(bytes));
         while !self.turns.borrow().host_may_begin() {
             self.hosts_turn.wait().await;
         }
         host.begin();
-        let (buf, result) = self.device.read(offset, buf).await;
-        self.io.has_read(buf.len());
-        (buf, result.map_err(|error| self.error(&error)))
+        HostsTurn(host)
+    }
+
+    /// Reads for a host. The buffer comes back in any case.
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        self.hosts_turn(length_of(&buf)).await.read(offset, buf).await
     }
 
     /// Tells the turns what happened, and those who wait that they should look again.
@@ -217,7 +236,7 @@ impl<E: Env> Backing<E> {
         buf: Buf,
         demand: impl Fn() -> (FetchRate, u64),
     ) -> (Buf, Result<(), Error>) {
-        let cost = cost_of(buf.len());
+        let cost = cost_of(length_of(&buf));
         let mut waiting = None;
         let takes_turns = loop {
             let (rate, hits) = demand();
@@ -252,7 +271,7 @@ impl<E: Env> Backing<E> {
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
         self.check_latch()?;
-        let mut host = HostRequest::new(self, cost_of(buf.len()));
+        let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
         let (buf, result) = self.device.write(offset, buf).await;
         self.io.has_written(buf.len());
@@ -264,7 +283,7 @@ impl<E: Env> Backing<E> {
     /// Writes for the cleaner, when the effort lets it: as [`Backing::read_for_fill`].
     pub(crate) async fn write_for_cleaning(&self, offset: u64, buf: Buf, effort: Effort) -> Result<(), Error> {
         self.check_latch()?;
-        let cost = cost_of(buf.len());
+        let cost = cost_of(length_of(&buf));
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }

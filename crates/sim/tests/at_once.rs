@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{join, join3};
+use futures_util::future::{join, join_all, join3};
 use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, ScrubStatus, Volume};
@@ -212,4 +212,31 @@ fn an_ssd_that_hangs_while_it_is_taken_in_holds_up_nobody_for_ever() {
     for seed in 0..100 {
         run(seed, set_beside_an_ssd_that_hangs);
     }
+}
+
+const PAGE: u64 = 4096;
+
+/// Hosts read until a block is in the cache. Answers how many of their reads the cache answered: of none was the block there
+/// when it was asked.
+async fn reads_that_wait(env: SimEnv) -> u64 {
+    let disks = Disks::new(&env.simulation);
+    let (pool, volume) = disks.create(&env).await;
+    pool.set(PoolSettings { populate_on_read: 1, ..pool.status().settings }).await.unwrap();
+    pool.attach(&volume).await.unwrap();
+    let host = async |host: u64| {
+        let mut page = host * 31;
+        while volume.status().cache_used_bytes == 0 {
+            volume.read(ByteRange::at(page % (BLOCKS * BLOCK / PAGE) * PAGE, PAGE)).await.unwrap();
+            page += 37;
+        }
+    };
+    join_all((0..32).map(host)).await;
+    volume.status().stats.read_hits
+}
+
+// proves: D3
+#[test]
+fn a_read_that_waits_for_its_turn_is_answered_by_the_fill_of_its_block() {
+    let hits: Vec<u64> = (0..20).map(|seed| run(seed, reads_that_wait)).collect();
+    assert!(hits.iter().any(|hits| *hits > 0), "{hits:?}");
 }

@@ -5,11 +5,13 @@
 //! it, the backing device answers.
 
 use std::ops::Range;
+use std::pin::pin;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, ByteRange, DeviceError, Env, PAGE_BYTES};
 
+use crate::backing::HostsTurn;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::crc32c;
@@ -118,14 +120,14 @@ impl<E: Env> VolumeInner<E> {
             for key in hot {
                 pool.wish_fill(key);
             }
-            return self.read_backing(range).await;
+            return self.read_missing(pool, pages, range).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
         let now = pool.fills.queued() == 0 && pool.may_start_fill();
         let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.wish_fill(key);
-            return self.read_backing(range).await;
+            return self.read_missing(pool, pages, range).await;
         };
         let read = self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await;
         if let Ok(buf) = &read {
@@ -139,6 +141,35 @@ impl<E: Env> VolumeInner<E> {
         }
         pool.spawn_fill(fill, volume);
         Ok(within_pages(read?, pages, range))
+    }
+
+    /// What the cache does not have: from the backing device, or from the fill of its block, if that comes first while
+    /// the host waits for its turn.
+    async fn read_missing(
+        self: &Rc<Self>,
+        pool: &PoolInner<E>,
+        pages: &Range<u64>,
+        range: ByteRange,
+    ) -> Result<Buf, Error> {
+        let (attached, slot, key) = {
+            let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
+            loop {
+                let filled = pool.fills.ended.wait();
+                if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
+                    return self.read_in_turn(turn, range).await;
+                }
+                // Another volume may have the place of this one in the pool by now.
+                let Some(attached) = self.attached() else { continue };
+                if let Plan::Hit(slot, key) = attached.pool.plan(attached.index, pages) {
+                    break (attached, slot, key);
+                }
+            }
+        };
+        if let Some(buf) = attached.pool.read_slot(slot, key, pages, &self.stats).await {
+            add(&self.stats.read_hits, 1);
+            return Ok(within_pages(buf, pages, range));
+        }
+        self.read_backing(range).await
     }
 
     /// Reads run by run, all at once.
@@ -241,13 +272,22 @@ impl<E: Env> VolumeInner<E> {
 
     /// Exactly `range` from the backing device, in the device's blocks.
     pub(crate) async fn read_backing(&self, range: ByteRange) -> Result<Buf, Error> {
-        let unit = u64::from(self.backing.info.logical_block_bytes);
-        let wide = range.widened_to(unit);
+        let turn = self.backing.hosts_turn(self.device_blocks(range).length()).await;
+        self.read_in_turn(turn, range).await
+    }
+
+    async fn read_in_turn(&self, turn: HostsTurn<'_, E>, range: ByteRange) -> Result<Buf, Error> {
+        let wide = self.device_blocks(range);
         let buf = self.env.buffers().take(usize::try_from(wide.length()).expect("a request fits in memory"));
-        let (buf, result) = self.backing.read(wide.start, buf).await;
+        let (buf, result) = turn.read(wide.start, buf).await;
         result?;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
         Ok(buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory")))
+    }
+
+    /// The blocks of the backing device that `range` touches.
+    fn device_blocks(&self, range: ByteRange) -> ByteRange {
+        range.widened_to(u64::from(self.backing.info.logical_block_bytes))
     }
 }
 

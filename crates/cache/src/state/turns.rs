@@ -10,19 +10,21 @@ use std::time::Duration;
 use hotset_block::Instant;
 
 /// The share of the device's time that hosts keep when the cache answers none of them, in percent.
-const HOSTS_PERCENT: u64 = 42;
+const HOSTS_PERCENT: u64 = 46;
 /// The least that they keep, whatever the cache answers, in percent.
 const HOSTS_PERCENT_MIN: u64 = 12;
 /// The requests of a hosts' turn, in percent of those that are there at its start.
 const ADMITTED_PERCENT: u64 = 200;
-/// A turn ends when so few of its transfers are left, in percent: the last ones leave most disks idle.
-const LEFT_PERCENT: u64 = 50;
+/// A turn of hosts ends when so few of its requests are left, in percent: each that is left is a seek among fills.
+const HOSTS_LEFT_PERCENT: u64 = 20;
+/// A turn of fills ends when so few of its reads are left, in percent: the last ones leave most disks idle.
+const FILLS_LEFT_PERCENT: u64 = 50;
 /// What fills may have in flight for each request that hosts have: what four disks transfer during one access.
 const WINDOW_PER_HOST: u64 = 12;
 /// What fills may have in flight where hosts are idle.
 const WINDOW_IDLE: u64 = 384;
 /// The most time that fills have coming, or have taken too much of.
-const BALANCE_MAX: Duration = Duration::from_millis(200);
+const BALANCE_MAX: Duration = Duration::from_millis(300);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
@@ -165,14 +167,14 @@ impl Turns {
     /// Few requests of this turn are left.
     fn hosts_are_over(&self) -> bool {
         let no_more = self.admissible == 0 || self.hosts_waiting == 0;
-        let few = self.hosts_in_flight * 100 <= self.admitted_max * LEFT_PERCENT;
+        let few = self.hosts_in_flight * 100 <= self.admitted_max * HOSTS_LEFT_PERCENT;
         self.fills_waiting > 0 && no_more && few
     }
 
     /// Few reads of theirs are left in flight, and no more is to begin.
     fn fills_are_over(&self, now: Instant) -> bool {
         let no_more = self.fills_waiting == 0 || self.until.is_some_and(|until| now >= until);
-        no_more && self.in_flight * 100 <= self.peak * LEFT_PERCENT
+        no_more && self.in_flight * 100 <= self.peak * FILLS_LEFT_PERCENT
     }
 
     fn begin_hosts(&mut self, now: Instant) {
@@ -290,7 +292,7 @@ mod tests {
         assert!(turns.host_may_begin() && !turns.fills_turn());
         hosts_turn(&mut turns, 0, 10);
         assert!(!turns.host_may_begin() && turns.fills_turn());
-        assert_eq!(length_of_turn(&mut turns, 10, 0), 14, "58 % of the time: four tenths more than hosts had");
+        assert_eq!(length_of_turn(&mut turns, 10, 0), 12, "54 % of the time: a sixth more than hosts had");
         assert!(turns.host_may_begin() && !turns.fills_turn());
     }
 
@@ -308,7 +310,7 @@ mod tests {
         turns.fill_ends(at_ms(60), COST);
         assert!(turns.host_may_begin());
         hosts_turn_until(&mut turns, 90);
-        assert!(!turns.fills_turn(), "fills had 14 ms and took 50");
+        assert!(!turns.fills_turn(), "fills had 12 ms and took 50");
         hosts_turn_until(&mut turns, 100);
         assert!(turns.fills_turn());
     }
