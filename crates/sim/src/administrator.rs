@@ -11,7 +11,7 @@ use hotset_cache::{Drained, ErrorKind, PoolStatus};
 use crate::daemon::Daemon;
 use crate::shape::Profile;
 use crate::world::{Attachment, PoolKnown};
-use crate::{log_shape, members, scrubs, second_loss, shape};
+use crate::{idle, log_shape, members, scrubs, second_loss, shape};
 
 /// What the tables of a pool of a few hundred slots may take at most, whatever happens.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
@@ -62,7 +62,8 @@ async fn one_command(daemon: &Daemon) {
         18..30 => detach_for_a_while(daemon, number).await,
         30..39 => daemon.attach(number).await,
         39..43 => rename(daemon, number).await,
-        43..49 => scrubs::one_command(daemon).await,
+        43..48 => scrubs::one_command(daemon).await,
+        48 => grow(daemon, number).await,
         _ if daemon.world.commands.get() == 1 => daemon.replace_pool().await,
         _ => {}
     }
@@ -131,6 +132,21 @@ async fn rename(daemon: &Daemon, number: usize) {
             host.names_asked.borrow_mut().retain(|other| *other != name);
         }
         Err(error) => daemon.expect_cache_trouble("renaming a volume", &error),
+    }
+}
+
+/// The backing device gets more room, and the volume takes it in while hosts work.
+async fn grow(daemon: &Daemon, number: usize) {
+    let Some(volume) = daemon.volume(number) else { return };
+    let host = &daemon.world.volumes[number];
+    if !idle::make_room(&daemon.world, host) {
+        return;
+    }
+    match volume.grow().await {
+        Ok(size_bytes) if size_bytes <= volume.size_bytes() => {}
+        Ok(size_bytes) => daemon.world.violate(format!("{} says that it grew to {size_bytes}", volume.name())),
+        Err(error) if host.may_fail() => daemon.world.simulation.note(|| format!("not grown: {error}")),
+        Err(error) => daemon.expect_cache_trouble("growing a volume", &error),
     }
 }
 

@@ -279,19 +279,25 @@ fn use_backing_elsewhere(world: &World, volume: &HostVolume, clean: bool) {
 /// The backing device gets more room: as a logical volume does, where nothing else tells that somebody was there, or as a
 /// file does, whose mark changes with it. Who finds that may take it for a changed one.
 fn grow_backing(world: &World, volume: &HostVolume) {
+    let grown = make_room(world, volume);
+    if grown && !world.may_hold_dirty_data(volume) && world.simulation.draw(|random| random.one_in(2)) {
+        volume.disk.overwrite(0, &[]);
+        volume.shaken.set(true);
+    }
+}
+
+/// The backing device gets more room, if it still is the volume's; nobody else is told.
+pub fn make_room(world: &World, volume: &HostVolume) -> bool {
     let size = volume.size_bytes();
     let whole = size.is_multiple_of(4096);
     if !whole || size > BACKING_BYTES_MAX || volume.right_one.borrow().is_some() || volume.changed.get() {
-        return;
+        return false;
     }
     let size = size + world.simulation.draw(|random| random.between(1, 512)) * 4096;
     world.simulation.note(|| format!("{}: grows to {size} bytes", volume.disk.name));
     volume.disk.grow(size);
-    if !world.may_hold_dirty_data(volume) && world.simulation.draw(|random| random.one_in(2)) {
-        volume.disk.overwrite(0, &[]);
-        volume.shaken.set(true);
-    }
     volume.model.borrow_mut().grow(size);
+    true
 }
 
 /// Where the pool may hold newer data, nobody can take the changed device for the volume: the right one is kept.
