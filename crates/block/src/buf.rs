@@ -303,10 +303,15 @@ fn layout(capacity: usize) -> Layout {
     Layout::from_size_align(capacity, PAGE_BYTES).expect("buffer sizes are far below the limit of Layout")
 }
 
+/// Whether so much memory comes from the kernel itself, and goes back to it.
+fn is_mapped(capacity: usize) -> bool {
+    capacity > SMALL_PAGES_MAX * PAGE_BYTES
+}
+
 /// Zeroed memory. Much of it comes from the kernel itself, which zeroes a page when it is first used: the allocator, asked
 /// for aligned memory, writes all of it at once.
 fn allocate(capacity: usize) -> NonNull<u8> {
-    let base = if capacity > SMALL_PAGES_MAX * PAGE_BYTES {
+    let base = if is_mapped(capacity) {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping touches no memory of ours.
@@ -320,7 +325,7 @@ fn allocate(capacity: usize) -> NonNull<u8> {
 }
 
 fn release(base: NonNull<u8>, capacity: usize) {
-    if capacity > SMALL_PAGES_MAX * PAGE_BYTES {
+    if is_mapped(capacity) {
         // SAFETY: `base` came from `mmap` in `allocate` with the same capacity, and its owner gives it up.
         let result = unsafe { libc::munmap(base.as_ptr().cast(), capacity) };
         assert_eq!(result, 0, "a mapping of ours can be taken away");
