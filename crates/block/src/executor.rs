@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
-use crate::task::{ROOT_INDEX, TaskId, Tasks};
+use crate::task::{ROOT_INDEX, Task, TaskId, Tasks};
 use crate::{BufPool, HostEnv, Instant, sys};
 
 /// The most polls between two visits to the kernel, so that tasks which always wake each other do not starve I/O.
@@ -92,7 +92,7 @@ impl Executor {
     pub fn run<T>(self, root: impl AsyncFnOnce(HostEnv) -> T) -> T {
         let _current = CurrentGuard::set(&self.core);
         let env = self.env();
-        self.core.spawn(remote::serve(env.clone(), Arc::clone(&self.core.inbox)));
+        self.core.spawn(None, remote::serve(env.clone(), Arc::clone(&self.core.inbox)));
         let mut output = None;
         {
             let future = root(env.clone());
@@ -145,6 +145,15 @@ fn next_id() -> u16 {
 thread_local! {
     /// The executor that runs on this thread now, for wakers.
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
+}
+
+thread_local! {
+    static AT_WORK_FOR: RefCell<Option<Rc<str>>> = const { RefCell::new(None) };
+}
+
+/// For whom the task that runs on this thread is at work; for a panic to say.
+pub fn at_work_for() -> Option<String> {
+    AT_WORK_FOR.try_with(|subject| subject.borrow().as_deref().map(str::to_owned)).ok().flatten()
 }
 
 /// Makes an executor the current one, and the former one afterwards.
@@ -223,8 +232,9 @@ impl Core {
         words.pop().expect("it was just filled")
     }
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        let inserted = self.tasks.borrow_mut().insert(Box::pin(task));
+    /// Starts a task, at work for `subject`.
+    pub(crate) fn spawn(&self, subject: Option<Rc<str>>, task: impl Future<Output = ()> + 'static) {
+        let inserted = self.tasks.borrow_mut().insert(Task::new(subject, task));
         if let Ok(id) = inserted {
             self.ready.borrow_mut().push_back(id);
         }
@@ -258,10 +268,15 @@ impl Core {
             let waker = id.waker();
             let mut context = Context::from_waker(&waker);
             match task {
-                Some(mut task) => match task.as_mut().poll(&mut context) {
-                    Poll::Ready(()) => self.tasks.borrow_mut().end(id),
-                    Poll::Pending => self.tasks.borrow_mut().put_back(id, task),
-                },
+                Some(mut task) => {
+                    AT_WORK_FOR.set(task.subject.take());
+                    let polled = task.future.as_mut().poll(&mut context);
+                    task.subject = AT_WORK_FOR.take();
+                    match polled {
+                        Poll::Ready(()) => self.tasks.borrow_mut().end(id),
+                        Poll::Pending => self.tasks.borrow_mut().put_back(id, task),
+                    }
+                }
                 None if id.index == ROOT_INDEX && root.as_mut().poll(&mut context).is_ready() => return true,
                 None => {}
             }

@@ -1,9 +1,6 @@
 //! The real world: `HostEnv` is the `Env` over an executor, `HostDevice` any device of this machine.
 
-use std::cell::RefCell;
-use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -21,15 +18,6 @@ pub struct HostEnv {
     core: Rc<Core>,
     /// For whom its tasks are at work, if that was said.
     subject: Option<Rc<str>>,
-}
-
-thread_local! {
-    static AT_WORK_FOR: RefCell<Option<Rc<str>>> = const { RefCell::new(None) };
-}
-
-/// For whom the task that runs on this thread is at work; for a panic to say.
-pub fn at_work_for() -> Option<String> {
-    AT_WORK_FOR.try_with(|subject| subject.borrow().as_deref().map(str::to_owned)).ok().flatten()
 }
 
 impl HostEnv {
@@ -77,10 +65,7 @@ impl Env for HostEnv {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        match &self.subject {
-            None => self.core.spawn(task),
-            Some(subject) => self.core.spawn(work_for(Rc::clone(subject), task)),
-        }
+        self.core.spawn(self.subject.clone(), task);
     }
 
     fn random(&self) -> u64 {
@@ -92,19 +77,8 @@ impl Env for HostEnv {
     }
 }
 
-/// Runs a task that is at work for somebody.
-async fn work_for(subject: Rc<str>, task: impl Future<Output = ()>) {
-    let mut task = pin!(task);
-    poll_fn(|context| {
-        AT_WORK_FOR.set(Some(Rc::clone(&subject)));
-        let polled = task.as_mut().poll(context);
-        AT_WORK_FOR.set(None);
-        polled
-    })
-    .await;
-}
-
-/// Any device of this machine. A handle: cloning it is cheap.
+/// Any device of this machine. A handle: cloning it is cheap. What emulated ones do is boxed: beside their waiting that
+/// costs nothing, and the futures of everything that reads and writes devices stay small.
 #[derive(Clone)]
 pub enum HostDevice {
     File(FileDevice),
@@ -144,8 +118,8 @@ impl Device for HostDevice {
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         match self {
             Self::File(device) => device.read(offset, buf).await,
-            Self::Emulated(device) => device.read(offset, buf).await,
-            Self::EmulatedSsd(device) => device.read(offset, buf).await,
+            Self::Emulated(device) => Box::pin(device.read(offset, buf)).await,
+            Self::EmulatedSsd(device) => Box::pin(device.read(offset, buf)).await,
             Self::Memory(device) => device.read(offset, buf).await,
         }
     }
@@ -153,8 +127,8 @@ impl Device for HostDevice {
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         match self {
             Self::File(device) => device.write(offset, buf).await,
-            Self::Emulated(device) => device.write(offset, buf).await,
-            Self::EmulatedSsd(device) => device.write(offset, buf).await,
+            Self::Emulated(device) => Box::pin(device.write(offset, buf)).await,
+            Self::EmulatedSsd(device) => Box::pin(device.write(offset, buf)).await,
             Self::Memory(device) => device.write(offset, buf).await,
         }
     }

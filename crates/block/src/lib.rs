@@ -29,9 +29,9 @@ pub use device::{
     Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind, Operation, ZeroMode,
 };
 pub use env::{Env, Instant};
-pub use executor::{Executor, ExecutorOptions};
+pub use executor::{Executor, ExecutorOptions, at_work_for};
 pub use file::{FileDevice, FileOptions, OpenError};
-pub use host::{HostDevice, HostEnv, at_work_for};
+pub use host::{HostDevice, HostEnv};
 pub use image::create_image;
 pub use memory::MemoryDevice;
 pub use net::{InheritedListener, Listener, Stream};

@@ -8,6 +8,7 @@
 
 use std::pin::Pin;
 use std::ptr;
+use std::rc::Rc;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use crate::executor;
@@ -61,7 +62,17 @@ fn wake(word: *const ()) {
 
 fn ignore(_: *const ()) {}
 
-type Task = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) struct Task {
+    pub(crate) future: Pin<Box<dyn Future<Output = ()>>>,
+    /// For whom it is at work, if that was said.
+    pub(crate) subject: Option<Rc<str>>,
+}
+
+impl Task {
+    pub(crate) fn new(subject: Option<Rc<str>>, future: impl Future<Output = ()> + 'static) -> Self {
+        Self { future: Box::pin(future), subject }
+    }
+}
 
 /// All tasks of an executor. Index 0 stands for the root future, which the executor keeps itself.
 pub(crate) struct Tasks {
@@ -186,10 +197,10 @@ mod tests {
     #[test]
     fn an_old_name_does_not_wake_the_next_task_at_its_index() {
         let mut tasks = Tasks::new(1);
-        let Ok(first) = tasks.insert(Box::pin(async {})) else { panic!("the table is open") };
+        let Ok(first) = tasks.insert(Task::new(None, async {})) else { panic!("the table is open") };
         assert!(tasks.take(first).is_some());
         tasks.end(first);
-        let Ok(second) = tasks.insert(Box::pin(async {})) else { panic!("the table is open") };
+        let Ok(second) = tasks.insert(Task::new(None, async {})) else { panic!("the table is open") };
         assert_eq!(second.index, first.index);
         assert!(tasks.take(second).is_some());
         assert!(!tasks.make_ready(first));

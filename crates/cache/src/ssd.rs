@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -184,8 +184,7 @@ impl<E: Env> Ssd<E> {
 
     /// Runs `operation`, but not longer than the SSD is online. What is abandoned keeps its buffer until the device is
     /// done (`Device`'s contract).
-    async fn watched<T>(&self, operation: impl Future<Output = T>) -> Result<T, Fault> {
-        let mut operation = pin!(operation);
+    async fn watched<T>(&self, mut operation: Pin<&mut impl Future<Output = T>>) -> Result<T, Fault> {
         let mut seat = None;
         poll_fn(|context| {
             if !self.online.get() {
@@ -205,7 +204,7 @@ impl<E: Env> Ssd<E> {
 
     pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let device = self.device()?;
-        let (buf, result) = self.watched(device.read(offset, buf)).await?;
+        let (buf, result) = self.watched(pin!(device.read(offset, buf))).await?;
         self.io.has_read(buf.len());
         result.map_err(Fault::Device)?;
         Ok(buf)
@@ -214,7 +213,7 @@ impl<E: Env> Ssd<E> {
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
         let device = self.device()?;
-        let (buf, result) = self.watched(device.write(offset, buf)).await?;
+        let (buf, result) = self.watched(pin!(device.write(offset, buf))).await?;
         self.bytes_written.set(self.bytes_written.get() + length);
         self.io.has_written(buf.len());
         self.flusher.wrote();
@@ -226,7 +225,7 @@ impl<E: Env> Ssd<E> {
     pub(crate) async fn flush(&self) -> Result<(), Fault> {
         let mark = self.flusher.mark();
         let device = self.device()?;
-        let flush = async || self.watched(device.flush()).await?.map_err(Fault::Device);
+        let flush = async || self.watched(pin!(device.flush())).await?.map_err(Fault::Device);
         cover(&self.flusher, mark, flush).await
     }
 

@@ -98,7 +98,7 @@ impl<E: Env> VolumeInner<E> {
                 let counted = if streaming { Counted::No } else { Counted::Yes };
                 self.read_runs(&attached, runs, &pages, range, counted).await
             }
-            Plan::Miss if !streaming => self.read_miss(&attached, &pages, range).await,
+            Plan::Miss if !streaming => Box::pin(self.read_miss(&attached, &pages, range)).await,
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.stats.bypassed_reads, 1);
                 self.read_backing(range).await
@@ -418,7 +418,7 @@ impl<E: Env> PoolInner<E> {
         if holds != Some(key) {
             return None;
         }
-        match if loaded { Header::Confirmed } else { self.load_header(ssd, slot, key).await } {
+        match if loaded { Header::Confirmed } else { Box::pin(self.load_header(ssd, slot, key)).await } {
             Header::Confirmed => {}
             Header::Wrong => {
                 add(&stats.read_errors_hidden, 1);

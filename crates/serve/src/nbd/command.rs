@@ -108,15 +108,16 @@ pub(super) async fn perform<E: Env>(
             volume.write(request.offset, payload, durability).await?;
         }
         Command::Flush => volume.flush().await?,
-        Command::Trim => volume.trim(range, durability).await?,
+        // What is rare is boxed, so that the future of a read or write is small.
+        Command::Trim => Box::pin(volume.trim(range, durability)).await?,
         Command::WriteZeroes => {
             let keep = request.has(command_flag::NO_HOLE);
             let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
             let fast = request.has(command_flag::FAST_ZERO);
             let effort = if fast { ZeroEffort::FastOnly } else { ZeroEffort::Any };
-            volume.write_zeroes(range, mode, effort, durability).await?;
+            Box::pin(volume.write_zeroes(range, mode, effort, durability)).await?;
         }
-        Command::Cache => populate(volume, range).await?,
+        Command::Cache => Box::pin(populate(volume, range)).await?,
         Command::BlockStatus => {
             let extents_max = if request.has(command_flag::REQ_ONE) { 1 } else { EXTENTS_MAX };
             return volume.block_status(range, extents_max).map(Answer::Extents);
