@@ -2,7 +2,7 @@
 //!
 //! A turn of the loop: run what is ready, in the order in which it became ready; tell those who wait for the end of
 //! the turn, and run what that made ready; then one visit to the kernel, which submits everything that was begun and
-//! waits if nothing is ready; then completions and timers make tasks ready.
+//! waits if nothing is ready; then completions and timers make tasks ready. Only what is large is submitted at once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -122,6 +122,11 @@ fn explain(error: io::Error) -> io::Error {
         Some(_) | None => "",
     };
     io::Error::new(error.kind(), format!("cannot set up io_uring: {error}{hint}"))
+}
+
+/// Without its ring there is nothing an executor can do, and nothing it could report through.
+fn enter(ring: &mut Ring, wait: Wait) {
+    ring.enter(wait).expect("a healthy ring can be entered");
 }
 
 /// A pool whose arena the ring knows; halves the arena until the kernel takes it.
@@ -280,6 +285,9 @@ impl Core {
                 None if id.index == ROOT_INDEX && root.as_mut().poll(&mut context).is_ready() => return true,
                 None => {}
             }
+            if self.ring.borrow().is_urgent() {
+                enter(&mut self.ring.borrow_mut(), Wait::No);
+            }
         }
         false
     }
@@ -305,8 +313,7 @@ impl Core {
             let mut ring = self.ring.borrow_mut();
             let wait = if ring.has_completions() { Wait::No } else { wait };
             if ring.needs_visit() || !matches!(wait, Wait::No) {
-                // Without its ring there is nothing an executor can do, and nothing it could report through.
-                ring.enter(wait).expect("a healthy ring can be entered");
+                enter(&mut ring, wait);
             }
             ring.complete(&mut woken);
         }
@@ -465,6 +472,40 @@ impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(number) = self.number {
             self.core.timers.borrow_mut().waiting.remove(&(self.deadline, number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buf;
+    use crate::operation::{Direction, Transfer};
+    use crate::ring::AT_ONCE_BYTES;
+
+    #[test]
+    fn what_is_large_reaches_the_kernel_before_the_next_task_runs_and_the_rest_at_the_end_of_the_turn() {
+        for (bytes, at_once) in [(AT_ONCE_BYTES - 1, false), (AT_ONCE_BYTES, true)] {
+            let executor = Executor::new(ExecutorOptions::default()).unwrap();
+            let core = Rc::clone(&executor.core);
+            executor.run(async |env| {
+                let file = Rc::new(sys::eventfd().unwrap());
+                let transfer = Transfer {
+                    file,
+                    apart: false,
+                    direction: Direction::Write,
+                    offset: 0,
+                    buf: Buf::zeroed(bytes),
+                    done: 0,
+                };
+                let submitted = env.submit(RingOperation::Transfer(transfer));
+                core.spawn(None, async move { drop(submitted.await) });
+                let seen = Rc::new(Cell::new(None));
+                let (next, sees) = (Rc::clone(&core), Rc::clone(&seen));
+                core.spawn(None, async move { sees.set(Some(!next.ring.borrow_mut().needs_visit())) });
+                env.end_of_turn().await;
+                assert_eq!(seen.get(), Some(at_once), "{bytes} bytes are with the kernel");
+            });
         }
     }
 }

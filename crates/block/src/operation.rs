@@ -94,6 +94,19 @@ impl RingOperation {
         }
     }
 
+    /// Bytes of a device's transfer; of everything else none.
+    pub(crate) fn transfer_bytes(&self) -> usize {
+        match self {
+            Self::Transfer(transfer) => transfer.buf.len(),
+            Self::Sync(_)
+            | Self::Allocate(..)
+            | Self::Poll(..)
+            | Self::Receive(..)
+            | Self::Send(_)
+            | Self::Accept(..) => 0,
+        }
+    }
+
     /// Takes note of a completion.
     pub(crate) fn advance(&mut self, result: i32) -> Step {
         match self {

@@ -29,11 +29,17 @@ const COMPLETIONS_PER_ENTRY: u32 = 8;
 /// device's flushes would wait with it.
 const WAITING_MAX: u32 = 1024;
 
+/// A transfer of this length reaches its device at once, not with everything else at the end of the turn: the device
+/// works while other tasks run, and one visit more to the kernel is little beside it.
+pub(crate) const AT_ONCE_BYTES: usize = 64 << 10;
+
 pub(crate) struct Ring {
     uring: IoUring,
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_flight: usize,
+    /// Something large was begun since the kernel was visited last.
+    urgent: bool,
     /// What the kernel did not take yet, in order. Empty but for moments.
     backlog: VecDeque<squeue::Entry>,
     /// The addresses that are registered for fixed-buffer transfers; empty if none are.
@@ -75,7 +81,15 @@ impl Ring {
             .build(entries)?;
         // For regular files and for everything else; the second may have as many as it likes.
         uring.submitter().register_iowq_max_workers(&mut [WAITING_MAX, 0])?;
-        Ok(Self { uring, slots: Vec::new(), free: Vec::new(), in_flight: 0, backlog: VecDeque::new(), arena: 0..0 })
+        Ok(Self {
+            uring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            urgent: false,
+            backlog: VecDeque::new(),
+            arena: 0..0,
+        })
     }
 
     /// Lets the kernel pin `arena` once and for all. Without the right to (RLIMIT_MEMLOCK) transfers work the same,
@@ -94,6 +108,7 @@ impl Ring {
     /// [`Ring::abandon`].
     pub(crate) fn begin(&mut self, mut operation: RingOperation, waker: Waker) -> usize {
         let entry = operation.entry(&self.arena);
+        self.urgent |= operation.transfer_bytes() >= AT_ONCE_BYTES;
         let repeats = Repeats::default();
         let slot =
             Slot::InFlight(InFlight { operation, repeats, waker: Some(waker), abandoned: false, cancelled: false });
@@ -172,8 +187,14 @@ impl Ring {
         }
     }
 
+    /// Whether what was begun is to reach the kernel before other tasks run.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.urgent
+    }
+
     /// Hands everything that was begun to the kernel and waits as told.
     pub(crate) fn enter(&mut self, wait: Wait) -> io::Result<()> {
+        self.urgent = false;
         self.submit_backlog();
         let wait = if self.backlog.is_empty() { wait } else { Wait::No };
         let submitter = self.uring.submitter();

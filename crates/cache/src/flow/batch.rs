@@ -2,7 +2,9 @@
 //! effect in the order of the stream, when both copies of them and of all earlier ones completed. A copy that fails counts
 //! as completed when its SSD has left the pool durably (rule `membership`).
 
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -46,9 +48,12 @@ impl<E: Env> PoolInner<E> {
         while !self.stopped.get() {
             let wanted = log.wanted.wait();
             while let Some((flight, copies)) = self.next_batch(&log) {
-                let pool = Rc::clone(&self);
-                let log = Rc::clone(&log);
-                self.env.spawn(async move { pool.fly(&log, &flight, copies).await });
+                let (pool, of_flight) = (Rc::clone(&self), Rc::clone(&log));
+                let mut flying = Box::pin(async move { pool.fly(&of_flight, &flight, copies).await });
+                // Its writes begin at once, before whatever else is ready.
+                if poll_fn(|context| Poll::Ready(flying.as_mut().poll(context))).await.is_pending() {
+                    self.env.spawn(flying);
+                }
             }
             wanted.await;
         }
