@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use hotset_block::{Buf, Env, PAGE_BYTES};
+use hotset_block::{Buf, Env, PAGE_BYTES, copy_for_device};
 
 use crate::config::PAGE;
 use crate::format::crc32c;
@@ -237,7 +237,7 @@ impl<E: Env> PoolInner<E> {
         for append in appends {
             let count = append.data_pages();
             if let Body::Data(data) | Body::Move { data, .. } = &append.body {
-                bytes[offset..offset + data.len()].copy_from_slice(data);
+                copy_for_device(&mut bytes[offset..offset + data.len()], data);
                 offset += data.len();
             }
             let own = if count == 0 { segment * row.segment_pages + first_page } else { position };
