@@ -150,9 +150,6 @@ fn next_id() -> u16 {
 thread_local! {
     /// The executor that runs on this thread now, for wakers.
     static CURRENT: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
-}
-
-thread_local! {
     static AT_WORK_FOR: RefCell<Option<Rc<str>>> = const { RefCell::new(None) };
 }
 
@@ -274,9 +271,9 @@ impl Core {
             let mut context = Context::from_waker(&waker);
             match task {
                 Some(mut task) => {
-                    AT_WORK_FOR.set(task.subject.take());
+                    let outer = AT_WORK_FOR.replace(task.subject.take());
                     let polled = task.future.as_mut().poll(&mut context);
-                    task.subject = AT_WORK_FOR.take();
+                    task.subject = AT_WORK_FOR.replace(outer);
                     match polled {
                         Poll::Ready(()) => self.tasks.borrow_mut().end(id),
                         Poll::Pending => self.tasks.borrow_mut().put_back(id, task),
