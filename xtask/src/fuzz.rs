@@ -7,6 +7,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 
@@ -24,31 +26,46 @@ const PLANTED: &str = "planted";
 /// More than enough for four bytes, which take a fuzzer that sees coverage a second.
 const PLANTED_SECONDS_MAX: u64 = 30;
 
+/// Targets that run at once; each takes one processor.
+const AT_ONCE: usize = 2;
+
 /// Runs every target, or one, for so many seconds each.
 pub(crate) fn run(seconds: u64, only: Option<&str>) -> Result<Tally> {
     let folder = root().join("fuzz");
     let programs = build(&folder)?;
-    let mut tally = Tally::default();
-    for target in targets(&folder)? {
-        if only.is_some_and(|only| only != target) {
-            continue;
-        }
-        let passed = if target == PLANTED {
-            !run_target(&folder, &programs, &target, PLANTED_SECONDS_MAX)?.nothing_found
-        } else {
-            let outcome = run_target(&folder, &programs, &target, seconds)?;
-            if !outcome.nothing_found {
-                println!("{}", outcome.log);
-            }
-            outcome.nothing_found
-        };
-        println!("fuzz {target}: {}", if passed { "as it must be" } else { "FAILED" });
-        tally.add(Tally::one(passed));
-    }
-    if tally == Tally::default() {
+    let mut chosen = targets(&folder)?;
+    chosen.retain(|target| only.is_none_or(|only| only == target));
+    if chosen.is_empty() {
         bail!("there is no fuzz target {:?}", only.unwrap_or_default());
     }
-    Ok(tally)
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Tally> {
+        let mut tally = Tally::default();
+        while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            tally.add(Tally::one(judge(&folder, &programs, target, seconds)?));
+        }
+        Ok(tally)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let mut tally = Tally::default();
+        for worker in workers {
+            tally.add(worker.join().expect("a fuzz target is run without a panic")?);
+        }
+        Ok(tally)
+    })
+}
+
+/// Runs a target and says how it went. True if it found what it must find.
+fn judge(folder: &Path, programs: &Path, target: &str, seconds: u64) -> Result<bool> {
+    let planted = target == PLANTED;
+    let outcome = run_target(folder, programs, target, if planted { PLANTED_SECONDS_MAX } else { seconds })?;
+    let passed = outcome.nothing_found != planted;
+    if !passed {
+        println!("{}", outcome.log);
+    }
+    println!("fuzz {target}: {} inputs, {}", outcome.inputs, if passed { "as it must be" } else { "FAILED" });
+    Ok(passed)
 }
 
 /// Builds all targets; returns the folder that holds them.
@@ -81,6 +98,7 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 
 struct Outcome {
     nothing_found: bool,
+    inputs: String,
     log: String,
 }
 
@@ -105,6 +123,6 @@ fn run_target(folder: &Path, programs: &Path, target: &str, seconds: u64) -> Res
     let output = fuzzer.output().with_context(|| format!("cannot start the fuzz target {target}"))?;
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     let runs = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
-    println!("fuzz {target}: {} inputs", runs.unwrap_or("unknown number of").trim());
-    Ok(Outcome { nothing_found: output.status.success(), log })
+    let inputs = runs.unwrap_or("unknown number of").trim().to_owned();
+    Ok(Outcome { nothing_found: output.status.success(), inputs, log })
 }

@@ -27,6 +27,9 @@ impl Thoroughness {
     }
 }
 
+/// The packages of the unit tests.
+pub(crate) const UNIT_TESTED: &[&str] = &["--workspace", "--exclude=hotset-e2e"];
+
 /// One thing that is checked. A step that cannot even start has failed.
 type Step = Box<dyn Fn() -> Result<Tally>>;
 
@@ -42,9 +45,9 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         (
             "unit tests",
             // Examples were checked just now; building each of them takes a minute.
-            Box::new(|| cargo_test(&["--workspace", "--exclude=hotset-e2e", "--lib", "--bins", "--tests"])),
+            Box::new(|| cargo_test(&[UNIT_TESTED, &["--lib", "--bins", "--tests"]].concat())),
         ),
-        ("simulator", Box::new(|| Ok(Tally::one(sim::run(sim::SHORT).is_ok())))),
+        ("simulator", Box::new(|| Ok(Tally::one(sim::short().is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("real clients", Box::new(|| end_to_end(&[]))),
         ("browser", Box::new(|| console::browse(&[]))),

@@ -13,6 +13,7 @@ use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSet
 use hotset_cache::{Durability, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
 use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::packed;
 
 /// What must be found in an image.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,14 +58,14 @@ impl Image {
     }
 
     fn read(directory: &Path) -> Self {
-        let read = |name: &str| zstd::decode_all(fs::File::open(directory.join(name)).unwrap()).unwrap();
+        let read = |name: &str| packed::read(&directory.join(name));
         Self { ssd: read("ssd.zst"), state: read("state.zst") }
     }
 
     fn write(&self, directory: &Path) {
         fs::create_dir_all(directory).unwrap();
         for (name, bytes) in [("ssd.zst", &self.ssd), ("state.zst", &self.state)] {
-            fs::write(directory.join(name), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
+            packed::write(&directory.join(name), bytes);
         }
     }
 

@@ -10,6 +10,7 @@ use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, Share, Vo
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
 use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, backing, fill_page, run};
+use crate::packed;
 
 /// Pages that hosts wrote; nothing of them is on the backing device.
 const WRITTEN: std::ops::Range<u64> = 10..90;
@@ -47,8 +48,8 @@ fn golden() -> PathBuf {
 async fn read_images(directory: &str, names: &[&str]) -> Vec<Kept> {
     let mut devices = Vec::new();
     for name in names {
-        let file = fs::File::open(golden().join(directory).join(format!("{name}.zst"))).unwrap();
-        devices.push(Kept::holding(&zstd::decode_all(file).unwrap()).await);
+        let bytes = packed::read(&golden().join(directory).join(format!("{name}.zst")));
+        devices.push(Kept::holding(&bytes).await);
     }
     devices
 }
@@ -56,8 +57,7 @@ async fn read_images(directory: &str, names: &[&str]) -> Vec<Kept> {
 async fn write_images(directory: &str, devices: &[(&str, &Kept)]) {
     fs::create_dir_all(golden().join(directory)).unwrap();
     for (name, device) in devices {
-        let packed = zstd::encode_all(&device.content().await[..], 19).unwrap();
-        fs::write(golden().join(directory).join(format!("{name}.zst")), packed).unwrap();
+        packed::write(&golden().join(directory).join(format!("{name}.zst")), &device.content().await);
     }
 }
 

@@ -12,6 +12,7 @@ use hotset_cache::{
 };
 
 use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::packed;
 
 /// What hosts wrote and zeroed; nothing of it is on the backing device.
 #[derive(Clone, Default)]
@@ -59,15 +60,13 @@ impl Image {
     }
 
     fn read(directory: &Path) -> Self {
-        Self(
-            NAMES.iter().map(|name| zstd::decode_all(fs::File::open(directory.join(name)).unwrap()).unwrap()).collect(),
-        )
+        Self(NAMES.iter().map(|name| packed::read(&directory.join(name))).collect())
     }
 
     fn write(&self, directory: &Path) {
         fs::create_dir_all(directory).unwrap();
         for (name, bytes) in NAMES.iter().zip(&self.0) {
-            fs::write(directory.join(name), zstd::encode_all(&bytes[..], 19).unwrap()).unwrap();
+            packed::write(&directory.join(name), bytes);
         }
     }
 

@@ -6,12 +6,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use hotset_cache::config::PolicyKind;
 use hotset_cache::state::{BlockIndex, BlockKey, Map, Policy, SlotIndex, VolumeIndex};
+use ruzstd::decoding::StreamingDecoder;
 
 /// How much worse than the reference the policy may be: 1 %.
 const TOLERANCE: f64 = 1.01;
@@ -114,9 +115,12 @@ fn reference(line: &str) -> Option<Reference> {
 
 /// Replays a trace at one object size, at every cache size for which there is a reference.
 fn replay(directory: &Path, trace: &str, object_bytes: u64, references: Vec<&Reference>) -> Vec<Row> {
-    let packed = fs::read(directory.join(format!("{trace}.csv.zst"))).expect("every trace of the results is there");
-    let text = zstd::decode_all(&packed[..]).expect("traces are zstd files");
-    let requests = std::str::from_utf8(&text).expect("traces are text").lines().skip(1).map(request);
+    let packed =
+        fs::File::open(directory.join(format!("{trace}.csv.zst"))).expect("every trace of the results is there");
+    let mut text = String::new();
+    let mut unpacked = StreamingDecoder::new(packed).expect("traces are zstd files");
+    unpacked.read_to_string(&mut text).expect("traces are text");
+    let requests = text.lines().skip(1).map(request);
     let accesses: Vec<u32> = requests.flat_map(|request| objects_of(request, object_bytes)).collect();
     let replay = |reference: &Reference| {
         assert_eq!(
