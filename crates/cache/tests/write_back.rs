@@ -520,3 +520,50 @@ fn what_no_copy_is_left_of_is_given_up_only_by_word() {
         pool.close().await.unwrap();
     });
 }
+
+// proves: D8
+#[test]
+fn a_pool_that_was_accepted_without_its_newest_members_outranks_them_when_they_come_back() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[16 * MIB, 16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        attached(&world, &pool).await;
+        pool.close().await.unwrap();
+        // One SSD after the other leaves; much is recorded without them.
+        let all = world.ssds.clone();
+        for staying in [&all[1..], &all[2..]] {
+            world.ssds = staying.to_vec();
+            let pool = world.open_without().await;
+            for _ in 0..20 {
+                pool.set(pool.status().settings).await.unwrap();
+            }
+            let volume = world.volume();
+            pool.reattach(&volume).await.unwrap();
+            volume.set(VolumeSettings { read_cutoff_bytes: Some(MIB), ..volume.settings() }).await.unwrap();
+            pool.close().await.unwrap();
+        }
+        // The last one and the state directory are gone; those that left are accepted as the pool.
+        world.ssds = all[..2].to_vec();
+        world.state = MemoryDevice::new(STATE_BYTES, 512);
+        let accept = async |world: &World| {
+            let state = Some(HostDevice::Memory(world.state.clone()));
+            Pool::open(env.clone(), world.named(), state, Missing::AcceptLoss).await.unwrap()
+        };
+        let pool = accept(&world).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for number in 0..20 {
+            write(&volume, number, 7).await;
+        }
+        volume.flush().await.unwrap();
+        let dirty = volume.status().dirty_bytes;
+        assert!(dirty > 0 && world.on_backing(3).await == 0, "it is only on the SSDs: {dirty}");
+        // The daemon dies, and finds all of them.
+        std::mem::forget((pool, volume));
+        world.ssds = all;
+        let pool = world.open_without().await;
+        let volume = world.volume();
+        assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
+        assert_eq!((volume.status().dirty_bytes, read(&volume, 3).await), (dirty, 7), "{:?}", pool.status());
+    });
+}

@@ -63,11 +63,15 @@ pub(crate) async fn open<E: Env>(
     let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
     let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership(state.is_some());
+    let proven = survey.is_proven();
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));
     }
     if missing != Missing::AcceptLoss {
         survey.check_copies()?;
+    }
+    if !proven {
+        survey.outrank_the_missing();
     }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
     let losses = Losses { groups: if survey.knows_losses() { survey.losses.groups.clone() } else { Vec::new() } };
@@ -99,6 +103,9 @@ pub(crate) async fn open<E: Env>(
     pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
     if missing == Missing::AcceptLoss {
         pool.accept_unknown().await?;
+    }
+    if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
+        pool.record_rows(log).await?;
     }
     pool.serve();
     Ok(Pool { inner: pool })

@@ -23,6 +23,9 @@ use super::join::Spare;
 use super::records::newest_record;
 use super::within;
 
+/// More records than a pool writes while one of its members is away: of a thousand in a second, those of 49 days.
+const OUTRANKING: u64 = 1 << 32;
+
 /// An SSD whose superblock was read.
 pub(crate) struct Found<D> {
     pub(crate) named: Named<D>,
@@ -100,8 +103,10 @@ impl<E: Env> Survey<E> {
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
         let (spares, strays) = take_spares(&mut found, &members);
-        let ssd_catalogue = found.iter().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
-        let ssd_rows = found.iter().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
+        // What left the pool has no say in it any more.
+        let voters = || found.iter().filter(|ssd| members.member(ssd.superblock.ssd_uuid).is_some());
+        let ssd_catalogue = voters().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
+        let ssd_rows = voters().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
         let catalogue_agrees = is_as_new(state_catalogue.as_ref(), ssd_catalogue);
         let state_agrees = state_members.is_some() && members_agree && catalogue_agrees;
         let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
@@ -109,17 +114,18 @@ impl<E: Env> Survey<E> {
             Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Catalogue { next_attachment: 1, volumes: Vec::new() },
         };
-        let numbers = found.iter().map(|ssd| ssd.catalogue.as_ref()).chain([state_catalogue.as_ref()]);
+        let numbers = voters().map(|ssd| ssd.catalogue.as_ref()).chain([state_catalogue.as_ref()]);
         let catalogue_behind =
             numbers.map(|record| record.map(|record| record.number)).any(|number| number != newest.map(|r| r.number));
-        let catalogue_number = newest.map_or(0, |record| record.number);
+        // Above those of SSDs that left too, which may come back to be written over.
+        let catalogue_number = highest(state_catalogue.as_ref(), found.iter().map(|ssd| ssd.catalogue.as_ref()));
         let newest = latest(state_rows.as_ref(), ssd_rows);
         let rows = match newest {
             Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Rows::default(),
         };
         check_rows(&members, &rows)?;
-        let rows_number = newest.map_or(0, |record| record.number);
+        let rows_number = highest(state_rows.as_ref(), found.iter().map(|ssd| ssd.rows.as_ref()));
         let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
         let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await?;
         let losses_number = losses.as_ref().map_or(0, |record| record.number);
@@ -170,6 +176,27 @@ impl<E: Env> Survey<E> {
         Membership { missing, returned, catalogue_behind: self.catalogue_behind, all_cold }
     }
 
+    /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
+    fn votes(&self) -> (usize, usize) {
+        let is_member = |ssd: &&Found<E::Device>| self.members.member(ssd.superblock.ssd_uuid).is_some();
+        let present = self.found.iter().filter(is_member).count() + usize::from(self.state_knows);
+        (present, self.members.ssds.len() + 1)
+    }
+
+    /// The newest records that are there are the pool's newest: a majority of its members is there.
+    pub(crate) fn is_proven(&self) -> bool {
+        let (present, all) = self.votes();
+        present * 2 > all
+    }
+
+    /// From now on what is there is the pool, and members that are not there may have later records: whatever they count,
+    /// the next records count more, so that those members are old ones when they come back.
+    pub(crate) fn outrank_the_missing(&mut self) {
+        for number in [&mut self.members_number, &mut self.catalogue_number, &mut self.rows_number] {
+            *number += OUTRANKING;
+        }
+    }
+
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
     /// touched while there is any. Takes those out; answers what the status says of them.
     pub(crate) fn protect_dirty_data(&mut self, accepts_loss: bool) -> Result<Vec<SsdStatus>, Error> {
@@ -178,10 +205,8 @@ impl<E: Env> Survey<E> {
         }
         let members = &self.members;
         let is_member = |ssd: &Found<E::Device>| members.member(ssd.superblock.ssd_uuid).is_some();
-        // A state directory that knows nothing proves nothing.
-        let present = self.found.iter().filter(|ssd| is_member(ssd)).count() + usize::from(self.state_knows);
-        let all = members.ssds.len() + 1;
-        if present * 2 <= all && !accepts_loss {
+        if !self.is_proven() && !accepts_loss {
+            let (present, all) = self.votes();
             let missing: Vec<&str> = members
                 .ssds
                 .iter()
@@ -340,6 +365,10 @@ fn check_geometry<D>(found: &[Found<D>], members: &Members) -> Result<(), Error>
 
 fn corrupt(error: &crate::format::Corrupt) -> Error {
     Error::new(ErrorKind::Corrupt, error.to_string())
+}
+
+fn highest<'a>(state: Option<&'a Record>, ssds: impl Iterator<Item = Option<&'a Record>>) -> u64 {
+    ssds.chain([state]).flatten().map(|record| record.number).max().unwrap_or(0)
 }
 
 /// The newer of two records; the state directory's if they have one number.
