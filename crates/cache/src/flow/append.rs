@@ -18,6 +18,8 @@ use crate::volume::{Attached, VolumeInner};
 
 /// Pages of one append at most; a longer write becomes several.
 const APPEND_PAGES_MAX: u32 = 128;
+/// An append is so small a part of an empty segment, at most: also where moves fill each row first, hosts find a place.
+const APPENDS_IN_SEGMENT: u32 = 2;
 
 impl<E: Env> VolumeInner<E> {
     /// Appends whole pages; returns when they are visible. The caller holds them.
@@ -60,11 +62,11 @@ fn stopped() -> Error {
 }
 
 impl<E: Env> PoolInner<E> {
-    /// Pages of the longest append: it fits into an empty segment.
+    /// Pages of the longest append.
     fn append_pages_max(&self) -> u32 {
         let segment_pages = self.segment_pages();
         let room = segment_pages - crate::format::log::summary_pages(segment_pages) - 1;
-        APPEND_PAGES_MAX.min(room.saturating_sub(2)).max(1)
+        APPEND_PAGES_MAX.min(room.saturating_sub(2) / APPENDS_IN_SEGMENT).max(1)
     }
 
     pub(crate) fn segment_pages(&self) -> u32 {

@@ -161,7 +161,8 @@ impl<E: Env> PoolInner<E> {
             push_entry(&mut payload, row, &append, &mut checksums);
             appends.push(append);
         };
-        take(&log.urgent, BATCH_DATA_PAGES / 2);
+        // Moves leave half of what is left to hosts.
+        take(&log.urgent, BATCH_DATA_PAGES.min(room) / 2);
         if hosts_may_append(log) {
             take(&log.hosts, BATCH_DATA_PAGES);
         }
