@@ -85,7 +85,7 @@ impl Map {
         self.links.grow(at(count));
         self.valid.grow_to(slots);
         if let Some(checksums) = &mut self.checksums {
-            checksums.grow_to(slots, used_slots(&self.keys));
+            checksums.grow_to(slots);
         }
         self.table = Table::new(slots);
         for slot in used_slots(&self.keys) {

@@ -109,13 +109,16 @@ impl Checksums {
         Self { sums: Vec::new(), pages_per_block }
     }
 
-    /// Makes room for `slots` slots in all; keeps what `used` slots have.
-    pub(super) fn grow_to(&mut self, slots: u32, used: impl Iterator<Item = SlotIndex>) {
+    /// Makes room for `slots` slots in all; keeps what there is, also of slots that are free again: somebody may still
+    /// read them.
+    pub(super) fn grow_to(&mut self, slots: u32) {
         let grown = vec![0; at(slots) * at(self.pages_per_block)];
         let old = std::mem::replace(&mut self.sums, grown);
-        for slot in used {
-            let place = self.place(slot);
-            self.sums[place.clone()].copy_from_slice(&old[place]);
+        let touched = |sums: &[u32]| sums.iter().any(|sum| *sum != 0);
+        for (new, old) in self.sums.chunks_mut(at(self.pages_per_block)).zip(old.chunks(at(self.pages_per_block))) {
+            if touched(old) {
+                new.copy_from_slice(old);
+            }
         }
     }
 
@@ -193,11 +196,11 @@ mod tests {
     }
 
     #[test]
-    fn growing_keeps_the_checksums_of_used_slots() {
+    fn growing_keeps_the_checksums() {
         let mut sums = Checksums::new(16);
-        sums.grow_to(2, [].into_iter());
+        sums.grow_to(2);
         sums.of_mut(SlotIndex(1)).fill(7);
-        sums.grow_to(3, [SlotIndex(1)].into_iter());
+        sums.grow_to(3);
         assert_eq!(sums.of(SlotIndex(1)), [7; 16]);
         assert_eq!(sums.of(SlotIndex(2)), [0; 16]);
     }
