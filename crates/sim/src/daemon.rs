@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, PoolSettings};
-use hotset_cache::{DirtyData, Error, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, Volume};
+use hotset_cache::{Closed, DirtyData, Error, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, Volume};
 
 use crate::device::SimDevice;
 use crate::executor::SimEnv;
@@ -417,13 +417,16 @@ impl Daemon {
         self.closing.set(true);
         let started = self.env.now();
         let mut clean = true;
-        if let Some(pool) = self.pool()
-            && let Err(error) = pool.close().await
-        {
-            clean = false;
-            let excused = self.world.cache_trouble.get() || self.world.volumes.iter().any(|host| host.may_fail());
-            if !excused {
-                self.world.violate(format!("the pool does not close: {error}"));
+        if let Some(pool) = self.pool() {
+            match pool.close().await {
+                Ok(closed) => self.left_unclean(&closed),
+                Err(error) => {
+                    clean = false;
+                    let may_fail = self.world.volumes.iter().any(|host| host.may_fail());
+                    if !self.world.cache_trouble.get() && !may_fail {
+                        self.world.violate(format!("the pool does not close: {error}"));
+                    }
+                }
             }
         }
         let took = self.env.now().since(started);
@@ -436,6 +439,14 @@ impl Daemon {
         self.world.set_phase("stopped");
         self.clean.set(clean);
         self.finished.set(true);
+    }
+
+    /// Of these volumes there is no mark that would show a change.
+    fn left_unclean(&self, closed: &Closed) {
+        for (name, error) in &closed.unsettled {
+            self.world.simulation.note(|| format!("{name} is not left clean: {error}"));
+            self.world.volumes.iter().filter(|host| host.name() == *name).for_each(|host| host.shaken.set(true));
+        }
     }
 
     /// The process is gone, and its memory with it.

@@ -19,6 +19,14 @@ use super::within;
 /// A volume and its place in the pool.
 type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
 
+/// Volumes that are not left clean, and why.
+type Unsettled = Vec<(VolumeName, Error)>;
+
+fn silent<E: Env>(volume: &VolumeInner<E>) -> Error {
+    let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+    Error::new(ErrorKind::Media, format!("backing device {} did not flush within {seconds} s", volume.backing.name))
+}
+
 impl<E: Env> PoolInner<E> {
     /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
     /// published, identities recorded; the clean mark last.
@@ -36,9 +44,9 @@ impl<E: Env> PoolInner<E> {
     async fn stop(self: &Rc<Self>) -> Result<Closed, Error> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
-        let (settled, unsettled) = self.settle_volumes(&volumes).await;
+        let (settled, mut unsettled) = self.settle_volumes(&volumes).await;
         self.stop_log().await?;
-        let settled = self.flush_cleaned(settled).await;
+        let settled = self.flush_cleaned(settled, &mut unsettled).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
         for ssd in self.online_ssds() {
@@ -138,24 +146,37 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
-    /// volumes where that came to an end.
-    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>) -> Vec<Attachment<E>> {
+    /// volumes where that came to an end, and adds the others to `unsettled`.
+    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>, unsettled: &mut Unsettled) -> Vec<Attachment<E>> {
         if self.log.is_none() {
             return volumes;
         }
-        let flush = volumes.into_iter().map(async |(index, volume)| {
-            if volume.cleaning.get() || volume.backing.info.read_only {
-                return (!volume.cleaning.get()).then_some((index, volume));
+        let flush = async |volume: &VolumeInner<E>| {
+            if volume.cleaning.get() {
+                let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+                let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
+                return Err(Error::new(ErrorKind::Media, message));
+            }
+            if volume.backing.info.read_only {
+                return Ok(());
             }
             let flushed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.backing.flush()).await;
-            flushed.is_some_and(|result| result.is_ok()).then_some((index, volume))
-        });
-        join_all(flush).await.into_iter().flatten().collect()
+            flushed.unwrap_or_else(|| Err(silent(volume)))
+        };
+        let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
+        let mut settled = Vec::new();
+        for ((index, volume), flushed) in volumes.into_iter().zip(flushes) {
+            match flushed {
+                Ok(()) => settled.push((index, volume)),
+                Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
+            }
+        }
+        settled
     }
 
     /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
     /// and those where they did not.
-    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Vec<(VolumeName, Error)>) {
+    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Unsettled) {
         let settle = volumes.iter().map(|(_, volume)| self.settle_volume(volume));
         let mut settled = Vec::new();
         let mut unsettled = Vec::new();
@@ -173,12 +194,8 @@ impl<E: Env> PoolInner<E> {
             // It is not the volume's own backing device: nothing of it is recorded.
             return Err(Error::new(ErrorKind::Gone, reason.clone()));
         }
-        let silent = || {
-            let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
-            let message = format!("backing device {} did not flush within {seconds} s", volume.backing.name);
-            Err(Error::new(ErrorKind::Media, message))
-        };
-        within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await.unwrap_or_else(silent)
+        let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await;
+        settled.unwrap_or_else(|| Err(silent(volume)))
     }
 
     async fn finish_checkpoints(&self) {
