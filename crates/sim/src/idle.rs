@@ -66,7 +66,11 @@ pub fn before_life(world: &World) {
 
 fn lose_first_ssd(world: &World) {
     let ssd = &world.ssds[0];
-    if ssd.present.get() && world.simulation.draw(|random| random.one_in(2)) {
+    let pool_of = |ssd: &Ssd| ssd.label().ok().flatten().filter(|label| !label.spare).map(|label| label.pool_uuid);
+    // Where the making of the pool was cut short, it may be the only one; or the one that proves what the other one says.
+    let is_copied =
+        !world.state_is_blank.get() && world.present_ssds().filter(|other| pool_of(other) == pool_of(ssd)).count() > 1;
+    if is_copied && ssd.present.get() && world.simulation.draw(|random| random.one_in(2)) {
         world.simulation.note(|| format!("{}: is lost", ssd.disk.name));
         world.trouble_ssds();
         ssd.present.set(false);
@@ -184,7 +188,10 @@ fn misplace_slots(world: &World, ssd: &Ssd) {
     let now = ssd.disk.content();
     let then = ssd.snapshot.borrow().clone().filter(|_| world.simulation.draw(|random| random.percent(70)));
     let source = then.as_ref().unwrap_or(&now);
-    let slots = slots_of(source);
+    let mut slots = slots_of(source);
+    // Those of another pool, whose slots were of another size, would be written across the slots of this one.
+    let own = slots_of(&now);
+    slots.retain(|slot| own.contains(slot));
     if slots.is_empty() {
         return;
     }
