@@ -31,6 +31,26 @@ const TOO_RARE: &[Planted] = &[
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[
     (
+        13_178,
+        "When an SSD joined, the checksums of slots that were free again became zeroes while somebody still read them: \
+         pages of a sound SSD were taken for bad ones.",
+    ),
+    (
+        32_617,
+        "A volume that was still being flushed when the pool closed got no mark of that stop, and nobody was told: somebody \
+         else wrote to its backing device, and it was warm.",
+    ),
+    (
+        34_661,
+        "Beside a hung backing device, a long write of another volume needed a row that was almost empty, and moves came \
+         first in each: it waited for two minutes.",
+    ),
+    (
+        35_270,
+        "A pool was opened with an old SSD alone; when a newer one came back, its records had the higher numbers, and what \
+         had been recorded meanwhile was gone.",
+    ),
+    (
         37_849,
         "The cleaner was on its way with zeroes when the last SSDs left; a host's write to those pages went to the backing \
          device without waiting for it, was answered, and then overwritten.",
