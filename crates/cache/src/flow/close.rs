@@ -27,6 +27,22 @@ fn silent<E: Env>(volume: &VolumeInner<E>) -> Error {
     Error::new(ErrorKind::Media, format!("backing device {} did not flush within {seconds} s", volume.backing.name))
 }
 
+/// Those that came to an end; adds the others to `unsettled`.
+fn sort_out<E: Env>(
+    volumes: Vec<Attachment<E>>,
+    results: Vec<Result<(), Error>>,
+    unsettled: &mut Unsettled,
+) -> Vec<Attachment<E>> {
+    let mut settled = Vec::new();
+    for ((index, volume), result) in volumes.into_iter().zip(results) {
+        match result {
+            Ok(()) => settled.push((index, volume)),
+            Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
+        }
+    }
+    settled
+}
+
 impl<E: Env> PoolInner<E> {
     /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
     /// published, identities recorded; the clean mark last.
@@ -164,28 +180,15 @@ impl<E: Env> PoolInner<E> {
             flushed.unwrap_or_else(|| Err(silent(volume)))
         };
         let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
-        let mut settled = Vec::new();
-        for ((index, volume), flushed) in volumes.into_iter().zip(flushes) {
-            match flushed {
-                Ok(()) => settled.push((index, volume)),
-                Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
-            }
-        }
-        settled
+        sort_out(volumes, flushes, unsettled)
     }
 
     /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
     /// and those where they did not.
     async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Unsettled) {
-        let settle = volumes.iter().map(|(_, volume)| self.settle_volume(volume));
-        let mut settled = Vec::new();
+        let settles = join_all(volumes.iter().map(|(_, volume)| self.settle_volume(volume))).await;
         let mut unsettled = Vec::new();
-        for ((index, volume), result) in volumes.iter().zip(join_all(settle).await) {
-            match result {
-                Ok(()) => settled.push((*index, Rc::clone(volume))),
-                Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
-            }
-        }
+        let settled = sort_out(volumes.to_vec(), settles, &mut unsettled);
         (settled, unsettled)
     }
 

@@ -62,7 +62,7 @@ pub(crate) async fn open<E: Env>(
 ) -> Result<Pool<E>, Error> {
     let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
     let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
-    let plan = survey.membership(state.is_some());
+    let plan = survey.membership();
     let proven = survey.is_proven();
     if missing == Missing::Refuse && !plan.missing.is_empty() {
         return Err(survey.missing_error(&plan.missing));

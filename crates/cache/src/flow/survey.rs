@@ -35,6 +35,12 @@ pub(crate) struct Found<D> {
     pub(crate) rows: Option<Record>,
 }
 
+impl<D> Found<D> {
+    fn is_in(&self, members: &Members) -> bool {
+        members.member(self.superblock.ssd_uuid).is_some()
+    }
+}
+
 /// Everything that a start decides by.
 pub(crate) struct Survey<E: Env> {
     pub(crate) pool_uuid: u128,
@@ -104,7 +110,7 @@ impl<E: Env> Survey<E> {
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
         let (spares, strays) = take_spares(&mut found, &members);
         // What left the pool has no say in it any more.
-        let voters = || found.iter().filter(|ssd| members.member(ssd.superblock.ssd_uuid).is_some());
+        let voters = || found.iter().filter(|ssd| ssd.is_in(&members));
         let ssd_catalogue = voters().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
         let ssd_rows = voters().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
         let catalogue_agrees = is_as_new(state_catalogue.as_ref(), ssd_catalogue);
@@ -153,21 +159,20 @@ impl<E: Env> Survey<E> {
         })
     }
 
-    /// Who is in the pool and who is believed; `state`: the state directory is there.
-    pub(crate) fn membership(&self, state: bool) -> Membership {
-        let (found, members, state_agrees) = (&self.found, &self.members, self.state_agrees);
+    /// Who is in the pool and who is believed.
+    pub(crate) fn membership(&self) -> Membership {
+        let (found, members) = (&self.found, &self.members);
         let is_there = |member: &&Member| found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
         let missing: Vec<Member> = members.ssds.iter().filter(|member| !is_there(member)).cloned().collect();
         let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
         let returned = uuids.filter(|uuid| members.member(*uuid).is_none()).collect();
-        let present = members.ssds.len() - missing.len() + usize::from(state);
-        let majority = present * 2 > members.ssds.len() + 1;
         let all_cold = if planted(Planted::OpenWarmWithoutState) {
             None
-        } else if !state_agrees {
+        } else if !self.state_agrees {
             Some("the state directory does not know the pool's newest state".to_owned())
-        } else if !majority {
-            Some(format!("only {present} of {} members are there", members.ssds.len() + 1))
+        } else if !self.is_proven() {
+            let (present, all) = self.votes();
+            Some(format!("only {present} of {all} members are there"))
         } else if self.misses_superseding() {
             Some("what superseded some of its content was lost with the write log".to_owned())
         } else {
@@ -178,8 +183,7 @@ impl<E: Env> Survey<E> {
 
     /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
     fn votes(&self) -> (usize, usize) {
-        let is_member = |ssd: &&Found<E::Device>| self.members.member(ssd.superblock.ssd_uuid).is_some();
-        let present = self.found.iter().filter(is_member).count() + usize::from(self.state_knows);
+        let present = self.found.iter().filter(|ssd| ssd.is_in(&self.members)).count() + usize::from(self.state_knows);
         (present, self.members.ssds.len() + 1)
     }
 
@@ -204,7 +208,6 @@ impl<E: Env> Survey<E> {
             return Ok(Vec::new());
         }
         let members = &self.members;
-        let is_member = |ssd: &Found<E::Device>| members.member(ssd.superblock.ssd_uuid).is_some();
         if !self.is_proven() && !accepts_loss {
             let (present, all) = self.votes();
             let missing: Vec<&str> = members
@@ -224,7 +227,7 @@ impl<E: Env> Survey<E> {
         if self.rows.rows.is_empty() {
             return Ok(Vec::new());
         }
-        let (kept, strangers) = std::mem::take(&mut self.found).into_iter().partition(|ssd| is_member(ssd));
+        let (kept, strangers) = std::mem::take(&mut self.found).into_iter().partition(|ssd| ssd.is_in(members));
         self.found = kept;
         Ok(strangers.iter().map(stranger_status).collect())
     }
