@@ -36,10 +36,22 @@ type Copies = Vec<(Mirror, u64, Buf)>;
 
 /// What goes into one batch.
 struct Selected {
-    payload: Payload,
     appends: Vec<Append>,
-    /// Of the data, page by page.
-    checksums: Vec<u32>,
+    /// Of the entries of the appends.
+    entry_bytes: usize,
+    data_pages: u32,
+    /// The hints.
+    payload: Payload,
+}
+
+impl Selected {
+    fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.payload.entries() == 0
+    }
+
+    fn header_pages(&self) -> u32 {
+        header_pages(self.payload.len() + self.entry_bytes)
+    }
 }
 
 impl<E: Env> PoolInner<E> {
@@ -80,7 +92,7 @@ impl<E: Env> PoolInner<E> {
                 return None;
             }
             let selected = self.select(log, &row);
-            if selected.payload.entries() > 0 {
+            if !selected.is_empty() {
                 return Some(self.place(log, &row, selected));
             }
             let all_done = !log.hints_wanted.get()
@@ -128,38 +140,39 @@ impl<E: Env> PoolInner<E> {
     /// Takes what waits, as far as it fits into the next batch of the row.
     fn select(&self, log: &Log, row: &Row) -> Selected {
         let waiting = (log.hosts.borrow().len() + log.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
-        let mut payload = Payload::default();
-        let (mut appends, mut checksums) = (Vec::with_capacity(waiting), Vec::with_capacity(waiting));
+        let mut selected = Selected {
+            appends: Vec::with_capacity(waiting),
+            entry_bytes: 0,
+            data_pages: 0,
+            payload: Payload::default(),
+        };
         let room = row.room();
         let draft_without = row.drafts.borrow()[at(row.next_segment())].bytes_with(0);
-        let draft_bytes = |payload_bytes| draft_without + payload_bytes;
         let summary_bytes = at(crate::format::log::summary_pages(row.segment_pages)) * PAGE_BYTES;
-        let fits = |payload: &Payload, append: &Append| {
-            let bytes = match append.data_pages() {
-                0 => PLAIN_ENTRY_BYTES,
-                pages => pages_entry_bytes(at(pages)),
-            };
-            let after = payload.len() + bytes;
-            let data = payload.data_pages() + append.data_pages();
-            let first = payload.entries() == 0;
+        let is_in_summary = |payload_bytes| draft_without + payload_bytes <= summary_bytes;
+        let fits = |selected: &Selected, append: &Append| {
+            let after = selected.entry_bytes + entry_bytes(append);
+            let data = selected.data_pages + append.data_pages();
+            let first = selected.appends.is_empty();
             header_pages(after) + data <= room
-                && draft_bytes(after) <= summary_bytes
+                && is_in_summary(after)
                 && (first || (data <= BATCH_DATA_PAGES && after <= BATCH_PAYLOAD_BYTES))
                 && data <= BATCH_PAGES_MAX
         };
         let mut take = |queue: &std::cell::RefCell<std::collections::VecDeque<Append>>, share: u32| loop {
-            let next_fits = queue.borrow().front().is_some_and(|append| fits(&payload, append));
-            if !next_fits || payload.data_pages() >= share {
+            let next_fits = queue.borrow().front().is_some_and(|append| fits(&selected, append));
+            if !next_fits || selected.data_pages >= share {
                 return;
             }
             let append = queue.borrow_mut().pop_front().expect("it was just there");
-            if !self.still_wanted(log, &append, &appends) {
+            if !self.still_wanted(log, &append, &selected.appends) {
                 log.uncount_queued(&append);
                 append.done.set(Ok(()));
                 continue;
             }
-            push_entry(&mut payload, row, &append, &mut checksums);
-            appends.push(append);
+            selected.entry_bytes += entry_bytes(&append);
+            selected.data_pages += append.data_pages();
+            selected.appends.push(append);
         };
         // Moves leave half of what is left to hosts.
         take(&log.urgent, BATCH_DATA_PAGES.min(room) / 2);
@@ -167,13 +180,14 @@ impl<E: Env> PoolInner<E> {
             take(&log.hosts, BATCH_DATA_PAGES);
         }
         take(&log.urgent, BATCH_DATA_PAGES);
-        if payload.entries() > 0 || log.hints_wanted.get() {
-            push_hints(log, &mut payload, |payload: &Payload| {
-                let after = payload.len() + PLAIN_ENTRY_BYTES;
-                header_pages(after) == payload.header_pages() && draft_bytes(after) <= summary_bytes
+        if !selected.appends.is_empty() || log.hints_wanted.get() {
+            let (header, entry_bytes) = (selected.header_pages(), selected.entry_bytes);
+            push_hints(log, &mut selected.payload, |payload: &Payload| {
+                let after = entry_bytes + payload.len() + PLAIN_ENTRY_BYTES;
+                header_pages(after) == header && is_in_summary(after)
             });
         }
-        Selected { payload, appends, checksums }
+        selected
     }
 
     /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
@@ -209,10 +223,19 @@ impl<E: Env> PoolInner<E> {
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
     fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<Flight>, Copies) {
-        let Selected { payload, appends, checksums } = selected;
+        let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
+        let Selected { mut payload, appends, .. } = selected;
         let (segment, index) = (row.next_segment(), row.batches.get());
         let first_page = row.next_page.borrow()[at(segment)];
-        let pages = payload.header_pages() + payload.data_pages();
+        let header_bytes = at(header_pages) * PAGE_BYTES;
+        let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
+        let checksums = copy_data(&appends, &mut bytes[header_bytes..]);
+        let mut rest = &checksums[..];
+        for append in &appends {
+            let own = rest.split_off(..at(append.data_pages())).expect("every page of data has a checksum");
+            push_entry(&mut payload, row, append, own);
+        }
+        debug_assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
         row.next_page.borrow_mut()[at(segment)] += pages;
         row.batches.set(index + 1);
         row.in_flight.set(row.in_flight.get() + 1);
@@ -227,22 +250,15 @@ impl<E: Env> PoolInner<E> {
             flushed_row: flushed.row,
             flushed_index: flushed.index,
         };
-        let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
-        let header_bytes = at(payload.header_pages()) * PAGE_BYTES;
         let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
         log.last_checksum.set(checksum);
         row.last_checksum.set(checksum);
-        let mut position = segment * row.segment_pages + first_page + payload.header_pages();
-        let mut offset = header_bytes;
+        let header = segment * row.segment_pages + first_page;
+        let mut position = header + header_pages;
         let mut placed = Vec::with_capacity(appends.len());
         for append in appends {
             let count = append.data_pages();
-            if let Body::Data(data) | Body::Move { data, .. } = &append.body {
-                copy_for_device(&mut bytes[offset..offset + data.len()], data);
-                offset += data.len();
-            }
-            let own = if count == 0 { segment * row.segment_pages + first_page } else { position };
-            placed.push((append, own));
+            placed.push((append, if count == 0 { header } else { position }));
             position += count;
         }
         let flight = Rc::new(Flight {
@@ -464,15 +480,34 @@ fn hosts_may_append(log: &Log) -> bool {
     rows_available(log) >= log.rows_reserved.get() || planted(Planted::ReserveIgnored)
 }
 
-fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &mut Vec<u32>) {
+fn entry_bytes(append: &Append) -> usize {
+    match append.data_pages() {
+        0 => PLAIN_ENTRY_BYTES,
+        pages => pages_entry_bytes(at(pages)),
+    }
+}
+
+/// Copies the data to where it lies in the batch; answers the checksums, page by page. Each page comes into the
+/// processor's cache once, for both.
+fn copy_data(appends: &[Append], target: &mut [u8]) -> Vec<u32> {
+    let mut checksums = Vec::with_capacity(target.len() / PAGE_BYTES);
+    let data = appends.iter().filter_map(|append| match &append.body {
+        Body::Data(data) | Body::Move { data, .. } => Some(data),
+        Body::Zeroes(_) | Body::Mark { .. } => None,
+    });
+    let pages = data.flat_map(|data| data.chunks_exact(PAGE_BYTES));
+    copy_for_device(target.chunks_exact_mut(PAGE_BYTES).zip(pages).map(|(place, page)| {
+        checksums.push(crc32c(page));
+        (place, page)
+    }));
+    checksums
+}
+
+fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u32]) {
     let (attachment, page) = (append.attachment, append.page);
     match &append.body {
-        Body::Data(data) | Body::Move { data, .. } => {
-            let first = checksums.len();
-            checksums.extend(data.chunks_exact(PAGE_BYTES).map(crc32c));
-            let version = if let Body::Move { version, .. } = &append.body { *version } else { row.next_version() };
-            payload.push_pages(attachment, page, version, &checksums[first..]);
-        }
+        Body::Data(_) => payload.push_pages(attachment, page, row.next_version(), checksums),
+        Body::Move { version, .. } => payload.push_pages(attachment, page, *version, checksums),
         Body::Zeroes(count) => {
             let count = u32::try_from(*count).expect("zero entries are short");
             payload.push(&Entry::Zeroes { attachment, page, version: row.next_version(), count });
