@@ -87,8 +87,9 @@ impl Daemon {
 
     /// The deletion of the pool got so far that every volume had left it before.
     fn is_deleted(&self) -> bool {
-        let sound = self.world.present_ssds().filter(|ssd| !self.world.may_suffer(ssd));
-        self.world.pool.get() == PoolKnown::Unsure && sound.into_iter().any(|ssd| !self.carries_pool(ssd))
+        // What is damaged is not blank.
+        let told = self.world.present_ssds().filter(|ssd| !self.world.may_suffer(ssd) || ssd.is_blank());
+        self.world.pool.get() == PoolKnown::Unsure && told.into_iter().any(|ssd| !self.carries_pool(ssd))
     }
 
     /// Its volumes may have dirty data there: nothing is served of them.

@@ -420,9 +420,18 @@ fn end_disk(disk: &Disk, loses_power: bool) {
 impl Ssd {
     /// Which pool it says that it is of.
     pub fn label(&self) -> Result<Option<SsdLabel>, Unusable> {
+        inspect(&self.start())
+    }
+
+    /// It was erased, or never written.
+    pub fn is_blank(&self) -> bool {
+        self.start().iter().all(|byte| *byte == 0)
+    }
+
+    fn start(&self) -> Vec<u8> {
         let mut start = vec![0; LABEL_BYTES];
         self.disk.peek(0, &mut start);
-        inspect(&start)
+        start
     }
 
     fn new(simulation: &Rc<Simulation>, number: usize, info: DeviceInfo, shape: &Shape) -> Self {
