@@ -4,11 +4,12 @@
 //! again until it is reopened. Reads go on.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use hotset_block::sync::Event;
 use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Instant, ZeroMode};
 
-use crate::config::{FetchRate, FlushRate};
+use crate::config::{FetchRate, FlushRate, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
@@ -43,6 +44,12 @@ pub(crate) struct Backing<E: Env> {
     turns: RefCell<Turns>,
     hosts_turn: Event,
     latched: RefCell<Option<String>>,
+    /// Writes, discards and flushes that the device works on.
+    pending: Cell<u64>,
+    /// When it last ended one, or got one while it had none.
+    heard: Cell<Instant>,
+    /// It has ended none for too long.
+    hangs: Cell<bool>,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
 }
@@ -71,6 +78,26 @@ impl<'a> Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.counter.set(self.counter.get() - self.cost);
+    }
+}
+
+/// A write, discard or flush that the device works on.
+struct Pending<'a, E: Env>(&'a Backing<E>);
+
+impl<'a, E: Env> Pending<'a, E> {
+    fn new(backing: &'a Backing<E>) -> Self {
+        if backing.pending.replace(backing.pending.get() + 1) == 0 {
+            backing.heard.set(backing.env.now());
+        }
+        Self(backing)
+    }
+}
+
+impl<E: Env> Drop for Pending<'_, E> {
+    fn drop(&mut self) {
+        self.0.pending.set(self.0.pending.get() - 1);
+        self.0.heard.set(self.0.env.now());
+        self.0.hangs.set(false);
     }
 }
 
@@ -164,6 +191,7 @@ impl<E: Env> Backing<E> {
         let info = device.info();
         let flusher = Flusher::new();
         Self {
+            heard: Cell::new(env.now()),
             env,
             name,
             device,
@@ -179,6 +207,8 @@ impl<E: Env> Backing<E> {
             turns: RefCell::default(),
             hosts_turn: Event::new(),
             latched: RefCell::new(None),
+            pending: Cell::new(0),
+            hangs: Cell::new(false),
             flushing_to_publish: Cell::new(false),
         }
     }
@@ -190,6 +220,19 @@ impl<E: Env> Backing<E> {
     /// Why nothing is written to it any more.
     pub(crate) fn latched(&self) -> Option<String> {
         self.latched.borrow().clone()
+    }
+
+    /// For how long it has answered none of the writes, discards and flushes that it works on, if that is too long. To be
+    /// asked from time to time: what was answered last is believed in between.
+    pub(crate) fn hangs_for(&self) -> Option<Duration> {
+        let silence = self.env.now().since(self.heard.get());
+        self.hangs.set(self.pending.get() > 0 && silence > limits::BACKING_TIMEOUT);
+        self.hangs.get().then_some(silence)
+    }
+
+    /// It is latched, or hangs.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.hangs.get() || self.latched.borrow().is_some()
     }
 
     pub(crate) fn check_latch(&self) -> Result<(), Error> {
@@ -273,7 +316,9 @@ impl<E: Env> Backing<E> {
         self.check_latch()?;
         let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
+        let pending = Pending::new(self);
         let (buf, result) = self.device.write(offset, buf).await;
+        drop(pending);
         self.io.has_written(buf.len());
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
@@ -287,11 +332,11 @@ impl<E: Env> Backing<E> {
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }
-        let counted = Counted::new(&self.clean_cost, cost);
+        let working = (Counted::new(&self.clean_cost, cost), Pending::new(self));
         let (buf, result) = self.device.write(offset, buf).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
-        drop(counted);
+        drop(working);
         self.clean_ended.wake_all();
         result.map_err(|error| self.error(&error))
     }
@@ -319,7 +364,9 @@ impl<E: Env> Backing<E> {
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
         self.check_latch()?;
+        let pending = Pending::new(self);
         let result = self.device.discard(range).await;
+        drop(pending);
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -328,7 +375,9 @@ impl<E: Env> Backing<E> {
     /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
     pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
         self.check_latch()?;
+        let pending = Pending::new(self);
         let result = self.device.write_zeroes(range, mode).await;
+        drop(pending);
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -342,7 +391,9 @@ impl<E: Env> Backing<E> {
         let mark = self.flusher.mark();
         let flush = async || {
             self.check_latch()?;
+            let pending = Pending::new(self);
             let result = self.device.flush().await;
+            drop(pending);
             result.map_err(|error| self.latch(&error))
         };
         if !self.flusher.covers(mark) {

@@ -49,6 +49,8 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How long a backing device may answer no write until it counts as one that takes nothing.
+    pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);
     /// Read errors (medium or checksum) after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;
     /// How long a stop waits for a backing device to flush.

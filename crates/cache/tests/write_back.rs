@@ -338,6 +338,55 @@ fn while_its_backing_device_is_gone_a_volume_serves_what_is_cached_and_keeps_wha
     });
 }
 
+#[test]
+fn volumes_whose_backing_devices_are_gone_hold_half_of_what_may_be_dirty_together() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let mut settings = pool.status().settings;
+        settings.cleaning.dirty_watermark_percent = 1;
+        pool.set(settings).await.unwrap();
+        let gone = [MemoryDevice::new(64 * MIB, 512), MemoryDevice::new(64 * MIB, 512)];
+        let mut volumes = Vec::new();
+        for (name, backing) in ["one", "two"].into_iter().zip(&gone) {
+            let settings = VolumeSettings::default();
+            let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings };
+            let volume = Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap();
+            pool.attach(&volume).await.unwrap();
+            volumes.push(volume);
+        }
+        let sound = attached(&world, &pool).await;
+        gone.iter().for_each(MemoryDevice::vanish);
+        let most = pool.status().write_log.unwrap().dirty_capacity_bytes / 4096;
+        for volume in &volumes {
+            for number in 0..most / 16 {
+                write(volume, number, 1).await;
+            }
+        }
+        until(&env, "it is known that nothing can be cleaned", || {
+            volumes.iter().all(|volume| volume.status().health == Health::Degraded)
+        })
+        .await;
+        let dirty = || volumes.iter().map(|volume| volume.status().dirty_bytes / 4096).sum::<u64>();
+        for number in 0..most {
+            for volume in &volumes {
+                // What is not cached goes to a device that is not there.
+                let _ = volume.write(number * 4096, page(2), Durability::Volatile).await;
+            }
+        }
+        assert!((most / 2..=most / 2 + 1).contains(&dirty()), "{} of {most} pages", dirty());
+        let hits = sound.status().stats.write_hits;
+        for number in 0..most / 16 {
+            write(&sound, number, 3).await;
+        }
+        assert_eq!(sound.status().stats.write_hits, hits + most / 16, "the other volume's writes are cached");
+        for volume in &volumes {
+            pool.detach(&volume.name(), DirtyData::Discard).await.unwrap();
+        }
+        pool.close().await.unwrap();
+    });
+}
+
 /// Cleaning begins beside hosts that never rest, whatever of these two settings asks for it.
 async fn is_cleaned_beside_hosts(env: HostEnv, dirty_watermark_percent: u8, dirty_age_max_seconds: u32) {
     let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);

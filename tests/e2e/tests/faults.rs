@@ -363,6 +363,44 @@ fn a_backing_device_that_hangs_holds_up_its_own_volume_alone_whatever_is_asked_o
     client.flush().expect("a flush");
 }
 
+// proves: F4, D11
+#[test]
+fn a_backing_device_that_hangs_leaves_the_others_half_of_what_may_be_dirty() {
+    const MORE: u64 = 100;
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[24, 32], "--populate-on-write 1");
+    daemon.make_volume(PAGES, "p");
+    daemon.ok("pool set p dirty-watermark=1 flush-rate=high");
+    let capacity = daemon.json("pool show p")["write_log"]["dirty_capacity_bytes"].as_u64().expect("a number");
+    let half = capacity / PAGE_BYTES / 2;
+    let behind = daemon.site.numbered("behind", half + MORE);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("faulty"), &behind) else { return };
+    daemon.ok(&format!("volume create hangs --backing {} --pool p", faulty.path().display()));
+    // All of it is one stream.
+    daemon.ok("volume set hangs write-cutoff=off");
+    let mut asks = daemon.client("hangs");
+    faulty.set(Fault::HangWrites);
+    (0..half / 8).for_each(|page| asks.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("it is cached"));
+    tools::eventually("it is seen to hang", Duration::from_secs(60), || {
+        let shown = daemon.json("volume show hangs");
+        shown["reason"].as_str().is_some_and(|reason| reason.contains("has not answered a write for"))
+    });
+    (half / 8..half).for_each(|page| asks.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("it is cached"));
+    for page in half..half + MORE {
+        asks.send(Verb::Write, 0, page * PAGE_BYTES, 4096, &pages(page, 1, 1)).expect("the server takes it");
+    }
+    let mut client = daemon.client("v");
+    let hits = daemon.stat("v", "write_hits");
+    (0..MORE).for_each(|page| client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write"));
+    assert_eq!(daemon.stat("v", "write_hits"), hits + MORE, "the other one's writes are cached");
+    assert_eq!(daemon.dirty_bytes("hangs"), half * PAGE_BYTES);
+    faulty.set(Fault::None);
+    // What went to the device and hung there fails.
+    (0..MORE).for_each(|_| drop(asks.receive().expect("an answer")));
+    tools::eventually("all of it is cleaned", Duration::from_secs(60), || daemon.dirty_bytes("hangs") == 0);
+    assert_eq!(daemon.json("status")["health"], "good");
+}
+
 // proves: F7
 #[test]
 fn without_its_state_directory_a_pool_is_imported_from_its_ssds() {

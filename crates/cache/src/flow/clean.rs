@@ -87,9 +87,14 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+        self.volume_indexes()
+            .filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume)))
+            .collect()
+    }
+
+    pub(crate) fn volume_indexes(&self) -> impl Iterator<Item = VolumeIndex> + use<E> {
         let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
-        let indexes = (0..count).map(VolumeIndex);
-        indexes.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect()
+        (0..count).map(VolumeIndex)
     }
 
     /// Whether the volume is to be cleaned now, and how.

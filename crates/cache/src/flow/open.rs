@@ -371,14 +371,17 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-/// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop. While it
-/// sleeps it keeps neither the pool nor its devices.
+/// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop, and knows which
+/// backing devices do not. While it sleeps it keeps neither the pool nor its devices.
 pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
     loop {
         env.sleep(limits::SSD_TIMEOUT / 4).await;
         match pool.upgrade() {
             Some(pool) if !pool.stopped.get() => {
                 pool.expel_silent_ssds();
+                for (_, volume) in pool.attached_volumes() {
+                    volume.backing.hangs_for();
+                }
                 pool.watch_writes();
             }
             Some(_) | None => return,

@@ -86,7 +86,7 @@ impl<E: Env> PoolInner<E> {
         if !log.has_room(count)
             || is_paced_around(&self.all_dirty(log), count)
             || self.dirty_of(log, volume, attached.index).is_some_and(|dirty| is_paced_around(&dirty, count))
-            || is_over_its_share(log, volume, attached.index)
+            || self.is_over_its_share(log, volume)
         {
             log.mover_wanted.wake_all();
             log.cleaner_wanted.wake_all();
@@ -109,8 +109,7 @@ impl<E: Env> PoolInner<E> {
             WriteMode::InstantWriteBack | WriteMode::WriteBack | WriteMode::WriteThrough => !wish.streaming,
         };
         let counts = self.settings.get().populate_on_write > 1 && !wish.at_once;
-        let is_held_up =
-            volume.draining.get() || volume.clean_error.borrow().is_some() || volume.backing.latched().is_some();
+        let is_held_up = volume.draining.get() || takes_nothing(volume);
         is_cached
             && !counts
             && !is_held_up
@@ -130,6 +129,16 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn is_over_dirty_cap(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> bool {
         !takes_nothing(volume)
             && self.dirty_of(log, volume, index).is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
+    }
+
+    /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
+    fn is_over_its_share(&self, log: &Log, volume: &VolumeInner<E>) -> bool {
+        let is_stuck = |index| match self.attached_volume(index) {
+            Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
+            None => true,
+        };
+        let dirty = |index| if is_stuck(index) { log.counts(index).dirty } else { 0 };
+        takes_nothing(volume) && self.volume_indexes().map(dirty).sum::<u64>() >= log.dirty_max() / 2
     }
 
     /// What is dirty in the pool, or will be.
@@ -260,11 +269,7 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
-/// A volume whose backing device takes nothing holds at most half of what may be dirty (rule `reserves`).
-fn is_over_its_share<E: Env>(log: &Log, volume: &VolumeInner<E>, index: VolumeIndex) -> bool {
-    takes_nothing(volume) && log.counts(index).dirty >= log.dirty_max() / 2
-}
-
+/// Its backing device takes nothing.
 fn takes_nothing<E: Env>(volume: &VolumeInner<E>) -> bool {
-    volume.clean_error.borrow().is_some() || volume.backing.latched().is_some()
+    volume.clean_error.borrow().is_some() || volume.backing.takes_nothing()
 }
