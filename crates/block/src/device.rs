@@ -33,6 +33,16 @@ pub trait Device {
     /// Stores `buf` at `offset`.
     fn write(&self, offset: u64, buf: Buf) -> impl Future<Output = (Buf, Result<(), DeviceError>)>;
 
+    /// Stores `buf` at `offset`; it is durable when that is answered. Writes before it may still need a flush.
+    fn write_durable(&self, offset: u64, buf: Buf) -> impl Future<Output = (Buf, Result<(), DeviceError>)> {
+        async move {
+            match self.write(offset, buf).await {
+                (buf, Ok(())) => (buf, self.flush().await),
+                failed => failed,
+            }
+        }
+    }
+
     /// Makes every write durable that had completed when `flush` was called.
     fn flush(&self) -> impl Future<Output = Result<(), DeviceError>>;
 

@@ -140,7 +140,7 @@ impl FileDevice {
     async fn transfer(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         let operation = match direction {
             Direction::Read => Operation::Read,
-            Direction::Write => Operation::Write,
+            Direction::Write | Direction::WriteDurable => Operation::Write,
         };
         let length = u64::try_from(buf.len()).expect("a buffer's length fits 64 bits");
         let range = ByteRange { start: offset, end: offset.saturating_add(length) };
@@ -215,6 +215,10 @@ impl Device for FileDevice {
 
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.transfer(Direction::Write, offset, buf).await
+    }
+
+    async fn write_durable(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.transfer(Direction::WriteDurable, offset, buf).await
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {

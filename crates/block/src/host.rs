@@ -133,6 +133,15 @@ impl Device for HostDevice {
         }
     }
 
+    async fn write_durable(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self {
+            Self::File(device) => device.write_durable(offset, buf).await,
+            Self::Emulated(device) => Box::pin(device.write_durable(offset, buf)).await,
+            Self::EmulatedSsd(device) => Box::pin(device.write_durable(offset, buf)).await,
+            Self::Memory(device) => device.write_durable(offset, buf).await,
+        }
+    }
+
     async fn flush(&self) -> Result<(), DeviceError> {
         match self {
             Self::File(device) => device.flush().await,

@@ -51,6 +51,8 @@ pub(crate) struct Transfer {
 pub(crate) enum Direction {
     Read,
     Write,
+    /// Durable when it is done (`RWF_DSYNC`, pwritev2(2)).
+    WriteDurable,
 }
 
 /// Buffers on their way out through a socket.
@@ -156,14 +158,15 @@ impl Transfer {
                     opcode::Read::new(file, memory, length).offset(offset).build()
                 }
             }
-            Direction::Write => {
+            Direction::Write | Direction::WriteDurable => {
                 // Only read: the buffer may be shared with another write.
                 let rest = &self.buf[self.done..];
                 let (memory, length) = (rest.as_ptr(), entry_length(rest.len()));
+                let how = if self.direction == Direction::WriteDurable { libc::RWF_DSYNC } else { 0 };
                 if registered(memory.addr()) {
-                    opcode::WriteFixed::new(file, memory, length, ARENA).offset(offset).build()
+                    opcode::WriteFixed::new(file, memory, length, ARENA).offset(offset).rw_flags(how).build()
                 } else {
-                    opcode::Write::new(file, memory, length).offset(offset).build()
+                    opcode::Write::new(file, memory, length).offset(offset).rw_flags(how).build()
                 }
             }
         };

@@ -130,6 +130,8 @@ bugs! {
     OneCopyOnly: "two-copies",
     /// A batch whose copy failed is answered before the SSD has left durably.
     AckBeforeEpoch: "membership",
+    /// What is to be durable when it is written is written like anything else.
+    DurableWriteIsPlain: "flush-covers-all",
     /// FLUSH forgets the write log.
     FlushWithoutLog: "flush-covers-all",
     /// FLUSH forgets what was written around the cache.

@@ -211,9 +211,20 @@ impl<E: Env> Ssd<E> {
     }
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
-        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
         let device = self.device()?;
-        let (buf, result) = self.watched(pin!(device.write(offset, buf))).await?;
+        let written = self.watched(pin!(device.write(offset, buf))).await?;
+        self.has_written(written)
+    }
+
+    /// What was written is durable when this returns; what was written before may not be.
+    pub(crate) async fn write_durable(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let device = self.device()?;
+        let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
+        self.has_written(written)
+    }
+
+    fn has_written(&self, (buf, result): (Buf, Result<(), DeviceError>)) -> Result<Buf, Fault> {
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
         self.bytes_written.set(self.bytes_written.get() + length);
         self.io.has_written(buf.len());
         self.flusher.wrote();

@@ -38,8 +38,18 @@ impl SimDevice {
     }
 
     async fn write_bytes(&self, operation: Operation, range: ByteRange, bytes: &[u8]) -> Result<(), DeviceError> {
+        self.write_so(operation, range, bytes, false).await
+    }
+
+    async fn write_so(
+        &self,
+        operation: Operation,
+        range: ByteRange,
+        bytes: &[u8],
+        durable: bool,
+    ) -> Result<(), DeviceError> {
         self.check(operation, range)?;
-        let answer = self.disk.submit_write(range.start, bytes);
+        let answer = self.disk.submit_write(range.start, bytes, durable);
         Outcome { answer }.await.map_err(|kind| DeviceError::new(kind, operation, range))
     }
 }
@@ -92,6 +102,12 @@ impl Device for SimDevice {
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         let range = ByteRange::at(offset, length(&buf));
         let outcome = self.write_bytes(Operation::Write, range, &buf).await;
+        (buf, outcome)
+    }
+
+    async fn write_durable(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        let range = ByteRange::at(offset, length(&buf));
+        let outcome = self.write_so(Operation::Write, range, &buf, true).await;
         (buf, outcome)
     }
 

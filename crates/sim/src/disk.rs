@@ -39,6 +39,7 @@ enum Kind {
     Read,
     Write,
     WriteOfJournal,
+    WriteDurable,
     Flush,
 }
 
@@ -126,6 +127,7 @@ enum Work {
     /// What has not landed yet.
     Write {
         rest: Vec<(u64, Rc<[u8]>)>,
+        durable: bool,
     },
     /// The writes that had completed when the flush began.
     Flush {
@@ -189,7 +191,8 @@ impl Disk {
         self.fly(Kind::Read, self.simulation.unique(), Work::Read { offset, sampled }, answer)
     }
 
-    pub(crate) fn submit_write(self: &Rc<Self>, offset: u64, data: &[u8]) -> Rc<RefCell<Answer>> {
+    /// `durable`: no flush is needed for it.
+    pub(crate) fn submit_write(self: &Rc<Self>, offset: u64, data: &[u8], durable: bool) -> Rc<RefCell<Answer>> {
         let watcher = self.state.borrow().watcher.clone();
         if let Some(watcher) = watcher {
             watcher.wrote(offset, data);
@@ -204,8 +207,12 @@ impl Disk {
                 now.into_iter().for_each(|(offset, data)| state.media.land(operation, offset, data));
             }
         }
-        let kind = if is_journal_sector(data) { Kind::WriteOfJournal } else { Kind::Write };
-        self.fly(kind, operation, Work::Write { rest }, Rc::default())
+        let kind = match durable {
+            true => Kind::WriteDurable,
+            false if is_journal_sector(data) => Kind::WriteOfJournal,
+            false => Kind::Write,
+        };
+        self.fly(kind, operation, Work::Write { rest, durable }, Rc::default())
     }
 
     pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
@@ -260,8 +267,9 @@ impl Disk {
                 return Some(Duration::from_millis(random.between(1_500, longest_ms)));
             }
             // A flush takes as long as several writes: the moments in which it matters whether it was waited for.
+            let flushes = [Kind::Flush, Kind::WriteDurable].contains(&kind);
             let slowness = if random.one_in(50) { 20 } else { 1 }
-                * if kind == Kind::Flush { random.between(1, self.speed.flush_slowness) } else { 1 };
+                * if flushes { random.between(1, self.speed.flush_slowness) } else { 1 };
             Some(Duration::from_micros(random.between(self.speed.least_us, self.speed.most_us) * slowness))
         })
     }
@@ -289,7 +297,7 @@ impl Disk {
         let roll = self.simulation.draw(|random| random.below(1000));
         match work {
             Work::Read { offset, sampled } => self.finish_read(roll, offset, sampled, answer),
-            Work::Write { rest } => self.finish_write(roll, operation, rest),
+            Work::Write { rest, durable } => self.finish_write(roll, operation, rest, durable),
             Work::Flush { covered } => self.finish_flush(roll, &covered),
         }
     }
@@ -312,9 +320,16 @@ impl Disk {
         Ok(())
     }
 
-    fn finish_write(&self, roll: u64, operation: u64, rest: Vec<(u64, Rc<[u8]>)>) -> Result<(), DeviceErrorKind> {
+    fn finish_write(
+        &self,
+        roll: u64,
+        operation: u64,
+        rest: Vec<(u64, Rc<[u8]>)>,
+        durable: bool,
+    ) -> Result<(), DeviceErrorKind> {
         let mut state = self.state.borrow_mut();
-        let failed = roll < state.faults.write_errors;
+        let flush_errors = if durable { state.faults.flush_errors } else { 0 };
+        let failed = roll < state.faults.write_errors + flush_errors;
         for (offset, data) in rest {
             if failed {
                 self.simulation.note(|| format!("{}: write error at {offset}", self.name));
@@ -325,7 +340,7 @@ impl Disk {
             }
         }
         state.media.complete(|completed| completed == operation);
-        if !self.info().volatile_cache {
+        if !self.info().volatile_cache || (durable && !failed) {
             state.media.make_durable(|completed| completed == operation);
         }
         if failed { Err(DeviceErrorKind::Media) } else { Ok(()) }
@@ -352,7 +367,7 @@ impl Disk {
     pub fn kill(&self) {
         let mut state = self.state.borrow_mut();
         for (operation, flight) in std::mem::take(&mut state.flying) {
-            if let Work::Write { rest } = flight.work {
+            if let Work::Write { rest, .. } = flight.work {
                 let percent = self.simulation.draw(|random| random.pick(&[0, 50, 100, 100]));
                 let lands = || self.simulation.draw(|random| random.percent(percent));
                 rest.iter().for_each(|(offset, data)| state.media.land_in_part(operation, *offset, data, lands));
@@ -387,7 +402,7 @@ impl Disk {
         let mut state = self.state.borrow_mut();
         let mut rest = Vec::new();
         for (operation, flight) in &mut state.flying {
-            if let Work::Write { rest: flying } = &mut flight.work {
+            if let Work::Write { rest: flying, .. } = &mut flight.work {
                 rest.extend(flying.drain(..).map(|(offset, data)| (*operation, offset, data)));
             }
         }
@@ -405,7 +420,7 @@ impl Disk {
         let state = self.state.borrow();
         let words = state.flying.values().map(|flight| match &flight.work {
             Work::Read { offset, .. } => format!("read at {offset}"),
-            Work::Write { rest } => format!("write, {} pieces of it not landed", rest.len()),
+            Work::Write { rest, .. } => format!("write, {} pieces of it not landed", rest.len()),
             Work::Flush { .. } => "flush".to_owned(),
         });
         format!("{}: {}", self.name, words.collect::<Vec<_>>().join(", "))

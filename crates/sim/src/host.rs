@@ -12,6 +12,7 @@ use crate::image::index;
 use crate::model::{Answered, WriteNumber};
 use crate::random::Random;
 use crate::second_loss::{self, Lost};
+use crate::shape::Profile;
 use crate::world::HostVolume;
 
 /// The longest that a request may take while the backing device answers: SSDs may time out several times on the way.
@@ -24,6 +25,8 @@ pub struct Host {
     pub volume: Volume<SimEnv>,
     /// Where a host that goes through its volume in order is.
     pub stream_at: Option<u64>,
+    /// What it wrote last is to be flushed by itself.
+    pub flush_next: bool,
 }
 
 /// What a host does next.
@@ -217,6 +220,9 @@ impl Host {
             return simulation.draw(|random| self.next_of_stream(at, random));
         }
         let range = simulation.draw(|random| self.choose_range(random));
+        if self.daemon.world.shape.profile == Profile::Commits {
+            return simulation.draw(|random| self.next_commit(range, random));
+        }
         let durable_percent = self.daemon.world.shape.durable_percent;
         simulation.draw(|random| {
             let flushes = random.percent(durable_percent);
@@ -242,6 +248,16 @@ impl Host {
         self.stream_at = Some(end);
         let range = ByteRange { start, end };
         if random.one_in(3) { Request::Write(range, Durability::Volatile) } else { Request::Read(range) }
+    }
+
+    /// As a database's log does: now and then it misses a flush.
+    fn next_commit(&mut self, range: ByteRange, random: &mut Random) -> Request {
+        if std::mem::take(&mut self.flush_next) {
+            return Request::Flush;
+        }
+        let choice = random.below(20);
+        self.flush_next = choice > 2;
+        if choice < 2 { Request::Read(range) } else { Request::Write(range, Durability::Volatile) }
     }
 
     fn choose_range(&self, random: &mut Random) -> ByteRange {

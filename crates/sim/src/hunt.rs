@@ -59,6 +59,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::FreeBeforeDropsFlushed, PoolKind::ReadWrite, Profile::LateLog),
     (Planted::CleanWithoutLogFlush, PoolKind::ReadWrite, Profile::CleanCuts),
     (Planted::FreeBeforeNewerFlushed, PoolKind::ReadWrite, Profile::LogCuts),
+    (Planted::DurableWriteIsPlain, PoolKind::ReadWrite, Profile::Commits),
     (Planted::SealWithoutFlush, PoolKind::ReadWrite, Profile::LogCuts),
     (Planted::AckBeforeEpoch, PoolKind::ReadWrite, Profile::AlternateMissing),
     (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),

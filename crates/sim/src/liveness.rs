@@ -92,7 +92,7 @@ async fn exercise(daemon: &Daemon, number: usize, thoroughly: bool) {
     let Some(volume) = daemon.volume(number) else {
         return daemon.world.violate(format!("volume {number} is not served though nothing is wrong"));
     };
-    let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at: None };
+    let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at: None, flush_next: false };
     let size = volume.size_bytes();
     for start in (0..size).step_by(256 << 10) {
         if !thoroughly && daemon.world.simulation.draw(|random| !random.one_in(8)) {

@@ -109,6 +109,15 @@ pub(crate) fn second_loss(random: &mut Random) -> Shape {
     shape
 }
 
+/// One host, so that nothing comes between its writes and their flushes.
+pub(crate) fn commits(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(3, 7), hosts: 1, ..busy(Profile::Commits, random) };
+    shape.volumes[0].settings.read_cache = random.one_in(3);
+    shape.forgetful_ssds = !random.one_in(4);
+    shape.think_ms = random.pick(&[1, 1, 5]);
+    shape
+}
+
 /// The volume whose device hangs has dirty data that can only be moved.
 fn hung_backing(random: &mut Random) -> Shape {
     let mut shape = busy(Profile::HungBacking, random);

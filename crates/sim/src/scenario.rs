@@ -135,6 +135,10 @@ impl Death {
             let flushes = world.simulation.draw(|random| random.between(1, 40));
             return Self::NearHostFlush { flushes, steps };
         }
+        if world.shape.profile == Profile::Commits {
+            let flushes = world.simulation.draw(|random| random.between(1, 200));
+            return Self::NearHostFlush { flushes, steps };
+        }
         if world.shape.profile == Profile::CleanCuts {
             let flushes = world.simulation.draw(|random| random.between(1, 60));
             return Self::NearBackingFlush { flushes, steps: steps.min(20) };
@@ -183,7 +187,7 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
     daemon.vanish();
     // A machine that loses power would hide from the daemon that somebody else changed a backing device.
     let may_reboot = !world.volumes.iter().any(|host| host.changed.get());
-    let cuts = [Profile::PowerCuts, Profile::LogCuts, Profile::FailedFlush, Profile::CleanCuts];
+    let cuts = [Profile::PowerCuts, Profile::LogCuts, Profile::FailedFlush, Profile::CleanCuts, Profile::Commits];
     let cuts = cuts.contains(&world.shape.profile);
     let percent = match (finished, cuts) {
         (true, _) => 25,
@@ -317,7 +321,7 @@ pub(crate) async fn look_after_crash(daemon: &Daemon) {
     daemon.world.set_phase("hosts look at what they wrote");
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number) else { continue };
-        let host = Host { daemon: daemon.clone(), number, volume, stream_at: None };
+        let host = Host { daemon: daemon.clone(), number, volume, stream_at: None, flush_next: false };
         let stretches = daemon.world.volumes[number].model.borrow().written_stretches(LOOK_BYTES);
         for range in stretches {
             host.look(range).await;
@@ -352,7 +356,7 @@ pub(crate) fn spawn_hosts(daemon: &Daemon) {
             let (requests, streams) =
                 daemon.world.simulation.draw(|random| (random.between(20, most), random.one_in(8)));
             let stream_at = streams.then_some(0);
-            let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at };
+            let host = Host { daemon: daemon.clone(), number, volume: volume.clone(), stream_at, flush_next: false };
             daemon.world.simulation.spawn(host.run(requests));
         }
     }

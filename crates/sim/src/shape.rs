@@ -52,6 +52,9 @@ pub enum Profile {
     Scrubs,
     /// SSDs come and go at the administrator's word, spares take over, and the first SSD fails now and then.
     Changing,
+    /// Of write logs: one host, which flushes what it wrote write by write, and the power fails when a flush was just
+    /// answered. Nothing else is wrong.
+    Commits,
     /// Of write logs: two SSDs vanish, one soon after the other, with dirty data that nobody else has.
     SecondLoss,
 }
@@ -74,6 +77,7 @@ impl Profile {
         Self::FailingSsd,
         Self::Scrubs,
         Self::Changing,
+        Self::Commits,
         Self::SecondLoss,
     ];
 }
@@ -88,6 +92,7 @@ impl Profile {
             Self::OneCopy,
             Self::AlternateMissing,
             Self::ModeChanges,
+            Self::Commits,
             Self::SecondLoss,
         ];
         of_slots.contains(&self) || of_logs.contains(&self)

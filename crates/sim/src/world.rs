@@ -390,6 +390,9 @@ fn draw_shape(seed: u64, random: &mut Random) -> Shape {
     if loses_two(seed) {
         return log_shape::second_loss(random);
     }
+    if commits(seed) {
+        return log_shape::commits(random);
+    }
     let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
     draw(kind_of(seed), random)
 }
@@ -397,6 +400,11 @@ fn draw_shape(seed: u64, random: &mut Random) -> Shape {
 /// One seed of fifty is of a read-write pool that loses two SSDs at once.
 fn loses_two(seed: u64) -> bool {
     seed % 50 == 49
+}
+
+/// One seed of fifty is of a read-write pool whose host flushes all that it writes.
+fn commits(seed: u64) -> bool {
+    seed % 50 == 7
 }
 
 /// One seed of five is of a pool whose SSDs come and go.

@@ -335,11 +335,11 @@ pub(crate) struct StreamMark {
     pub(crate) index: u32,
 }
 
-/// Batches in a row that a host flushed, one by one, from which on the next one's flush is not waited for.
+/// Batches in a row that a host flushed, one by one, from which on the next one is written durable at once.
 const HABIT_BATCHES: u8 = 4;
 
-/// Whether hosts flush after every batch, as a database's log does. Then the flush begins when the batch is complete, while
-/// the answer to the write and the host's flush are on their way.
+/// Whether hosts flush after every batch, as a database's log does. Then each copy of a batch is durable when it is written, in
+/// one operation of its SSD, and the host's flush finds nothing to do.
 #[derive(Default)]
 pub(crate) struct FlushHabit {
     /// Batches of hosts since their last flush.
@@ -348,13 +348,17 @@ pub(crate) struct FlushHabit {
 }
 
 impl FlushHabit {
-    /// A batch of hosts is complete. True: begin to flush it.
-    pub(crate) fn completed(&self) -> bool {
+    /// A batch of hosts is complete.
+    pub(crate) fn completed(&self) {
         if self.batches.get() > 0 {
             self.kept.set(0);
         }
         self.batches.set(self.batches.get() + 1);
-        self.kept.get() >= HABIT_BATCHES
+    }
+
+    /// The batch that is written now will be flushed by itself.
+    pub(crate) fn expects_flush(&self) -> bool {
+        self.kept.get() >= HABIT_BATCHES && self.batches.get() == 0
     }
 
     /// A host flushes.
@@ -675,16 +679,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_begins_early_only_where_every_batch_was_flushed_by_itself() {
+    fn a_flush_is_expected_only_where_every_batch_was_flushed_by_itself() {
         let habit = FlushHabit::default();
         for _ in 0..HABIT_BATCHES {
-            assert!(!habit.completed());
+            assert!(!habit.expects_flush());
+            habit.completed();
             habit.flushed();
         }
         habit.flushed();
-        assert!(habit.completed(), "a flush without a batch changes nothing");
-        assert!(!habit.completed(), "the batch before was not flushed");
+        assert!(habit.expects_flush(), "a flush without a batch changes nothing");
+        habit.completed();
+        assert!(!habit.expects_flush(), "the batch before is not flushed yet");
+        habit.completed();
         habit.flushed();
-        assert!(!habit.completed(), "the habit is to be shown anew");
+        assert!(!habit.expects_flush(), "the habit is to be shown anew");
     }
 }
