@@ -119,6 +119,9 @@ impl<E: Env> VolumeInner<E> {
         let log = attached.pool.log.as_ref().expect("the route goes through the log");
         let pages = PoolInner::<E>::pages_of(range);
         let data = self.whole_pages(attached, range, buf).await?;
+        if durability == Durability::Durable {
+            log.flush_habit.ask();
+        }
         self.append(attached, log, &pages, data).await?;
         add(&self.stats.write_hits, u64::from(then == Then::Answer));
         if then == Then::WriteOut {

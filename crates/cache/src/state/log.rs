@@ -338,13 +338,15 @@ pub(crate) struct StreamMark {
 /// Batches in a row that a host flushed, one by one, from which on the next one is written durable at once.
 const HABIT_BATCHES: u8 = 4;
 
-/// Whether hosts flush after every batch, as a database's log does. Then each copy of a batch is durable when it is written, in
+/// Whether hosts flush after every batch, as a database's log does, or ask for a durable write. Then each copy of a batch is durable when it is written, in
 /// one operation of its SSD, and the host's flush finds nothing to do.
 #[derive(Default)]
 pub(crate) struct FlushHabit {
     /// Batches of hosts since their last flush.
     batches: Cell<u64>,
     kept: Cell<u8>,
+    /// A host's write that waits is to be durable when it is answered.
+    asked: Cell<bool>,
 }
 
 impl FlushHabit {
@@ -356,9 +358,14 @@ impl FlushHabit {
         self.batches.set(self.batches.get() + 1);
     }
 
+    /// What is appended next is to be flushed at once.
+    pub(crate) fn ask(&self) {
+        self.asked.set(true);
+    }
+
     /// The batch that is written now will be flushed by itself.
     pub(crate) fn expects_flush(&self) -> bool {
-        self.kept.get() >= HABIT_BATCHES && self.batches.get() == 0
+        self.asked.take() || (self.kept.get() >= HABIT_BATCHES && self.batches.get() == 0)
     }
 
     /// A host flushes.
@@ -693,5 +700,7 @@ mod tests {
         habit.completed();
         habit.flushed();
         assert!(!habit.expects_flush(), "the habit is to be shown anew");
+        habit.ask();
+        assert!(habit.expects_flush() && !habit.expects_flush(), "it is asked for one batch");
     }
 }
