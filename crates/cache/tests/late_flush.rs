@@ -1,4 +1,4 @@
-//! A backing device whose flush fails: after everybody gave up waiting for it, or when the pool stops.
+//! A backing device whose flush or write ends badly: after everybody gave up waiting for it, or when the pool stops.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use hotset_block::{
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, ErrorKind, Health, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-/// A device with a volatile cache, of which one flush can be held back, to fail in the end.
+/// A device with a volatile cache, of which one operation can be held back, to fail in the end.
 #[derive(Clone)]
 struct Slow {
     memory: MemoryDevice,
@@ -21,8 +21,8 @@ struct Slow {
 
 #[derive(Default)]
 struct Held {
-    /// The next flush is to be held back.
-    armed: Cell<bool>,
+    /// The next one of this kind is to be held back.
+    armed: Cell<Option<Operation>>,
     /// It has begun.
     begun: Cell<bool>,
     released: Cell<bool>,
@@ -32,6 +32,32 @@ struct Held {
 impl Slow {
     fn new(bytes: u64) -> Self {
         Self { memory: MemoryDevice::new(bytes, 512), held: Rc::default() }
+    }
+
+    /// Like the kernel, it tells of a failure once.
+    async fn hold(&self, operation: Operation) -> Result<(), DeviceError> {
+        let held = &self.held;
+        if held.armed.get() != Some(operation) {
+            return Ok(());
+        }
+        held.armed.set(None);
+        held.begun.set(true);
+        held.changed.wake_all();
+        while !held.released.get() {
+            held.changed.wait().await;
+        }
+        Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)))
+    }
+
+    async fn until_held(&self) {
+        while !self.held.begun.get() {
+            self.held.changed.wait().await;
+        }
+    }
+
+    fn release(&self) {
+        self.held.released.set(true);
+        self.held.changed.wake_all();
     }
 }
 
@@ -49,20 +75,14 @@ impl Device for Slow {
     }
 
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        self.memory.write(offset, buf).await
+        match self.hold(Operation::Write).await {
+            Ok(()) => self.memory.write(offset, buf).await,
+            failed => (buf, failed),
+        }
     }
 
-    /// Like the kernel, it tells of a failure once.
     async fn flush(&self) -> Result<(), DeviceError> {
-        if !self.held.armed.replace(false) {
-            return Ok(());
-        }
-        self.held.begun.set(true);
-        self.held.changed.wake_all();
-        while !self.held.released.get() {
-            self.held.changed.wait().await;
-        }
-        Err(DeviceError::new(DeviceErrorKind::Media, Operation::Flush, ByteRange::at(0, 0)))
+        self.hold(Operation::Flush).await
     }
 
     async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
@@ -110,12 +130,12 @@ impl Env for Fast {
     }
 }
 
-async fn pool(env: &Fast) -> Pool<Fast> {
-    let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+async fn pool(env: &Fast, kind: PoolKind) -> Pool<Fast> {
+    let mut settings = PoolSettings::preset(kind, IoType::Custom);
     settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
-    let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings };
-    let ssd = Named { path: "ssd".to_owned(), device: Slow::new(16 << 20) };
-    Pool::create(env.clone(), spec, vec![ssd], Slow::new(STATE_BYTES)).await.unwrap()
+    let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
+    let ssds = [1, 2].map(|number| Named { path: format!("ssd{number}"), device: Slow::new(16 << 20) });
+    Pool::create(env.clone(), spec, ssds.into(), Slow::new(STATE_BYTES)).await.unwrap()
 }
 
 fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
@@ -128,18 +148,40 @@ fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
 fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_other() {
     Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
         let env = Fast(env);
-        let pool = pool(&env).await;
+        let pool = pool(&env, PoolKind::Read).await;
         let (sound, broken) = (Slow::new(16 << 20), Slow::new(16 << 20));
         let volumes = [volume(&env, "sound", &sound), volume(&env, "broken", &broken)];
         for volume in &volumes {
             pool.attach(volume).await.unwrap();
             volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         }
-        broken.held.released.set(true);
-        broken.held.armed.set(true);
+        broken.release();
+        broken.held.armed.set(Some(Operation::Flush));
         let unsettled = pool.close().await.unwrap().unsettled;
         let [(name, error)] = &unsettled[..] else { panic!("{unsettled:?}") };
         assert_eq!((name.as_str(), error.kind), ("broken", ErrorKind::Media), "{error}");
+    });
+}
+
+// proves: F6
+#[test]
+fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env, PoolKind::ReadWrite).await;
+        let (sound, stuck) = (Slow::new(16 << 20), Slow::new(16 << 20));
+        stuck.held.armed.set(Some(Operation::Write));
+        let volumes = [volume(&env, "sound", &sound), volume(&env, "stuck", &stuck)];
+        for volume in &volumes {
+            pool.attach(volume).await.unwrap();
+            volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        }
+        stuck.until_held().await;
+        assert_eq!(volumes[1].status().dirty_bytes, 4096, "it is being cleaned");
+        let unsettled = pool.close().await.unwrap().unsettled;
+        let [(name, error)] = &unsettled[..] else { panic!("{unsettled:?}") };
+        assert_eq!((name.as_str(), error.kind), ("stuck", ErrorKind::Media), "{error}");
+        stuck.release();
     });
 }
 
@@ -148,20 +190,17 @@ fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_ot
 fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
     Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
         let env = Fast(env);
-        let pool = pool(&env).await;
+        let pool = pool(&env, PoolKind::Read).await;
         let backing = Slow::new(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
-        backing.held.armed.set(true);
+        backing.held.armed.set(Some(Operation::Flush));
         volume.populate(ByteRange::at(0, 4096)).await.unwrap();
-        while !backing.held.begun.get() {
-            backing.held.changed.wait().await;
-        }
+        backing.until_held().await;
         // Several times as long as the publisher waits for a flush.
         env.sleep(Duration::from_secs(40)).await;
-        backing.held.released.set(true);
-        backing.held.changed.wake_all();
+        backing.release();
         let error = volume.flush().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Media, "{error}");
         assert_eq!(volume.status().health, Health::Failed);
