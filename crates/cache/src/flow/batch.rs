@@ -290,7 +290,7 @@ impl<E: Env> PoolInner<E> {
     /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
     async fn fly(self: &Rc<Self>, log: &Rc<Log>, flight: &Rc<Flight>, copies: Copies) {
         // One operation of each SSD, where a flush of both would follow.
-        let durable = log.flush_habit.expects_flush();
+        let durable = log.flush_habit.wants_durable();
         let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
             let Some(index) = mirror.ssd else { return false };
             let ssd = &self.ssds[usize::from(index.0)];

@@ -338,8 +338,8 @@ pub(crate) struct StreamMark {
 /// Batches in a row that a host flushed, one by one, from which on the next one is written durable at once.
 const HABIT_BATCHES: u8 = 4;
 
-/// Whether hosts flush after every batch, as a database's log does, or ask for a durable write. Then each copy of a batch is durable when it is written, in
-/// one operation of its SSD, and the host's flush finds nothing to do.
+/// Whether hosts flush after every batch, as a database's log does, or ask for a durable write. Then each copy of a batch is
+/// durable when it is written, in one operation of its SSD, and the host's flush finds nothing to do.
 #[derive(Default)]
 pub(crate) struct FlushHabit {
     /// Batches of hosts since their last flush.
@@ -363,8 +363,8 @@ impl FlushHabit {
         self.asked.set(true);
     }
 
-    /// The batch that is written now will be flushed by itself.
-    pub(crate) fn expects_flush(&self) -> bool {
+    /// Whether the batch that is written now is to be durable: its flush will follow. What was asked is granted with it.
+    pub(crate) fn wants_durable(&self) -> bool {
         self.asked.take() || (self.kept.get() >= HABIT_BATCHES && self.batches.get() == 0)
     }
 
@@ -686,21 +686,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_is_expected_only_where_every_batch_was_flushed_by_itself() {
+    fn a_batch_is_to_be_durable_where_every_one_was_flushed_by_itself_or_it_is_asked() {
         let habit = FlushHabit::default();
         for _ in 0..HABIT_BATCHES {
-            assert!(!habit.expects_flush());
+            assert!(!habit.wants_durable());
             habit.completed();
             habit.flushed();
         }
         habit.flushed();
-        assert!(habit.expects_flush(), "a flush without a batch changes nothing");
+        assert!(habit.wants_durable(), "a flush without a batch changes nothing");
         habit.completed();
-        assert!(!habit.expects_flush(), "the batch before is not flushed yet");
+        assert!(!habit.wants_durable(), "the batch before is not flushed yet");
         habit.completed();
         habit.flushed();
-        assert!(!habit.expects_flush(), "the habit is to be shown anew");
+        assert!(!habit.wants_durable(), "the habit is to be shown anew");
         habit.ask();
-        assert!(habit.expects_flush() && !habit.expects_flush(), "it is asked for one batch");
+        assert!(habit.wants_durable() && !habit.wants_durable(), "it is asked for one batch");
     }
 }
