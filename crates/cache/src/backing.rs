@@ -135,10 +135,7 @@ pub(crate) struct HostsTurn<'a, E: Env>(HostRequest<'a, E>);
 
 impl<E: Env> HostsTurn<'_, E> {
     pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        let backing = self.0.backing;
-        let (buf, result) = backing.device.read(offset, buf).await;
-        backing.io.has_read(buf.len());
-        (buf, result.map_err(|error| backing.error(&error)))
+        self.0.backing.read_now(offset, buf).await
     }
 }
 
@@ -158,8 +155,8 @@ impl<E: Env> Drop for FillWaiting<'_, E> {
     }
 }
 
-/// A fill's read in flight.
-struct FillReading<'a, E: Env> {
+/// A fill's read that may begin, or is in flight.
+pub(crate) struct FillReading<'a, E: Env> {
     backing: &'a Backing<E>,
     cost: u64,
     takes_turns: bool,
@@ -172,6 +169,10 @@ impl<'a, E: Env> FillReading<'a, E> {
             backing.turns.borrow_mut().fill_begins(cost);
         }
         Self { backing, cost, takes_turns }
+    }
+
+    pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        self.backing.read_now(offset, buf).await
     }
 }
 
@@ -272,14 +273,20 @@ impl<E: Env> Backing<E> {
         }
     }
 
-    /// Reads for a fill, when the fetch rate lets it: `demand` is that, and what the cache has answered so far.
-    pub(crate) async fn read_for_fill(
-        &self,
-        offset: u64,
-        buf: Buf,
-        demand: impl Fn() -> (FetchRate, u64),
-    ) -> (Buf, Result<(), Error>) {
-        let cost = cost_of(length_of(&buf));
+    async fn read_now(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let (buf, result) = self.device.read(offset, buf).await;
+        self.io.has_read(buf.len());
+        (buf, result.map_err(|error| self.error(&error)))
+    }
+
+    /// A block that was not known came to be filled.
+    pub(crate) fn block_is_wanted(&self) {
+        self.turns.borrow_mut().block_is_wanted();
+    }
+
+    /// Waits until a fill may read that much at its fetch rate: `demand` is that, and what the cache has answered so far.
+    pub(crate) async fn fills_turn(&self, bytes: usize, demand: impl Fn() -> (FetchRate, u64)) -> FillReading<'_, E> {
+        let cost = cost_of(u64::try_from(bytes).expect("a length fits in 64 bits"));
         let mut waiting = None;
         let takes_turns = loop {
             let (rate, hits) = demand();
@@ -292,12 +299,7 @@ impl<E: Env> Backing<E> {
             }
             self.fill_ended.wait().await;
         };
-        let reading = FillReading::new(self, cost, takes_turns);
-        drop(waiting);
-        let (buf, result) = self.device.read(offset, buf).await;
-        drop(reading);
-        self.io.has_read(buf.len());
-        (buf, result.map_err(|error| self.error(&error)))
+        FillReading::new(self, cost, takes_turns)
     }
 
     /// At the lower rates, the share of the device's time that fills take follows from the cost of what is in flight,
@@ -325,7 +327,7 @@ impl<E: Env> Backing<E> {
         result.map_err(|error| self.error(&error))
     }
 
-    /// Writes for the cleaner, when the effort lets it: as [`Backing::read_for_fill`].
+    /// Writes for the cleaner, when the effort lets it: as [`Backing::fills_turn`].
     pub(crate) async fn write_for_cleaning(&self, offset: u64, buf: Buf, effort: Effort) -> Result<(), Error> {
         self.check_latch()?;
         let cost = cost_of(length_of(&buf));

@@ -28,10 +28,10 @@ const STREAM_BYTES: u64 = 1 << 20;
 const SSD_RATE: u64 = 2_000_000_000;
 /// What a host does between two requests: with all of them, a network that carries 100,000 requests a second.
 const HOST_TIME: Duration = Duration::from_micros(1280);
-const INTERVAL: Duration = Duration::from_millis(50);
-const INTERVALS: usize = 110;
+const INTERVAL: Duration = Duration::from_millis(20);
+const INTERVALS: usize = 230;
 /// Of these last intervals, the final rate is the median.
-const FINAL_INTERVALS: usize = 10;
+const FINAL_INTERVALS: usize = 20;
 /// Under load before it is measured.
 const SETTLE: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(4);

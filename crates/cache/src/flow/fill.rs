@@ -44,6 +44,9 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn wish_fill(&self, key: BlockKey) -> Wish {
         let wish = self.fills.wish(key);
         if wish == Wish::Queued {
+            if let Some((volume, _)) = self.attached_volume(key.volume) {
+                volume.backing.block_is_wanted();
+            }
             self.fill_pump_wanted.wake_all();
         }
         wish
@@ -103,8 +106,8 @@ impl<E: Env> PoolInner<E> {
         }
         let (slot, generation) = self.take_ready_slot()?;
         let pages = std::cell::Cell::new(self.fillable_pages(key, &volume));
-        let offered = std::cell::RefCell::default();
-        let fill = Rc::new(Fill { key, attachment, slot, generation, pages, offered });
+        let (waits, offered) = (std::cell::Cell::new(true), std::cell::RefCell::default());
+        let fill = Rc::new(Fill { key, attachment, slot, generation, pages, waits, offered });
         self.fills.begin(Rc::clone(&fill));
         Some((fill, volume))
     }
@@ -289,11 +292,14 @@ impl<E: Env> PoolInner<E> {
             Reading::Backing => {
                 let offset = u64::from(fill.key.block.0) * self.block_bytes() + u64::from(pages.start) * PAGE;
                 let demand = || (self.settings.get().fetch_rate, volume.stats.read_hits.get());
-                let (piece, result) = volume
-                    .read_pages(offset, piece, async |offset, part| {
-                        volume.backing.read_for_fill(offset, part, demand).await
-                    })
-                    .await;
+                let read = async |offset, part: Buf| {
+                    let turn = volume.backing.fills_turn(part.len(), demand).await;
+                    if fill.waits.replace(false) {
+                        self.fill_pump_wanted.wake_all();
+                    }
+                    turn.read(offset, part).await
+                };
+                let (piece, result) = volume.read_pages(offset, piece, read).await;
                 if result.is_err() {
                     fill.exclude(&pages);
                 }

@@ -13,6 +13,9 @@ use super::sweep::Sweep;
 use super::{BlockKey, SlotIndex, VolumeIndex};
 use crate::config::limits;
 
+/// Fills of a volume that wait for their turn to read: as many as it takes to have the next one ready.
+const WAITING_MAX: usize = 2;
+
 /// A block on its way into a slot.
 pub(crate) struct Fill {
     pub(crate) key: BlockKey,
@@ -21,6 +24,8 @@ pub(crate) struct Fill {
     pub(crate) generation: u32,
     /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
     pub(crate) pages: Cell<PageSet>,
+    /// No read of it has begun yet.
+    pub(crate) waits: Cell<bool>,
     /// Pages that a host's miss has read already, with the index of the first.
     pub(crate) offered: RefCell<Vec<(u32, Buf)>>,
 }
@@ -93,8 +98,16 @@ impl Fills {
         Wish::Queued
     }
 
+    /// The next block to be filled, of the volumes of which few fills wait for their turn: the later it is chosen, the
+    /// more of its neighbours are known. Volumes do not wait for one another's backing device.
     pub(crate) fn next_queued(&self) -> Option<BlockKey> {
-        self.queue.borrow_mut().take_next()
+        self.queue.borrow_mut().take_next(|volume| self.may_wait_for(volume))
+    }
+
+    /// Whether one more fill of the volume may wait for its turn.
+    pub(crate) fn may_wait_for(&self, volume: VolumeIndex) -> bool {
+        let running = self.running.borrow();
+        running.values().filter(|fill| fill.key.volume == volume && fill.waits.get()).count() < WAITING_MAX
     }
 
     pub(crate) fn begin(&self, fill: Rc<Fill>) {
@@ -125,5 +138,49 @@ impl Fills {
 
     pub(crate) fn forget_queue(&self) {
         self.queue.borrow_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::BlockIndex;
+
+    fn key(volume: u16, block: u32) -> BlockKey {
+        BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
+    }
+
+    fn begin(fills: &Fills, key: BlockKey) -> Rc<Fill> {
+        let fill = Rc::new(Fill {
+            key,
+            attachment: 1,
+            slot: SlotIndex(0),
+            generation: 1,
+            pages: Cell::default(),
+            waits: Cell::new(true),
+            offered: RefCell::default(),
+        });
+        fills.begin(Rc::clone(&fill));
+        fill
+    }
+
+    #[test]
+    fn few_fills_of_a_volume_wait_for_their_turn_and_none_of_another_volume_waits_for_them() {
+        let fills = Fills::default();
+        for wanted in [key(1, 1), key(1, 2), key(1, 3), key(1, 9), key(2, 1)] {
+            fills.wish(wanted);
+        }
+        let first = begin(&fills, fills.next_queued().expect("five wait"));
+        assert_eq!(fills.next_queued(), Some(key(2, 1)));
+        begin(&fills, fills.next_queued().expect("three wait"));
+        assert_eq!(fills.next_queued(), None, "two of the volume wait already");
+        first.waits.set(false);
+        fills.wish(key(1, 4));
+        assert_eq!(fills.next_queued(), Some(key(1, 3)));
+        assert_eq!(
+            fills.next_queued(),
+            Some(key(1, 4)),
+            "chosen as late as that, it comes before one that waits longer"
+        );
     }
 }

@@ -41,11 +41,11 @@ impl Sweep {
         self.len += usize::from(new);
     }
 
-    /// Takes the next block of the next volume.
-    pub(crate) fn take_next(&mut self) -> Option<BlockKey> {
+    /// Takes the next block of the next volume of which one may be taken.
+    pub(crate) fn take_next(&mut self, may: impl Fn(VolumeIndex) -> bool) -> Option<BlockKey> {
         let after = self.turn.map_or(Unbounded, Excluded);
-        let volume = self.volumes.range((after, Unbounded)).next().or_else(|| self.volumes.first_key_value());
-        let volume = *volume?.0;
+        let in_turn = self.volumes.range((after, Unbounded)).chain(&self.volumes).map(|(volume, _)| *volume);
+        let volume = in_turn.into_iter().find(|volume| may(*volume))?;
         let waiting = self.volumes.get_mut(&volume)?;
         let block = waiting.take_next()?;
         if waiting.blocks.is_empty() {
@@ -86,14 +86,14 @@ mod tests {
     }
 
     fn taken(sweep: &mut Sweep) -> Vec<(u16, u32)> {
-        std::iter::from_fn(|| sweep.take_next()).map(|key| (key.volume.0, key.block.0)).collect()
+        std::iter::from_fn(|| sweep.take_next(|_| true)).map(|key| (key.volume.0, key.block.0)).collect()
     }
 
     #[test]
     fn blocks_are_taken_in_address_order_from_where_the_sweep_is() {
         let mut sweep = Sweep::default();
         [7, 3, 9].into_iter().for_each(|block| sweep.insert(key(0, block)));
-        assert_eq!(sweep.take_next(), Some(key(0, 3)));
+        assert_eq!(sweep.take_next(|_| true), Some(key(0, 3)));
         [1, 8].into_iter().for_each(|block| sweep.insert(key(0, block)));
         assert_eq!(taken(&mut sweep), [(0, 7), (0, 8), (0, 9), (0, 1)]);
         assert_eq!(sweep.len(), 0);
@@ -106,6 +106,19 @@ mod tests {
             sweep.insert(key(volume, block));
         }
         assert_eq!(taken(&mut sweep), [(2, 7), (4, 1), (9, 5), (4, 2), (9, 6), (4, 3)]);
+    }
+
+    #[test]
+    fn a_volume_that_may_not_is_passed_over_and_keeps_its_blocks() {
+        let mut sweep = Sweep::default();
+        for (volume, block) in [(2, 1), (4, 2), (4, 3), (9, 4)] {
+            sweep.insert(key(volume, block));
+        }
+        let not_4 = |volume| volume != VolumeIndex(4);
+        let two = [sweep.take_next(not_4), sweep.take_next(not_4)];
+        assert_eq!(two, [Some(key(2, 1)), Some(key(9, 4))]);
+        assert_eq!(sweep.take_next(not_4), None);
+        assert_eq!(taken(&mut sweep), [(4, 2), (4, 3)]);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! hosts' reads wait while fills read, for as long as the hosts' turn before has earned them, and fills wait while what
 //! hosts want is read. Hosts that the cache answers do not need the device: the more of them, the longer the fills'
 //! turns. Where one side wants nothing there are no turns.
+//!
+//! Where fills come after a time without any, hosts' turn goes on while much of what they read is new: of blocks that
+//! are known one by one, fills would read every second or third, and the gaps between pass under the heads unread.
 
 use std::time::Duration;
 
@@ -24,7 +27,14 @@ const WINDOW_PER_HOST: u64 = 12;
 /// What fills may have in flight where hosts are idle.
 const WINDOW_IDLE: u64 = 384;
 /// The most time that fills have coming, or have taken too much of.
-const BALANCE_MAX: Duration = Duration::from_millis(300);
+const BALANCE_MAX: Duration = Duration::from_millis(600);
+/// The longest that hosts wait for fills that have that much time coming.
+const FILLS_TURN_MAX: Duration = Duration::from_millis(300);
+/// The longest turn of hosts that goes on for what is new in it; and fills that come so long after the last are the
+/// first ones.
+const GATHERING_MAX: Duration = Duration::from_millis(500);
+/// It goes on while so many new blocks come to be filled, in percent of the requests that were answered.
+const NEW_PERCENT: u64 = 12;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
@@ -45,6 +55,11 @@ pub(crate) struct Turns {
     /// Requests that may still begin in this turn of hosts, of how many.
     admissible: u64,
     admitted_max: u64,
+    /// This turn of hosts goes on while it brings new blocks.
+    gathering: bool,
+    /// Blocks that came to be filled since hosts were admitted, and the requests that were answered.
+    new_blocks: u64,
+    answered_of_admitted: u64,
     /// Hosts' requests that the device answered since the last turn of fills.
     answered: u64,
     /// What the cache had answered at the last turn of fills.
@@ -54,6 +69,8 @@ pub(crate) struct Turns {
     in_flight: u64,
     peak: u64,
     window: u64,
+    /// When a fill last wanted or got anything.
+    fills_seen: Instant,
     /// When the last read of this turn of fills may begin. `None`: no fill has asked.
     until: Option<Instant>,
     /// How long the last turn of hosts took.
@@ -94,13 +111,20 @@ impl Turns {
     pub(crate) fn host_ends(&mut self, now: Instant) {
         self.hosts_in_flight -= 1;
         self.answered += 1;
+        self.answered_of_admitted += 1;
         self.decide(now);
+    }
+
+    /// A block that was not known came to be filled.
+    pub(crate) fn block_is_wanted(&mut self) {
+        self.new_blocks += 1;
     }
 
     /// A fill wants to read.
     pub(crate) fn fill_arrives(&mut self, now: Instant) {
         self.fills_waiting += 1;
         self.decide(now);
+        self.fills_seen = now;
     }
 
     /// A fill that waited begins to read, or gives up.
@@ -134,6 +158,7 @@ impl Turns {
 
     pub(crate) fn fill_ends(&mut self, now: Instant, cost: u64) {
         self.in_flight -= cost;
+        self.fills_seen = now;
         self.decide(now);
     }
 
@@ -141,10 +166,13 @@ impl Turns {
         let fills = self.fills_waiting + self.in_flight > 0;
         let hosts = self.hosts_waiting + self.hosts_in_flight;
         match self.turn {
-            Turn::Nobody if fills && hosts > 0 => self.begin_hosts(now),
+            Turn::Nobody if fills && hosts > 0 => {
+                self.gathering = now.since(self.fills_seen) >= GATHERING_MAX;
+                self.begin_hosts(now);
+            }
             Turn::Nobody => {}
             Turn::Hosts if !fills || hosts == 0 => self.turn = Turn::Nobody,
-            Turn::Hosts if self.hosts_are_over() && self.is_paid(now) => self.begin_fills(now),
+            Turn::Hosts if self.hosts_are_over() && self.is_paid(now) && !self.goes_on(now) => self.begin_fills(now),
             Turn::Hosts if self.hosts_are_over() => self.admit_hosts(),
             Turn::Hosts => {}
             Turn::Fills if self.fills_are_over(now) => {
@@ -162,6 +190,12 @@ impl Turns {
     /// Hosts have had back what fills took too much of.
     fn is_paid(&self, now: Instant) -> bool {
         self.balance_ns.saturating_add(nanoseconds(now.since(self.since))) > 0
+    }
+
+    /// Hosts have only begun to show what they read.
+    fn goes_on(&self, now: Instant) -> bool {
+        let much_is_new = self.new_blocks * 100 > self.answered_of_admitted * NEW_PERCENT;
+        self.gathering && much_is_new && now.since(self.since) < GATHERING_MAX
     }
 
     /// Few requests of this turn are left.
@@ -186,11 +220,14 @@ impl Turns {
     fn admit_hosts(&mut self) {
         self.admitted_max = (self.hosts_waiting * ADMITTED_PERCENT).div_ceil(100).max(self.hosts_in_flight);
         self.admissible = self.admitted_max;
+        self.new_blocks = 0;
+        self.answered_of_admitted = 0;
     }
 
     fn begin_fills(&mut self, now: Instant) {
         self.hosts_took = now.since(self.since);
         self.turn = Turn::Fills;
+        self.gathering = false;
         self.since = now;
         self.until = None;
         self.peak = self.in_flight;
@@ -206,7 +243,8 @@ impl Turns {
         let percent = i64::try_from(percent).expect("at most 100");
         let earned = nanoseconds(self.hosts_took).saturating_mul(100 - percent) / percent;
         self.balance_ns = bounded(self.balance_ns.saturating_add(earned));
-        let until = self.since.plus(Duration::from_nanos(u64::try_from(self.balance_ns).unwrap_or(0)));
+        let coming = Duration::from_nanos(u64::try_from(self.balance_ns).unwrap_or(0));
+        let until = self.since.plus(coming.min(FILLS_TURN_MAX));
         self.until = Some(until);
         until
     }
@@ -328,6 +366,66 @@ mod tests {
         }
     }
 
+    /// Hosts that begin reading with fills, so long after the last of them.
+    fn first_fills(start: u64) -> Turns {
+        let mut turns = Turns::default();
+        (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(start)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(start)));
+        turns
+    }
+
+    /// Serves hosts for so long, 10 ms for as many requests as are admitted at once, each of which brings a new block or not.
+    fn hosts_read(turns: &mut Turns, start: u64, milliseconds: u64, is_new: bool) {
+        for now in (start + 1..=start + milliseconds).filter(|now| now % 10 == 0) {
+            for _ in 0..2 * HOSTS {
+                if !turns.host_may_begin() {
+                    return;
+                }
+                if is_new {
+                    turns.block_is_wanted();
+                }
+                turns.host_begins();
+                turns.host_ends(at_ms(now));
+                turns.host_arrives(at_ms(now));
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_fills_wait_while_hosts_bring_new_blocks_and_get_the_time_back() {
+        let mut turns = first_fills(1000);
+        hosts_read(&mut turns, 1000, 490, true);
+        assert!(!turns.fills_turn());
+        hosts_read(&mut turns, 1490, 10, true);
+        assert!(turns.fills_turn(), "half a second is enough");
+        assert_eq!(length_of_turn(&mut turns, 1500, 0), 300);
+        hosts_turn(&mut turns, 1800, 10);
+        assert_eq!(length_of_turn(&mut turns, 1810, 0), 299, "of 587 ms were left, and 12 were earned");
+    }
+
+    #[test]
+    fn the_first_fills_do_not_wait_for_hosts_that_bring_nothing_new() {
+        let mut turns = first_fills(1000);
+        hosts_read(&mut turns, 1000, 100, true);
+        assert!(!turns.fills_turn());
+        hosts_read(&mut turns, 1100, 10, false);
+        assert!(turns.fills_turn());
+    }
+
+    #[test]
+    fn fills_that_come_soon_after_others_do_not_wait_for_new_blocks() {
+        for (pause, waits) in [(400, false), (600, true)] {
+            let mut turns = Turns::default();
+            turns.fill_arrives(at_ms(1000));
+            assert!(fill_begins(&mut turns, 1000, 0));
+            turns.fill_ends(at_ms(1000), COST);
+            (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(1000 + pause)));
+            turns.fill_arrives(at_ms(1000 + pause));
+            hosts_read(&mut turns, 1000 + pause, 10, true);
+            assert_eq!(!turns.fills_turn(), waits, "{pause} ms later");
+        }
+    }
+
     #[test]
     fn whatever_happens_somebody_may_go_on() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -341,8 +439,9 @@ mod tests {
         let mut now = Instant(0);
         for step in 0..200_000 {
             now = now.plus(Duration::from_micros(draw(3_000)));
-            match draw(7) {
+            match draw(8) {
                 0 if turns.hosts_waiting < 20 => turns.host_arrives(now),
+                7 => turns.block_is_wanted(),
                 1 if turns.hosts_waiting > 0 && turns.host_may_begin() => turns.host_begins(),
                 2 if turns.hosts_in_flight > 0 => turns.host_ends(now),
                 3 if turns.fills_waiting < 20 => turns.fill_arrives(now),
