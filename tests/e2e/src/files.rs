@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -84,10 +84,22 @@ pub fn usize_of(number: u64) -> usize {
     usize::try_from(number).expect("tests run on 64 bits")
 }
 
-/// Overwrites a part of a file, past any cache of ours.
+/// Overwrites a part of a file past the page cache, as everything else writes it: where buffered and direct writes of a
+/// file meet, Linux reports an error of it to all that flush it.
 pub fn overwrite(path: &Path, offset: u64, bytes: &[u8]) {
-    let file = File::options().write(true).open(path).expect("the image can be opened");
-    file.write_all_at(bytes, offset).expect("the image can be written");
+    let file = File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(path);
+    let file = file.expect("the image can be opened");
+    let start = offset / PAGE_BYTES * PAGE_BYTES;
+    let skip = usize_of(offset - start);
+    let mut memory = vec![0; (skip + bytes.len()).next_multiple_of(PAGE) + PAGE];
+    let aligned = memory.as_ptr().align_offset(PAGE);
+    let len = memory.len() - PAGE;
+    let whole = &mut memory[aligned..aligned + len];
+    if len > bytes.len() {
+        file.read_exact_at(whole, start).expect("the image can be read");
+    }
+    whole[skip..skip + bytes.len()].copy_from_slice(bytes);
+    file.write_all_at(whole, start).expect("the image can be written");
     file.sync_all().expect("the image can be flushed");
 }
 
