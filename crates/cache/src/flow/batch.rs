@@ -36,7 +36,8 @@ type Copies = Vec<(Mirror, u64, Buf)>;
 
 /// What goes into one batch.
 struct Selected {
-    appends: Vec<Append>,
+    /// Each with its first page's position in the row, which it gets with its place.
+    appends: Vec<(Append, u32)>,
     /// Of the entries of the appends.
     entry_bytes: usize,
     data_pages: u32,
@@ -172,7 +173,7 @@ impl<E: Env> PoolInner<E> {
             }
             selected.entry_bytes += entry_bytes(&append);
             selected.data_pages += append.data_pages();
-            selected.appends.push(append);
+            selected.appends.push((append, 0));
         };
         // Moves leave half of what is left to hosts.
         take(&log.urgent, BATCH_DATA_PAGES.min(room) / 2);
@@ -192,7 +193,7 @@ impl<E: Env> PoolInner<E> {
 
     /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
     /// have their place already and do not count yet (rule `free-oldest-first`).
-    fn still_wanted(&self, log: &Log, append: &Append, before: &[Append]) -> bool {
+    fn still_wanted(&self, log: &Log, append: &Append, before: &[(Append, u32)]) -> bool {
         let (from, spread) = match &append.body {
             Body::Data(_) | Body::Zeroes(_) => return true,
             Body::Move { from, .. } => (*from, true),
@@ -217,23 +218,29 @@ impl<E: Env> PoolInner<E> {
         let flights = log.flights.borrow();
         let mut placed = flights.iter().map(|flight| flight.appends.borrow());
         u64::from(offset) == pages.end - pages.start
-            && !before.iter().any(overlaps)
+            && !before.iter().any(|(other, _)| overlaps(other))
             && !placed.any(|appends| appends.iter().any(|(other, _)| overlaps(other)))
     }
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
     fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<Flight>, Copies) {
         let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
-        let Selected { mut payload, appends, .. } = selected;
+        let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
         let (segment, index) = (row.next_segment(), row.batches.get());
         let first_page = row.next_page.borrow()[at(segment)];
         let header_bytes = at(header_pages) * PAGE_BYTES;
         let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
         let checksums = copy_data(&appends, &mut bytes[header_bytes..]);
+        payload.reserve(entry_bytes);
+        let header = segment * row.segment_pages + first_page;
+        let mut position = header + header_pages;
         let mut rest = &checksums[..];
-        for append in &appends {
-            let own = rest.split_off(..at(append.data_pages())).expect("every page of data has a checksum");
+        for (append, place) in &mut appends {
+            let count = append.data_pages();
+            let own = rest.split_off(..at(count)).expect("every page of data has a checksum");
             push_entry(&mut payload, row, append, own);
+            *place = if count == 0 { header } else { position };
+            position += count;
         }
         debug_assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
         row.next_page.borrow_mut()[at(segment)] += pages;
@@ -253,19 +260,11 @@ impl<E: Env> PoolInner<E> {
         let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
         log.last_checksum.set(checksum);
         row.last_checksum.set(checksum);
-        let header = segment * row.segment_pages + first_page;
-        let mut position = header + header_pages;
-        let mut placed = Vec::with_capacity(appends.len());
-        for append in appends {
-            let count = append.data_pages();
-            placed.push((append, if count == 0 { header } else { position }));
-            position += count;
-        }
         let flight = Rc::new(Flight {
             row: Rc::clone(row),
             index,
             previous,
-            appends: std::cell::RefCell::new(placed),
+            appends: std::cell::RefCell::new(appends),
             checksums,
             written: std::cell::Cell::new(None),
         });
@@ -493,9 +492,9 @@ fn entry_bytes(append: &Append) -> usize {
 
 /// Copies the data to where it lies in the batch; answers the checksums, page by page. Each page comes into the
 /// processor's cache once, for both.
-fn copy_data(appends: &[Append], target: &mut [u8]) -> Vec<u32> {
+fn copy_data(appends: &[(Append, u32)], target: &mut [u8]) -> Vec<u32> {
     let mut checksums = Vec::with_capacity(target.len() / PAGE_BYTES);
-    let data = appends.iter().filter_map(|append| match &append.body {
+    let data = appends.iter().filter_map(|(append, _)| match &append.body {
         Body::Data(data) | Body::Move { data, .. } => Some(data),
         Body::Zeroes(_) | Body::Mark { .. } => None,
     });

@@ -4,6 +4,8 @@
 //! Each batch says of itself whose it is, which batch came before it, and what its pages are; so a batch is believed by
 //! itself, from whichever copy is whole, and the chain of batches ends where one is missing.
 
+use smallvec::SmallVec;
+
 use crate::planted::{Planted, planted};
 
 use super::codec::{Corrupt, Reader, Writer, crc32c, seal_into, unseal};
@@ -60,11 +62,14 @@ impl SegmentHeader {
     }
 }
 
+/// Of the pages of an entry. Most entries are of a few: these take no memory of their own.
+pub(crate) type Checksums = SmallVec<[u32; 4]>;
+
 /// What an entry of a batch says of pages of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// They are in this batch, with these checksums.
-    Pages { attachment: u64, page: u64, version: u64, checksums: Vec<u32> },
+    Pages { attachment: u64, page: u64, version: u64, checksums: Checksums },
     /// They read as zeroes.
     Zeroes { attachment: u64, page: u64, version: u64, count: u32 },
     /// Both copies of what they held are lost: they answer errors until they are written again.
@@ -92,6 +97,11 @@ pub(crate) const PLAIN_ENTRY_BYTES: usize = 1 + 24 + 4;
 impl Payload {
     pub(crate) fn len(&self) -> usize {
         self.writer.as_bytes().len()
+    }
+
+    /// Makes room for so many bytes of entries more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.writer.reserve(bytes);
     }
 
     pub(crate) fn entries(&self) -> u16 {
@@ -374,7 +384,7 @@ mod tests {
 
     fn payload() -> (Payload, Vec<Entry>) {
         let entries = vec![
-            Entry::Pages { attachment: 7, page: 100, version: 5, checksums: vec![1, 2, 3] },
+            Entry::Pages { attachment: 7, page: 100, version: 5, checksums: Checksums::from_slice(&[1, 2, 3]) },
             Entry::Zeroes { attachment: 7, page: 9, version: 6, count: 70_000 },
             Entry::Lost { attachment: 8, page: 1, version: 6, count: 1 },
             Entry::Cleaned { row: 3, position: 77, count: 9 },

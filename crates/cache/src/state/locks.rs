@@ -33,16 +33,15 @@ fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 impl Inner {
-    fn is_held(&self, pages: &Range<u64>) -> bool {
-        let held = self.held.borrow();
-        let next = held.partition_point(|other| other.start < pages.end);
-        next > 0 && held[next - 1].end > pages.start
-    }
-
-    fn hold(&self, pages: &Range<u64>) {
+    /// Holds `pages`; false: somebody has some of them.
+    fn hold(&self, pages: &Range<u64>) -> bool {
         let mut held = self.held.borrow_mut();
-        let place = held.partition_point(|other| other.start < pages.start);
-        held.insert(place, pages.clone());
+        let place = held.partition_point(|other| other.start < pages.end);
+        let free = place == 0 || held[place - 1].end <= pages.start;
+        if free {
+            held.insert(place, pages.clone());
+        }
+        free
     }
 
     /// `pages` are held, or waited for, by one less: gives the lock to every waiter whose range touches neither a held one
@@ -52,11 +51,10 @@ impl Inner {
         let mut waiting = self.waiting.borrow_mut();
         let mut index = 0;
         while let Some(waiter) = waiting.get(index) {
-            let free = touch(&waiter.pages, pages)
-                && !self.is_held(&waiter.pages)
-                && !waiting.iter().take(index).any(|earlier| touch(&earlier.pages, &waiter.pages));
-            if free {
-                self.hold(&waiter.pages);
+            let granted = touch(&waiter.pages, pages)
+                && !waiting.iter().take(index).any(|earlier| touch(&earlier.pages, &waiter.pages))
+                && self.hold(&waiter.pages);
+            if granted {
                 waiter.granted.set(true);
                 wakers.extend(waiter.waker.take());
                 waiting.remove(index);
@@ -94,10 +92,9 @@ impl RangeLocks {
     pub(crate) fn try_exclusive(&self, pages: &Range<u64>) -> Option<Held> {
         debug_assert!(!pages.is_empty());
         let queued = self.inner.waiting.borrow().iter().any(|waiter| touch(&waiter.pages, pages));
-        if queued || self.inner.is_held(pages) {
+        if queued || !self.inner.hold(pages) {
             return None;
         }
-        self.inner.hold(pages);
         Some(Held { locks: self.clone(), pages: pages.clone() })
     }
 
@@ -166,6 +163,8 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn poll(lock: &mut Exclusive) -> Option<Held> {
@@ -204,6 +203,32 @@ mod tests {
         drop(held);
         drop(poll(&mut wide).expect("granted"));
         assert!(locks.try_exclusive(&(0..20)).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_held_nobody_else_gets(
+            steps in prop::collection::vec((any::<bool>(), 0_u64..3000, 0_u32..13, any::<prop::sample::Index>()), 1..200),
+        ) {
+            let locks = RangeLocks::default();
+            let mut held: Vec<Held> = Vec::new();
+            for (release, start, length, which) in steps {
+                if release && !held.is_empty() {
+                    held.swap_remove(which.index(held.len()));
+                    continue;
+                }
+                let pages = start..start + (1 << length);
+                let mut touching: Vec<_> = held.iter().map(|held| held.pages.clone()).collect();
+                touching.retain(|other| touch(other, &pages));
+                let mut found = locks.held_in(&pages);
+                touching.sort_by_key(|range| range.start);
+                found.sort_by_key(|range| range.start);
+                prop_assert_eq!(&found, &touching);
+                let got = locks.try_exclusive(&pages);
+                prop_assert_eq!(got.is_some(), touching.is_empty());
+                held.extend(got);
+            }
+        }
     }
 
     #[test]
