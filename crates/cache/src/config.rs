@@ -37,8 +37,10 @@ pub mod limits {
     pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
     /// The smallest SSD that a pool takes.
     pub const SSD_BYTES_MIN: u64 = 8 << 20;
-    /// Bytes that fills hold in memory at most, per pool.
+    /// Bytes that fills hold in memory at most, per pool, while backing devices answer them.
     pub const FILL_BYTES_MAX: u64 = 96 << 20;
+    /// So many times as many fills as that run at once, if most of them wait for backing devices that hang.
+    pub const STUCK_FILLS: usize = 4;
     /// Blocks that wait for their fill at most, per pool.
     pub const FILL_QUEUE_MAX: usize = 4096;
     /// One read of a fill from the backing device.
@@ -49,7 +51,8 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a backing device may answer no write until it counts as one that takes nothing.
+    /// How long a backing device may answer no write until it counts as one that takes nothing, and how long a fill
+    /// may take until other volumes' fills do not wait for it.
     pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);
     /// Read errors (medium or checksum) after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;

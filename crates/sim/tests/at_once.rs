@@ -1,12 +1,13 @@
 //! What happens at the same time, on devices that take their time.
 
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, join3};
+use futures_util::future::{join, join_all, join3, select};
 use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
-use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, ScrubStatus, Volume};
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Faults, Speed};
@@ -239,4 +240,40 @@ async fn reads_that_wait(env: SimEnv) -> u64 {
 fn a_read_that_waits_for_its_turn_is_answered_by_the_fill_of_its_block() {
     let hits: Vec<u64> = (0..20).map(|seed| run(seed, reads_that_wait)).collect();
     assert!(hits.iter().any(|hits| *hits > 0), "{hits:?}");
+}
+
+/// Fills of two volumes of one pool, while the backing device of one answers nothing.
+async fn fill_beside_a_device_that_hangs(env: SimEnv, fetch_rate: FetchRate) {
+    let disks = Disks::new(&env.simulation);
+    let (pool, sound) = disks.create(&env).await;
+    let other = Disks::new(&env.simulation);
+    let spec = VolumeSpec {
+        name: "hanging".parse().unwrap(),
+        backing: "other disk".to_owned(),
+        settings: VolumeSettings::default(),
+    };
+    let hanging = Volume::open(env.clone(), spec, SimDevice::open(&other.backing)).unwrap();
+    pool.attach(&sound).await.unwrap();
+    pool.attach(&hanging).await.unwrap();
+    pool.set(PoolSettings { fetch_rate, ..pool.status().settings }).await.unwrap();
+    other.backing.set_faults(Faults { hang: 1000, ..Faults::default() });
+    let waiting = hanging.clone();
+    env.spawn(async move { drop(waiting.populate(ByteRange::at(0, BLOCKS * BLOCK)).await) });
+    env.sleep(Duration::from_secs(1)).await;
+    let filled = pin!(sound.populate(ByteRange::at(0, BLOCKS * BLOCK)));
+    select(filled, env.sleep(3 * limits::BACKING_TIMEOUT)).await;
+    assert_eq!(sound.status().cache_used_bytes, BLOCKS * BLOCK, "{fetch_rate:?}");
+    pool.abandon();
+}
+
+// At the lower rates, the one place that a pool has for fills, or the four, were taken until the device answered: no
+// other volume got anything new into the cache.
+// proves: F6
+#[test]
+fn a_backing_device_that_hangs_keeps_no_other_volume_from_being_filled() {
+    for fetch_rate in [FetchRate::Low, FetchRate::Medium, FetchRate::High] {
+        for seed in 0..10 {
+            run(seed, move |env| fill_beside_a_device_that_hangs(env, fetch_rate));
+        }
+    }
 }

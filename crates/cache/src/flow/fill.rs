@@ -27,6 +27,9 @@ use super::within;
 /// Unpublished slots that make the publisher start before its time.
 const PUBLISH_AT: usize = 512;
 
+/// How often what waits in the queue is looked at without any news.
+const INTERVAL: Duration = Duration::from_secs(1);
+
 /// Blocks that a volume gives up at most for one that it gets: more than one only after its share was made smaller.
 const OWN_EVICTIONS: u32 = 64;
 
@@ -56,7 +59,13 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn run_fill_pump(self: Rc<Self>) {
         while !self.stopping.get() {
             self.start_queued_fills();
-            self.fill_pump_wanted.wait().await;
+            let wanted = self.fill_pump_wanted.wait();
+            if self.fills.queued() == 0 {
+                wanted.await;
+            } else {
+                // Nobody tells that a backing device hangs by now.
+                within(&self.env, INTERVAL, wanted).await;
+            }
         }
     }
 
@@ -67,7 +76,7 @@ impl<E: Env> PoolInner<E> {
             self.fills.ended.wake_all();
         }
         while self.fills.queued() > 0 && self.may_start_fill() {
-            let Some(key) = self.fills.next_queued() else { return };
+            let Some(key) = self.fills.next_queued(self.env.now()) else { return };
             if let Some((fill, volume)) = self.begin_fill(key) {
                 self.spawn_fill(fill, volume);
             } else {
@@ -86,7 +95,8 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn may_start_fill(self: &Rc<Self>) -> bool {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
         let by_memory = usize::try_from(limits::FILL_BYTES_MAX / self.block_bytes()).expect("a small number");
-        if self.stopping.get() || self.fills_nothing() || self.fills.running() >= at_once.min(by_memory.max(2)) {
+        let has_room = || self.fills.leave_room(at_once.min(by_memory.max(2)), self.env.now());
+        if self.stopping.get() || self.fills_nothing() || !has_room() {
             return false;
         }
         self.make_room();
@@ -107,7 +117,8 @@ impl<E: Env> PoolInner<E> {
         let (slot, generation) = self.take_ready_slot()?;
         let pages = std::cell::Cell::new(self.fillable_pages(key, &volume));
         let (waits, offered) = (std::cell::Cell::new(true), std::cell::RefCell::default());
-        let fill = Rc::new(Fill { key, attachment, slot, generation, pages, waits, offered });
+        let began = self.env.now();
+        let fill = Rc::new(Fill { key, attachment, slot, generation, pages, began, waits, offered });
         self.fills.begin(Rc::clone(&fill));
         Some((fill, volume))
     }

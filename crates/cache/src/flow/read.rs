@@ -123,7 +123,8 @@ impl<E: Env> VolumeInner<E> {
             return self.read_missing(pool, pages, range).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
-        let now = pool.fills.queued() == 0 && pool.fills.may_wait_for(attached.index) && pool.may_start_fill();
+        let now =
+            pool.fills.queued() == 0 && pool.fills.may_begin(attached.index, pool.env.now()) && pool.may_start_fill();
         let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.wish_fill(key);

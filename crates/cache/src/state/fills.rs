@@ -1,12 +1,12 @@
 //! The blocks that are being filled, and those that wait for their turn.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::Buf;
 use hotset_block::sync::Event;
+use hotset_block::{Buf, Instant};
 
 use super::page_set::PageSet;
 use super::sweep::Sweep;
@@ -24,6 +24,7 @@ pub(crate) struct Fill {
     pub(crate) generation: u32,
     /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
     pub(crate) pages: Cell<PageSet>,
+    pub(crate) began: Instant,
     /// No read of it has begun yet.
     pub(crate) waits: Cell<bool>,
     /// Pages that a host's miss has read already, with the index of the first.
@@ -35,6 +36,11 @@ impl Fill {
         let mut left = self.pages.get();
         left.remove(pages);
         self.pages.set(left);
+    }
+
+    /// Its backing device takes so long, for it or for those whose turn it waits for, that others do not wait for it.
+    fn is_stuck(&self, now: Instant) -> bool {
+        now.since(self.began) > limits::BACKING_TIMEOUT
     }
 }
 
@@ -98,16 +104,30 @@ impl Fills {
         Wish::Queued
     }
 
-    /// The next block to be filled, of the volumes of which few fills wait for their turn: the later it is chosen, the
-    /// more of its neighbours are known. Volumes do not wait for one another's backing device.
-    pub(crate) fn next_queued(&self) -> Option<BlockKey> {
-        self.queue.borrow_mut().take_next(|volume| self.may_wait_for(volume))
+    /// Whether so many fills at once leave room for one more. Those of a volume that is stuck do not count, so that the
+    /// others go on; but they have their memory still, and are not replaced for ever.
+    pub(crate) fn leave_room(&self, at_once: usize, now: Instant) -> bool {
+        let running = self.running.borrow();
+        if running.len() < at_once {
+            return true;
+        }
+        let stuck = running.values().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key.volume);
+        let stuck: BTreeSet<VolumeIndex> = stuck.collect();
+        let answered = running.keys().filter(|key| !stuck.contains(&key.volume)).count();
+        answered < at_once && running.len() < at_once * limits::STUCK_FILLS
     }
 
-    /// Whether one more fill of the volume may wait for its turn.
-    pub(crate) fn may_wait_for(&self, volume: VolumeIndex) -> bool {
+    /// The next block to be filled, of the volumes of which another fill may begin: the later it is chosen, the more of
+    /// its neighbours are known. Volumes do not wait for one another's backing device.
+    pub(crate) fn next_queued(&self, now: Instant) -> Option<BlockKey> {
+        self.queue.borrow_mut().take_next(|volume| self.may_begin(volume, now))
+    }
+
+    /// Whether one more fill of the volume may begin: few wait for their turn, and none is stuck.
+    pub(crate) fn may_begin(&self, volume: VolumeIndex, now: Instant) -> bool {
         let running = self.running.borrow();
-        running.values().filter(|fill| fill.key.volume == volume && fill.waits.get()).count() < WAITING_MAX
+        let own = || running.values().filter(|fill| fill.key.volume == volume);
+        own().filter(|fill| fill.waits.get()).count() < WAITING_MAX && !own().any(|fill| fill.is_stuck(now))
     }
 
     pub(crate) fn begin(&self, fill: Rc<Fill>) {
@@ -150,13 +170,14 @@ mod tests {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
     }
 
-    fn begin(fills: &Fills, key: BlockKey) -> Rc<Fill> {
+    fn begin(fills: &Fills, key: BlockKey, began: Instant) -> Rc<Fill> {
         let fill = Rc::new(Fill {
             key,
             attachment: 1,
             slot: SlotIndex(0),
             generation: 1,
             pages: Cell::default(),
+            began,
             waits: Cell::new(true),
             offered: RefCell::default(),
         });
@@ -166,21 +187,37 @@ mod tests {
 
     #[test]
     fn few_fills_of_a_volume_wait_for_their_turn_and_none_of_another_volume_waits_for_them() {
-        let fills = Fills::default();
+        let (fills, now) = (Fills::default(), Instant::default());
         for wanted in [key(1, 1), key(1, 2), key(1, 3), key(1, 9), key(2, 1)] {
             fills.wish(wanted);
         }
-        let first = begin(&fills, fills.next_queued().expect("five wait"));
-        assert_eq!(fills.next_queued(), Some(key(2, 1)));
-        begin(&fills, fills.next_queued().expect("three wait"));
-        assert_eq!(fills.next_queued(), None, "two of the volume wait already");
+        let first = begin(&fills, fills.next_queued(now).expect("five wait"), now);
+        assert_eq!(fills.next_queued(now), Some(key(2, 1)));
+        begin(&fills, fills.next_queued(now).expect("three wait"), now);
+        assert_eq!(fills.next_queued(now), None, "two of the volume wait already");
         first.waits.set(false);
         fills.wish(key(1, 4));
-        assert_eq!(fills.next_queued(), Some(key(1, 3)));
+        assert_eq!(fills.next_queued(now), Some(key(1, 3)));
         assert_eq!(
-            fills.next_queued(),
+            fills.next_queued(now),
             Some(key(1, 4)),
             "chosen as late as that, it comes before one that waits longer"
         );
+    }
+
+    #[test]
+    fn fills_whose_backing_device_hangs_leave_their_places_to_other_volumes() {
+        let (fills, began) = (Fills::default(), Instant::default());
+        let (soon, late) = (began.plus(limits::BACKING_TIMEOUT), began.plus(2 * limits::BACKING_TIMEOUT));
+        begin(&fills, key(1, 0), began).waits.set(false);
+        begin(&fills, key(1, 1), soon);
+        assert!(fills.may_begin(VolumeIndex(1), soon) && !fills.leave_room(2, soon), "it may answer yet");
+        assert!(!fills.may_begin(VolumeIndex(1), late) && fills.may_begin(VolumeIndex(2), late));
+        assert!(fills.leave_room(1, late), "neither the one that hangs nor the one behind it takes a place");
+        begin(&fills, key(2, 0), late);
+        begin(&fills, key(2, 1), late);
+        assert!(!fills.leave_room(2, late) && fills.leave_room(3, late), "the others are as many as ever");
+        (2..8).for_each(|block| drop(begin(&fills, key(1, block), began)));
+        assert!(!fills.leave_room(2, late.plus(limits::BACKING_TIMEOUT)), "ten take memory, and that is bounded");
     }
 }
