@@ -31,11 +31,12 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     daemon.verb(&["volume", "set", "cached", "mode=instant-write-back"])?;
     daemon.enable_cache("cached", "writes")?;
     let qemu = QemuNbd::start_writable(bench, &raw)?;
-    let mut figures = random_writes(bench, &daemon, &cached, &qemu, [&raw, &second])?;
+    let memory = MemoryNbd::start(bench)?;
+    let mut figures = random_writes(bench, (&daemon, &cached), &qemu, &memory, [&raw, &second])?;
     drop(qemu);
     daemon.disable_cache("cached")?;
     figures.extend(streams(bench, &daemon)?);
-    figures.extend(synced_writes(bench, &daemon, [&raw, &second])?);
+    figures.extend(synced_writes(bench, &daemon, &memory, [&raw, &second])?);
     drop(daemon);
     bench.scratch.remove(&[&raw, &second, &backing, &ssds[0], &ssds[1]])?;
     Ok(figures)
@@ -43,9 +44,9 @@ pub(crate) fn measure(bench: &Bench) -> Result<Vec<Figure>> {
 
 fn random_writes(
     bench: &Bench,
-    daemon: &Daemon,
-    cached: &Export,
+    (daemon, cached): (&Daemon, &Export),
     qemu: &QemuNbd,
+    memory: &MemoryNbd,
     raw: [&Path; 2],
 ) -> Result<Vec<Figure>> {
     let load = Load { access: Access::Write, ..Load::random_4k(128, bench.seconds, SET_BYTES) };
@@ -60,6 +61,7 @@ fn random_writes(
             Box::new(|| fio_file(raw[0], load)),
             Box::new(|| fio_nbd(&qemu.export, load)),
             Box::new(|| fio_files(&raw, copies)),
+            Box::new(|| fio_nbd(&memory.export, load)),
         ],
     )?;
     let moved = daemon.moved_and_written("cached")?;
@@ -75,20 +77,31 @@ fn random_writes(
         ),
         rounds.ratio("the same: fio / fio on one SSD file", "IOPS", iops, (1, 2), 1.0),
         rounds.ratio("the same: fio / qemu-nbd on one SSD file", "IOPS", iops, (1, 3), 3.0),
-        disk_share(rounds.median(0, mb_per_second), rounds.median(4, mb_per_second)),
+        informing(
+            "our client: both copies / what the disk of both SSD files takes as streams of 512 KiB",
+            "MB/s",
+            (2.0 * rounds.median(0, mb_per_second), rounds.median(4, mb_per_second)),
+            "one disk takes both copies here",
+        ),
+        informing(
+            "fio on an NBD server on memory / fio on one SSD file",
+            "IOPS",
+            (rounds.median(5, iops), rounds.median(2, iops)),
+            "what is left to a cache where fio and its NBD server share so few CPUs",
+        ),
     ])
 }
 
-/// Both SSDs are files on one disk here, which takes every byte twice: how much of it that is.
-fn disk_share(host_mb: f64, disk_mb: f64) -> Figure {
+/// What explains the figures before it.
+fn informing(what: &str, unit: &'static str, (measured, reference): (f64, f64), note: &str) -> Figure {
     Figure {
-        what: "our client: both copies / what the disk of both SSD files takes as streams of 512 KiB".to_owned(),
-        unit: "MB/s",
-        measured: Some(2.0 * host_mb),
-        reference: Some(disk_mb),
-        judged: Judged::Ratio(2.0 * host_mb / disk_mb),
+        what: what.to_owned(),
+        unit,
+        measured: Some(measured),
+        reference: Some(reference),
+        judged: Judged::Ratio(measured / reference),
         target: Target::None,
-        note: "one disk takes both copies here".to_owned(),
+        note: note.to_owned(),
     }
 }
 
@@ -122,11 +135,10 @@ fn streams(bench: &Bench, daemon: &Daemon) -> Result<Vec<Figure>> {
 }
 
 /// A write and its flush, one at a time: what a database's log does.
-fn synced_writes(bench: &Bench, daemon: &Daemon, raw: [&Path; 2]) -> Result<Vec<Figure>> {
+fn synced_writes(bench: &Bench, daemon: &Daemon, memory: &MemoryNbd, raw: [&Path; 2]) -> Result<Vec<Figure>> {
     let file = bench.scratch.file("array");
     let spelled = format!("emulated:{ARRAY},size=4G,file={}", file.display());
     let array = daemon.create_volume("array", &spelled)?;
-    let memory = MemoryNbd::start(bench)?;
     let aged = Load { access: Access::Write, ..Load::random_4k(128, bench.seconds, SET_BYTES) };
     let load = Load { access: Access::WriteAndFlush, ..Load::random_4k(1, bench.seconds, SET_BYTES) };
     let cached = || -> Result<Measured> {
