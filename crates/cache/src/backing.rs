@@ -13,10 +13,11 @@ use crate::config::{FetchRate, FlushRate, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
+use crate::flow::within;
 use crate::planted::{Planted, planted};
 use crate::state::flusher::{Flusher, Mark};
 use crate::state::io::IoCounts;
-use crate::state::turns::Turns;
+use crate::state::turns::{TURN_END, Turns};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
 const COST_BYTES: u64 = 64 << 10;
@@ -247,7 +248,9 @@ impl<E: Env> Backing<E> {
     pub(crate) async fn hosts_turn(&self, bytes: u64) -> HostsTurn<'_, E> {
         let mut host = HostRequest::new(self, cost_of(bytes));
         while !self.turns.borrow().host_may_begin() {
-            self.hosts_turn.wait().await;
+            if within(&self.env, TURN_END, self.hosts_turn.wait()).await.is_none() {
+                self.turn(Turns::time_passes);
+            }
         }
         host.begin();
         HostsTurn(host)

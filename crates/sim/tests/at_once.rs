@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{join, join_all, join3, select};
+use futures_util::future::{Either, join, join_all, join3, select};
 use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, ScrubStatus, Volume};
@@ -276,4 +276,38 @@ fn a_backing_device_that_hangs_keeps_no_other_volume_from_being_filled() {
             run(seed, move |env| fill_beside_a_device_that_hangs(env, fetch_rate));
         }
     }
+}
+
+/// Hosts read and blocks come into the cache; then some reads are never answered, and other hosts come. False: one of them
+/// is not answered either.
+async fn reads_beside_reads_that_hang(env: SimEnv) -> bool {
+    let disks = Disks::new(&env.simulation);
+    let (pool, volume) = disks.create(&env).await;
+    pool.set(PoolSettings { populate_on_read: 1, ..pool.status().settings }).await.unwrap();
+    pool.attach(&volume).await.unwrap();
+    for host in 0..8 {
+        let volume = volume.clone();
+        env.spawn(async move {
+            for page in (0..BLOCKS * BLOCK / PAGE).map(|turn| (turn + host * 31) * 37 % (BLOCKS * BLOCK / PAGE)) {
+                drop(volume.read(ByteRange::at(page * PAGE, PAGE)).await);
+            }
+        });
+    }
+    env.sleep(Duration::from_micros(env.simulation.draw(|random| random.below(5_000)))).await;
+    disks.backing.set_faults(Faults { hang: 1000, ..Faults::default() });
+    env.sleep(Duration::from_millis(1)).await;
+    disks.backing.set_faults(Faults::default());
+    let reads = pin!(join_all((0..BLOCKS).map(|block| volume.read(ByteRange::at(block * BLOCK, PAGE)))));
+    let in_time = matches!(select(reads, env.sleep(Duration::from_secs(5))).await, Either::Left(_));
+    pool.abandon();
+    in_time
+}
+
+// At the highest fetch rate hosts waited for their turn until the fills' reads were answered, as long as that took: a disk
+// of an array that retried a bad sector for a minute stopped all reads of the volume.
+// proves: F6
+#[test]
+fn hosts_do_not_wait_for_reads_of_fills_that_hang() {
+    let stopped: Vec<u64> = (0..100).filter(|seed| !run(*seed, reads_beside_reads_that_hang)).collect();
+    assert_eq!(stopped, []);
 }

@@ -30,6 +30,8 @@ const WINDOW_IDLE: u64 = 384;
 const BALANCE_MAX: Duration = Duration::from_millis(600);
 /// The longest that hosts wait for fills that have that much time coming.
 const FILLS_TURN_MAX: Duration = Duration::from_millis(300);
+/// A turn is over by then, whatever is left of it: nobody waits for a read that hangs.
+pub(crate) const TURN_END: Duration = Duration::from_secs(1);
 /// The longest turn of hosts that goes on for what is new in it; and fills that come so long after the last are the
 /// first ones.
 const GATHERING_MAX: Duration = Duration::from_millis(500);
@@ -55,6 +57,7 @@ pub(crate) struct Turns {
     /// Requests that may still begin in this turn of hosts, of how many.
     admissible: u64,
     admitted_max: u64,
+    admitted_at: Instant,
     /// This turn of hosts goes on while it brings new blocks.
     gathering: bool,
     /// Blocks that came to be filled since hosts were admitted, and the requests that were answered.
@@ -162,6 +165,11 @@ impl Turns {
         self.decide(now);
     }
 
+    /// Whoever waits has seen nothing happen for [`TURN_END`].
+    pub(crate) fn time_passes(&mut self, now: Instant) {
+        self.decide(now);
+    }
+
     fn decide(&mut self, now: Instant) {
         let fills = self.fills_waiting + self.in_flight > 0;
         let hosts = self.hosts_waiting + self.hosts_in_flight;
@@ -172,9 +180,9 @@ impl Turns {
             }
             Turn::Nobody => {}
             Turn::Hosts if !fills || hosts == 0 => self.turn = Turn::Nobody,
-            Turn::Hosts if self.hosts_are_over() && self.is_paid(now) && !self.goes_on(now) => self.begin_fills(now),
-            Turn::Hosts if self.hosts_are_over() => self.admit_hosts(),
-            Turn::Hosts => {}
+            Turn::Hosts if !self.hosts_are_over(now) => {}
+            Turn::Hosts if self.is_paid(now) && !self.goes_on(now) => self.begin_fills(now),
+            Turn::Hosts => self.admit_hosts(now),
             Turn::Fills if self.fills_are_over(now) => {
                 self.balance_ns = bounded(self.balance_ns.saturating_sub(nanoseconds(now.since(self.since))));
                 if hosts > 0 {
@@ -198,15 +206,18 @@ impl Turns {
         self.gathering && much_is_new && now.since(self.since) < GATHERING_MAX
     }
 
-    /// Few requests of this turn are left.
-    fn hosts_are_over(&self) -> bool {
+    /// Few requests of this turn are left, or they take too long.
+    fn hosts_are_over(&self, now: Instant) -> bool {
         let no_more = self.admissible == 0 || self.hosts_waiting == 0;
         let few = self.hosts_in_flight * 100 <= self.admitted_max * HOSTS_LEFT_PERCENT;
-        self.fills_waiting > 0 && no_more && few
+        self.fills_waiting > 0 && no_more && (few || now.since(self.admitted_at) >= TURN_END)
     }
 
-    /// Few reads of theirs are left in flight, and no more is to begin.
+    /// Few reads of theirs are left in flight, and no more is to begin; or those that are left take too long.
     fn fills_are_over(&self, now: Instant) -> bool {
+        if now.since(self.since) >= TURN_END {
+            return true;
+        }
         let no_more = self.fills_waiting == 0 || self.until.is_some_and(|until| now >= until);
         no_more && self.in_flight * 100 <= self.peak * FILLS_LEFT_PERCENT
     }
@@ -214,10 +225,11 @@ impl Turns {
     fn begin_hosts(&mut self, now: Instant) {
         self.turn = Turn::Hosts;
         self.since = now;
-        self.admit_hosts();
+        self.admit_hosts(now);
     }
 
-    fn admit_hosts(&mut self) {
+    fn admit_hosts(&mut self, now: Instant) {
+        self.admitted_at = now;
         self.admitted_max = (self.hosts_waiting * ADMITTED_PERCENT).div_ceil(100).max(self.hosts_in_flight);
         self.admissible = self.admitted_max;
         self.new_blocks = 0;
@@ -320,6 +332,40 @@ mod tests {
         assert!(fill_begins(&mut fills, 0, 0));
         fills.fill_arrives(at_ms(1));
         assert!(fill_begins(&mut fills, 1, 0));
+    }
+
+    #[test]
+    fn hosts_do_not_wait_for_a_read_that_hangs() {
+        let mut turns = fills_turn();
+        assert!(fill_begins(&mut turns, 10, 0));
+        turns.time_passes(at_ms(1009));
+        assert!(!turns.host_may_begin());
+        turns.time_passes(at_ms(1010));
+        assert!(turns.host_may_begin());
+        hosts_turn(&mut turns, 1010, 700);
+        assert!(turns.fills_turn(), "the others have their turn again");
+        assert!(fill_begins(&mut turns, 1711, 0));
+        turns.fill_ends(at_ms(1720), COST);
+        turns.time_passes(at_ms(2710));
+        assert!(turns.host_may_begin());
+    }
+
+    #[test]
+    fn nobody_waits_for_hosts_reads_that_hang() {
+        let mut turns = Turns::default();
+        (0..HOSTS).for_each(|_| turns.host_arrives(at_ms(0)));
+        (0..HOSTS).for_each(|_| turns.fill_arrives(at_ms(0)));
+        while turns.host_may_begin() {
+            turns.host_begins();
+            turns.host_arrives(at_ms(1));
+        }
+        turns.time_passes(at_ms(999));
+        assert!(!turns.host_may_begin() && !turns.fills_turn());
+        turns.time_passes(at_ms(1000));
+        assert!(turns.fills_turn() && fill_begins(&mut turns, 1000, 0));
+        turns.fill_ends(at_ms(1300), COST);
+        turns.time_passes(at_ms(2000));
+        assert!(turns.host_may_begin(), "those that are left come in");
     }
 
     #[test]
