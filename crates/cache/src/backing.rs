@@ -45,12 +45,9 @@ pub(crate) struct Backing<E: Env> {
     turns: RefCell<Turns>,
     hosts_turn: Event,
     latched: RefCell<Option<String>>,
-    /// Writes, discards and flushes that the device works on.
-    pending: Cell<u64>,
-    /// When it last ended one, or got one while it had none.
-    heard: Cell<Instant>,
-    /// It has ended none for too long.
-    hangs: Cell<bool>,
+    reads: Answers,
+    /// Of writes, discards and flushes.
+    changes: Answers,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
 }
@@ -82,23 +79,46 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// A write, discard or flush that the device works on.
-struct Pending<'a, E: Env>(&'a Backing<E>);
+/// Whether a device answers.
+#[derive(Default)]
+struct Answers {
+    /// Operations that it works on.
+    pending: Cell<u64>,
+    /// When it last ended one, or got one while it had none.
+    heard: Cell<Instant>,
+    /// It has ended none for too long, so far as somebody asked since then.
+    missing: Cell<bool>,
+}
+
+impl Answers {
+    /// For how long it has answered nothing of what it works on, if that is too long.
+    fn missing_for(&self, now: Instant) -> Option<Duration> {
+        let silence = now.since(self.heard.get());
+        self.missing.set(self.pending.get() > 0 && silence > limits::BACKING_TIMEOUT);
+        self.missing.get().then_some(silence)
+    }
+}
+
+/// An operation that the device works on.
+struct Pending<'a, E: Env> {
+    env: &'a E,
+    answers: &'a Answers,
+}
 
 impl<'a, E: Env> Pending<'a, E> {
-    fn new(backing: &'a Backing<E>) -> Self {
-        if backing.pending.replace(backing.pending.get() + 1) == 0 {
-            backing.heard.set(backing.env.now());
+    fn new(env: &'a E, answers: &'a Answers) -> Self {
+        if answers.pending.replace(answers.pending.get() + 1) == 0 {
+            answers.heard.set(env.now());
         }
-        Self(backing)
+        Self { env, answers }
     }
 }
 
 impl<E: Env> Drop for Pending<'_, E> {
     fn drop(&mut self) {
-        self.0.pending.set(self.0.pending.get() - 1);
-        self.0.heard.set(self.0.env.now());
-        self.0.hangs.set(false);
+        self.answers.pending.set(self.answers.pending.get() - 1);
+        self.answers.heard.set(self.env.now());
+        self.answers.missing.set(false);
     }
 }
 
@@ -193,7 +213,6 @@ impl<E: Env> Backing<E> {
         let info = device.info();
         let flusher = Flusher::new();
         Self {
-            heard: Cell::new(env.now()),
             env,
             name,
             device,
@@ -209,8 +228,8 @@ impl<E: Env> Backing<E> {
             turns: RefCell::default(),
             hosts_turn: Event::new(),
             latched: RefCell::new(None),
-            pending: Cell::new(0),
-            hangs: Cell::new(false),
+            reads: Answers::default(),
+            changes: Answers::default(),
             flushing_to_publish: Cell::new(false),
         }
     }
@@ -224,17 +243,17 @@ impl<E: Env> Backing<E> {
         self.latched.borrow().clone()
     }
 
-    /// For how long it has answered none of the writes, discards and flushes that it works on, if that is too long. To be
-    /// asked from time to time: what was answered last is believed in between.
-    pub(crate) fn hangs_for(&self) -> Option<Duration> {
-        let silence = self.env.now().since(self.heard.get());
-        self.hangs.set(self.pending.get() > 0 && silence > limits::BACKING_TIMEOUT);
-        self.hangs.get().then_some(silence)
+    /// What it does not answer, and for how long it has answered none of that, if that is too long. To be asked from time to
+    /// time: what was answered last is believed in between.
+    pub(crate) fn hangs_for(&self) -> Option<(&'static str, Duration)> {
+        let now = self.env.now();
+        let changes = self.changes.missing_for(now).map(|silence| ("write, discard or flush", silence));
+        changes.or_else(|| Some(("read", self.reads.missing_for(now)?)))
     }
 
     /// It is latched, or hangs.
     pub(crate) fn takes_nothing(&self) -> bool {
-        self.hangs.get() || self.latched.borrow().is_some()
+        self.changes.missing.get() || self.latched.borrow().is_some()
     }
 
     pub(crate) fn check_latch(&self) -> Result<(), Error> {
@@ -277,7 +296,9 @@ impl<E: Env> Backing<E> {
     }
 
     async fn read_now(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let pending = Pending::new(&self.env, &self.reads);
         let (buf, result) = self.device.read(offset, buf).await;
+        drop(pending);
         self.io.has_read(buf.len());
         (buf, result.map_err(|error| self.error(&error)))
     }
@@ -321,7 +342,7 @@ impl<E: Env> Backing<E> {
         self.check_latch()?;
         let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
-        let pending = Pending::new(self);
+        let pending = Pending::new(&self.env, &self.changes);
         let (buf, result) = self.device.write(offset, buf).await;
         drop(pending);
         self.io.has_written(buf.len());
@@ -337,7 +358,7 @@ impl<E: Env> Backing<E> {
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }
-        let working = (Counted::new(&self.clean_cost, cost), Pending::new(self));
+        let working = (Counted::new(&self.clean_cost, cost), Pending::new(&self.env, &self.changes));
         let (buf, result) = self.device.write(offset, buf).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
@@ -369,7 +390,7 @@ impl<E: Env> Backing<E> {
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
         self.check_latch()?;
-        let pending = Pending::new(self);
+        let pending = Pending::new(&self.env, &self.changes);
         let result = self.device.discard(range).await;
         drop(pending);
         self.flusher.wrote();
@@ -380,7 +401,7 @@ impl<E: Env> Backing<E> {
     /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
     pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
         self.check_latch()?;
-        let pending = Pending::new(self);
+        let pending = Pending::new(&self.env, &self.changes);
         let result = self.device.write_zeroes(range, mode).await;
         drop(pending);
         self.flusher.wrote();
@@ -396,7 +417,7 @@ impl<E: Env> Backing<E> {
         let mark = self.flusher.mark();
         let flush = async || {
             self.check_latch()?;
-            let pending = Pending::new(self);
+            let pending = Pending::new(&self.env, &self.changes);
             let result = self.device.flush().await;
             drop(pending);
             result.map_err(|error| self.latch(&error))

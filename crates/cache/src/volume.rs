@@ -535,9 +535,9 @@ impl<E: Env> VolumeInner<E> {
             let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
             return (Health::Degraded, reason);
         }
-        if let Some(silence) = self.backing.hangs_for() {
+        if let Some((what, silence)) = self.backing.hangs_for() {
             let reason =
-                format!("backing device {} has not answered a write for {} s", self.backing.name, silence.as_secs());
+                format!("backing device {} has answered no {what} for {} s", self.backing.name, silence.as_secs());
             return (Health::Degraded, reason);
         }
         attached.map_or((Health::Good, String::new()), |attached| attached.pool.health())

@@ -263,6 +263,9 @@ async fn fill_beside_a_device_that_hangs(env: SimEnv, fetch_rate: FetchRate) {
     let filled = pin!(sound.populate(ByteRange::at(0, BLOCKS * BLOCK)));
     select(filled, env.sleep(3 * limits::BACKING_TIMEOUT)).await;
     assert_eq!(sound.status().cache_used_bytes, BLOCKS * BLOCK, "{fetch_rate:?}");
+    env.sleep(limits::BACKING_TIMEOUT).await;
+    let reason = hanging.status().reason;
+    assert!(reason.contains("has answered no read for"), "{reason}");
     pool.abandon();
 }
 

@@ -383,7 +383,7 @@ fn a_backing_device_that_hangs_leaves_the_others_half_of_what_may_be_dirty() {
     (0..half / 8).for_each(|page| asks.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("it is cached"));
     tools::eventually("it is seen to hang", Duration::from_secs(60), || {
         let shown = daemon.json("volume show hangs");
-        shown["reason"].as_str().is_some_and(|reason| reason.contains("has not answered a write for"))
+        shown["reason"].as_str().is_some_and(|reason| reason.contains("has answered no write, discard or flush for"))
     });
     (half / 8..half).for_each(|page| asks.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("it is cached"));
     for page in half..half + MORE {
