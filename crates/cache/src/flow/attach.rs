@@ -15,6 +15,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::{DirtyData, Drained, FenceCause, PoolInner, PoolVolume, Reattached};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
+use crate::state::overlay::PAGES_MAX;
 use crate::volume::{Attached, VolumeInner, add};
 
 use super::clean::Effort;
@@ -212,7 +213,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.check_volume_size(volume, size_bytes)?;
         let _held = volume.hold_all().await;
-        let _not_cleaned = volume.clean_locks.exclusive(0..1 << 46).await;
+        let _not_cleaned = volume.clean_locks.exclusive(0..PAGES_MAX).await;
         let attachment = self.attachment_of(attached.index);
         let catalogue = self.catalogue.borrow().clone();
         let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
@@ -307,7 +308,7 @@ impl<E: Env> PoolInner<E> {
         }
         if let Some(volume) = &volume {
             // What is on its way to the backing device from the log ends before a host writes there.
-            drop(volume.clean_locks.exclusive(0..1 << 46).await);
+            drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
         }
         drop(held);
         self.forget_live_pages_of(index).await;
@@ -368,9 +369,9 @@ impl<E: Env> PoolInner<E> {
 }
 
 impl<E: Env> VolumeInner<E> {
-    /// Waits for every write and discard in flight, and holds off new ones.
+    /// Waits for every write and discard in flight, and holds off new ones, also to what is just being added to the volume.
     pub(crate) async fn hold_all(&self) -> Held {
-        self.locks.exclusive(0..self.size_bytes.get().div_ceil(PAGE)).await
+        self.locks.exclusive(0..PAGES_MAX).await
     }
 }
 
