@@ -243,6 +243,12 @@ impl<E: Env> Backing<E> {
         self.latched.borrow().clone()
     }
 
+    /// Waits for an operation of the device, and notes whether it is answered.
+    async fn watched<T>(&self, answers: &Answers, operation: impl Future<Output = T>) -> T {
+        let _pending = Pending::new(&self.env, answers);
+        operation.await
+    }
+
     /// What it does not answer, and for how long it has answered none of that, if that is too long. To be asked from time to
     /// time: what was answered last is believed in between.
     pub(crate) fn hangs_for(&self) -> Option<(&'static str, Duration)> {
@@ -268,7 +274,7 @@ impl<E: Env> Backing<E> {
         let mut host = HostRequest::new(self, cost_of(bytes));
         while !self.turns.borrow().host_may_begin() {
             if within(&self.env, TURN_END, self.hosts_turn.wait()).await.is_none() {
-                self.turn(Turns::time_passes);
+                self.turn(Turns::decide);
             }
         }
         host.begin();
@@ -296,9 +302,7 @@ impl<E: Env> Backing<E> {
     }
 
     async fn read_now(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        let pending = Pending::new(&self.env, &self.reads);
-        let (buf, result) = self.device.read(offset, buf).await;
-        drop(pending);
+        let (buf, result) = self.watched(&self.reads, self.device.read(offset, buf)).await;
         self.io.has_read(buf.len());
         (buf, result.map_err(|error| self.error(&error)))
     }
@@ -342,9 +346,7 @@ impl<E: Env> Backing<E> {
         self.check_latch()?;
         let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
-        let pending = Pending::new(&self.env, &self.changes);
-        let (buf, result) = self.device.write(offset, buf).await;
-        drop(pending);
+        let (buf, result) = self.watched(&self.changes, self.device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
@@ -358,8 +360,8 @@ impl<E: Env> Backing<E> {
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }
-        let working = (Counted::new(&self.clean_cost, cost), Pending::new(&self.env, &self.changes));
-        let (buf, result) = self.device.write(offset, buf).await;
+        let working = Counted::new(&self.clean_cost, cost);
+        let (buf, result) = self.watched(&self.changes, self.device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
         drop(working);
@@ -390,9 +392,7 @@ impl<E: Env> Backing<E> {
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
         self.check_latch()?;
-        let pending = Pending::new(&self.env, &self.changes);
-        let result = self.device.discard(range).await;
-        drop(pending);
+        let result = self.watched(&self.changes, self.device.discard(range)).await;
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -401,9 +401,7 @@ impl<E: Env> Backing<E> {
     /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
     pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
         self.check_latch()?;
-        let pending = Pending::new(&self.env, &self.changes);
-        let result = self.device.write_zeroes(range, mode).await;
-        drop(pending);
+        let result = self.watched(&self.changes, self.device.write_zeroes(range, mode)).await;
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -417,9 +415,7 @@ impl<E: Env> Backing<E> {
         let mark = self.flusher.mark();
         let flush = async || {
             self.check_latch()?;
-            let pending = Pending::new(&self.env, &self.changes);
-            let result = self.device.flush().await;
-            drop(pending);
+            let result = self.watched(&self.changes, self.device.flush()).await;
             result.map_err(|error| self.latch(&error))
         };
         if !self.flusher.covers(mark) {

@@ -13,7 +13,7 @@ use crate::flow::read_log::LogRun;
 use crate::flow::survey::Survey;
 use crate::pool::{Missing, Named, PoolInner};
 use crate::state::VolumeIndex;
-use crate::state::overlay::Content;
+use crate::state::overlay::{Content, PAGES_MAX};
 
 /// Pages that are looked at in one piece.
 const PIECE_PAGES: u64 = 256;
@@ -244,7 +244,7 @@ impl<E: Env> Offline<E> {
 fn next_piece<E: Env>(pool: &PoolInner<E>, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
     let log = pool.log.as_ref()?;
     let overlay = log.overlay.borrow();
-    let first = overlay.range(volume, from..1 << 46).find(|live| live.dirty)?.page;
+    let first = overlay.range(volume, from..PAGES_MAX).find(|live| live.dirty)?.page;
     Some(first..first + PIECE_PAGES)
 }
 
@@ -266,7 +266,7 @@ fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
 fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u64)> {
     let Some(log) = &pool.log else { return Vec::new() };
     let mut extents: Vec<(u64, u64)> = Vec::new();
-    for live in log.overlay.borrow().range(index, 0..1 << 46).filter(|live| live.dirty) {
+    for live in log.overlay.borrow().range(index, 0..PAGES_MAX).filter(|live| live.dirty) {
         let full = extents.len() == EXTENTS_MAX;
         match extents.last_mut() {
             Some((start, length)) if *start + *length == live.page * PAGE => *length += PAGE,

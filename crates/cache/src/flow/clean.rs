@@ -16,7 +16,7 @@ use crate::pool::{Drained, PoolInner};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::state::log::{CleanedHint, Log};
-use crate::state::overlay::{Content, Live};
+use crate::state::overlay::{Content, Live, PAGES_MAX};
 use crate::volume::{Attached, VolumeInner, ZeroEffort, add};
 
 use super::read_log::LogRun;
@@ -179,7 +179,7 @@ impl<E: Env> PoolInner<E> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let mut pages = 0;
         let overlay = log.overlay.borrow();
-        for live in overlay.range(index, from..1 << 46) {
+        for live in overlay.range(index, from..PAGES_MAX) {
             if !live.dirty || live.content == Content::Lost {
                 continue;
             }

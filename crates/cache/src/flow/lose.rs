@@ -21,7 +21,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::{PoolInner, STATE_BYTES};
 use crate::ssd::Ssd;
 use crate::state::log::{Append, Body, Log, Mirror, Row};
-use crate::state::overlay::{Content, Live};
+use crate::state::overlay::{Content, Live, PAGES_MAX};
 use crate::state::{SsdIndex, VolumeIndex};
 use crate::volume::{Attached, VolumeInner};
 
@@ -91,7 +91,7 @@ impl<E: Env> PoolInner<E> {
         let overlay = log.overlay.borrow();
         let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
         let mut lost = Vec::new();
-        for live in (0..count).map(VolumeIndex).flat_map(|volume| overlay.range(volume, 0..1 << 46)) {
+        for live in (0..count).map(VolumeIndex).flat_map(|volume| overlay.range(volume, 0..PAGES_MAX)) {
             let row = &rows[&live.place.row()];
             let (segment, _) = row.locate(live.place.position());
             let pair = &row.segments[crate::state::at(segment)];
@@ -181,7 +181,7 @@ impl<E: Env> PoolInner<E> {
             };
             let overlay = log.overlay.borrow();
             let mut extents: Vec<ByteRange> = Vec::new();
-            for live in overlay.range(index, 0..1 << 46).filter(Live::is_lost) {
+            for live in overlay.range(index, 0..PAGES_MAX).filter(Live::is_lost) {
                 let (start, end) = (live.page * PAGE, (live.page + 1) * PAGE);
                 let full = extents.len() == extents_max;
                 match extents.last_mut() {
@@ -255,7 +255,7 @@ fn next_lost(log: &Log, volume: VolumeIndex, from: u64) -> Option<Range<u64>> {
     if overlay.counts(volume).lost == 0 {
         return None;
     }
-    let mut lost = overlay.range(volume, from..1 << 46).filter(|live| live.dirty && live.content == Content::Lost);
+    let mut lost = overlay.range(volume, from..PAGES_MAX).filter(|live| live.dirty && live.content == Content::Lost);
     let first = lost.next()?.page;
     let mut pages = first..first + 1;
     for live in lost {

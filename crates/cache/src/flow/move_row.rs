@@ -12,7 +12,7 @@ use crate::format::log::{self, Summary};
 use crate::pool::PoolInner;
 use crate::state::VolumeIndex;
 use crate::state::log::{Body, Log, Mirror, Row, RowState};
-use crate::state::overlay::{Content, Live, Place};
+use crate::state::overlay::{Content, Live, PAGES_MAX, Place};
 
 use super::read_log::LogRun;
 use super::within;
@@ -242,7 +242,7 @@ impl<E: Env> PoolInner<E> {
         let mut entries = Vec::new();
         for index in 0..volumes {
             let volume = VolumeIndex(u16::try_from(index).expect("volumes are bounded"));
-            for live in overlay.range(volume, 0..1 << 46).filter(|live| live.place.row() == row.slot) {
+            for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {
                 let data = matches!(live.content, Content::Data { .. });
                 let (position, version) = (live.place.position(), row.version_ceiling());
                 entries.push(Entry { volume, page: live.page, count: 1, position, version, data });

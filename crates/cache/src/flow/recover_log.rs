@@ -17,7 +17,7 @@ use crate::format::rows::{Row as RowRecord, Rows};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::log::{Log, Mirror, Row, RowState, StreamMark};
-use crate::state::overlay::{Content, Live, Place};
+use crate::state::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::state::{VolumeIndex, at};
 
 use super::append::has_lost_segment;
@@ -595,7 +595,7 @@ impl<E: Env> PoolInner<E> {
             let mut from = 0;
             loop {
                 let live: Vec<u64> =
-                    log.overlay.borrow().range(volume, from..1 << 46).take(1024).map(|live| live.page).collect();
+                    log.overlay.borrow().range(volume, from..PAGES_MAX).take(1024).map(|live| live.page).collect();
                 let Some(last) = live.last() else { break };
                 from = last + 1;
                 for page in live {

@@ -165,12 +165,8 @@ impl Turns {
         self.decide(now);
     }
 
-    /// Whoever waits has seen nothing happen for [`TURN_END`].
-    pub(crate) fn time_passes(&mut self, now: Instant) {
-        self.decide(now);
-    }
-
-    fn decide(&mut self, now: Instant) {
+    /// Ends the turn if it is over. Also asked by whoever has seen nothing happen for [`TURN_END`].
+    pub(crate) fn decide(&mut self, now: Instant) {
         let fills = self.fills_waiting + self.in_flight > 0;
         let hosts = self.hosts_waiting + self.hosts_in_flight;
         match self.turn {
@@ -338,15 +334,15 @@ mod tests {
     fn hosts_do_not_wait_for_a_read_that_hangs() {
         let mut turns = fills_turn();
         assert!(fill_begins(&mut turns, 10, 0));
-        turns.time_passes(at_ms(1009));
+        turns.decide(at_ms(1009));
         assert!(!turns.host_may_begin());
-        turns.time_passes(at_ms(1010));
+        turns.decide(at_ms(1010));
         assert!(turns.host_may_begin());
         hosts_turn(&mut turns, 1010, 700);
         assert!(turns.fills_turn(), "the others have their turn again");
         assert!(fill_begins(&mut turns, 1711, 0));
         turns.fill_ends(at_ms(1720), COST);
-        turns.time_passes(at_ms(2710));
+        turns.decide(at_ms(2710));
         assert!(turns.host_may_begin());
     }
 
@@ -359,12 +355,12 @@ mod tests {
             turns.host_begins();
             turns.host_arrives(at_ms(1));
         }
-        turns.time_passes(at_ms(999));
+        turns.decide(at_ms(999));
         assert!(!turns.host_may_begin() && !turns.fills_turn());
-        turns.time_passes(at_ms(1000));
+        turns.decide(at_ms(1000));
         assert!(turns.fills_turn() && fill_begins(&mut turns, 1000, 0));
         turns.fill_ends(at_ms(1300), COST);
-        turns.time_passes(at_ms(2000));
+        turns.decide(at_ms(2000));
         assert!(turns.host_may_begin(), "those that are left come in");
     }
 
