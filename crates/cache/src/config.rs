@@ -51,8 +51,9 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a backing device may answer no write until it counts as one that takes nothing, and how long a fill may
-    /// take until other volumes' fills do not wait for it.
+    /// How long a backing device may answer no write until it counts as one that takes nothing; how long a fill may take
+    /// until other volumes' fills do not wait for it; and how long an administrator's change waits for it: in all, less than
+    /// the hosts that are held off meanwhile wait for an answer.
     pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);
     /// Read errors (medium or checksum) after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;

@@ -207,3 +207,22 @@ fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
         assert!(volume.write(0, Buf::zeroed(4096), Durability::Volatile).await.is_err(), "it is latched");
     });
 }
+
+// proves: D11, F6
+#[test]
+fn a_flush_that_fails_after_an_administrator_gave_it_up_is_not_forgotten() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env, PoolKind::Read).await;
+        let backing = Slow::new(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        backing.held.armed.set(Some(Operation::Flush));
+        let error = pool.attach(&volume).await.unwrap_err();
+        assert!(error.to_string().contains("did not answer"), "{error}");
+        backing.release();
+        let error = volume.flush().await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Media, "{error}");
+        assert_eq!(volume.status().health, Health::Failed);
+    });
+}

@@ -5,6 +5,7 @@
 
 mod at_once;
 mod crash_at_every_write;
+mod hung;
 mod second_loss;
 mod seeds;
 mod world;

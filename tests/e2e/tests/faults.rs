@@ -363,6 +363,55 @@ fn a_backing_device_that_hangs_holds_up_its_own_volume_alone_whatever_is_asked_o
     client.flush().expect("a flush");
 }
 
+// Changes waited for as long as the device took, and so did every other change of any volume behind them; a start waited too.
+// proves: F4, F6
+#[test]
+fn a_backing_device_that_hangs_holds_up_no_change_of_another_volume_and_no_start() {
+    let (mut daemon, _) = warm_daemon();
+    let behind = daemon.site.numbered("behind", 64);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("faulty"), &behind) else { return };
+    let create = format!("volume create hangs --backing {} --pool p", faulty.path().display());
+    daemon.ok(&create);
+    let mut asks = daemon.client("hangs");
+    faulty.set(Fault::Hang);
+    asks.send(Verb::Write, 0, 0, 4096, &pages(0, 1, 1)).expect("the server takes it");
+    asks.send(Verb::Read, 0, PAGE_BYTES, 4096, &[]).expect("the server takes it");
+    daemon.refuse("volume disable-cache hangs", 1, "did not answer within 10 s, and nothing was changed");
+    daemon.ok("volume disable-cache v");
+    daemon.ok("volume enable-cache v --pool p");
+    assert_eq!(daemon.json("volume show hangs")["pool"], "p");
+    daemon.ok("volume disable-cache hangs --force --yes-lose-data");
+    let shown = daemon.json("volume show hangs");
+    let reason = shown["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("its cache was given up while backing device"), "{shown}");
+    daemon.ok("volume disable-cache v");
+    daemon.ok("volume enable-cache v --pool p");
+    faulty.set(Fault::None);
+    (0..2).for_each(|_| drop(asks.receive().expect("an answer")));
+    drop(asks);
+    tools::eventually("it serves again", Duration::from_secs(60), || daemon.json("volume show hangs")["reason"] == "");
+    daemon.ok("volume enable-cache hangs --pool p");
+
+    assert!(daemon.stop().success());
+    faulty.set(Fault::Hang);
+    daemon.launch();
+    assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 0);
+    let shown = daemon.json("volume show hangs");
+    let reason = shown["reason"].as_str().unwrap_or_default();
+    assert!(shown["state"] == "offline" && reason.contains("does not answer within 15 s"), "{shown}");
+    daemon.ok("volume set v read-cutoff=2M");
+    daemon.refuse(&create.replace("hangs", "again"), 1, "does not answer");
+    faulty.set(Fault::None);
+    tools::eventually("it is served again", Duration::from_secs(60), || daemon.is_online("hangs"));
+    let mut asks = daemon.client("hangs");
+    assert_pages(&asks.read(PAGE_BYTES, 63 * 4096).expect("a read"), 1, 0);
+    faulty.set(Fault::Hang);
+    asks.send(Verb::Write, 0, 0, 4096, &pages(0, 1, 2)).expect("the server takes it");
+    daemon.ok("volume delete hangs --force --yes-lose-data");
+    daemon.ok("volume disable-cache v");
+    assert!(daemon.stop().success());
+}
+
 // proves: F4, D11
 #[test]
 fn a_backing_device_that_hangs_leaves_the_others_half_of_what_may_be_dirty() {

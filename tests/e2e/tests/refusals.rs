@@ -145,6 +145,8 @@ fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
     fs::write(&odd, vec![1; 1000]).expect("a file can be written");
     let (odd, folder) = (odd.display().to_string(), daemon.site.path("state").display().to_string());
     let ssd0 = daemon.site.path("ssd0").display().to_string();
+    let pipe = daemon.site.path("pipe").display().to_string();
+    succeed("mkfifo", &[&pipe]);
     let pool = "pool create q --type read --io-type custom";
     let emulated = |words: &str| format!("volume create w --backing emulated:{words},file={spare}");
 
@@ -205,6 +207,9 @@ fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
         (format!("volume create w --backing {free}.missing"), 1, "free.missing"),
         (format!("volume create w --backing {folder}"), 1, "state"),
         (format!("volume create w --backing {empty}"), 1, "empty"),
+        (format!("volume create w --backing {pipe}"), 1, "neither a block device nor a regular file"),
+        (format!("{pool} --ssd {pipe}"), 1, "neither a block device nor a regular file"),
+        (format!("pool import --ssd {pipe}"), 1, "pipe"),
         (format!("volume create w --backing {odd}"), 1, "odd"),
         (format!("volume create w --backing {ssd0}"), 1, "ssd0"),
         (format!("volume create w --backing {free} --block 1024"), 2, "4096"),

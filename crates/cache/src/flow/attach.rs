@@ -1,4 +1,4 @@
-//! A volume joins and leaves a pool, while hosts use it.
+//! A volume joins a pool, while hosts use it; `detach.rs` is how it leaves.
 //!
 //! An attachment id names a volume in all that is said of its pages. A new one is durable before the first record under
 //! it; a removed one before the first write that the cache does not see.
@@ -8,19 +8,18 @@ use std::rc::Rc;
 
 use hotset_block::Env;
 
-use crate::config::{PAGE, VolumeName, limits};
+use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
-use crate::format::catalogue::{BackingIdentity, Catalogue, CataloguedVolume};
+use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::planted::{Planted, planted};
-use crate::pool::{DirtyData, Drained, FenceCause, PoolInner, PoolVolume, Reattached};
+use crate::pool::{FenceCause, PoolInner, PoolVolume, Reattached};
 use crate::state::VolumeIndex;
 use crate::state::locks::Held;
 use crate::state::overlay::PAGES_MAX;
 use crate::volume::{Attached, VolumeInner, add};
 
-use super::clean::Effort;
-use super::drop_pages::Why;
 use super::identity::settled_pages;
+use super::within;
 
 /// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
 pub(super) const DEAD: u64 = 0;
@@ -29,8 +28,8 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         self.check_attach(volume)?;
-        let held = volume.hold_all().await;
-        let backing = volume.capture_durable_identity().await?;
+        let held = volume.in_time(volume.hold_all()).await?;
+        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
         let attachment = self.next_attachment();
         let spec = volume.spec.borrow().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
@@ -139,8 +138,8 @@ impl<E: Env> PoolInner<E> {
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume, volume.size_bytes.get())?;
-        let held = volume.hold_all().await;
-        let known = match volume.grown(&known.backing).await {
+        let held = volume.in_time(volume.hold_all()).await?;
+        let known = match volume.grown(&known.backing).await? {
             Some(backing) => self.record_growth(known, backing).await?,
             None => known,
         };
@@ -148,7 +147,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(reason) = self.unknown_loss(known.attachment) {
             return Ok(self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes));
         }
-        if let Some(reason) = volume.difference(&known.backing).await {
+        if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
             if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
                 let reason = of_another_device(dirty_bytes, &reason);
                 return Ok(self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes));
@@ -212,26 +211,19 @@ impl<E: Env> PoolInner<E> {
             return refused("it is fenced, or its pool is being stopped");
         }
         self.check_volume_size(volume, size_bytes)?;
-        let _held = volume.hold_all().await;
-        let _not_cleaned = volume.clean_locks.exclusive(0..PAGES_MAX).await;
+        let _held = volume.in_time(volume.hold_all()).await?;
+        let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
         let attachment = self.attachment_of(attached.index);
         let catalogue = self.catalogue.borrow().clone();
         let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
         let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
             return refused("its cache is being taken away");
         };
-        let before = volume.size_bytes.replace(size_bytes);
-        let recorded = async { self.record_growth(known, volume.capture_durable_identity().await?).await };
-        match recorded.await {
-            Ok(grown) => {
-                *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
-                Ok(())
-            }
-            Err(error) => {
-                volume.size_bytes.set(before);
-                Err(error)
-            }
-        }
+        let backing = volume.capture_durable_identity(size_bytes).await?;
+        let grown = self.record_growth(known, backing).await?;
+        *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
+        volume.size_bytes.set(size_bytes);
+        Ok(())
     }
 
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
@@ -256,7 +248,7 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<(), Error> {
         let attachment = self.next_attachment();
-        let backing = volume.capture_durable_identity().await?;
+        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
         let spec = volume.spec.borrow().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
         self.change_catalogue(&|catalogue| {
@@ -274,104 +266,26 @@ impl<E: Env> PoolInner<E> {
         self.put_volume(index, attachment, volume, &backing);
         Ok(())
     }
-
-    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
-        let keeps = planted(Planted::DetachKeepsDirty);
-        if dirty == DirtyData::Clean && !keeps && self.drain(name).await? == Drained::Cancelled {
-            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: flushing its cache was cancelled")));
-        }
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let index = self.index_named(name)?;
-        let attachment = self.attachment_of(index).expect("it has an index");
-        let volume = self.attached_volume(index).map(|(volume, _)| volume);
-        let held = match &volume {
-            Some(volume) => Some(volume.hold_all().await),
-            None => None,
-        };
-        if dirty == DirtyData::Clean
-            && !keeps
-            && let Err(error) = self.clean_rest(index, volume.as_ref(), name).await
-        {
-            self.cancel_drain(name);
-            return Err(error);
-        }
-        let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
-        self.change_catalogue(&without).await?;
-        if let Some(volume) = &volume {
-            *volume.attached.borrow_mut() = None;
-            volume.draining.set(false);
-            *volume.fenced.borrow_mut() = None;
-        }
-        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
-            entry.volume = None;
-            entry.attachment = DEAD;
-        }
-        if let Some(volume) = &volume {
-            // What is on its way to the backing device from the log ends before a host writes there.
-            drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
-        }
-        drop(held);
-        self.forget_live_pages_of(index).await;
-        self.discard_slots_of(index).await;
-        self.policy.borrow_mut().forget_share(index);
-        self.volumes.borrow_mut()[usize::from(index.0)] = None;
-        Ok(())
-    }
-
-    /// Cleans what became dirty since the drain, while hosts are held off.
-    async fn clean_rest(
-        self: &Rc<Self>,
-        index: VolumeIndex,
-        volume: Option<&Rc<VolumeInner<E>>>,
-        name: &VolumeName,
-    ) -> Result<(), Error> {
-        let Some(log) = &self.log else { return Ok(()) };
-        let Some(volume) = volume else { return self.refuse_dirty(log, index, name) };
-        while log.counts(index).dirty > 0 {
-            if !self.clean_pass(log, index, volume, Effort::Full).await? {
-                return self.refuse_dirty(log, index, name);
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets what the log has of an attachment whose id is dead.
-    async fn forget_live_pages_of(self: &Rc<Self>, index: VolumeIndex) {
-        let Some(log) = &self.log else { return };
-        while log.forget_some_of(index) {
-            self.env.sleep(std::time::Duration::ZERO).await;
-        }
-        log.room.wake_all();
-        log.mover_wanted.wake_all();
-    }
-
-    /// Frees the slots of an attachment whose id is dead: nothing believes them, so no drop is recorded.
-    async fn discard_slots_of(self: &Rc<Self>, index: VolumeIndex) {
-        self.fills.abandon(index);
-        while self.fills.is_running_for(index) {
-            self.fills.ended.wait().await;
-        }
-        let mut from = crate::state::SlotIndex(0);
-        let mut turn = 0;
-        loop {
-            let found = self.map.borrow().next_slot_of(index, from);
-            let Some(slot) = found else { break };
-            self.map.borrow_mut().set_published(slot, false);
-            self.free_slot(slot, Why::Emptied);
-            from = slot;
-            turn += 1;
-            if turn % 1024 == 0 {
-                self.env.sleep(std::time::Duration::ZERO).await;
-            }
-        }
-        self.drops.borrow_mut().retain(|key, _| key.volume != index);
-    }
 }
 
 impl<E: Env> VolumeInner<E> {
-    /// Waits for every write and discard in flight, and holds off new ones, also to what is just being added to the volume.
+    /// Waits for every write and discard in flight, and holds off new ones.
     pub(crate) async fn hold_all(&self) -> Held {
         self.locks.exclusive(0..PAGES_MAX).await
+    }
+
+    /// Waits for the backing device on behalf of an administrator, who is refused if it does not answer. What is abandoned
+    /// then must change nothing: a lock that was waited for, reads, flushes.
+    pub(crate) async fn in_time<T>(&self, operation: impl Future<Output = T>) -> Result<T, Error> {
+        within(&self.env, limits::BACKING_TIMEOUT, operation).await.ok_or_else(|| {
+            let (name, device) = (&self.spec.borrow().name, &self.backing.name);
+            let seconds = limits::BACKING_TIMEOUT.as_secs();
+            let message = format!(
+                "volume {name}: backing device {device} did not answer within {seconds} s, and nothing was changed: \
+                 repair it, or try again when it is less busy"
+            );
+            Error::new(ErrorKind::Media, message)
+        })
     }
 }
 

@@ -213,7 +213,8 @@ impl<E: Env> PoolInner<E> {
     async fn record_identities(self: &Rc<Self>, volumes: &[Attachment<E>]) -> Result<(), Error> {
         let mut identities = Vec::new();
         for (index, volume) in volumes {
-            let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.capture_identity(true)).await;
+            let capture = volume.capture_identity(volume.size_bytes.get(), true);
+            let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
             if let (Some(Ok(identity)), Some(attachment)) = (captured, self.attachment_of(*index)) {
                 identities.push((attachment, identity));
             }

@@ -29,51 +29,72 @@ fn fingerprint_pages(size_bytes: u64) -> Vec<u64> {
 }
 
 impl<E: Env> VolumeInner<E> {
-    /// What the backing device is now. A page that cannot be read stays unsettled.
-    pub(crate) async fn capture_identity(&self, mark_is_final: bool) -> Result<BackingIdentity, Error> {
+    /// What the backing device is now, of which the volume has so many bytes. A page that cannot be read stays unsettled.
+    pub(crate) async fn capture_identity(
+        &self,
+        size_bytes: u64,
+        mark_is_final: bool,
+    ) -> Result<BackingIdentity, Error> {
         let device = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
-        let reads = fingerprint_pages(self.size_bytes.get()).into_iter().map(async |page| {
-            let checksum = self.fingerprint(page).await;
+        let reads = fingerprint_pages(size_bytes).into_iter().map(async |page| {
+            let checksum = self.fingerprint(page, size_bytes).await;
             Fingerprint { page, checksum: checksum.unwrap_or(0), unsettled: checksum.is_none() }
         });
         let fingerprints = join_all(reads).await;
-        Ok(BackingIdentity { size_bytes: self.size_bytes.get(), device, mark_is_final, fingerprints })
+        Ok(BackingIdentity { size_bytes, device, mark_is_final, fingerprints })
     }
 
-    /// What the backing device is now, and still is after a power cut. The caller holds off writes.
-    pub(crate) async fn capture_durable_identity(&self) -> Result<BackingIdentity, Error> {
+    /// What the backing device is now, and still is after a power cut; an error if it does not answer in time. The caller holds
+    /// off writes.
+    pub(crate) async fn capture_durable_identity(self: &Rc<Self>, size_bytes: u64) -> Result<BackingIdentity, Error> {
         if !self.backing.info.read_only {
-            self.backing.flush().await?;
+            self.flush_in_time().await?;
         }
-        self.capture_identity(false).await
+        self.in_time(self.capture_identity(size_bytes, false)).await?
     }
 
-    async fn fingerprint(&self, page: u64) -> Option<u64> {
-        let end = ((page + 1) * PAGE).min(self.size_bytes.get());
+    /// Flushes the backing device. Who gives up the wait does not give up the flush, for only the flush itself learns that it
+    /// failed.
+    async fn flush_in_time(self: &Rc<Self>) -> Result<(), Error> {
+        let volume = Rc::clone(self);
+        let mut flush = Box::pin(async move { volume.backing.flush().await });
+        match self.in_time(&mut flush).await {
+            Ok(flushed) => flushed,
+            Err(error) => {
+                self.env.spawn(async move { drop(flush.await) });
+                Err(error)
+            }
+        }
+    }
+
+    async fn fingerprint(&self, page: u64, size_bytes: u64) -> Option<u64> {
+        let end = ((page + 1) * PAGE).min(size_bytes);
         let buf = self.read_backing(ByteRange { start: page * PAGE, end }).await.ok()?;
         Some(crc64(&buf))
     }
 
-    /// What the backing device is now, if it is the same one and has only grown: every byte that was judged before is as it
+    /// What the backing device is now, durably, if it is the same one and has only grown: every byte that was judged before is as it
     /// was. A page that its old end cut is known by its first part alone, so a device whose size was no whole number of pages
     /// is not taken to have grown.
-    pub(crate) async fn grown(&self, before: &BackingIdentity) -> Option<BackingIdentity> {
-        if self.size_bytes.get() <= before.size_bytes || !before.size_bytes.is_multiple_of(PAGE) {
-            return None;
+    pub(crate) async fn grown(self: &Rc<Self>, before: &BackingIdentity) -> Result<Option<BackingIdentity>, Error> {
+        let size_bytes = self.size_bytes.get();
+        if size_bytes <= before.size_bytes || !before.size_bytes.is_multiple_of(PAGE) {
+            return Ok(None);
         }
-        let now = self.capture_durable_identity().await.ok()?;
+        let now = self.capture_durable_identity(size_bytes).await?;
         // Growing a file changes its mark too, so that one which grew while Hotset was stopped is taken for a changed one.
         let comparable = before.mark_is_final && now.device.boot == before.device.boot;
         let marked = comparable && now.device.change_mark != before.device.change_mark;
         if now.device.id != before.device.id || marked {
-            return None;
+            return Ok(None);
         }
         for fingerprint in before.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
-            if self.fingerprint(fingerprint.page).await != Some(fingerprint.checksum) {
-                return None;
+            let found = self.in_time(self.fingerprint(fingerprint.page, size_bytes)).await?;
+            if found != Some(fingerprint.checksum) {
+                return Ok(None);
             }
         }
-        Some(now)
+        Ok(Some(now))
     }
 
     /// Why the backing device is not the one that was seen last, or not as it was; `None` if nothing speaks against it.
@@ -81,7 +102,7 @@ impl<E: Env> VolumeInner<E> {
         if planted(Planted::ChangedBackingIgnored) {
             return None;
         }
-        let Ok(now) = self.capture_identity(false).await else {
+        let Ok(now) = self.capture_identity(self.size_bytes.get(), false).await else {
             return Some("its identity cannot be read".to_owned());
         };
         if now.size_bytes != before.size_bytes {

@@ -234,13 +234,14 @@ impl<E: Env> PoolInner<E> {
             let mut from = 0;
             while let Some(pages) = next_lost(log, index, from) {
                 from = pages.end;
-                let _held = volume.locks.exclusive(pages.clone()).await;
+                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // A host may have been faster.
                 if next_lost(log, index, pages.start) != Some(pages.clone()) {
                     from = pages.start;
                     continue;
                 }
-                let data = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages))).await?;
+                let read = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
+                let data = volume.in_time(read).await??;
                 volume.overwrite(&attached, log, &pages, data).await?;
                 bytes += (pages.end - pages.start) * PAGE;
             }

@@ -40,6 +40,7 @@ pub(crate) mod batch;
 pub(crate) mod clean;
 pub(crate) mod close;
 pub(crate) mod create;
+pub(crate) mod detach;
 pub(crate) mod drop_pages;
 pub(crate) mod fill;
 pub(crate) mod flush;

@@ -15,6 +15,7 @@ mod http;
 mod inherited;
 mod manager;
 mod observer;
+mod patience;
 mod predecessor;
 mod probe;
 mod runs;

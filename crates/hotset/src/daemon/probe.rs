@@ -4,7 +4,7 @@
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -108,12 +108,29 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
             format!("backing device {path}: it has {} bytes; a disk has whole sectors of 512", metadata.len());
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
+    if key_of(&metadata).is_none() {
+        let message = format!("backing device {path}: it is neither a block device nor a regular file");
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
     let (_, label) = look(path)?;
     let Some(whose) = ours(&label) else { return Ok(()) };
     Err(ApiError::new(
         ApiErrorKind::Refused,
         format!("backing device {path}: it is {whose}; delete that pool first, or clear it with `wipefs -a`"),
     ))
+}
+
+/// Reads a little of a device, past the page cache where that is possible: returns when it has answered, whatever it says.
+pub(crate) fn touch(path: &str) {
+    const PAGE: usize = 4096;
+    let open = |flags| File::options().read(true).custom_flags(libc::O_NONBLOCK | flags).open(path);
+    let Ok(file) = open(libc::O_DIRECT).or_else(|_| open(0)) else { return };
+    let mut room = vec![0; 2 * PAGE];
+    let start = room.as_ptr().align_offset(PAGE);
+    if let Some(page) = room.get_mut(start..start + PAGE) {
+        // What is wrong with it is for whoever opens it to say.
+        let _ = file.read_at(page, 0);
+    }
 }
 
 fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
@@ -139,7 +156,9 @@ fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
 /// Size and label.
 fn look(path: &str) -> Result<(u64, Result<Option<SsdLabel>, Unusable>), ApiError> {
     let context = |error: std::io::Error| ApiError::new(ApiErrorKind::Device, format!("{path}: {error}"));
-    let mut file = File::open(backing_path(path)).map_err(context)?;
+    // Nobody may ever write to a pipe.
+    let open = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(backing_path(path));
+    let mut file = open.map_err(context)?;
     let size_bytes = file.seek(SeekFrom::End(0)).map_err(context)?;
     file.rewind().map_err(context)?;
     let mut start = Vec::with_capacity(LABEL_BYTES);

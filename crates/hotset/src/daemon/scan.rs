@@ -1,16 +1,15 @@
 //! Finds the SSDs of pools: at the paths where they were, and at those that the configuration names. One that does not
 //! answer is not found, and holds up nobody.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hotset_cache::{Newer, SsdLabel};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::patience::Patience;
 use super::probe::{self, Label};
 
 /// Paths looked at in one scan at most.
@@ -47,8 +46,7 @@ pub(crate) struct Scan {
 /// Looks for SSDs. A handle: cloning it is cheap.
 #[derive(Clone, Default)]
 pub(crate) struct Scanner {
-    /// Paths from which a look has not come back: they are not looked at again before it does.
-    silent: Arc<Mutex<BTreeSet<String>>>,
+    patience: Patience,
 }
 
 impl Scanner {
@@ -60,13 +58,12 @@ impl Scanner {
         all.truncate(PATHS_MAX);
         let mut scan = Scan::default();
         for some in all.chunks(LOOKS_AT_ONCE) {
-            let looks: Vec<_> = some.iter().filter_map(|path| self.look(path.clone())).collect();
-            for look in looks {
-                let path = look.path.clone();
+            let looks = some.iter().map(|path| self.look(path));
+            for (path, label) in some.iter().zip(join_all(looks).await) {
                 let is_new = |label: &SsdLabel| scan.ssds.iter().all(|other| other.label.ssd_uuid != label.ssd_uuid);
-                match self.label(look).await {
-                    Some(Label::Known(label)) if is_new(&label) => scan.ssds.push(Found { path, label }),
-                    Some(Label::Newer(newer)) => scan.newer.push(FoundNewer { path, newer }),
+                match label {
+                    Some(Label::Known(label)) if is_new(&label) => scan.ssds.push(Found { path: path.clone(), label }),
+                    Some(Label::Newer(newer)) => scan.newer.push(FoundNewer { path: path.clone(), newer }),
                     Some(Label::Known(_)) | None => {}
                 }
             }
@@ -74,47 +71,11 @@ impl Scanner {
         scan
     }
 
-    /// Begins to look at a path, unless an earlier look is still under way.
-    fn look(&self, path: String) -> Option<Look> {
-        if self.silent().contains(&path) {
-            return None;
-        }
-        let came_back = Arc::new(AtomicBool::new(false));
-        let (scanner, looked_at, tell) = (self.clone(), path.clone(), Arc::clone(&came_back));
-        let label = spawn_blocking(move || {
-            let label = probe::label(&looked_at);
-            let mut silent = scanner.silent();
-            silent.remove(&looked_at);
-            tell.store(true, Ordering::Relaxed);
-            label
-        });
-        Some(Look { path, label, came_back })
+    /// What the SSD says of itself. One that does not answer counts as missing.
+    async fn look(&self, path: &str) -> Option<Label> {
+        let looked_at = path.to_owned();
+        self.patience.ask(&format!("SSD {path}"), PATIENCE, move || probe::label(&looked_at)).await.flatten()
     }
-
-    async fn label(&self, look: Look) -> Option<Label> {
-        if let Ok(label) = timeout(PATIENCE, look.label).await {
-            return label.ok().flatten();
-        }
-        let mut silent = self.silent();
-        if !look.came_back.load(Ordering::Relaxed) {
-            tracing::error!("SSD {} does not answer; it counts as missing", look.path);
-            silent.insert(look.path);
-        }
-        None
-    }
-
-    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn silent(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A look at a path that is under way.
-struct Look {
-    path: String,
-    label: JoinHandle<Option<Label>>,
-    /// Set under the lock of those that are silent.
-    came_back: Arc<AtomicBool>,
 }
 
 /// The paths that match.

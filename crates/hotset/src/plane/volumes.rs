@@ -1,13 +1,19 @@
 //! What the data plane does with volumes.
 
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
-use hotset_block::{Device, HostDevice};
+use futures_util::future::{Either, select};
+use hotset_block::{Device, Env as _, HostDevice};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Error, ErrorKind, Volume, VolumeStatus};
 
 use super::stop::HOSTS_LIMIT;
 use super::{Plane, device};
+
+/// How long the last flush of a volume that is closed may take.
+const FLUSH_LIMIT: Duration = Duration::from_secs(30);
 
 impl Plane {
     /// Opens a new volume whose logical block is what the backing device has, unless somebody chose it.
@@ -53,9 +59,20 @@ impl Plane {
     pub(crate) async fn remove_volume(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
         let volume = self.volume(&name)?;
         self.server.remove_export(name.as_str(), HOSTS_LIMIT).await;
-        let flushed = volume.flush().await;
+        let (flush, limit) = (pin!(volume.flush()), pin!(self.env.sleep(FLUSH_LIMIT)));
+        let flushed = select(flush, limit).await;
         self.volumes.borrow_mut().remove(&name);
-        flushed
+        match flushed {
+            Either::Left((flushed, _)) => flushed,
+            Either::Right(_) => {
+                let message = format!(
+                    "volume {name}: its backing device did not flush within {} s; the volume is closed, but what hosts wrote \
+                     last may not be durable",
+                    FLUSH_LIMIT.as_secs()
+                );
+                Err(Error::new(ErrorKind::Media, message))
+            }
+        }
     }
 
     /// Durable in the volume's pool first; then hosts find it by the new name.

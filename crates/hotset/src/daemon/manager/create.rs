@@ -8,7 +8,7 @@ use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::disks::{self, SsdOnDisk};
 use super::{Manager, blocking, pool_name};
-use crate::daemon::probe::{self, Candidate};
+use crate::daemon::probe::Candidate;
 use crate::plane::{self, Snapshot};
 use crate::size::human;
 use crate::{image, words};
@@ -49,13 +49,11 @@ impl Manager {
         if request.ssds.len() > limits::SSDS_MAX {
             return Err(invalid(format!("{} SSDs: a pool has at most {}", request.ssds.len(), limits::SSDS_MAX)));
         }
-        let paths = request.ssds.clone();
-        let candidates = blocking(move || paths.iter().map(|path| probe::candidate(path)).collect::<Vec<_>>()).await?;
-        let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let candidates = self.candidates(&request.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
         for candidate in &candidates {
-            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot)?;
+            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot).await?;
         }
         if !request.force {
             check_unsigned(&candidates)?;

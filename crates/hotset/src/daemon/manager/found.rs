@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt as _};
 use hotset_api::{ApiError, ApiErrorKind, Disk, DiskKind, DiskList};
 use hotset_cache::config::limits;
 
-use super::{Manager, Offline, blocking, user_of};
+use super::ask::{AT_ONCE, Users};
+use super::{Manager, blocking};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::probe;
 use crate::daemon::smart::{first_text, text, transport};
-use crate::plane::Snapshot;
 use crate::size::human;
 
 /// Files listed of one directory at most.
@@ -23,18 +25,27 @@ impl Manager {
     /// Block devices, or the image files of a directory.
     pub(crate) async fn disks(&self, directory: Option<String>) -> Result<DiskList, ApiError> {
         let snapshot = self.plane.snapshot().await?;
-        let offline = self.offline().clone();
-        let disks = blocking(move || {
-            let mut disks = match directory {
-                Some(directory) => image_files(Path::new(&directory))?,
-                None => block_devices(Path::new("/sys/class/block")),
-            };
-            for disk in &mut disks {
-                judge(disk, &snapshot, &offline);
+        let disks = match directory {
+            Some(directory) => {
+                let what = format!("directory {directory}");
+                self.ask(&what, move || image_files(Path::new(&directory))).await??
             }
-            Ok::<_, ApiError>(disks)
+            None => blocking(|| block_devices(Path::new("/sys/class/block"))).await?,
+        };
+        let users = Arc::new(self.users(&snapshot).await);
+        let judged = disks.into_iter().map(async |disk| {
+            let (mut judged, users, what) = (disk.clone(), Arc::clone(&users), format!("disk {}", disk.path));
+            let answer = self.ask(&what, move || {
+                judge(&mut judged, &users);
+                judged
+            });
+            answer.await.unwrap_or_else(|error| {
+                let mut disk = disk;
+                refuse(&mut disk, &error.message);
+                disk
+            })
         });
-        let mut disks: Vec<Disk> = disks.await??;
+        let mut disks: Vec<Disk> = stream::iter(judged).buffered(AT_ONCE).collect().await;
         for disk in disks.iter_mut().filter(|disk| disk.not_as_ssd.is_empty()) {
             disk.smart = self.known_ssds().of_found(&disk.path, unix_ms());
         }
@@ -43,11 +54,12 @@ impl Manager {
 }
 
 /// Fills in what it carries and why it cannot be used.
-fn judge(disk: &mut Disk, snapshot: &Snapshot, offline: &Offline) {
+fn judge(disk: &mut Disk, users: &Users) {
     if !disk.not_as_ssd.is_empty() && !disk.not_as_backing.is_empty() {
         return;
     }
-    if let Some(user) = probe::backing_key(&disk.path).and_then(|key| user_of(key, snapshot, offline)) {
+    let key = probe::backing_key(&disk.path);
+    if let Some((_, user)) = users.iter().find(|(used, _)| Some(*used) == key) {
         refuse(disk, &format!("it is in use as {user}"));
         return;
     }

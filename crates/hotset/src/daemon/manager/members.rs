@@ -12,7 +12,7 @@ use super::create::{check_distinct, check_memory, check_sizes, check_unsigned, s
 use super::disks::{self, SsdOnDisk};
 use super::operations::Operations;
 use super::{Manager, blocking, pool_name, uuid};
-use crate::daemon::probe::{self, Candidate};
+use crate::daemon::probe::Candidate;
 use crate::plane::Snapshot;
 
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
@@ -54,13 +54,11 @@ impl Manager {
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
             return Err(self.not_open(name));
         };
-        let paths = add.ssds.clone();
-        let candidates = blocking(move || paths.iter().map(|path| probe::candidate(path)).collect::<Vec<_>>()).await?;
-        let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let candidates = self.candidates(&add.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
         for candidate in &candidates {
-            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot)?;
+            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot).await?;
         }
         // One that was in this pool and left it is recognised.
         let own = |candidate: &&Candidate| candidate.label.as_ref().is_some_and(|label| label.pool_uuid == now.uuid);

@@ -3,6 +3,7 @@
 //! One change at a time. The data plane and the pools' own catalogues are the truth about what is open; this keeps
 //! what is *not* open, and why.
 
+mod ask;
 mod conditions;
 mod convert;
 mod create;
@@ -40,12 +41,12 @@ use super::connect;
 use super::conversion::Conversion;
 use super::failures::Failures;
 use super::history::{self, Recent};
-use super::probe::{self, DeviceKey};
+use super::patience::Patience;
 use super::scan::Scanner;
 use super::smart::Known;
 use super::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
 use crate::endpoint::Endpoint;
-use crate::plane::{Handle, Snapshot};
+use crate::plane::Handle;
 
 pub(crate) use flush::Subject;
 pub(crate) use members::Place;
@@ -57,6 +58,7 @@ pub(crate) struct Manager {
     config: Config,
     failures: Failures,
     scanner: Scanner,
+    patience: Patience,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
@@ -144,6 +146,7 @@ impl Manager {
             ssds: Known::new(state.ssd_ledger()),
             failures: Failures::load(&state),
             scanner: Scanner::default(),
+            patience: Patience::default(),
             plane,
             state,
             config,
@@ -268,14 +271,6 @@ impl Manager {
         let directory = self.state.path().display();
         ApiError::new(ApiErrorKind::Device, format!("state directory {directory}: {error}; the change may not last"))
     }
-
-    /// Refuses a device that is an SSD or a backing device of anything already, however it is spelled.
-    fn check_unused(&self, what: &str, key: DeviceKey, snapshot: &Snapshot) -> Result<(), ApiError> {
-        match user_of(key, snapshot, &self.offline()) {
-            None => Ok(()),
-            Some(user) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
-        }
-    }
 }
 
 impl Offline {
@@ -302,32 +297,6 @@ impl Offline {
             volume.pool = None;
         }
     }
-}
-
-fn user_of(key: DeviceKey, snapshot: &Snapshot, offline: &Offline) -> Option<String> {
-    let is_it = |spelling: &str| probe::backing_key(spelling) == Some(key);
-    for pool in &snapshot.pools {
-        if pool.ssds.iter().any(|ssd| ssd.online && is_it(&ssd.path)) {
-            return Some(format!("an SSD of pool {}", pool.name));
-        }
-        if pool.spares.iter().any(|spare| is_it(&spare.path)) {
-            return Some(format!("a spare of pool {}", pool.name));
-        }
-    }
-    if let Some(volume) = snapshot.volumes.iter().find(|volume| is_it(&volume.backing)) {
-        return Some(format!("the backing device of volume {}", volume.name));
-    }
-    for pool in offline.pools.values() {
-        if pool.record.ssds.iter().any(|ssd| is_it(&ssd.path)) {
-            return Some(format!("an SSD of pool {}, which is offline", pool.record.name));
-        }
-    }
-    let waiting = offline.pools.values().flat_map(|pool| &pool.record.volumes);
-    if let Some(record) = waiting.into_iter().find(|record| is_it(&record.backing)) {
-        return Some(format!("the backing device of volume {}, whose pool is offline", record.name));
-    }
-    let volume = offline.volumes.values().find(|volume| is_it(&volume.record.backing))?;
-    Some(format!("the backing device of volume {}, which is offline", volume.record.name))
 }
 
 fn spec_of(volume: &VolumeStatus) -> VolumeSpec {

@@ -302,7 +302,13 @@ impl Manager {
         let flushed = self.plane.call(move |plane| plane.remove_volume(volume)).await;
         self.take_from_offline_pool(status.name.as_str()).await?;
         self.save_volumes().await?;
-        flushed
+        match (flushed, dirty) {
+            (Err(error), DirtyData::Discard) => {
+                tracing::warn!("{error}");
+                Ok(())
+            }
+            (flushed, DirtyData::Clean | DirtyData::Discard) => flushed,
+        }
     }
 
     async fn delete_offline_volume(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {

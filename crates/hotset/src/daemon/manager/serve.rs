@@ -19,6 +19,7 @@ impl Manager {
         // It may serve uncached since its pool could not be opened at the start.
         let serves = open.as_ref().is_some_and(|open| open.backing == spec.backing);
         if !serves {
+            self.check_answers(&spec.backing).await?;
             self.plane.call(move |plane| plane.open_volume(spec)).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
@@ -119,6 +120,7 @@ impl Manager {
     }
 
     pub(super) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+        self.check_answers(&spec.backing).await?;
         let name = spec.name.clone();
         self.plane.call(move |plane| plane.open_volume(spec)).await?;
         self.plane.call(move |plane| plane.export(name)).await
@@ -143,6 +145,7 @@ impl Manager {
             self.offline().broken.push(message);
             Vec::new()
         });
+        self.ask_backing_devices(&records).await;
         let _one_at_a_time = self.change.lock().await;
         for record in records {
             // What is in both records belongs to its pool.
@@ -167,10 +170,17 @@ impl Manager {
     pub(crate) async fn retry_offline_volumes(&self) {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let names: Vec<String> = self.offline().volumes.keys().cloned().collect();
-            for name in names {
+            let volumes: Vec<OfflineVolume> = self.offline().volumes.values().cloned().collect();
+            for OfflineVolume { record, pool, .. } in volumes {
+                let may_come = match pool.and_then(|pool| pool_name(&pool).ok()) {
+                    Some(pool) => self.is_open(&pool).await,
+                    None => true,
+                };
+                if !may_come || self.check_answers(&record.backing).await.is_err() {
+                    continue;
+                }
                 let _one_at_a_time = self.change.lock().await;
-                self.retry_volume(&name).await;
+                self.retry_volume(&record.name).await;
             }
         }
     }

@@ -124,6 +124,7 @@ impl Manager {
             self.give_up(&record, &fenced(&record.name, &why)).await;
             return None;
         }
+        self.ask_backing_devices(&record.volumes).await;
         if self.try_complete(&record).await == Attempt::Settled {
             return None;
         }

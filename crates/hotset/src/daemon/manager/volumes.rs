@@ -8,7 +8,7 @@ use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, Volum
 use hotset_cache::{DirtyData, VolumeStatus};
 
 use super::serve::RETRY_INTERVAL;
-use super::{Manager, blocking, no_such_pool, no_such_volume, pool_name, volume_name};
+use super::{Manager, no_such_pool, no_such_volume, pool_name, volume_name};
 use crate::daemon::probe;
 use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
@@ -16,6 +16,7 @@ use crate::words;
 
 impl Manager {
     pub(crate) async fn create_volume(&self, request: &VolumeCreate) -> Result<Volume, ApiError> {
+        self.check_answers(&request.backing).await?;
         let _one_at_a_time = self.change.lock().await;
         let spec = spec_of(request)?;
         let pool = request.pool.as_deref().map(pool_name).transpose()?;
@@ -76,9 +77,10 @@ impl Manager {
             self.check_pool_is_open(pool, &snapshot)?;
         }
         let backing = spec.backing.clone();
-        let key = blocking(move || probe::check_backing(&backing).map(|()| probe::backing_key(&backing))).await??;
-        match key {
-            Some(key) => self.check_unused(&format!("backing device {}", spec.backing), key, &snapshot),
+        let looks = move || probe::check_backing(&backing).map(|()| probe::backing_key(&backing));
+        let what = format!("backing device {}", spec.backing);
+        match self.ask(&what, looks).await?? {
+            Some(key) => self.check_unused(&what, key, &snapshot).await,
             None => Ok(()),
         }
     }

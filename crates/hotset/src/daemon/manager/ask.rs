@@ -1,0 +1,105 @@
+//! What devices are asked before anything is done with them. One that does not answer holds up neither the data plane, which
+//! opens devices on its own thread, nor the other changes that wait for their turn.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
+use hotset_api::{ApiError, ApiErrorKind};
+
+use super::{Manager, Offline};
+use crate::daemon::probe::{self, Candidate, DeviceKey};
+use crate::daemon::state::VolumeRecord;
+use crate::plane::Snapshot;
+
+/// How long a device may take: a disk that was asleep takes ten seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Devices that are asked at once.
+pub(super) const AT_ONCE: usize = 32;
+
+/// What is used already, and as what.
+pub(super) type Users = Vec<(DeviceKey, String)>;
+
+impl Manager {
+    /// Refuses a backing device that does not answer.
+    pub(super) async fn check_answers(&self, backing: &str) -> Result<(), ApiError> {
+        let path = probe::backing_path(backing).to_owned();
+        self.ask(&format!("backing device {backing}"), move || probe::touch(&path)).await
+    }
+
+    /// Finds out which of these volumes' backing devices do not answer: from then on each is refused at once.
+    pub(super) async fn ask_backing_devices(&self, volumes: &[VolumeRecord]) {
+        join_all(volumes.iter().map(|volume| self.check_answers(&volume.backing))).await;
+    }
+
+    /// What lies at paths that may become SSDs.
+    pub(super) async fn candidates(&self, paths: &[String]) -> Result<Vec<Candidate>, ApiError> {
+        let looks = paths.iter().map(async |path| {
+            let looked_at = path.clone();
+            self.ask(&format!("SSD {path}"), move || probe::candidate(&looked_at)).await?
+        });
+        join_all(looks).await.into_iter().collect()
+    }
+
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        device: &str,
+        question: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let answer = self.patience.ask(device, PATIENCE, question).await;
+        answer.ok_or_else(|| {
+            let seconds = PATIENCE.as_secs();
+            let message = format!("{device}: it does not answer within {seconds} s");
+            ApiError::new(ApiErrorKind::Device, message).with_hint("see what the kernel says of it: `dmesg`")
+        })
+    }
+
+    /// Refuses a device that is an SSD or a backing device of anything already, however it is spelled.
+    pub(super) async fn check_unused(&self, what: &str, key: DeviceKey, snapshot: &Snapshot) -> Result<(), ApiError> {
+        let users = self.users(snapshot).await;
+        match users.into_iter().find(|(used, _)| *used == key) {
+            None => Ok(()),
+            Some((_, user)) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
+        }
+    }
+
+    /// All that is used, but for what does not answer: its lock keeps others off.
+    pub(super) async fn users(&self, snapshot: &Snapshot) -> Users {
+        let used = used(snapshot, &self.offline());
+        let asked = used.into_iter().map(async |(spelling, user)| {
+            let path = spelling.clone();
+            let key =
+                self.patience.ask(&format!("device {spelling}"), PATIENCE, move || probe::backing_key(&path)).await;
+            Some((key??, user))
+        });
+        let users: Vec<Option<_>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+        users.into_iter().flatten().collect()
+    }
+}
+
+/// The spellings of all devices that are used, and as what.
+fn used(snapshot: &Snapshot, offline: &Offline) -> Vec<(String, String)> {
+    let mut used = Vec::new();
+    for pool in &snapshot.pools {
+        let ssds = pool.ssds.iter().filter(|ssd| ssd.online);
+        used.extend(ssds.map(|ssd| (ssd.path.clone(), format!("an SSD of pool {}", pool.name))));
+        used.extend(pool.spares.iter().map(|spare| (spare.path.clone(), format!("a spare of pool {}", pool.name))));
+    }
+    for volume in &snapshot.volumes {
+        used.push((volume.backing.clone(), format!("the backing device of volume {}", volume.name)));
+    }
+    for pool in offline.pools.values() {
+        let name = &pool.record.name;
+        let ssds = pool.record.ssds.iter();
+        used.extend(ssds.map(|ssd| (ssd.path.clone(), format!("an SSD of pool {name}, which is offline"))));
+        used.extend(pool.record.volumes.iter().map(|volume| {
+            (volume.backing.clone(), format!("the backing device of volume {}, whose pool is offline", volume.name))
+        }));
+    }
+    for volume in offline.volumes.values() {
+        let record = &volume.record;
+        used.push((record.backing.clone(), format!("the backing device of volume {}, which is offline", record.name)));
+    }
+    used
+}
