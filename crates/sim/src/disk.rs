@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
-use hotset_block::{ByteRange, DeviceErrorKind, DeviceIdentity, DeviceInfo};
+use hotset_block::{ByteRange, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard};
 
 use crate::executor::Simulation;
 use crate::image::{Image, index};
@@ -144,6 +144,20 @@ pub(crate) struct Answer {
 }
 
 impl Disk {
+    /// A disk of no particular kind, with a volatile cache.
+    pub fn plain(simulation: &Rc<Simulation>, name: &str, size_bytes: u64) -> Rc<Self> {
+        let info = DeviceInfo {
+            size_bytes,
+            logical_block_bytes: 512,
+            optimal_io_bytes: 0,
+            volatile_cache: true,
+            discard: Discard::Zeroes,
+            read_only: false,
+            emulated: false,
+        };
+        Self::new(simulation, name, info, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
+    }
+
     pub fn new(simulation: &Rc<Simulation>, name: &str, info: DeviceInfo, speed: Speed) -> Rc<Self> {
         let identity = DeviceIdentity {
             id: format!("serial-of-{name}"),

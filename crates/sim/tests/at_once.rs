@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join, join_all, join3, select};
-use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, FetchRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
     DirtyData, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, ScrubStatus, Volume,
 };
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults, Speed};
+use hotset_sim::disk::{Disk, Faults};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 
 const BLOCK: u64 = 64 << 10;
@@ -29,18 +29,7 @@ struct Disks {
 
 impl Disks {
     fn new(simulation: &Rc<Simulation>) -> Self {
-        let disk = |name: &str, size_bytes| {
-            let info = DeviceInfo {
-                size_bytes,
-                logical_block_bytes: 512,
-                optimal_io_bytes: 0,
-                volatile_cache: true,
-                discard: Discard::Zeroes,
-                read_only: false,
-                emulated: false,
-            };
-            Disk::new(simulation, name, info, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
-        };
+        let disk = |name: &str, size_bytes| Disk::plain(simulation, name, size_bytes);
         Self {
             ssd: disk("ssd", 8 << 20),
             state: disk("state", STATE_BYTES),

@@ -4,14 +4,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{
     DirtyData, Durability, Error, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume, inspect,
 };
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::disk::Disk;
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 use hotset_sim::model::{Answered, Ending, VolumeModel};
 
@@ -38,17 +38,7 @@ struct Scene {
 impl Scene {
     fn new(seed: u64) -> Self {
         let simulation = Simulation::new(seed, false);
-        let info = |size_bytes: u64| DeviceInfo {
-            size_bytes,
-            logical_block_bytes: 512,
-            optimal_io_bytes: 0,
-            volatile_cache: true,
-            discard: Discard::Zeroes,
-            read_only: false,
-            emulated: false,
-        };
-        let speed = Speed { least_us: 20, most_us: 400, flush_slowness: 10 };
-        let disk = |name: &str, size_bytes| Disk::new(&simulation, name, info(size_bytes), speed);
+        let disk = |name: &str, size_bytes| Disk::plain(&simulation, name, size_bytes);
         let backing = disk("backing", VOLUME_BYTES);
         let model = VolumeModel::new(0, VOLUME_BYTES, 512, backing.content());
         Self {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits,
 };
@@ -15,7 +15,7 @@ use hotset_cache::{
     DirtyData, Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
 };
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults, Speed};
+use hotset_sim::disk::{Disk, Faults};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 
 const PAGE: u64 = 4096;
@@ -24,19 +24,6 @@ const VOLUME_BYTES: u64 = 16 * BLOCK;
 
 /// Longer than all that a test does may take.
 const TOO_LONG: Duration = Duration::from_secs(1000);
-
-fn disk(simulation: &Rc<Simulation>, name: &str, size_bytes: u64) -> Rc<Disk> {
-    let info = DeviceInfo {
-        size_bytes,
-        logical_block_bytes: 512,
-        optimal_io_bytes: 0,
-        volatile_cache: true,
-        discard: Discard::Zeroes,
-        read_only: false,
-        emulated: false,
-    };
-    Disk::new(simulation, name, info, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
-}
 
 fn hang(disk: &Disk) {
     disk.set_faults(Faults { hang: 1000, ..Faults::default() });
@@ -56,16 +43,16 @@ struct World {
 
 impl World {
     async fn create(env: SimEnv, kind: PoolKind) -> Self {
-        let ssds: Vec<_> = ["one", "two"].iter().map(|name| disk(&env.simulation, name, 16 << 20)).collect();
-        let state = disk(&env.simulation, "state", STATE_BYTES);
+        let ssds: Vec<_> = ["one", "two"].iter().map(|name| Disk::plain(&env.simulation, name, 16 << 20)).collect();
+        let state = Disk::plain(&env.simulation, "state", STATE_BYTES);
         let cleaning =
             Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
         let preset = PoolSettings::preset(kind, IoType::Custom);
         let settings = PoolSettings { block_bytes: BlockBytes::new(BLOCK).unwrap(), cleaning, ..preset };
         let spec = PoolSpec { name: "pool".parse().unwrap(), kind, settings };
         let pool = Pool::create(env.clone(), spec, named(&ssds), SimDevice::open(&state)).await.unwrap();
-        let backing = disk(&env.simulation, "backing", VOLUME_BYTES);
-        let sound_backing = disk(&env.simulation, "sound", VOLUME_BYTES);
+        let backing = Disk::plain(&env.simulation, "backing", VOLUME_BYTES);
+        let sound_backing = Disk::plain(&env.simulation, "sound", VOLUME_BYTES);
         let (volume, sound) = (open(&env, &backing), open(&env, &sound_backing));
         pool.attach(&volume).await.unwrap();
         pool.attach(&sound).await.unwrap();
@@ -148,7 +135,7 @@ async fn change_what_hangs(world: World) {
     world.let_it_hang().await;
     let began = env.now();
 
-    let newcomer = disk(&env.simulation, "newcomer", VOLUME_BYTES);
+    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
     let joining = open(env, &newcomer);
     hang(&newcomer);
     let error = pool.attach(&joining).await.unwrap_err();
@@ -195,7 +182,7 @@ async fn give_up_what_hangs(world: World) {
 
     // Nothing of what is still on its way is taken for another volume's.
     world.change_the_other().await;
-    let newcomer = disk(&env.simulation, "newcomer", VOLUME_BYTES);
+    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
     let joining = open(env, &newcomer);
     pool.attach(&joining).await.unwrap();
     joining.populate(ByteRange::at(0, VOLUME_BYTES)).await.unwrap();
@@ -238,7 +225,7 @@ async fn detach_beside_a_fill_that_hangs(world: World) {
     pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
     assert_eq!((volume.status().pool, volume.status().health), (None, Health::Degraded), "it serves, and hangs");
     world.change_the_other().await;
-    let newcomer = disk(&env.simulation, "newcomer", VOLUME_BYTES);
+    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
     let joining = open(env, &newcomer);
     pool.attach(&joining).await.unwrap();
     joining.populate(ByteRange::at(0, VOLUME_BYTES)).await.unwrap();

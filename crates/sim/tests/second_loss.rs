@@ -5,14 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{ByteRange, DeviceInfo, Discard, Env};
+use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec,
 };
 use hotset_cache::planted::{Planted, plant};
 use hotset_cache::{Durability, Error, FenceCause, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::disk::Disk;
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 use hotset_sim::model::Ending;
 
@@ -43,17 +43,7 @@ struct Scene {
 impl Scene {
     fn new(seed: u64, ssds: usize) -> Self {
         let simulation = Simulation::new(seed, false);
-        let info = |size_bytes: u64| DeviceInfo {
-            size_bytes,
-            logical_block_bytes: 512,
-            optimal_io_bytes: 0,
-            volatile_cache: true,
-            discard: Discard::Zeroes,
-            read_only: false,
-            emulated: false,
-        };
-        let speed = Speed { least_us: 20, most_us: 400, flush_slowness: 10 };
-        let disk = |name: &str, size_bytes| Disk::new(&simulation, name, info(size_bytes), speed);
+        let disk = |name: &str, size_bytes| Disk::plain(&simulation, name, size_bytes);
         Self {
             ssds: (0..ssds).map(|index| disk(&format!("ssd{index}"), 8 << 20)).collect(),
             state: disk("state", STATE_BYTES),
