@@ -399,7 +399,9 @@ impl Daemon {
         let refused = matches!(error.kind, ErrorKind::Refused | ErrorKind::NotFound | ErrorKind::Stopping);
         let in_the_way = refused && self.world.shape.administrators > 1;
         let lost = self.world.two_lost.get().is_some();
-        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty && !in_the_way && !lost {
+        // A backing device took longer than anybody waits.
+        let slow = error.kind == ErrorKind::Media && self.world.volumes.iter().any(|host| host.may_hang.get());
+        if !self.world.cache_trouble.get() && !self.closing.get() && !dirty && !in_the_way && !lost && !slow {
             self.world.violate(format!("{what} failed though nothing was wrong: {error}"));
         }
     }

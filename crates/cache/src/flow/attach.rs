@@ -4,7 +4,9 @@
 //! it; a removed one before the first write that the cache does not see.
 
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_block::Env;
 
@@ -23,6 +25,9 @@ use super::within;
 
 /// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
 pub(super) const DEAD: u64 = 0;
+
+/// Seconds that a change waits at most at a backing device that answers others.
+const CHANGE_SECONDS_MAX: u32 = 60;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -274,18 +279,26 @@ impl<E: Env> VolumeInner<E> {
         self.locks.exclusive(0..PAGES_MAX).await
     }
 
-    /// Waits for the backing device on behalf of an administrator, who is refused if it does not answer. What is abandoned
-    /// then must change nothing: a lock that was waited for, reads, flushes.
+    /// Waits for the backing device on behalf of an administrator, who is refused if it hangs, or takes longer than anybody
+    /// waits. Requests in flight may wait for an SSD too, which answers or leaves the pool. What is abandoned must change nothing: a
+    /// lock that was waited for, reads.
     pub(crate) async fn in_time<T>(&self, operation: impl Future<Output = T>) -> Result<T, Error> {
-        within(&self.env, limits::BACKING_TIMEOUT, operation).await.ok_or_else(|| {
-            let (name, device) = (&self.spec.borrow().name, &self.backing.name);
-            let seconds = limits::BACKING_TIMEOUT.as_secs();
-            let message = format!(
-                "volume {name}: backing device {device} did not answer within {seconds} s, and nothing was changed: \
-                 repair it, or try again when it is less busy"
-            );
-            Error::new(ErrorKind::Media, message)
-        })
+        let mut operation = pin!(operation);
+        for _ in 0..CHANGE_SECONDS_MAX {
+            if let Some(done) = within(&self.env, Duration::from_secs(1), operation.as_mut()).await {
+                return Ok(done);
+            }
+            if self.backing.hangs_for().is_some() {
+                break;
+            }
+        }
+        let (name, device) = (&self.spec.borrow().name, &self.backing.name);
+        let seconds = limits::BACKING_TIMEOUT.as_secs();
+        let message = format!(
+            "volume {name}: backing device {device} did not answer within {seconds} s, and nothing was changed: repair it, or try \
+             again when it is less busy"
+        );
+        Err(Error::new(ErrorKind::Media, message))
     }
 }
 
