@@ -51,10 +51,12 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
-    /// How long a backing device may answer no write until it counts as one that takes nothing; how long a fill may take
-    /// until other volumes' fills do not wait for it; and how long an administrator's change waits for it: in all, less than
-    /// the hosts that are held off meanwhile wait for an answer.
+    /// How long a backing device may answer nothing until it counts as one that hangs, and an administrator's change does not
+    /// wait for it; and how long a fill may take until other volumes' fills do not wait for it.
     pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How long an administrator's change waits at most for one thing of a backing device that is only slow. Hosts are held off
+    /// meanwhile.
+    pub const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
     /// Read errors (medium or checksum) after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;
     /// How long a stop waits for a backing device to flush.

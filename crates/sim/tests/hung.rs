@@ -2,73 +2,18 @@
 //! give up, and holds up nobody else.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use hotset_block::{ByteRange, Env};
-use hotset_cache::config::{
-    BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits,
-};
-use hotset_cache::{
-    DirtyData, Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
-};
+use hotset_cache::config::{PoolKind, VolumeName, limits};
+use hotset_cache::{DirtyData, Durability, ErrorKind, Health, Missing, Pool, Reattached};
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Faults};
-use hotset_sim::executor::{SimEnv, Simulation, Step};
+use hotset_sim::disk::Disk;
 
-const PAGE: u64 = 4096;
-const BLOCK: u64 = 64 << 10;
-const VOLUME_BYTES: u64 = 16 * BLOCK;
-
-/// Longer than all that a test does may take.
-const TOO_LONG: Duration = Duration::from_secs(1000);
-
-fn hang(disk: &Disk) {
-    disk.set_faults(Faults { hang: 1000, ..Faults::default() });
-}
-
-/// A pool, and two volumes in it: the backing device of one is going to hang.
-struct World {
-    env: SimEnv,
-    ssds: Vec<Rc<Disk>>,
-    state: Rc<Disk>,
-    pool: Pool<SimEnv>,
-    volume: Volume<SimEnv>,
-    backing: Rc<Disk>,
-    sound: Volume<SimEnv>,
-    sound_backing: Rc<Disk>,
-}
+use crate::stage::{BLOCK, PAGE, VOLUME_BYTES, World, hang, named, open, run_one};
 
 impl World {
-    async fn create(env: SimEnv, kind: PoolKind) -> Self {
-        let ssds: Vec<_> = ["one", "two"].iter().map(|name| Disk::plain(&env.simulation, name, 16 << 20)).collect();
-        let state = Disk::plain(&env.simulation, "state", STATE_BYTES);
-        let cleaning =
-            Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
-        let preset = PoolSettings::preset(kind, IoType::Custom);
-        let settings = PoolSettings { block_bytes: BlockBytes::new(BLOCK).unwrap(), cleaning, ..preset };
-        let spec = PoolSpec { name: "pool".parse().unwrap(), kind, settings };
-        let pool = Pool::create(env.clone(), spec, named(&ssds), SimDevice::open(&state)).await.unwrap();
-        let backing = Disk::plain(&env.simulation, "backing", VOLUME_BYTES);
-        let sound_backing = Disk::plain(&env.simulation, "sound", VOLUME_BYTES);
-        let (volume, sound) = (open(&env, &backing), open(&env, &sound_backing));
-        pool.attach(&volume).await.unwrap();
-        pool.attach(&sound).await.unwrap();
-        Self { env, ssds, state, pool, volume, backing, sound, sound_backing }
-    }
-
-    async fn write(&self, volume: &Volume<SimEnv>, page: u64, byte: u8) -> Result<(), Error> {
-        let mut buf = self.env.buffers().take(4096);
-        buf.fill(byte);
-        volume.write(page * PAGE, buf, Durability::Volatile).await
-    }
-
-    async fn read(&self, volume: &Volume<SimEnv>, page: u64) -> u8 {
-        volume.read(ByteRange::at(page * PAGE, PAGE)).await.unwrap()[0]
-    }
-
     /// The device hangs over a read, a write, a fill and, if there is dirty data, over its cleaning.
     async fn let_it_hang(&self) {
         self.write(&self.volume, 5, 1).await.unwrap();
@@ -93,41 +38,13 @@ impl World {
     }
 }
 
-fn named(disks: &[Rc<Disk>]) -> Vec<Named<SimDevice>> {
-    disks.iter().map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect()
-}
-
-fn open(env: &SimEnv, backing: &Rc<Disk>) -> Volume<SimEnv> {
-    let settings = VolumeSettings { write_cutoff_bytes: None, ..VolumeSettings::default() };
-    let spec = VolumeSpec { name: backing.name.parse().unwrap(), backing: backing.name.clone(), settings };
-    Volume::open(env.clone(), spec, SimDevice::open(backing)).unwrap()
-}
-
 /// Runs `flow` to its end, in worlds of its own with pools of either kind.
 fn run(flow: impl AsyncFn(World) + Copy + 'static) {
     for kind in [PoolKind::Read, PoolKind::ReadWrite] {
         for seed in 0..20 {
-            run_one(seed, kind, flow);
+            run_one(seed, kind, &["one", "two"], flow);
         }
     }
-}
-
-fn run_one(seed: u64, kind: PoolKind, flow: impl AsyncFn(World) + 'static) {
-    let simulation = Simulation::new(seed, false);
-    let ended = Rc::new(Cell::new(false));
-    let (env, at_end) = (SimEnv { simulation: Rc::clone(&simulation) }, Rc::clone(&ended));
-    simulation.spawn(async move {
-        let limit = env.clone();
-        let whole = async { flow(World::create(env, kind).await).await };
-        match select(pin!(whole), pin!(limit.sleep(TOO_LONG))).await {
-            Either::Left(((), _)) => at_end.set(true),
-            Either::Right(_) => panic!("seed {seed}, {kind:?}: it takes too long"),
-        }
-    });
-    while !ended.get() {
-        assert_ne!(simulation.step(), Step::Idle, "seed {seed}, {kind:?}: nothing happens any more");
-    }
-    simulation.drop_tasks();
 }
 
 async fn change_what_hangs(world: World) {
@@ -268,4 +185,58 @@ async fn start_while_it_hangs(world: World) {
 #[test]
 fn a_volume_whose_device_hangs_at_the_start_is_left_out_in_time_and_comes_back_with_its_data() {
     run(start_while_it_hangs);
+}
+
+/// Renames a volume while it joins, or a little later. The daemon dies as soon as a host's write was answered from the cache.
+async fn rename_while_it_joins(world: World) -> bool {
+    for page in 0..20 {
+        world.write(&world.sound, page, 1).await.unwrap();
+    }
+    let World { env, ssds, state, pool, .. } = world;
+    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
+    let joining = open(&env, &newcomer);
+    let (attached, pool_of_it) = (joining.clone(), pool.clone());
+    env.spawn(async move { drop(pool_of_it.attach(&attached).await) });
+    let pause = env.simulation.draw(|random| random.below(10_000));
+    env.sleep(Duration::from_micros(pause)).await;
+    let joins = joining.status().pool.is_none();
+    let name: VolumeName = "renamed".parse().unwrap();
+    joining.rename(name.clone()).await.unwrap();
+    let (volume, buffers) = (joining.clone(), env.clone());
+    env.spawn(async move {
+        while volume.status().dirty_bytes == 0 {
+            let is_cached = volume.status().pool.is_some();
+            let mut buf = buffers.buffers().take(4096);
+            buf.fill(if is_cached { 3 } else { 2 });
+            volume.write(5 * PAGE, buf, Durability::Volatile).await.unwrap();
+        }
+    });
+    while joining.status().dirty_bytes == 0 {
+        env.sleep(Duration::from_micros(20)).await;
+    }
+    pool.abandon();
+    ssds.iter().chain([&state, &newcomer]).for_each(|disk| disk.kill());
+    let state = SimDevice::open(&state);
+    let pool = Pool::open(env.clone(), named(&ssds), Some(state), Missing::Refuse).await.unwrap();
+    let volume = open(&env, &newcomer);
+    volume.rename(name).await.unwrap();
+    assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
+    assert_eq!(volume.status().dirty_bytes, PAGE);
+    assert!([2, 3].contains(&volume.read(ByteRange::at(5 * PAGE, PAGE)).await.unwrap()[0]));
+    joins
+}
+
+// Its dirty data was found under the name that it had before, and by its new name it was served without (simulator: seed
+// 914743).
+// proves: F4
+#[test]
+fn the_name_that_a_volume_gets_while_it_joins_is_recorded_before_a_host_is_answered_from_the_cache() {
+    let times = Rc::new(Cell::new(0));
+    for seed in 0..100 {
+        let times = Rc::clone(&times);
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], async move |world| {
+            times.set(times.get() + u64::from(rename_while_it_joins(world).await));
+        });
+    }
+    assert!(times.get() > 20, "it was renamed while it joined {} times", times.get());
 }

@@ -8,4 +8,5 @@ mod crash_at_every_write;
 mod hung;
 mod second_loss;
 mod seeds;
+mod stage;
 mod world;

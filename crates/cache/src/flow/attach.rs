@@ -26,8 +26,8 @@ use super::within;
 /// In place of an attachment id: what is still on its way under it is of nobody. Ids begin at 1.
 pub(super) const DEAD: u64 = 0;
 
-/// Seconds that a change waits at most at a backing device that answers others.
-const CHANGE_SECONDS_MAX: u32 = 60;
+/// How often a change looks whether what it waits for hangs.
+const LOOK: Duration = Duration::from_secs(1);
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -43,28 +43,26 @@ impl<E: Env> PoolInner<E> {
             catalogue.volumes.push(entry.clone());
         })
         .await?;
-        let index = self.free_index();
-        self.put_volume(index, attachment, volume, &backing);
+        self.put_volume(self.free_index(), attachment, volume, &backing).await?;
         drop(held);
-        self.record_spec_again(&entry, volume).await
+        Ok(())
     }
 
-    /// While a volume joined, nobody knew yet where to record its settings and its name.
-    async fn record_spec_again(
-        self: &Rc<Self>,
-        recorded: &CataloguedVolume,
-        volume: &VolumeInner<E>,
-    ) -> Result<(), Error> {
-        let spec = volume.spec.borrow().clone();
-        if spec == recorded.spec {
-            return Ok(());
-        }
-        self.change_catalogue(&|catalogue| {
-            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == recorded.attachment) {
-                entry.spec = spec.clone();
+    /// Records a volume's settings and its name as they are by now: while it joins, nobody else knows where.
+    async fn record_spec(self: &Rc<Self>, attachment: u64, volume: &VolumeInner<E>) -> Result<(), Error> {
+        loop {
+            let spec = volume.spec.borrow().clone();
+            let is_it = |entry: &CataloguedVolume| entry.attachment == attachment && entry.spec == spec;
+            if self.catalogue.borrow().volumes.iter().any(is_it) {
+                return Ok(());
             }
-        })
-        .await
+            self.change_catalogue(&|catalogue| {
+                for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == attachment) {
+                    entry.spec = spec.clone();
+                }
+            })
+            .await?;
+        }
     }
 
     fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -114,14 +112,21 @@ impl<E: Env> PoolInner<E> {
         VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
     }
 
-    /// From here on the volume's requests see the cache.
-    fn put_volume(
+    /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
+    /// its name. If that fails, the pool knows it as one that is still to be attached again.
+    async fn put_volume(
         self: &Rc<Self>,
         index: VolumeIndex,
         attachment: u64,
         volume: &Rc<VolumeInner<E>>,
         backing: &BackingIdentity,
-    ) {
+    ) -> Result<(), Error> {
+        if let Some(place) = self.volumes.borrow_mut().get_mut(usize::from(index.0))
+            && place.as_ref().is_none_or(|entry| entry.attachment != attachment)
+        {
+            *place = Some(PoolVolume { attachment, volume: None });
+        }
+        self.record_spec(attachment, volume).await?;
         let entry = PoolVolume { attachment, volume: Some(Rc::clone(volume)) };
         self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
         self.apply_share(index, &volume.spec.borrow().settings);
@@ -130,6 +135,7 @@ impl<E: Env> PoolInner<E> {
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
         volume.draining.set(false);
         *volume.fenced.borrow_mut() = None;
+        Ok(())
     }
 
     pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
@@ -150,12 +156,12 @@ impl<E: Env> PoolInner<E> {
         };
         let dirty_bytes = self.log_counts(index).dirty * PAGE;
         if let Some(reason) = self.unknown_loss(known.attachment) {
-            return Ok(self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes));
+            return self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes).await;
         }
         if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
             if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
                 let reason = of_another_device(dirty_bytes, &reason);
-                return Ok(self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes));
+                return self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes).await;
             }
             self.start_anew(&known, index, volume).await?;
             drop(held);
@@ -163,13 +169,13 @@ impl<E: Env> PoolInner<E> {
             return Ok(Reattached::Dropped { reason });
         }
         self.forget_final_mark(&known).await?;
-        self.put_volume(index, known.attachment, volume, &known.backing);
+        self.put_volume(index, known.attachment, volume, &known.backing).await?;
         drop(held);
         Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
     }
 
     /// The volume serves nothing, and nothing of its dirty data is touched.
-    fn fence_volume(
+    async fn fence_volume(
         self: &Rc<Self>,
         index: VolumeIndex,
         known: &CataloguedVolume,
@@ -177,10 +183,10 @@ impl<E: Env> PoolInner<E> {
         cause: FenceCause,
         reason: String,
         dirty_bytes: u64,
-    ) -> Reattached {
-        self.put_volume(index, known.attachment, volume, &known.backing);
+    ) -> Result<Reattached, Error> {
+        self.put_volume(index, known.attachment, volume, &known.backing).await?;
         *volume.fenced.borrow_mut() = Some(reason.clone());
-        Reattached::Fenced { cause, reason, dirty_bytes }
+        Ok(Reattached::Fenced { cause, reason, dirty_bytes })
     }
 
     /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
@@ -268,8 +274,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
-        self.put_volume(index, attachment, volume, &backing);
-        Ok(())
+        self.put_volume(index, attachment, volume, &backing).await
     }
 }
 
@@ -284,21 +289,24 @@ impl<E: Env> VolumeInner<E> {
     /// lock that was waited for, reads.
     pub(crate) async fn in_time<T>(&self, operation: impl Future<Output = T>) -> Result<T, Error> {
         let mut operation = pin!(operation);
-        for _ in 0..CHANGE_SECONDS_MAX {
-            if let Some(done) = within(&self.env, Duration::from_secs(1), operation.as_mut()).await {
+        let began = self.env.now();
+        while self.env.now().since(began) < limits::CHANGE_TIMEOUT {
+            if let Some(done) = within(&self.env, LOOK, operation.as_mut()).await {
                 return Ok(done);
             }
             if self.backing.hangs_for().is_some() {
-                break;
+                let seconds = limits::BACKING_TIMEOUT.as_secs();
+                return Err(self.not_changed(&format!("did not answer within {seconds} s"), "repair it"));
             }
         }
+        let seconds = limits::CHANGE_TIMEOUT.as_secs();
+        Err(self.not_changed(&format!("was busy for {seconds} s"), "try again when it has less to do"))
+    }
+
+    fn not_changed(&self, why: &str, what_to_do: &str) -> Error {
         let (name, device) = (&self.spec.borrow().name, &self.backing.name);
-        let seconds = limits::BACKING_TIMEOUT.as_secs();
-        let message = format!(
-            "volume {name}: backing device {device} did not answer within {seconds} s, and nothing was changed: repair it, or try \
-             again when it is less busy"
-        );
-        Err(Error::new(ErrorKind::Media, message))
+        let message = format!("volume {name}: backing device {device} {why}, and nothing was changed: {what_to_do}");
+        Error::new(ErrorKind::Media, message)
     }
 }
 
