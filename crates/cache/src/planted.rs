@@ -170,6 +170,8 @@ bugs! {
     ScrubMendsNothing: "two-copies",
     /// A scrub looks at places in rows that it does not keep from being freed: something newer may lie there by then.
     ScrubHoldsNothing: "believed-until-dropped",
+    /// A reader lists the copies of a segment once, and does not see what takes the place of one meanwhile.
+    CopiesListedOnce: "two-copies",
 }
 
 #[cfg(feature = "planted")]

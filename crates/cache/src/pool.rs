@@ -23,7 +23,7 @@ use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
 use crate::state::fills::Fills;
-use crate::state::log::Log;
+use crate::state::log::{CopyOrder, Log};
 use crate::state::map::Map;
 use crate::state::memory::MemoryTerms;
 use crate::state::overlay::Counts;
@@ -184,7 +184,7 @@ pub(crate) struct PoolInner<E: Env> {
     /// Dirty data of which no copy is left is given up.
     pub(crate) accepts_loss: bool,
     /// Which copy is read first next time.
-    pub(crate) log_turn: Cell<bool>,
+    pub(crate) log_copy_order: Cell<CopyOrder>,
     pub(crate) scrub: Scrub,
     /// What was written to the SSDs of late.
     pub(crate) budget: RefCell<Budget>,

@@ -421,6 +421,14 @@ impl<E: Env> VolumeInner<E> {
         self.attached.borrow().clone()
     }
 
+    /// A fenced volume serves nothing.
+    pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
+        match &*self.fenced.borrow() {
+            Some(reason) => Err(Error::new(ErrorKind::Gone, reason.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// In whole logical blocks, as it is now.
     fn size_of_backing(&self) -> Result<u64, Error> {
         let device_bytes = self.backing.device.grow().map_err(|error| self.backing.error(&error))?;
@@ -443,9 +451,7 @@ impl<E: Env> VolumeInner<E> {
                 format!("volume {} is being stopped", self.spec.borrow().name),
             ));
         }
-        if let Some(reason) = &*self.fenced.borrow() {
-            return Err(Error::new(ErrorKind::Gone, reason.clone()));
-        }
+        self.check_not_fenced()?;
         if range.end > self.size_bytes.get() {
             return Err(self.outside(range.start, range.length()));
         }

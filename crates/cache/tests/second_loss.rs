@@ -50,6 +50,8 @@ fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_gi
         until(&env, "it is known what is lost", || volume.status().lost_bytes == 50 * 4096).await;
         assert_eq!(volume.status().health, Health::Degraded);
         assert_eq!(lost_pages(&volume, 60).await, (0..50).collect());
+        let several = volume.read(ByteRange::at(0, 10 * 4096)).await.unwrap_err();
+        assert_eq!(several.kind, ErrorKind::Media, "{several}");
         write(&volume, 100, 4).await;
         volume.flush().await.unwrap();
         assert_eq!((read(&volume, 100).await, world.on_backing(100).await), (4, 4), "others are served and written");

@@ -29,6 +29,7 @@ pub enum WhatIsLate {
     Anything,
     /// All but reads: a start that reads step by step would take such an SSD for dead.
     AllButReads,
+    Reads,
     /// What a slot index is told.
     Journal,
 }
@@ -48,6 +49,7 @@ impl WhatIsLate {
         match self {
             Self::Anything => true,
             Self::AllButReads => kind != Kind::Read,
+            Self::Reads => kind == Kind::Read,
             Self::Journal => kind == Kind::WriteOfJournal,
         }
     }
@@ -102,6 +104,7 @@ struct State {
     flying: BTreeMap<u64, Flight>,
     faults: Faults,
     failed_operations: u64,
+    reads: u64,
     gone: bool,
     watcher: Option<Rc<dyn Watcher>>,
 }
@@ -146,6 +149,11 @@ pub(crate) struct Answer {
 impl Disk {
     /// A disk of no particular kind, with a volatile cache.
     pub fn plain(simulation: &Rc<Simulation>, name: &str, size_bytes: u64) -> Rc<Self> {
+        Self::plain_of(simulation, name, size_bytes, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
+    }
+
+    /// … of this speed.
+    pub fn plain_of(simulation: &Rc<Simulation>, name: &str, size_bytes: u64, speed: Speed) -> Rc<Self> {
         let info = DeviceInfo {
             size_bytes,
             logical_block_bytes: 512,
@@ -155,7 +163,7 @@ impl Disk {
             read_only: false,
             emulated: false,
         };
-        Self::new(simulation, name, info, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
+        Self::new(simulation, name, info, speed)
     }
 
     pub fn new(simulation: &Rc<Simulation>, name: &str, info: DeviceInfo, speed: Speed) -> Rc<Self> {
@@ -172,6 +180,7 @@ impl Disk {
             flying: BTreeMap::new(),
             faults: Faults::default(),
             failed_operations: 0,
+            reads: 0,
             gone: false,
             watcher: None,
         };
@@ -197,6 +206,7 @@ impl Disk {
     }
 
     pub(crate) fn submit_read(self: &Rc<Self>, offset: u64, len: usize) -> Rc<RefCell<Answer>> {
+        self.state.borrow_mut().reads += 1;
         let sampled = self.simulation.draw(|random| random.one_in(4));
         let answer = Rc::new(RefCell::new(Answer { data: vec![0; len], ..Answer::default() }));
         if sampled {
@@ -459,9 +469,18 @@ impl Disk {
         format!("{}: {}", self.name, words.collect::<Vec<_>>().join(", "))
     }
 
+    pub fn reads_in_flight(&self) -> usize {
+        self.state.borrow().flying.values().filter(|flight| matches!(flight.work, Work::Read { .. })).count()
+    }
+
     /// Something is in flight.
     pub fn is_busy(&self) -> bool {
         !self.state.borrow().flying.is_empty()
+    }
+
+    /// Reads that were asked for, since the disk was made.
+    pub fn reads(&self) -> u64 {
+        self.state.borrow().reads
     }
 
     /// Operations that failed, since the disk was made.

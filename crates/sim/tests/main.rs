@@ -8,5 +8,6 @@ mod crash_at_every_write;
 mod hung;
 mod second_loss;
 mod seeds;
+mod slow_ssd;
 mod stage;
 mod world;

@@ -31,6 +31,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const IDLE: Duration = Duration::from_secs(2);
 /// Pause after a pass that failed.
 const RETRY: Duration = Duration::from_secs(1);
+/// How often a write-through looks where its pages are: they are moved once while an SSD is given up.
+const WRITE_OUT_TRIES: u32 = 8;
 /// Hints that make a batch of their own.
 const HINTS_ENOUGH: usize = 512;
 
@@ -68,6 +70,17 @@ struct Extent {
     range: Range<u64>,
     runs: Vec<LogRun>,
     _held: Rc<Held>,
+}
+
+/// What became of extents that were to be written.
+#[derive(Default)]
+struct Written {
+    /// The backing device took them.
+    extents: Vec<Extent>,
+    /// Something was moved or overwritten meanwhile: it is elsewhere now.
+    moved: bool,
+    /// … or this is why it could not be written.
+    failed: Option<Error>,
 }
 
 impl<E: Env> PoolInner<E> {
@@ -155,21 +168,25 @@ impl<E: Env> PoolInner<E> {
         for range in ranges {
             // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
             let held = match volume.clean_locks.try_exclusive(&range) {
-                Some(held) => held,
-                None if extents.is_empty() => volume.clean_locks.exclusive(range.clone()).await,
+                Some(held) => Rc::new(held),
+                None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
                 None => continue,
             };
             let runs = log.runs(index, range.clone(), |live| live.dirty && live.content != Content::Lost);
             // However long the device takes: rows are freed meanwhile, for other volumes need the room.
             runs.iter().for_each(LogRun::release);
             // What was overwritten or cleaned while this waited is not written.
-            extents.extend(split_at_gaps(range, runs, held));
+            extents.extend(split_at_gaps(&range, runs, &held));
         }
-        let written = self.write_extents(log, volume, extents, effort).await?;
+        // What was moved or overwritten has its turn again.
+        let Written { extents, failed, .. } = self.write_extents(log, volume, extents, effort).await?;
+        if let Some(error) = failed.filter(|_| extents.is_empty()) {
+            return Err(error);
+        }
         if !planted(Planted::CleanWithoutBackingFlush) {
             volume.backing.flush().await?;
         }
-        self.mark_clean(log, index, volume, &written);
+        self.mark_clean(log, index, volume, &extents);
         Ok(true)
     }
 
@@ -198,14 +215,14 @@ impl<E: Env> PoolInner<E> {
         ranges
     }
 
-    /// Writes the extents to the backing device; answers those that it took.
+    /// Writes the extents to the backing device.
     async fn write_extents(
         self: &Rc<Self>,
         log: &Log,
         volume: &Rc<VolumeInner<E>>,
         extents: Vec<Extent>,
         effort: Effort,
-    ) -> Result<Vec<Extent>, Error> {
+    ) -> Result<Written, Error> {
         if !planted(Planted::CleanWithoutLogFlush) {
             self.flush_log(log).await?;
         }
@@ -215,58 +232,57 @@ impl<E: Env> PoolInner<E> {
         }
         let writes = extents.into_iter().map(async |extent| {
             let lives = extent.runs.iter().all(|run| run.hold_again(log));
-            let result =
-                if lives { self.write_extent(log, volume, &extent, effort).await.map(|()| true) } else { Ok(false) };
+            let result = if lives { self.write_extent(log, volume, &extent, effort).await } else { Ok(false) };
             extent.runs.iter().for_each(LogRun::release);
             (extent, result)
         });
         let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
-        let mut written = Vec::new();
-        let mut failed = None;
+        let mut written = Written::default();
         for (extent, result) in results {
             match result {
-                Ok(true) => written.push(extent),
-                // It was moved or overwritten: its turn comes again.
-                Ok(false) => {}
-                Err(error) => failed = Some(error),
+                Ok(true) => written.extents.push(extent),
+                Ok(false) => written.moved = true,
+                Err(error) => written.failed = Some(error),
             }
         }
-        match failed {
-            Some(error) if written.is_empty() => Err(error),
-            Some(_) | None => Ok(written),
-        }
+        Ok(written)
     }
 
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, and holds up
-    /// nothing else. The mover makes that durable.
-    async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Error {
+    /// nothing else. The mover makes that durable. `Ok`: nothing is lost, it is only elsewhere by now.
+    async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
         let mut lost = 0;
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
                 let buf = self.env.buffers().take(single.bytes());
-                if self.read_run_of_log(&single, buf).await.is_none()
-                    && log.overlay.borrow().get(run.first.volume, page) == Some(single.first)
-                {
+                if self.read_run_of_log(&single, buf).await.is_some() {
+                    continue;
+                }
+                let now = log.overlay.borrow().get(run.first.volume, page);
+                if now == Some(single.first) {
                     log.set(&Live { content: Content::Lost, ..single.first });
+                    lost += PAGE;
+                } else if now.is_some_and(|live| live.is_lost()) {
+                    // Both SSDs left meanwhile.
                     lost += PAGE;
                 }
             }
         }
-        let message = format!("{lost} bytes of dirty data cannot be read from any copy on the SSDs");
-        Error::new(ErrorKind::Media, message)
+        if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
     }
 
+    /// False: nothing was written, for it was moved or overwritten meanwhile.
     async fn write_extent(
         self: &Rc<Self>,
         log: &Log,
         volume: &VolumeInner<E>,
         extent: &Extent,
         effort: Effort,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let range = volume.bytes_of_pages(&extent.range);
         if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
             extent.runs.iter().for_each(LogRun::release);
-            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await;
+            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
         }
         let mut rest = Some(self.env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
         let mut whole: Option<Buf> = None;
@@ -274,7 +290,7 @@ impl<E: Env> PoolInner<E> {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
             rest = Some(next);
             let Some(part) = self.read_run_of_log(run, part).await else {
-                return Err(self.lose_unreadable(log, run).await);
+                return self.lose_unreadable(log, run).await.map(|()| false);
             };
             // A read may bring another buffer than the one that it was given.
             whole = Some(match whole {
@@ -285,7 +301,7 @@ impl<E: Env> PoolInner<E> {
         extent.runs.iter().for_each(LogRun::release);
         let data = whole.expect("an extent has runs");
         let length = usize::try_from(range.length()).expect("a few MiB");
-        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await
+        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
     }
 
     /// These pages are on the backing device, durably: they are clean if they are still the newest.
@@ -326,17 +342,24 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
         pages: &Range<u64>,
     ) -> Result<(), Error> {
-        let held = volume.clean_locks.exclusive(pages.clone()).await;
-        let runs = log.runs(attached.index, pages.clone(), |live| live.dirty && live.content != Content::Lost);
-        let extents = split_at_gaps(pages.clone(), runs, held);
-        let wanted = extents.len();
-        let written = self.write_extents(log, volume, extents, Effort::Full).await?;
-        if written.len() < wanted {
-            let message =
-                format!("volume {}: not all of a write reached its backing device", volume.spec.borrow().name);
-            return Err(Error::new(ErrorKind::Media, message));
+        let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
+        for _ in 0..WRITE_OUT_TRIES {
+            let runs = log.runs(attached.index, pages.clone(), |live| live.dirty);
+            let lost = runs.iter().filter(|run| run.first.is_lost()).map(|run| pages_bytes(&run.pages)).sum();
+            if lost > 0 {
+                return Err(unreadable(lost));
+            }
+            let extents = split_at_gaps(pages, runs, &held);
+            let written = self.write_extents(log, volume, extents, Effort::Full).await?;
+            if let Some(error) = written.failed {
+                return Err(error);
+            }
+            if !written.moved {
+                return Ok(());
+            }
         }
-        Ok(())
+        let message = format!("the SSDs answered a read of dirty data with errors, {WRITE_OUT_TRIES} times");
+        Err(Error::new(ErrorKind::Media, message))
     }
 
     /// See [`crate::Pool::drain`].
@@ -419,6 +442,10 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
+fn unreadable(bytes: u64) -> Error {
+    Error::new(ErrorKind::Media, format!("{bytes} bytes of dirty data cannot be read from any copy on the SSDs"))
+}
+
 /// Joins two buffers, without a copy if they are neighbours.
 pub(crate) fn joined<E: Env>(env: &E, before: Buf, part: Buf) -> Buf {
     if before.is_followed_by(&part) {
@@ -444,8 +471,7 @@ fn pages_bytes(pages: &Range<u64>) -> u64 {
 }
 
 /// The parts of `range` that the runs cover without a gap; they share the hold.
-fn split_at_gaps(range: Range<u64>, runs: Vec<LogRun>, held: Held) -> Vec<Extent> {
-    let held = Rc::new(held);
+fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     for run in runs {
         debug_assert!(range.start <= run.pages.start && run.pages.end <= range.end);
@@ -454,7 +480,7 @@ fn split_at_gaps(range: Range<u64>, runs: Vec<LogRun>, held: Held) -> Vec<Extent
                 extent.range.end = run.pages.end;
                 extent.runs.push(run);
             }
-            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], _held: Rc::clone(&held) }),
+            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], _held: Rc::clone(held) }),
         }
     }
     extents

@@ -290,7 +290,7 @@ impl<E: Env> PoolInner<E> {
 
     /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
     async fn read_chunk(self: &Rc<Self>, copy: &Wanted, plan: &Plan, pages: Range<u32>) -> Option<Buf> {
-        for mirror in copy.row.mirrors(copy.segment).collect::<Vec<_>>() {
+        for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             let length = at(pages.end - pages.start) * PAGE_BYTES;
             let read = self.read_copy(mirror, pages.start, length).await;
             if let Ok(bytes) = read
@@ -310,7 +310,7 @@ impl<E: Env> PoolInner<E> {
 
     /// `Some(None)`: no copy of this page is good.
     async fn read_good_page(self: &Rc<Self>, copy: &Wanted, plan: &Plan, page: u32) -> Option<Option<Buf>> {
-        for mirror in copy.row.mirrors(copy.segment).collect::<Vec<_>>() {
+        for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
                 Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
                 Ok(_) | Err(Fault::Device(_)) => {}

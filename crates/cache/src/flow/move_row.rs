@@ -285,7 +285,7 @@ impl<E: Env> PoolInner<E> {
 
     /// … and its bytes.
     pub(crate) async fn good_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
-        for mirror in row.mirrors(segment).collect::<Vec<_>>() {
+        for (_, mirror) in row.copies_one_by_one(segment) {
             let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
             let Ok(summary) = Summary::decode(&bytes) else { continue };
             let header = summary.header;

@@ -191,7 +191,7 @@ impl<E: Env> Parts<E> {
             stopping_log: Cell::new(false),
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
-            log_turn: Cell::new(false),
+            log_copy_order: Cell::default(),
             scrub: Scrub::default(),
             budget: RefCell::new(budget),
             recording_writes: Cell::new(false),

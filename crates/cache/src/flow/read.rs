@@ -224,14 +224,50 @@ impl<E: Env> VolumeInner<E> {
                     return Ok(part);
                 }
                 if !log_run.clean {
-                    let name = &self.spec.borrow().name;
-                    let message = format!("volume {name}: both copies of dirty pages {:?} are lost", log_run.pages);
-                    return Err(Error::new(ErrorKind::Media, message));
+                    // Its row may be freed.
+                    drop(log_run);
+                    return Box::pin(self.read_again(&run.pages)).await;
                 }
             }
             Source::Backing => return self.read_whole_pages(&run.pages, part).await,
         }
         self.read_whole_pages(&run.pages, self.env.buffers().take(length)).await
+    }
+
+    /// Pages that were dirty, and that the log did not bring. Trying took its time: they may have been moved, cleaned or written
+    /// since, each by itself.
+    async fn read_again(self: &Rc<Self>, pages: &Range<u64>) -> Result<Buf, Error> {
+        let mut whole = self.env.buffers().take(bytes_of(pages));
+        for (page, chunk) in pages.clone().zip(whole.chunks_exact_mut(PAGE_BYTES)) {
+            chunk.copy_from_slice(&self.read_page_again(page).await?);
+        }
+        Ok(whole)
+    }
+
+    /// A page is lost only if it is dirty, still where it was, and no copy there is good.
+    async fn read_page_again(self: &Rc<Self>, page: u64) -> Result<Buf, Error> {
+        let pages = page..page + 1;
+        // Another pool may have it by now, or none. Each turn has found it elsewhere.
+        while let Some(attached) = self.attached() {
+            let Some(log) = &attached.pool.log else { break };
+            let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
+            let buf = self.env.buffers().take(PAGE_BYTES);
+            if let Some(bytes) = attached.pool.read_run_of_log(&run, buf).await {
+                return Ok(bytes);
+            }
+            if log.overlay.borrow().get(attached.index, page) != Some(run.first) {
+                continue;
+            }
+            if !run.clean {
+                let name = &self.spec.borrow().name;
+                let message = format!("volume {name}: both copies of dirty page {page} are lost");
+                return Err(Error::new(ErrorKind::Media, message));
+            }
+            break;
+        }
+        // Its dirty data may have been given up meanwhile.
+        self.check_not_fenced()?;
+        self.read_whole_pages(&pages, self.env.buffers().take(PAGE_BYTES)).await
     }
 
     /// The newest bytes of whole pages, for a flow that holds them; not counted as a host's read.

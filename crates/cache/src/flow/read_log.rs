@@ -13,7 +13,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 use crate::state::VolumeIndex;
-use crate::state::log::{Log, Mirror, Row, RowReading};
+use crate::state::log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
 use crate::state::overlay::{Content, Live};
 use crate::volume::add;
 
@@ -141,10 +141,8 @@ impl<E: Env> PoolInner<E> {
         }
         let row = &run.row;
         let (segment, page) = row.locate(run.first.place.position());
-        let mirrors = self.mirrors_in_turn(row, segment);
         let mut bad = Vec::new();
-        for mirror in mirrors {
-            let Some(index) = mirror.ssd else { continue };
+        for (index, mirror) in self.copies_in_turn(row, segment) {
             let ssd = &self.ssds[usize::from(index.0)];
             let offset = self.log_offset(mirror, page);
             let length = buf.len();
@@ -171,20 +169,18 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The copies of a segment, by turns one or the other first.
-    fn mirrors_in_turn(&self, row: &Row, segment: u32) -> Vec<Mirror> {
-        let mut mirrors: Vec<Mirror> = row.mirrors(segment).collect();
-        if self.log_turn.replace(!self.log_turn.get()) {
-            mirrors.reverse();
-        }
-        mirrors
+    fn copies_in_turn<'a>(&self, row: &'a Row, segment: u32) -> CopiesOneByOne<'a> {
+        let order = self.log_copy_order.get();
+        self.log_copy_order.set(order.other());
+        row.copies_in_order(segment, order)
     }
 
     /// All that lies at these positions of one segment of a row, not checked, by one read of one copy; `None` if that does
     /// not bring it. The caller holds the row, and reads anew what is not as it must be.
     pub(crate) async fn read_stretch_of_log(&self, row: &Row, positions: Range<u32>) -> Option<Buf> {
         let (segment, page) = row.locate(positions.start);
-        let mirror = *self.mirrors_in_turn(row, segment).first()?;
-        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let (index, mirror) = self.copies_in_turn(row, segment).next()?;
+        let ssd = &self.ssds[usize::from(index.0)];
         let bytes = usize::try_from(positions.end - positions.start).expect("a segment is small") * PAGE_BYTES;
         ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
@@ -201,8 +197,7 @@ impl<E: Env> PoolInner<E> {
 
     /// One page from whichever copy is good.
     async fn read_page_of_log(self: &Rc<Self>, run: &LogRun, segment: u32, page: u32, checksum: u32) -> Option<Buf> {
-        for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
-            let Some(index) = mirror.ssd else { continue };
+        for (index, mirror) in run.row.copies_one_by_one(segment) {
             let buf = self.env.buffers().take(PAGE_BYTES);
             let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
             if let Some(bytes) = read.ok().filter(|bytes| matches(bytes, std::slice::from_ref(&checksum))) {
@@ -227,8 +222,7 @@ impl<E: Env> PoolInner<E> {
         let row = &run.row;
         let (segment, page) = row.locate(run.first.place.position());
         let mut good = 0;
-        for mirror in row.mirrors(segment).collect::<Vec<_>>() {
-            let Some(index) = mirror.ssd else { continue };
+        for (index, mirror) in row.copies_one_by_one(segment) {
             let buf = self.env.buffers().take(run.bytes());
             let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
             good += usize::from(read.is_ok_and(|bytes| matches(&bytes, &run.checksums)));
@@ -241,8 +235,7 @@ impl<E: Env> PoolInner<E> {
         let (segment, page) = run.row.locate(run.first.place.position());
         let mut copies = Copies::default();
         let (mut bad, mut good) = (Vec::new(), None::<Buf>);
-        for mirror in run.row.mirrors(segment).collect::<Vec<_>>() {
-            let Some(index) = mirror.ssd else { continue };
+        for (index, mirror) in run.row.copies_one_by_one(segment) {
             let ssd = &self.ssds[usize::from(index.0)];
             let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
                 Ok(bytes) => {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use hotset_block::sync::{Event, Promise};
 use hotset_block::{Buf, Instant};
+use smallvec::SmallVec;
 
 use super::mirrors::Mirrors;
 use super::overlay::{Content, Counts, Live, Overlay, Place};
@@ -29,6 +30,23 @@ pub(crate) struct Mirror {
     /// `None`: the copy is lost.
     pub(crate) ssd: Option<SsdIndex>,
     pub(crate) segment: u32,
+}
+
+/// In which order the copies of a segment are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CopyOrder {
+    #[default]
+    FirstFirst,
+    SecondFirst,
+}
+
+impl CopyOrder {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::FirstFirst => Self::SecondFirst,
+            Self::SecondFirst => Self::FirstFirst,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,6 +166,17 @@ impl Row {
         self.segments[at(segment)].iter().map(Cell::get).filter(|mirror| mirror.ssd.is_some())
     }
 
+    /// The copies that are there, for a reader who tries one after the other: whatever takes another's place meanwhile
+    /// included.
+    pub(crate) fn copies_one_by_one(&self, segment: u32) -> CopiesOneByOne<'_> {
+        self.copies_in_order(segment, CopyOrder::default())
+    }
+
+    pub(crate) fn copies_in_order(&self, segment: u32, order: CopyOrder) -> CopiesOneByOne<'_> {
+        let pair = &self.segments[at(segment)];
+        CopiesOneByOne { pair, at_first: pair.each_ref().map(Cell::get), order, tried: SmallVec::new() }
+    }
+
     pub(crate) fn dirty(&self) -> u32 {
         self.dirty.borrow().iter().sum()
     }
@@ -216,6 +245,31 @@ impl Row {
             sealed: self.state.get() == RowState::Sealed && self.whole.get(),
             segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
         }
+    }
+}
+
+/// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
+pub(crate) struct CopiesOneByOne<'a> {
+    pair: &'a [Cell<Mirror>; 2],
+    at_first: [Mirror; 2],
+    order: CopyOrder,
+    tried: SmallVec<[Mirror; 2]>,
+}
+
+impl Iterator for CopiesOneByOne<'_> {
+    type Item = (SsdIndex, Mirror);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let now = self.pair.each_ref().map(Cell::get);
+        let [first, second] = if planted(Planted::CopiesListedOnce) { self.at_first } else { now };
+        let in_order = match self.order {
+            CopyOrder::FirstFirst => [first, second],
+            CopyOrder::SecondFirst => [second, first],
+        };
+        let untried = in_order.into_iter().filter(|mirror| !self.tried.contains(mirror));
+        let (ssd, next) = untried.filter_map(|mirror| Some((mirror.ssd?, mirror))).next()?;
+        self.tried.push(next);
+        Some((ssd, next))
     }
 }
 
