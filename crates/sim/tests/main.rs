@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
 mod at_once;
+mod cleaned_move;
 mod crash_at_every_write;
 mod hung;
 mod second_loss;
