@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{ByteRange, Device, DeviceInfo, Discard, Env};
+use hotset_block::{ByteRange, Device, Env};
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Speed};
 use hotset_sim::executor::{SimEnv, Simulation};
@@ -125,16 +125,8 @@ fn report(simulation: &Simulation, outcome: Result<(), String>) {
 /// Several daemons one after the other, each ended by a kill or a power cut. The history, and what was wrong with it.
 fn run(seed: u64, manner: Manner) -> (u64, Option<String>) {
     let simulation = Simulation::new(seed, false);
-    let info = DeviceInfo {
-        size_bytes: SIZE,
-        logical_block_bytes: 512,
-        optimal_io_bytes: 0,
-        volatile_cache: true,
-        discard: Discard::Zeroes,
-        read_only: false,
-        emulated: false,
-    };
-    let disk = Disk::new(&simulation, "backing", info, Speed { least_us: 50, most_us: 2000, flush_slowness: 10 });
+    let speed = Speed { least_us: 50, most_us: 2000, flush_slowness: 10 };
+    let disk = Disk::plain_of(&simulation, "backing", SIZE, speed);
     let model = Rc::new(RefCell::new(VolumeModel::new(0, SIZE, 512, disk.content())));
     for _ in 0..6 {
         let volume = Volume {

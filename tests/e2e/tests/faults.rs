@@ -380,10 +380,11 @@ fn a_backing_device_that_hangs_holds_up_no_change_of_another_volume_and_no_start
     daemon.ok("volume disable-cache v");
     daemon.ok("volume enable-cache v --pool p");
     assert_eq!(daemon.json("volume show hangs")["pool"], "p");
-    daemon.ok("volume disable-cache hangs --force --yes-lose-data");
+    let given_up = "its cache was given up while backing device";
+    let said = daemon.ok("volume disable-cache hangs --force --yes-lose-data");
+    assert!(said.contains(given_up), "{said}");
     let shown = daemon.json("volume show hangs");
-    let reason = shown["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("its cache was given up while backing device"), "{shown}");
+    assert!(shown["reason"].as_str().is_some_and(|reason| reason.contains(given_up)), "{shown}");
     daemon.ok("volume disable-cache v");
     daemon.ok("volume enable-cache v --pool p");
     faulty.set(Fault::None);

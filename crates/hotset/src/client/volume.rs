@@ -73,9 +73,12 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
 }
 
 fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(), ApiError> {
-    print(output, change, |change| match change.changed {
-        true => format!("{done} volume {}\n", change.volume.name),
-        false => format!("Volume {} is already so\n", change.volume.name),
+    print(output, change, |VolumeChange { changed, volume }| {
+        let said = match changed {
+            true => format!("{done} volume {}\n", volume.name),
+            false => format!("Volume {} is already so\n", volume.name),
+        };
+        said + &condition(volume)
     })
 }
 
@@ -113,8 +116,12 @@ fn table(volumes: &[Volume]) -> String {
             backing(volume),
         ]);
     }
-    let said = volumes.iter().map(|volume| notes(&volume.name, &[&volume.reason, &volume.action]));
-    table.render() + &said.collect::<String>()
+    table.render() + &volumes.iter().map(condition).collect::<String>()
+}
+
+/// Why it is not good, and what to do; nothing if it is.
+fn condition(volume: &Volume) -> String {
+    notes(&volume.name, &[&volume.reason, &volume.action])
 }
 
 pub(super) fn backing(volume: &Volume) -> String {

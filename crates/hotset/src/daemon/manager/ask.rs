@@ -57,11 +57,13 @@ impl Manager {
 
     /// Refuses a device that is an SSD or a backing device of anything already, however it is spelled.
     pub(super) async fn check_unused(&self, what: &str, key: DeviceKey, snapshot: &Snapshot) -> Result<(), ApiError> {
+        check_not_among(&self.users(snapshot).await, what, key)
+    }
+
+    /// … of several that may become SSDs.
+    pub(super) async fn check_all_unused(&self, ssds: &[Candidate], snapshot: &Snapshot) -> Result<(), ApiError> {
         let users = self.users(snapshot).await;
-        match users.into_iter().find(|(used, _)| *used == key) {
-            None => Ok(()),
-            Some((_, user)) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
-        }
+        ssds.iter().try_for_each(|ssd| check_not_among(&users, &format!("SSD {}", ssd.path), ssd.key))
     }
 
     /// All that is used, but for what does not answer: its lock keeps others off.
@@ -75,6 +77,13 @@ impl Manager {
         });
         let users: Vec<Option<_>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         users.into_iter().flatten().collect()
+    }
+}
+
+fn check_not_among(users: &Users, what: &str, key: DeviceKey) -> Result<(), ApiError> {
+    match users.iter().find(|(used, _)| *used == key) {
+        None => Ok(()),
+        Some((_, user)) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
     }
 }
 

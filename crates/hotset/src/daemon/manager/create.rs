@@ -52,9 +52,7 @@ impl Manager {
         let candidates = self.candidates(&request.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
-        for candidate in &candidates {
-            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot).await?;
-        }
+        self.check_all_unused(&candidates, &snapshot).await?;
         if !request.force {
             check_unsigned(&candidates)?;
         }

@@ -57,9 +57,7 @@ impl Manager {
         let candidates = self.candidates(&add.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
-        for candidate in &candidates {
-            self.check_unused(&format!("SSD {}", candidate.path), candidate.key, &snapshot).await?;
-        }
+        self.check_all_unused(&candidates, &snapshot).await?;
         // One that was in this pool and left it is recognised.
         let own = |candidate: &&Candidate| candidate.label.as_ref().is_some_and(|label| label.pool_uuid == now.uuid);
         if !add.force {
