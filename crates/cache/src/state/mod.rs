@@ -10,6 +10,7 @@ pub(crate) mod fills;
 pub(crate) mod flusher;
 pub mod ghost;
 pub(crate) mod grace;
+mod held_pages;
 pub(crate) mod io;
 pub(crate) mod journal;
 pub(crate) mod latency;
