@@ -2,6 +2,7 @@
 //! versions that they have; clean ones are dropped.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::sync::Promised;
@@ -41,13 +42,18 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn positions(&self) -> std::ops::Range<u32> {
-        self.position..self.position + if self.data { self.count } else { 1 }
+    fn positions(&self) -> Range<u32> {
+        positions(self.position, self.count, self.data)
     }
 
     pub(crate) fn place_of(&self, row: &Row, offset: u32) -> Place {
         Place::new(row.slot, self.position).at(offset, self.data)
     }
+}
+
+/// Where `count` pages lie from `position` on: each at one of its own, or all there.
+fn positions(position: u32, count: u32, data: bool) -> Range<u32> {
+    position..position + if data { count } else { 1 }
 }
 
 /// Runs of data that lie close together in a segment, in order, with their versions; or a single one of any kind.
@@ -270,6 +276,10 @@ impl<E: Env> PoolInner<E> {
                 let own = if data { position } else { base + batch.first_page };
                 if data {
                     position += count;
+                }
+                // Nothing comes to life in a row that is sealed.
+                if !row.may_live_at(positions(own, count, data)) {
+                    continue;
                 }
                 if let Some(volume) = self.index_of(attachment) {
                     entries.push(Entry { volume, page, count, position: own, version, data });

@@ -213,6 +213,18 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
+    /// Values one after the other.
+    pub(crate) fn u64s<const N: usize>(&mut self) -> Result<[u64; N], Corrupt> {
+        let (values, _) = self.bytes(8 * N)?.as_chunks();
+        Ok(std::array::from_fn(|place| u64::from_le_bytes(values[place])))
+    }
+
+    /// So many values, one after the other.
+    pub(crate) fn u32s(&mut self, count: usize) -> Result<impl Iterator<Item = u32> + 'a, Corrupt> {
+        let (values, _) = self.bytes(count.saturating_mul(4))?.as_chunks();
+        Ok(values.iter().map(|value| u32::from_le_bytes(*value)))
+    }
+
     /// A number that rises one by one and is added to: far from where that could overflow.
     pub(crate) fn counter(&mut self) -> Result<u64, Corrupt> {
         let value = self.u64()?;

@@ -91,6 +91,9 @@ pub(crate) fn pages_entry_bytes(pages: usize) -> usize {
     1 + 24 + 2 + 4 * pages
 }
 
+/// Bytes of the shortest entry: of one without pages.
+const ENTRY_BYTES_MIN: usize = 1 + 16;
+
 /// Bytes of the longest entry without checksums.
 pub(crate) const PLAIN_ENTRY_BYTES: usize = 1 + 24 + 4;
 
@@ -247,7 +250,7 @@ impl Batch {
 
 fn decode_entries(payload: &[u8], count: u16, data_pages: u32) -> Result<Vec<Entry>, Corrupt> {
     let mut reader = Reader::new(payload, "batch entries");
-    let mut entries = Vec::new();
+    let mut entries = Vec::with_capacity(usize::from(count).min(payload.len() / ENTRY_BYTES_MIN));
     let mut pages = 0_u32;
     for _ in 0..count {
         let entry = decode_entry(&mut reader)?;
@@ -267,7 +270,7 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Corrupt> {
         let (row, position, count) = (reader.counter()?, reader.u32()?, reader.u32()?);
         return Ok(Entry::Cleaned { row, position, count });
     }
-    let (attachment, page, version) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let [attachment, page, version] = reader.u64s()?;
     let last_page = 1_u64 << 46;
     let checked = |reader: &Reader<'_>, count: u32| {
         let end = page.checked_add(u64::from(count));
@@ -277,7 +280,7 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<Entry, Corrupt> {
         PAGES => {
             let count = reader.u16()?;
             checked(reader, u32::from(count))?;
-            let checksums = (0..count).map(|_| reader.u32()).collect::<Result<_, _>>()?;
+            let checksums = reader.u32s(usize::from(count))?.collect();
             Ok(Entry::Pages { attachment, page, version, checksums })
         }
         ZEROES | LOST => {
