@@ -306,7 +306,7 @@ impl<E: Env> VolumeInner<E> {
         buf: Buf,
     ) -> Result<(), Error> {
         let pages = PoolInner::<E>::pages_of(range);
-        let data = self.whole_pages(attached, range, buf).await?;
+        let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
         self.replace_lost(attached, log, &pages, data).await
     }
 

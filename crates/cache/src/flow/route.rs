@@ -67,8 +67,8 @@ impl<E: Env> PoolInner<E> {
         wish: CacheWish,
     ) -> Route {
         let count = pages.end - pages.start;
-        if self.is_appended_anyway(log, volume, attached.index, count, wish) {
-            return Route::Append(Then::when_kept(self.keeps_dirty(volume)));
+        if let Some(then) = self.appended_anyway(log, volume, attached.index, count, wish) {
+            return Route::Append(then);
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
         if live && !planted(Planted::LivePageWrittenAround) {
@@ -95,28 +95,31 @@ impl<E: Env> PoolInner<E> {
         Route::Append(Then::when_kept(self.keeps_dirty(volume)))
     }
 
-    /// The write is appended whether or not its pages have a live copy: most are, and the overlay need not be asked.
-    fn is_appended_anyway(
+    /// What follows a write that is appended whether or not its pages have a live copy: most are, and the overlay need not
+    /// be asked.
+    fn appended_anyway(
         &self,
         log: &Log,
         volume: &VolumeInner<E>,
         index: VolumeIndex,
         pages: u64,
         wish: CacheWish,
-    ) -> bool {
-        let is_cached = match volume.spec.borrow().settings.write_mode {
-            WriteMode::WriteAround => false,
-            WriteMode::InstantWriteBack | WriteMode::WriteBack | WriteMode::WriteThrough => !wish.streaming,
+    ) -> Option<Then> {
+        let then = match volume.spec.borrow().settings.write_mode {
+            WriteMode::WriteAround => return None,
+            WriteMode::WriteThrough => Then::WriteOut,
+            WriteMode::InstantWriteBack | WriteMode::WriteBack => Then::Answer,
         };
         let counts = self.settings.get().populate_on_write > 1 && !wish.at_once;
         let is_held_up = volume.draining.get() || takes_nothing(volume);
-        is_cached
+        let is_appended = !wish.streaming
             && !counts
             && !is_held_up
             && self.may_cache_writes()
             && log.has_room(pages)
             && !self.all_dirty(log).is_near_with(pages)
-            && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages))
+            && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages));
+        is_appended.then_some(then)
     }
 
     /// What has to be appended does not stay dirty where the volume has all that it may have.

@@ -118,7 +118,7 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         let log = attached.pool.log.as_ref().expect("the route goes through the log");
         let pages = PoolInner::<E>::pages_of(range);
-        let data = self.whole_pages(attached, range, buf).await?;
+        let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
         if durability == Durability::Durable {
             log.flush_habit.ask();
         }
@@ -133,16 +133,14 @@ impl<E: Env> VolumeInner<E> {
         Ok(())
     }
 
-    /// The pages that a write makes of those that it touches: a part of a page is read and modified. The caller holds them.
+    /// The pages that a write which is no whole pages makes of those that it touches: they are read and modified. The caller
+    /// holds them.
     pub(crate) async fn whole_pages(
         self: &Rc<Self>,
         attached: &Attached<E>,
         range: ByteRange,
         buf: Buf,
     ) -> Result<Buf, Error> {
-        if range.is_aligned_to(PAGE) {
-            return Ok(buf);
-        }
         let pages = PoolInner::<E>::pages_of(range);
         let mut whole = if range == self.bytes_of_pages(&pages) {
             // All that the volume has of them: nothing is kept, so that nothing need be readable.
@@ -180,7 +178,12 @@ impl<E: Env> VolumeInner<E> {
         if loose {
             return None;
         }
-        Some(self.locks.exclusive(PoolInner::<E>::pages_of(range)).await)
+        let pages = PoolInner::<E>::pages_of(range);
+        // Mostly nobody has them.
+        match self.locks.try_exclusive(&pages) {
+            Some(held) => Some(held),
+            None => Some(self.locks.exclusive(pages).await),
+        }
     }
 
     /// Sees to it that nothing supersedes or outlives what is about to be written to the backing device: drops what is
