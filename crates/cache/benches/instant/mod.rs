@@ -11,9 +11,6 @@ use hotset_block::{
     MemoryDevice, ZeroMode,
 };
 
-/// Writes from this length on are kept, others copied: so small, and so rare, are records only.
-const KEPT_BYTES: usize = 64 << 10;
-
 /// The devices are instant; all else is this machine's.
 #[derive(Clone)]
 pub(crate) struct InstantEnv(pub(crate) HostEnv);
@@ -49,9 +46,9 @@ impl Env for InstantEnv {
 /// A handle: cloning it is cheap.
 #[derive(Clone)]
 pub(crate) struct InstantDevice {
-    /// What was written in small pieces.
+    /// Zeroes, where nothing was written.
     memory: MemoryDevice,
-    /// By offset: what was written later than that, in large ones. They do not overlap.
+    /// By offset: what was written. They do not overlap.
     kept: Rc<RefCell<BTreeMap<u64, Buf>>>,
 }
 
@@ -133,9 +130,6 @@ impl Device for InstantDevice {
 
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.cut_out(ByteRange { start: offset, end: end_of(offset, &buf) });
-        if buf.len() < KEPT_BYTES {
-            return self.memory.write(offset, buf).await;
-        }
         let (kept, buf) = buf.share();
         self.kept.borrow_mut().insert(offset, kept);
         (buf, Ok(()))
