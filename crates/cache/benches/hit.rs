@@ -171,7 +171,7 @@ fn streams(criterion: &mut Criterion<CpuTime>) {
 const WRITERS: u64 = 128;
 
 /// Writes of one iteration: making a pool takes longer than a few.
-const WRITES: u64 = 100 * WRITERS;
+const WRITES: u64 = 1000 * WRITERS;
 
 /// The devices keep the batches that they get, of which one class of buffers may have a quarter of this: the daemon's come
 /// from registered memory, too.

@@ -13,7 +13,7 @@ const MEMORY: &str = "memory per GB of 64 KiB slots, checksums ";
 
 /// Of the benchmark of writes: writers at once, and writes of one iteration.
 const WRITERS: f64 = 128.0;
-const WRITES: f64 = 100.0 * WRITERS;
+const WRITES: f64 = 1000.0 * WRITERS;
 
 pub(crate) fn measure() -> Result<Vec<Figure>> {
     let mut lines = Vec::new();
