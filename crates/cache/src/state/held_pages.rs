@@ -13,6 +13,7 @@ const WORD_PAGES: u64 = 64;
 /// Ranges of more words than this (16 MiB) are kept as they are: few are so long, and they may be as long as a volume.
 const WORDS_MAX: u64 = 64;
 const CELLS_MIN: usize = 64;
+const NOT_HELD: &str = "only what is held is released";
 
 /// In an empty cell: above the words of every volume.
 const NO_WORD: u64 = u64::MAX;
@@ -53,18 +54,15 @@ impl HeldPages {
     /// # Panics
     /// If `pages` is not what is held.
     pub(super) fn release(&mut self, pages: &Range<u64>) {
-        const NOT_HELD: &str = "only what is held is released";
+        if let Some((word, bits)) = within_one_word(pages) {
+            return self.release_in(word, bits);
+        }
         if is_long(pages) {
             let place = self.long.iter().position(|held| held == pages).expect(NOT_HELD);
             self.long.swap_remove(place);
             return;
         }
-        for (word, pages) in words(pages) {
-            let place = self.place_of(word);
-            let cell = &mut self.cells[place];
-            assert!(cell.word == word && cell.held & pages == pages, "{NOT_HELD}");
-            cell.held &= !pages;
-        }
+        words(pages).for_each(|(word, bits)| self.release_in(word, bits));
     }
 
     /// What of `pages` is held, in pieces.
@@ -121,6 +119,13 @@ impl HeldPages {
         free
     }
 
+    fn release_in(&mut self, word: u64, pages: u64) {
+        let place = self.place_of(word);
+        let cell = &mut self.cells[place];
+        assert!(cell.word == word && cell.held & pages == pages, "{NOT_HELD}");
+        cell.held &= !pages;
+    }
+
     /// Forgets words of which nothing is held; the table is twice as long if most are.
     fn make_room(&mut self) {
         let in_use = self.cells.iter().filter(|cell| cell.held != 0).count();
@@ -144,8 +149,16 @@ fn is_long(pages: &Range<u64>) -> bool {
 
 /// The word in which all of a range lies, and the bits of its pages.
 fn within_one_word(pages: &Range<u64>) -> Option<(u64, u64)> {
-    let word = pages.start / WORD_PAGES;
-    (word == (pages.end - 1) / WORD_PAGES).then(|| (word, bits_of(word, pages)))
+    let (word, place, count) = (pages.start / WORD_PAGES, pages.start % WORD_PAGES, pages.end - pages.start);
+    (place + count <= WORD_PAGES).then(|| (word, ones(u32::try_from(count).expect("64 at most")) << place))
+}
+
+/// A bit for each word that a range touches, of 64 words that come round again and again: ranges that have no bit in common
+/// do not touch.
+pub(super) fn words_in_short(pages: &Range<u64>) -> u64 {
+    let (first, last) = (pages.start / WORD_PAGES, (pages.end - 1) / WORD_PAGES);
+    let count = u32::try_from(last - first + 1).unwrap_or(u32::MAX);
+    ones(count).rotate_left(u32::try_from(first % 64).expect("below 64"))
 }
 
 /// The words that a range touches, each with the bits of its pages.
@@ -161,7 +174,7 @@ fn bits_of(word: u64, pages: &Range<u64>) -> u64 {
     ones(place(pages.end)) & !ones(place(pages.start))
 }
 
-/// The lowest `count` bits, 64 at most.
+/// The lowest `count` bits; all, if there are no more.
 fn ones(count: u32) -> u64 {
     1_u64.checked_shl(count).map_or(u64::MAX, |power| power - 1)
 }

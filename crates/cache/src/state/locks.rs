@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::held_pages::HeldPages;
+use super::held_pages::{HeldPages, words_in_short};
 
 /// The locks of a volume. A handle: cloning it is cheap.
 #[derive(Clone, Default)]
@@ -20,8 +20,32 @@ pub(crate) struct RangeLocks {
 #[derive(Default)]
 struct Inner {
     held: RefCell<HeldPages>,
-    /// In order of arrival: what each waits for.
-    waiting: RefCell<VecDeque<(Range<u64>, Rc<Waiter>)>>,
+    waiting: RefCell<Waiting>,
+}
+
+/// In order of arrival: what each waits for.
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<(Range<u64>, Rc<Waiter>)>,
+    /// Of all that is waited for, as [`words_in_short`]: most ranges have nothing to do with it, and this says so.
+    words: u64,
+}
+
+impl Waiting {
+    fn push(&mut self, pages: Range<u64>, waiter: Rc<Waiter>) {
+        self.words |= words_in_short(&pages);
+        self.queue.push_back((pages, waiter));
+    }
+
+    /// Somebody waits for some of these pages.
+    fn is_touched_by(&self, pages: &Range<u64>) -> bool {
+        self.words & words_in_short(pages) != 0 && self.queue.iter().any(|(wanted, _)| touch(wanted, pages))
+    }
+
+    fn remove(&mut self, mut leaves: impl FnMut(&Rc<Waiter>) -> bool) {
+        self.queue.retain(|(_, waiter)| !leaves(waiter));
+        self.words = self.queue.iter().fold(0, |words, (wanted, _)| words | words_in_short(wanted));
+    }
 }
 
 struct Waiter {
@@ -42,21 +66,21 @@ impl Inner {
     /// `pages` are held, or waited for, by one less: gives the lock to every waiter whose range touches neither a held one
     /// nor an earlier waiter's. Those whose ranges do not touch `pages` wait for what they waited for before.
     fn grant(&self, pages: &Range<u64>) {
-        let mut wakers = Vec::new();
         let mut waiting = self.waiting.borrow_mut();
-        let mut index = 0;
-        while let Some((wanted, waiter)) = waiting.get(index) {
+        for (index, (wanted, waiter)) in waiting.queue.iter().enumerate() {
             let granted = touch(wanted, pages)
-                && !waiting.iter().take(index).any(|(earlier, _)| touch(earlier, wanted))
+                && !waiting.queue.iter().take(index).any(|(earlier, _)| touch(earlier, wanted))
                 && self.hold(wanted);
-            if granted {
-                waiter.granted.set(true);
-                wakers.extend(waiter.waker.take());
-                waiting.remove(index);
-            } else {
-                index += 1;
-            }
+            waiter.granted.set(granted);
         }
+        let mut wakers = Vec::new();
+        waiting.remove(|waiter| {
+            let granted = waiter.granted.get();
+            if granted {
+                wakers.extend(waiter.waker.take());
+            }
+            granted
+        });
         drop(waiting);
         for waker in wakers {
             waker.wake();
@@ -65,7 +89,8 @@ impl Inner {
 
     fn release(&self, pages: &Range<u64>) {
         self.held.borrow_mut().release(pages);
-        if !self.waiting.borrow().is_empty() {
+        let wanted = self.waiting.borrow().is_touched_by(pages);
+        if wanted {
             self.grant(pages);
         }
     }
@@ -81,7 +106,7 @@ impl RangeLocks {
     /// Holds `pages`, if that is possible without waiting for anybody.
     pub(crate) fn try_exclusive(&self, pages: &Range<u64>) -> Option<Held> {
         debug_assert!(!pages.is_empty());
-        let queued = self.inner.waiting.borrow().iter().any(|(wanted, _)| touch(wanted, pages));
+        let queued = self.inner.waiting.borrow().is_touched_by(pages);
         if queued || !self.inner.hold(pages) {
             return None;
         }
@@ -119,7 +144,7 @@ impl Future for Exclusive {
         let inner = Rc::clone(&self.locks.inner);
         let waker = RefCell::new(Some(context.waker().clone()));
         let waiter = Rc::new(Waiter { granted: Cell::new(false), waker });
-        inner.waiting.borrow_mut().push_back((self.pages.clone(), Rc::clone(&waiter)));
+        inner.waiting.borrow_mut().push(self.pages.clone(), Rc::clone(&waiter));
         self.waiter = Some(waiter);
         Poll::Pending
     }
@@ -131,7 +156,7 @@ impl Drop for Exclusive {
         if waiter.granted.get() {
             self.locks.inner.release(&self.pages);
         } else {
-            self.locks.inner.waiting.borrow_mut().retain(|(_, queued)| !Rc::ptr_eq(queued, &waiter));
+            self.locks.inner.waiting.borrow_mut().remove(|queued| Rc::ptr_eq(queued, &waiter));
             self.locks.inner.grant(&self.pages);
         }
     }
