@@ -213,7 +213,7 @@ impl Overlay {
         }
         self.room += grow(leaf);
         leaf.insert(index, item);
-        if leaf.len() == LEAF_PAGES {
+        if leaf.len() >= LEAF_PAGES {
             let upper = leaf.split_off(LEAF_PAGES / 2);
             self.room += upper.capacity();
             self.room -= shrink(leaf, LEAF_PAGES / 2 + LEAF_STEP);
@@ -433,6 +433,16 @@ mod tests {
                 let walked: usize = overlay.leaves.values().map(Vec::capacity).sum();
                 prop_assert_eq!(overlay.room, walked, "room that is counted, and that there is");
             }
+        }
+    }
+
+    #[test]
+    fn leaves_stay_small_whatever_the_order_of_pages() {
+        let mut overlay = Overlay::default();
+        let last = u64::try_from(LEAF_PAGES).unwrap();
+        for page in (0..=last).rev().chain(last..20 * last) {
+            overlay.set(&live(0, page, 5, true));
+            assert!(overlay.leaves.values().all(|leaf| leaf.len() <= LEAF_PAGES), "page {page}");
         }
     }
 
