@@ -31,10 +31,6 @@ const PAGES_MAX: usize = 2048;
 /// a pool of the largest blocks hold a little less, so that they need no new memory while they go on.
 const POOL_KEEPS_BYTES: usize = 128 << 20;
 
-/// Memory of this length on is asked for in huge pages: the processor finds them faster, and the kernel describes a batch of
-/// 512 KiB to its device in one piece instead of 128.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-
 /// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
 const ARENA_SHARES: usize = 4;
 
@@ -275,8 +271,15 @@ impl FreeLists {
 }
 
 impl Arena {
+    /// In huge pages, if the kernel has them: the processor finds what lies in them faster, and the kernel describes a batch of
+    /// 512 KiB to its device in one piece instead of 128.
     fn new(capacity: usize) -> Self {
-        Self { base: allocate(capacity), capacity, used: 0, used_by_class: [0; CLASSES] }
+        let base = allocate(capacity);
+        if is_mapped(capacity) {
+            // SAFETY: the mapping is this arena's; what it holds does not change.
+            let _ = unsafe { libc::madvise(base.as_ptr().cast(), capacity, libc::MADV_HUGEPAGE) };
+        }
+        Self { base, capacity, used: 0, used_by_class: [0; CLASSES] }
     }
 
     /// Memory for one buffer of `class`, if the class has room left in its share.
@@ -320,15 +323,7 @@ fn allocate(capacity: usize) -> NonNull<u8> {
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping touches no memory of ours.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), capacity, access, kind, -1, 0) };
-        if base == libc::MAP_FAILED {
-            std::ptr::null_mut()
-        } else {
-            if capacity >= HUGE_PAGE_BYTES {
-                // SAFETY: the mapping is the one above. A kernel without huge pages refuses, and that is all.
-                let _ = unsafe { libc::madvise(base, capacity, libc::MADV_HUGEPAGE) };
-            }
-            base.cast()
-        }
+        if base == libc::MAP_FAILED { std::ptr::null_mut() } else { base.cast() }
     } else {
         // SAFETY: the layout is not of zero size: every caller rounds up to at least one page.
         unsafe { alloc::alloc_zeroed(layout(capacity)) }
