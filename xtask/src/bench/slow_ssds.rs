@@ -50,7 +50,8 @@ fn random_writes(bench: &Bench, cached: &Export, alone: &Export) -> Result<Vec<F
     Ok(vec![rounds.ratio(what, "IOPS", iops, (0, 1), 4.0)])
 }
 
-/// Into a cache that was written to before, with SSDs that do not share a disk: what both copies take more than one.
+/// Into a cache that was written to before: what both copies take more than one, on SSDs that take as long as the profile says,
+/// each by itself, as long as this machine's disk is faster.
 fn synced_writes(bench: &Bench, cached: &Export, alone: &Export) -> Result<Vec<Figure>> {
     let load = Load { access: Access::WriteAndFlush, ..Load::random_4k(1, bench.seconds, SET_BYTES) };
     let rounds = Rounds::run(bench.rounds, &[Box::new(|| fio_nbd(cached, load)), Box::new(|| fio_nbd(alone, load))])?;

@@ -142,10 +142,8 @@ impl<E: Env> PoolInner<E> {
         let mut pages = PageSet::from_range(0..count);
         let first = u64::from(key.block.0) * u64::from(self.pages_per_block);
         for held in volume.locks.held_in(&(first..first + u64::from(count))) {
-            let start = held.start.max(first) - first;
-            let end = held.end.min(first + u64::from(count)) - first;
-            let small = |page: u64| u32::try_from(page).expect("a block has at most 1024 pages");
-            pages.remove(&(small(start)..small(end)));
+            let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
+            pages.remove(&(small(held.start)..small(held.end)));
         }
         if let Some(log) = &self.log
             && !planted(Planted::FillTakesLivePages)

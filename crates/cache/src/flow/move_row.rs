@@ -277,7 +277,7 @@ impl<E: Env> PoolInner<E> {
                 if data {
                     position += count;
                 }
-                // Nothing comes to life in a row that is sealed.
+                // What is dead here stays so.
                 if !row.may_live_at(positions(own, count, data)) {
                     continue;
                 }

@@ -133,8 +133,7 @@ impl<E: Env> VolumeInner<E> {
         Ok(())
     }
 
-    /// The pages that a write which is no whole pages makes of those that it touches: they are read and modified. The caller
-    /// holds them.
+    /// What a write of parts of pages makes of the pages that it touches: they are read and modified. The caller holds them.
     pub(crate) async fn whole_pages(
         self: &Rc<Self>,
         attached: &Attached<E>,

@@ -91,7 +91,7 @@ pub(crate) fn pages_entry_bytes(pages: usize) -> usize {
     1 + 24 + 2 + 4 * pages
 }
 
-/// Bytes of the shortest entry: of one without pages.
+/// Bytes of the shortest entry: of a hint.
 const ENTRY_BYTES_MIN: usize = 1 + 16;
 
 /// Bytes of the longest entry without checksums.

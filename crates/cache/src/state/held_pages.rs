@@ -6,12 +6,11 @@
 use std::ops::Range;
 
 use super::bucket;
-use super::locks::touch;
 
 /// Pages of a word.
 const WORD_PAGES: u64 = 64;
-/// Ranges of more words than this (16 MiB) are kept as they are: few are so long, and they may be as long as a volume.
-const WORDS_MAX: u64 = 64;
+/// Longer ranges (16 MiB) are kept as they are: few are so long, and they may be as long as a volume.
+const SHORT_PAGES_MAX: u64 = 64 * WORD_PAGES;
 const CELLS_MIN: usize = 64;
 const NOT_HELD: &str = "only what is held is released";
 
@@ -21,7 +20,7 @@ const NO_WORD: u64 = u64::MAX;
 #[derive(Default)]
 pub(super) struct HeldPages {
     /// A power of two; linear probing, at most half in use. Words of which nothing is held any more stay until there is no
-    /// room: most are held again soon.
+    /// room: what was put behind them is found past them.
     cells: Vec<Cell>,
     /// Cells that are not empty.
     used: usize,
@@ -65,7 +64,7 @@ impl HeldPages {
         words(pages).for_each(|(word, bits)| self.release_in(word, bits));
     }
 
-    /// What of `pages` is held, in pieces.
+    /// What of `pages`, which are few, is held, in pieces.
     pub(super) fn within(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
         let common = |held: &Range<u64>| held.start.max(pages.start)..held.end.min(pages.end);
         let mut found: Vec<_> = self.long.iter().filter(|held| touch(held, pages)).map(common).collect();
@@ -143,8 +142,12 @@ impl HeldPages {
     }
 }
 
+pub(super) fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
 fn is_long(pages: &Range<u64>) -> bool {
-    pages.end - pages.start > WORDS_MAX * WORD_PAGES
+    pages.end - pages.start > SHORT_PAGES_MAX
 }
 
 /// The word in which all of a range lies, and the bits of its pages.
@@ -177,4 +180,31 @@ fn bits_of(word: u64, pages: &Range<u64>) -> u64 {
 /// The lowest `count` bits; all, if there are no more.
 fn ones(count: u32) -> u64 {
     1_u64.checked_shl(count).map_or(u64::MAX, |power| power - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Of more words than there are bits.
+    const PAGES: u64 = 70 * WORD_PAGES;
+
+    proptest! {
+        #[test]
+        fn ranges_that_touch_have_a_word_in_common(
+            start in 0..PAGES, length in 1..=PAGES, other in 0..PAGES, other_length in 1_u64..=100,
+        ) {
+            let (one, other) = (start..start + length, other..other + other_length);
+            prop_assert!(!touch(&one, &other) || words_in_short(&one) & words_in_short(&other) != 0);
+        }
+    }
+
+    #[test]
+    fn few_words_leave_most_others_alone() {
+        assert_eq!(words_in_short(&(60..70)).count_ones(), 2);
+        assert_eq!(words_in_short(&(64 * 64..64 * 64 + 1)), words_in_short(&(0..1)), "they come round again");
+        assert_eq!(words_in_short(&(0..1 << 46)), u64::MAX);
+    }
 }

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::held_pages::{HeldPages, words_in_short};
+use super::held_pages::{HeldPages, touch, words_in_short};
 
 /// The locks of a volume. A handle: cloning it is cheap.
 #[derive(Clone, Default)]
@@ -51,10 +51,6 @@ impl Waiting {
 struct Waiter {
     granted: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-}
-
-pub(super) fn touch(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
 
 impl Inner {
@@ -113,7 +109,7 @@ impl RangeLocks {
         Some(Held { locks: self.clone(), pages: pages.clone() })
     }
 
-    /// What of `pages` is held, in pieces.
+    /// What of `pages`, which are few, is held, in pieces.
     pub(crate) fn held_in(&self, pages: &Range<u64>) -> Vec<Range<u64>> {
         self.inner.held.borrow().within(pages)
     }
@@ -241,6 +237,19 @@ mod tests {
                 prop_assert_eq!(got.is_some(), expected.is_empty());
                 held.extend(got);
             }
+        }
+    }
+
+    #[test]
+    fn who_waits_for_many_pages_is_served_when_the_last_of_them_are_free() {
+        let locks = RangeLocks::default();
+        for held in [3_u64, 65, 4000, 5000, 100_000] {
+            let held = locks.try_exclusive(&(held..held + 1)).expect("free");
+            let mut wide = locks.exclusive(0..200_000);
+            assert!(poll(&mut wide).is_none());
+            assert!(locks.try_exclusive(&(150_000..150_001)).is_none(), "it would overtake");
+            drop(held);
+            assert!(poll(&mut wide).is_some());
         }
     }
 
