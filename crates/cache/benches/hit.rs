@@ -2,14 +2,18 @@
 //!
 //! The reads are polled once and must be ready: memory devices complete at once, so what is measured is the work of the
 //! cache, the device's copy of the page, and nothing of an executor. The copy and the checksum are shown by themselves.
-//! Writes go to devices that keep what they get, and copy nothing.
+//! Writes go to devices that keep what they get, and copy nothing. They come from tasks of an executor, whose share is shown
+//! by itself.
 //! Time is this thread's time on a CPU, so that other processes matter little.
 
 mod instant;
 
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::hint::black_box;
+use std::mem;
 use std::rc::Rc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -18,7 +22,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
 use hotset_block::sync::Event;
 use hotset_block::{
-    Buf, BufPool, ByteRange, Device as _, Env as _, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice,
+    Buf, BufPool, ByteRange, Device as _, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice,
     copy_for_device,
 };
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
@@ -177,11 +181,14 @@ const WRITES: u64 = 1000 * WRITERS;
 /// from registered memory, too.
 const KEPT_BYTES: usize = 1 << 30;
 
+fn writing_executor() -> Executor {
+    let options = ExecutorOptions { registered_bytes: KEPT_BYTES, ..ExecutorOptions::default() };
+    Executor::new(options).expect("the kernel has io_uring")
+}
+
 /// The time on a CPU that `count` write-back writes take, `WRITERS` at a time, to pages in random order.
 fn write_back(count: u64) -> Duration {
-    let options = ExecutorOptions { registered_bytes: KEPT_BYTES, ..ExecutorOptions::default() };
-    let executor = Executor::new(options).expect("the kernel has io_uring");
-    executor.run(async |env| {
+    writing_executor().run(async |env| {
         let env = InstantEnv(env);
         let device = |bytes| InstantDevice::new(bytes, 4096);
         let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
@@ -196,11 +203,13 @@ fn write_back(count: u64) -> Duration {
         };
         let volume = Volume::open(env.clone(), spec, device(VOLUME_BYTES)).expect("the settings fit");
         pool.attach(&volume).await.expect("there is room for a volume");
+        let written = volume.clone();
+        let write = async move |offset, page| {
+            written.write(offset, page, Durability::Volatile).await.expect("memory does not fail");
+        };
         // Once round the log, so that rows are moved and freed as they always will be.
-        write(&env, &volume, 400 * WRITERS).await;
-        let before = CpuTime::now();
-        write(&env, &volume, count).await;
-        let took = Duration::from_nanos(CpuTime::now() - before);
+        run_writers(&env, 400 * WRITERS, write.clone()).await;
+        let took = run_writers(&env, count, write).await;
         let status = volume.status();
         assert_eq!(status.stats.write_hits, (400 + count.div_ceil(WRITERS)) * WRITERS);
         assert_eq!(status.lost_bytes, 0, "what was moved could be read");
@@ -218,13 +227,39 @@ fn touched_memory() -> HostDevice {
     HostDevice::Memory(device)
 }
 
-async fn write(env: &InstantEnv, volume: &Volume<InstantEnv>, count: u64) {
+/// The time on a CPU that the writers themselves take: their buffers, and a task each that waits once for every page.
+fn writers_alone(count: u64) -> Duration {
+    writing_executor().run(async |env| {
+        run_writers(&env, count, async |offset, page| {
+            black_box((offset, page));
+            wait_once().await;
+        })
+        .await
+    })
+}
+
+/// Ready when it is asked again, which is at once.
+async fn wait_once() {
+    let mut asked = false;
+    poll_fn(|context| {
+        if mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Has `count` pages written by `WRITERS` tasks at once. The time on a CPU that it takes.
+async fn run_writers(env: &impl Env, count: u64, write: impl AsyncFn(u64, Buf) + Clone + 'static) -> Duration {
     let left = Rc::new(Cell::new(WRITERS));
     let done = Rc::new(Event::new());
+    let before = CpuTime::now();
     for writer in 0..WRITERS {
-        let (env, volume) = (env.clone(), volume.clone());
+        let (buffers, write) = (env.buffers().clone(), write.clone());
         let (left, done) = (Rc::clone(&left), Rc::clone(&done));
-        env.clone().spawn(async move {
+        env.spawn(async move {
             let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(writer + 1);
             for _ in 0..count.div_ceil(WRITERS) {
                 state ^= state << 13;
@@ -232,8 +267,7 @@ async fn write(env: &InstantEnv, volume: &Volume<InstantEnv>, count: u64) {
                 state ^= state << 17;
                 // So few pages that neither cleaning nor pacing is measured, as far apart as those of a large volume.
                 let offset = state % BLOCKS * STRIDE + state / BLOCKS % 4 * BLOCK;
-                let page = env.buffers().take(4096);
-                volume.write(offset, page, Durability::Volatile).await.expect("memory does not fail");
+                write(offset, buffers.take(4096)).await;
             }
             left.set(left.get() - 1);
             done.wake_all();
@@ -242,15 +276,17 @@ async fn write(env: &InstantEnv, volume: &Volume<InstantEnv>, count: u64) {
     while left.get() > 0 {
         done.wait().await;
     }
+    Duration::from_nanos(CpuTime::now() - before)
 }
 
 fn writes(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("writes");
     group.sample_size(20).measurement_time(Duration::from_secs(8));
     group.bench_function("write_back_4k", |bencher| bencher.iter_custom(|count| write_back(count * WRITES)));
+    group.bench_function("part_writers_alone", |bencher| bencher.iter_custom(|count| writers_alone(count * WRITES)));
     group.finish();
-    let executor = Executor::new(ExecutorOptions { registered_bytes: KEPT_BYTES, ..ExecutorOptions::default() });
-    let buffers = executor.expect("the kernel has io_uring").env().buffers().clone();
+    let executor = writing_executor();
+    let buffers = executor.env().buffers().clone();
     let page = vec![7_u8; 4096];
     // As many as the log of the pool above holds.
     let bytes = usize::try_from(BATCH_BYTES).expect("small");
