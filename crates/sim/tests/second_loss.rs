@@ -2,17 +2,18 @@
 //! follows: whatever is read afterwards is the newest that was flushed, or an error. Never anything older.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{
-    BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec,
+    BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode,
 };
 use hotset_cache::planted::{Planted, plant};
 use hotset_cache::{Durability, Error, FenceCause, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::Disk;
+use hotset_sim::disk::{Disk, Speed};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 use hotset_sim::model::Ending;
 
@@ -20,6 +21,9 @@ const PAGE: u64 = 4096;
 const PAGES: u64 = 64;
 /// Where the state directory has its record of losses (docs/FORMAT.md).
 const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
+/// Of worlds in one of which a batch that was given up says something else than what was written past the cache later.
+const STRAYS: Range<u64> = 700..800;
+const WRITERS: u64 = 16;
 const STEPS_MAX: u64 = 500_000;
 
 /// What a page may hold: the newest that was answered as durable, and what was on its way since.
@@ -36,7 +40,7 @@ struct Scene {
     state: Rc<Disk>,
     backing: Rc<Disk>,
     pages: Rc<RefCell<Vec<Expected>>>,
-    pool: Rc<RefCell<Option<Pool<SimEnv>>>>,
+    pool: Rc<RefCell<Option<Rc<Pool<SimEnv>>>>>,
     volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
 }
 
@@ -53,6 +57,13 @@ impl Scene {
             volume: Rc::default(),
             simulation,
         }
+    }
+
+    /// One in which rows take long to open: the state directory is slow.
+    fn with_slow_state(seed: u64, ssds: usize) -> Self {
+        let scene = Self::new(seed, ssds);
+        let speed = Speed { least_us: 20, most_us: 20_000, flush_slowness: 1 };
+        Self { state: Disk::plain_of(&scene.simulation, "state", STATE_BYTES, speed), ..scene }
     }
 
     fn env(&self) -> SimEnv {
@@ -94,6 +105,12 @@ impl Scene {
         }
     }
 
+    fn die_and_start_again(&self, seed: u64) {
+        self.crash(if seed.is_multiple_of(2) { Ending::Kill } else { Ending::PowerCut });
+        self.run(self.clone().start_again(), None);
+        self.crash(Ending::Kill);
+    }
+
     fn named(&self) -> Vec<Named<SimDevice>> {
         let there = self.ssds.iter().filter(|disk| !disk.is_gone());
         there.map(|disk| Named { path: disk.name.clone(), device: SimDevice::open(disk) }).collect()
@@ -112,15 +129,15 @@ impl Scene {
     }
 
     /// Three versions of every page, all of them durable, over some rows.
-    async fn prepare(self) {
+    async fn prepare(self, dirty_age_max_seconds: u32) {
         let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         settings.cleaning =
-            Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds: 600 };
+            Cleaning { flush_rate: FlushRate::High, dirty_watermark_percent: 90, dirty_age_max_seconds };
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
         let pool = Pool::create(self.env(), spec, self.named(), SimDevice::open(&self.state)).await.unwrap();
         pool.attach(&self.open_volume()).await.unwrap();
-        *self.pool.borrow_mut() = Some(pool);
+        *self.pool.borrow_mut() = Some(Rc::new(pool));
         for round in 0..3 {
             for page in 0..PAGES {
                 self.write((page * 5 + round) % PAGES).await.unwrap();
@@ -154,11 +171,54 @@ impl Scene {
         }
     }
 
+    /// Two SSDs go, one shortly after the other, while many write.
+    async fn work_and_lose_two(self, seed: u64, after_us: u64) {
+        let env = self.env();
+        let (stop, left) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(WRITERS)));
+        // What nobody writes is moved.
+        for writer in 0..WRITERS {
+            let (scene, stop, left) = (self.clone(), Rc::clone(&stop), Rc::clone(&left));
+            env.spawn(async move {
+                while !stop.get() {
+                    // One that is on its way just then may fail.
+                    let _ = scene.write(writer * 5 % PAGES).await;
+                }
+                left.set(left.get() - 1);
+            });
+        }
+        env.sleep(Duration::from_micros(after_us)).await;
+        self.ssds[0].vanish();
+        env.sleep(Duration::from_micros(seed * 13 % 120)).await;
+        self.ssds[1].vanish();
+        env.sleep(Duration::from_micros(seed * 1013 % 200_000)).await;
+        stop.set(true);
+        while left.get() > 0 {
+            env.sleep(Duration::from_micros(100)).await;
+        }
+    }
+
+    async fn drain(&self) {
+        let pool = self.pool.borrow().clone().unwrap();
+        // What is lost cannot be drained.
+        let _ = pool.drain(&self.volume().name()).await;
+    }
+
+    /// All is cleaned, its rows are freed, and hosts write past the cache.
+    async fn write_around(self) {
+        let volume = self.volume();
+        self.drain().await;
+        self.env().sleep(Duration::from_secs(1)).await;
+        volume.set(VolumeSettings { write_mode: WriteMode::WriteAround, ..volume.settings() }).await.unwrap();
+        for page in 0..PAGES {
+            self.write(page).await.unwrap();
+        }
+    }
+
     async fn open(&self) -> Result<(), Error> {
         let state = Some(SimDevice::open(&self.state));
         let pool = Pool::open(self.env(), self.named(), state, Missing::Leave).await?;
         pool.reattach(&self.open_volume()).await.unwrap();
-        *self.pool.borrow_mut() = Some(pool);
+        *self.pool.borrow_mut() = Some(Rc::new(pool));
         Ok(())
     }
 
@@ -188,7 +248,7 @@ impl Scene {
         pool.accept_loss().await.unwrap();
         let found = pool.reattach(&volume).await.unwrap();
         assert!(matches!(found, Reattached::Warm { .. }), "{found:?}");
-        *self.pool.borrow_mut() = Some(pool);
+        *self.pool.borrow_mut() = Some(Rc::new(pool));
         for page in 0..PAGES {
             self.write(page).await.unwrap();
         }
@@ -219,7 +279,7 @@ impl Scene {
 /// Dies at this write of what follows the loss; false if that ended before.
 fn crash_at(ssds: usize, crash_at: u64, ending: Ending) -> bool {
     let scene = Scene::new(crash_at % 7, ssds);
-    scene.run(scene.clone().prepare(), None);
+    scene.run(scene.clone().prepare(600), None);
     if scene.run(scene.clone().lose_two(), Some(crash_at)) {
         return false;
     }
@@ -256,10 +316,44 @@ fn a_crash_at_every_write_after_the_loss_of_two_of_four_ssds_never_shows_anythin
     crash_everywhere(4);
 }
 
+/// Two SSDs go while many batches are on their way, and the daemon dies later.
+fn lose_two_at_work(ssds: usize, seed: u64) {
+    let scene = Scene::with_slow_state(seed, ssds);
+    scene.run(scene.clone().prepare(600), None);
+    scene.run(scene.clone().work_and_lose_two(seed, 300_000 + seed * 12_379 % 700_000), None);
+    scene.die_and_start_again(seed);
+}
+
+/// … and what was on its way to the head of the log is cleaned, its rows are freed, and hosts write past the cache.
+fn lose_two_and_write_around() {
+    for seed in STRAYS {
+        let scene = Scene::with_slow_state(seed, 4);
+        // What is that old is cleaned, and a part of it is on its way by then.
+        scene.run(scene.clone().prepare(1), None);
+        scene.run(scene.clone().work_and_lose_two(seed, 200_000 + seed * 12_379 % 1_000_000), None);
+        scene.run(scene.clone().write_around(), None);
+        scene.die_and_start_again(seed);
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn batches_that_were_given_up_break_no_chain() {
+    for ssds in [3, 4, 5] {
+        (0..100).for_each(|seed| lose_two_at_work(ssds, seed));
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn batches_that_were_given_up_do_not_come_back() {
+    lose_two_and_write_around();
+}
+
 /// All SSDs are lost, and then the record of what was lost with them.
 fn lose_the_record() {
     let scene = Scene::new(3, 2);
-    scene.run(scene.clone().prepare(), None);
+    scene.run(scene.clone().prepare(600), None);
     scene.run(scene.clone().lose_two(), None);
     assert!(scene.volume().status().lost_bytes > 0);
     scene.crash(Ending::Kill);
@@ -277,7 +371,11 @@ fn where_the_record_of_losses_is_lost_nothing_older_is_shown_before_that_is_acce
 #[test]
 fn bugs_that_are_planted_into_a_second_loss_are_found() {
     let crashes: fn() = || crash_everywhere(2);
-    for (bug, scenario) in [(Planted::LossForgotten, crashes), (Planted::ConcernedForgotten, lose_the_record)] {
+    for (bug, scenario) in [
+        (Planted::LossForgotten, crashes),
+        (Planted::ConcernedForgotten, lose_the_record),
+        (Planted::StraysLeft, lose_two_and_write_around),
+    ] {
         plant(Some(bug));
         let found = std::panic::catch_unwind(scenario).is_err();
         plant(None);

@@ -76,7 +76,7 @@ impl<E: Env> PoolInner<E> {
     fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<Flight>, Copies)> {
         loop {
             let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
-            if !waiting || self.stopped.get() {
+            if !waiting || self.stopped.get() || log.strays.get() > 0 {
                 return None;
             }
             let Some(row) = self.current_row(log) else {
@@ -263,7 +263,7 @@ impl<E: Env> PoolInner<E> {
         let flight = Rc::new(Flight {
             row: Rc::clone(row),
             index,
-            previous,
+            first_page,
             appends: std::cell::RefCell::new(appends),
             checksums,
             written: std::cell::Cell::new(None),
@@ -320,6 +320,9 @@ impl<E: Env> PoolInner<E> {
             join_all(writes).await
         };
         let fenced = self.fenced.borrow().is_some();
+        if log.strays.get() > 0 {
+            flight.row.changed.wake_all();
+        }
         flight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
         self.settle_flights(log);
     }
@@ -419,8 +422,10 @@ impl<E: Env> PoolInner<E> {
         position: u32,
         mark: Option<Content>,
     ) {
-        let since = log.row(from.row()).dirty_since.get();
-        row.dirty_since.set(row.dirty_since.get().min(since));
+        // It may be freed by now, where nothing of it was dirty any more.
+        if let Some(source) = log.row_at(from.row()) {
+            row.dirty_since.set(row.dirty_since.get().min(source.dirty_since.get()));
+        }
         let mut moved = 0;
         for (page, offset) in append.pages().zip(0..) {
             let before = log.overlay.borrow().get(append.volume, page);
@@ -439,16 +444,13 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row.
+    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
+    /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
     fn give_up_flights(self: &Rc<Self>, log: &Rc<Log>) {
         let flights = log.flights.take();
-        if let Some(first) = flights.front() {
-            log.last_checksum.set(first.previous);
-        }
+        log.strays.set(log.strays.get() + flights.len());
         for flight in flights.iter().rev() {
             flight.row.whole.set(false);
-            flight.row.in_flight.set(flight.row.in_flight.get() - 1);
-            flight.row.changed.wake_all();
             for (append, _) in flight.appends.take().into_iter().rev() {
                 match append.body {
                     Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_front(append),
@@ -457,9 +459,37 @@ impl<E: Env> PoolInner<E> {
             }
         }
         self.retire_current(log);
+        for flight in flights {
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            self.env.spawn(async move { pool.erase_stray(&log, &flight).await });
+        }
         if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
             self.refuse_appends(log);
         }
+    }
+
+    /// What copies are left of a batch that was given up are made unreadable, durably. Until then nothing is appended and no
+    /// row is freed: a start may find the batch, and must not believe it beside newer ones, or when what superseded its
+    /// pages is gone from the log.
+    async fn erase_stray(self: &Rc<Self>, log: &Log, flight: &Flight) {
+        let row = &flight.row;
+        while flight.written.get().is_none() {
+            row.changed.wait().await;
+        }
+        if self.fenced.borrow().is_none() && !planted(Planted::StraysLeft) {
+            let erasures = row.mirrors(flight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
+                let ssd = &self.ssds[usize::from(mirror.ssd.expect("it is there").0)];
+                let offset = self.log_offset(mirror, flight.first_page);
+                // An SSD that does not take it leaves, and its copy with it.
+                let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
+            });
+            join_all(erasures).await;
+        }
+        row.in_flight.set(row.in_flight.get() - 1);
+        row.changed.wake_all();
+        log.strays.set(log.strays.get() - 1);
+        log.wanted.wake_all();
+        log.room.wake_all();
     }
 }
 

@@ -54,7 +54,10 @@ impl<E: Env> PoolInner<E> {
             return Err(error);
         }
         let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
-        self.change_catalogue(&without).await?;
+        if let Err(error) = self.change_catalogue(&without).await {
+            self.cancel_drain(name);
+            return Err(error);
+        }
         if let Some(volume) = &volume {
             *volume.attached.borrow_mut() = None;
             volume.draining.set(false);

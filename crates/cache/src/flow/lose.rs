@@ -55,18 +55,24 @@ impl<E: Env> PoolInner<E> {
         self.count_openable(log);
         self.show_losses(log);
         self.note_concerned(log);
+        // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
+        let losses = self.losses(log, None);
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
-        let flushes = self.online_ssds().map(async |other| {
-            if let Err(fault) = other.flush().await {
-                self.ssd_failed(other, &fault);
-            }
-        });
-        join_all(flushes).await;
+        self.flush_ssds().await;
         if !planted(Planted::LossForgotten) {
-            self.write_losses(log).await?;
+            self.write_losses(log, &losses).await?;
         }
         drop(no_rows_recorded);
         self.record_rows(log).await
+    }
+
+    async fn flush_ssds(self: &Rc<Self>) {
+        let flushes = self.online_ssds().map(async |ssd| {
+            if let Err(fault) = ssd.flush().await {
+                self.ssd_failed(ssd, &fault);
+            }
+        });
+        join_all(flushes).await;
     }
 
     fn check_losses_fit(&self, log: &Log, ssd: &Ssd<E>) -> Result<(), Error> {
@@ -150,10 +156,10 @@ impl<E: Env> PoolInner<E> {
         concerned.retain(|attachment| self.index_of(*attachment).is_some());
     }
 
-    /// Writes the losses record as things are now; durable when this answers.
-    async fn write_losses(&self, log: &Log) -> Result<(), Error> {
+    /// Writes the losses record; durable when this answers.
+    async fn write_losses(&self, log: &Log, losses: &Losses) -> Result<(), Error> {
         let number = log.losses_number.get();
-        let payload = self.losses(log, None).encode();
+        let payload = losses.encode();
         if self.write_state_only(RecordKind::Losses, number, payload).await {
             return Ok(());
         }
@@ -164,11 +170,14 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
-    /// … as the next one: no rows are recorded that ask for it before it is there.
-    async fn write_next_losses(&self, log: &Log) -> Result<(), Error> {
+    /// … as things are now and the next one: no rows are recorded that ask for it before it is there.
+    async fn write_next_losses(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         let _no_rows_recorded = self.records_lock.acquire(1).await;
         log.losses_number.set(log.losses_number.get() + 1);
-        self.write_losses(log).await
+        let losses = self.losses(log, None);
+        // What it leaves out was written again, on SSDs.
+        self.flush_ssds().await;
+        self.write_losses(log, &losses).await
     }
 
     /// What is lost of each volume, in rising order, some extents of each at most.

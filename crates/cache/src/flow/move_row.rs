@@ -85,14 +85,15 @@ impl Stretch {
 struct Moves(VecDeque<Promised<Result<(), Error>>>);
 
 impl Moves {
-    /// Waits until only so many are left.
+    /// Waits until only so many are left; after one that failed, until none is.
     async fn settle(&mut self, left: usize) -> Result<(), Error> {
-        while self.0.len() > left {
+        let mut outcome = Ok(());
+        while self.0.len() > if outcome.is_ok() { left } else { 0 } {
             let oldest = self.0.pop_front().expect("there are more");
             // One that is given up comes again.
-            oldest.await.unwrap_or(Ok(()))?;
+            outcome = outcome.and(oldest.await.unwrap_or(Ok(())));
         }
-        Ok(())
+        outcome
     }
 }
 

@@ -94,6 +94,7 @@ impl LogRun {
     /// Whether this page goes on where the run ends.
     fn goes_on_with(&self, live: &Live) -> bool {
         let offset = u32::try_from(self.pages.end - self.pages.start).expect("a run is short");
+        // What is no data lies at one place, if one batch brought it.
         let (data, same_kind) = match (self.first.content, live.content) {
             (Content::Data { .. }, Content::Data { .. }) => (true, true),
             (Content::Zeroes, Content::Zeroes) | (Content::Lost, Content::Lost) => (false, true),
@@ -102,11 +103,7 @@ impl LogRun {
         let row = &self.row;
         let next = self.first.place.at(offset, data);
         let same_segment = !data || row.locate(live.place.position()).0 == row.locate(self.first.place.position()).0;
-        live.page == self.pages.end
-            && same_kind
-            && same_segment
-            && (!data || next == live.place)
-            && live.place.row() == self.first.place.row()
+        live.page == self.pages.end && same_kind && same_segment && next == live.place
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -325,4 +322,32 @@ fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
         return true;
     }
     bytes.chunks_exact(PAGE_BYTES).zip(checksums).all(|(page, checksum)| crc32c(page) == *checksum)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_block::Instant;
+
+    use super::*;
+    use crate::state::overlay::Place;
+
+    #[test]
+    fn a_run_of_lost_pages_or_zeroes_lies_at_one_place_and_one_of_data_at_places_in_order() {
+        let log = Log::new();
+        let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+        let slot = log.free_row_slot().expect("there are none yet");
+        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[copy; 2]], 256, Instant(0))));
+        let volume = VolumeIndex(0);
+        let runs_of = |content: Content| {
+            for (page, position) in [(10, 5), (11, 6), (12, 8), (13, 8)] {
+                log.set(&Live { volume, page, place: Place::new(slot, position), content, dirty: true });
+            }
+            let runs = log.runs(volume, 0..100, |_| true);
+            runs.iter().map(|run| run.pages.clone()).collect::<Vec<_>>()
+        };
+        // Those that the cleaner could not read keep their places.
+        assert_eq!(runs_of(Content::Lost), [10..11, 11..12, 12..14]);
+        assert_eq!(runs_of(Content::Zeroes), [10..11, 11..12, 12..14]);
+        assert_eq!(runs_of(Content::Data { checksum: 1 }), [10..12, 12..13, 13..14]);
+    }
 }

@@ -111,7 +111,12 @@ impl<E: Env> PoolInner<E> {
             match prepared {
                 Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
                 Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
-                Ok(None) | Err(_) => pool.refuse_appends(&log),
+                Ok(None) | Err(_) => {
+                    while log.strays.get() > 0 {
+                        log.room.wait().await;
+                    }
+                    pool.refuse_appends(&log);
+                }
             }
             log.preparing.set(false);
             log.room.wake_all();
@@ -271,7 +276,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes and flushes; an SSD that cannot leaves.
-    async fn write_flushed(
+    pub(crate) async fn write_flushed(
         self: &Rc<Self>,
         ssd: &Rc<Ssd<E>>,
         offset: u64,
@@ -368,11 +373,19 @@ impl<E: Env> PoolInner<E> {
             let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
             self.drops_settled(tickets).await?;
         }
-        log.oldest_live.set(row.number + 1);
+        while log.strays.get() > 0 {
+            log.room.wait().await;
+        }
+        // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
+        let before = log.oldest_live.get();
+        let free = before.max(row.number + 1);
+        log.oldest_live.set(free);
         if planted(Planted::FreeWithoutRecord) {
-            log.oldest_live.set(row.number);
+            log.oldest_live.set(before);
         } else if let Err(error) = self.record_rows(log).await {
-            log.oldest_live.set(row.number);
+            if log.oldest_live.get() == free {
+                log.oldest_live.set(before);
+            }
             return Err(error);
         }
         for (turn, entry) in pages.iter().enumerate() {

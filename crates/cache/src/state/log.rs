@@ -357,8 +357,8 @@ pub(crate) struct Flight {
     pub(crate) row: Rc<Row>,
     /// Its number in the row.
     pub(crate) index: u32,
-    /// The checksum of the batch before it.
-    pub(crate) previous: u32,
+    /// Where it begins in its segment.
+    pub(crate) first_page: u32,
     /// Each append with its first page's position in the row.
     pub(crate) appends: RefCell<Vec<(Append, u32)>>,
     /// Of their data, page by page.
@@ -465,6 +465,8 @@ pub(crate) struct Log {
     queued_pages: Cell<u64>,
     queued_of: RefCell<Vec<u64>>,
     pub(crate) flights: RefCell<VecDeque<Rc<Flight>>>,
+    /// Batches that were given up and may still be found by a start.
+    pub(crate) strays: Cell<usize>,
     pub(crate) last_checksum: Cell<u32>,
     /// The batch behind the last one that completed, with all before it.
     pub(crate) completed: Cell<StreamMark>,
@@ -515,6 +517,7 @@ impl Log {
             queued_pages: Cell::new(0),
             queued_of: RefCell::default(),
             flights: RefCell::default(),
+            strays: Cell::new(0),
             last_checksum: Cell::new(0),
             completed: Cell::default(),
             flushed: Cell::default(),
@@ -731,7 +734,8 @@ impl Log {
 
     /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty() && self.flights.borrow().is_empty()
+        let nothing_waits = self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty();
+        nothing_waits && self.flights.borrow().is_empty() && self.strays.get() == 0
     }
 }
 
