@@ -245,7 +245,10 @@ impl<E: Env> PoolInner<E> {
         let summaries: Option<Vec<Summary>> = join_all(reads).await.into_iter().collect();
         let Some(summaries) = summaries else { return false };
         row.batches.set(summaries[0].row_batches);
-        gathered.previous = Some(summaries[0].last_checksum);
+        // An empty one says what was known of the one before it then, which may have been nothing.
+        if summaries[0].row_batches > 0 {
+            gathered.previous = Some(summaries[0].last_checksum);
+        }
         row.last_checksum.set(summaries[0].last_checksum);
         for summary in summaries {
             let base = summary.header.position * row.segment_pages;
@@ -257,7 +260,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Of a row that lacks segments: what the others hold, by their summaries, or batch by batch, without the chain that
-    /// runs through all of them. Batches of other rows have another number and incarnation.
+    /// runs through all of them. Batches of other rows have another number and incarnation. What is believed is brought to
+    /// both copies.
     async fn gather_rest(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) {
         let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
         for segment in 0..segments {
@@ -275,10 +279,14 @@ impl<E: Env> PoolInner<E> {
                 let reads = mirrors.iter().zip(windows.iter_mut());
                 let reads = reads.map(|(mirror, window)| self.read_batch(log, row, *mirror, window, page));
                 let copies: Vec<Option<Batch>> = join_all(reads).await;
-                let ours = |batch: &&Batch| batch.place.index % segments == segment;
-                let Some(batch) = copies.iter().flatten().find(ours) else { break };
+                let ours = |batch: &Batch| batch.place.index % segments == segment;
+                let Some(good) = copies.iter().position(|copy| copy.as_ref().is_some_and(ours)) else { break };
+                let Some(batch) = &copies[good] else { break };
+                let pages = batch.header_pages + batch.data_pages;
+                let Some(bytes) = windows[good].pages(page, pages) else { break };
+                self.repair_copies(&mirrors, &copies, batch, page, bytes).await;
                 self.gather(row, base + page, batch.header_pages, &batch.entries, gathered);
-                page += batch.header_pages + batch.data_pages;
+                page += pages;
                 windows.iter_mut().for_each(|window| window.advance(page));
             }
         }
@@ -404,14 +412,26 @@ impl<E: Env> PoolInner<E> {
         let batch = copies[good].clone()?;
         let pages = batch.header_pages + batch.data_pages;
         let bytes = windows[good].pages(first_page, pages)?;
-        for (mirror, copy) in mirrors.iter().zip(&copies) {
-            let same = copy.as_ref().is_some_and(|other| other.checksum == batch.checksum);
-            if !same && !planted(Planted::RecoverWithoutRepair) {
-                self.write_copy(*mirror, first_page, bytes).await;
-            }
-        }
+        self.repair_copies(&mirrors, &copies, &batch, first_page, bytes).await;
         windows.iter_mut().for_each(|window| window.advance(first_page + pages));
         Some((batch, first_page))
+    }
+
+    /// Writes the bytes of a batch to the copies that have another one there, or none.
+    async fn repair_copies(
+        self: &Rc<Self>,
+        mirrors: &[Mirror; 2],
+        copies: &[Option<Batch>],
+        batch: &Batch,
+        page: u32,
+        bytes: &[u8],
+    ) {
+        for (mirror, copy) in mirrors.iter().zip(copies) {
+            let same = copy.as_ref().is_some_and(|other| other.checksum == batch.checksum);
+            if !same && !planted(Planted::RecoverWithoutRepair) {
+                self.write_copy(*mirror, page, bytes).await;
+            }
+        }
     }
 
     /// One copy of the batch at this page, if it is whole: its header and every page.

@@ -376,6 +376,9 @@ impl<E: Env> PoolInner<E> {
         while log.strays.get() > 0 {
             log.room.wait().await;
         }
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
         let before = log.oldest_live.get();
         let free = before.max(row.number + 1);
@@ -444,16 +447,14 @@ impl<E: Env> PoolInner<E> {
 
     /// An SSD has left: its copies are lost, and no row goes on with them.
     pub(crate) fn rows_without(self: &Rc<Self>, log: &Rc<Log>, ssd: &Ssd<E>) {
-        let mut current_lost = false;
         for row in log.rows_live() {
-            for cell in row.segments.iter().flatten() {
-                let mirror = cell.get();
-                if mirror.ssd == Some(ssd.index) {
-                    cell.set(Mirror { ssd: None, ..mirror });
-                    current_lost |= log.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, &row));
-                }
+            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
+                cell.set(Mirror { ssd: None, ..cell.get() });
             }
         }
+        // Where something was lost, the copies were taken out before that was put on record.
+        let was_on_it = |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid == ssd.uuid);
+        let current_lost = log.current.borrow().as_ref().is_some_and(was_on_it);
         let prepared = log.prepared.borrow_mut().take();
         if let Some(row) = prepared {
             self.drop_row(log, &row);
