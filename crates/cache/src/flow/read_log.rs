@@ -102,7 +102,7 @@ impl LogRun {
         };
         let row = &self.row;
         let next = self.first.place.at(offset, data);
-        let same_segment = !data || row.locate(live.place.position()).0 == row.locate(self.first.place.position()).0;
+        let same_segment = row.locate(live.place.position()).0 == row.locate(self.first.place.position()).0;
         live.page == self.pages.end && same_kind && same_segment && next == live.place
     }
 

@@ -112,9 +112,7 @@ impl<E: Env> PoolInner<E> {
                 Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
                 Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
                 Ok(None) | Err(_) => {
-                    while log.strays.get() > 0 {
-                        log.room.wait().await;
-                    }
+                    strays_gone(&log).await;
                     pool.refuse_appends(&log);
                 }
             }
@@ -373,9 +371,7 @@ impl<E: Env> PoolInner<E> {
             let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
             self.drops_settled(tickets).await?;
         }
-        while log.strays.get() > 0 {
-            log.room.wait().await;
-        }
+        strays_gone(log).await;
         if let Some(error) = &*self.fenced.borrow() {
             return Err(error.clone());
         }
@@ -469,6 +465,13 @@ impl<E: Env> PoolInner<E> {
         log.cleaner_wanted.wake_all();
         log.wanted.wake_all();
         log.room.wake_all();
+    }
+}
+
+/// Returns when a start finds nothing of batches that were given up.
+async fn strays_gone(log: &Log) {
+    while log.strays.get() > 0 {
+        log.room.wait().await;
     }
 }
 
