@@ -9,6 +9,7 @@ mod image;
 mod manual;
 mod paths;
 mod plane;
+mod predecessor;
 mod recover;
 mod settings;
 mod size;

@@ -1,7 +1,10 @@
 //! Bad inputs: each is refused with the right exit code and with words that say what is wrong.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::{self, MIB, overwrite};
@@ -113,6 +116,28 @@ fn two_daemons_never_share_a_state_directory_an_ssd_or_a_backing_device() {
     other.refuse(&format!("volume create w --backing {}", backing.display()), 1, "in use");
     other.refuse(&format!("pool import --ssd {}", daemon.site.path("ssd0").display()), 1, "in use");
     daemon.assert_volume_pages(256);
+}
+
+// proves: F6, F8
+#[test]
+fn a_daemon_waits_a_moment_for_the_socket_of_one_that_was_killed_and_leaves_a_living_one_alone() {
+    let mut daemon = Daemon::prepare("");
+    let held = UnixListener::bind(daemon.nbd_socket()).expect("a socket can be made");
+    let state = daemon.site.path("state").display().to_string();
+    let (api, nbd) = (daemon.api_socket(), daemon.nbd_socket());
+    let second =
+        daemon.second(&format!("serve --state {state} --api unix:{} --nbd unix:{}", api.display(), nbd.display()));
+    let said = text(&second);
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("another process listens on this socket"), "{said}");
+
+    // The kernel closes what a killed process listened on when its I/O has ended.
+    let dies = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        drop(held);
+    });
+    daemon.launch();
+    dies.join().expect("it only sleeps");
 }
 
 // proves: F8

@@ -16,7 +16,6 @@ mod inherited;
 mod manager;
 mod observer;
 mod patience;
-mod predecessor;
 mod probe;
 mod runs;
 mod scan;

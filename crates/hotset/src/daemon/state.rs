@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
 use super::failures;
-use super::predecessor::{lock_patiently, wait_for_files};
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
+use crate::predecessor::{lock_patiently, wait_for_files};
 use crate::words;
 
 /// The newest version of the records; a newer one is not read.

@@ -7,6 +7,7 @@ use hotset_serve::{TlsAcceptor, TlsFiles};
 
 use super::Plane;
 use crate::endpoint::{Endpoint, Socket};
+use crate::predecessor::bind_patiently;
 
 impl Plane {
     /// Begins to accept hosts on all `sockets`; on TCP with TLS, if there are files for it (who may use a unix socket
@@ -21,11 +22,17 @@ impl Plane {
             tls.map(|files| TlsAcceptor::load(&files)).transpose().map_err(|error| invalid(error.to_string()))?;
         let mut listening = Vec::new();
         for Socket { endpoint, inherited } in sockets {
-            let bound = match (&endpoint, inherited) {
-                (Endpoint::Unix(_), Some(inherited)) => self.server.listen_inherited(inherited, None),
-                (Endpoint::Unix(path), None) => self.server.listen_unix(path, None),
-                (Endpoint::Tcp(_), Some(inherited)) => self.server.listen_inherited(inherited, acceptor.clone()),
-                (Endpoint::Tcp(address), None) => self.server.listen_tcp(*address, acceptor.clone()),
+            let tls = || match endpoint {
+                Endpoint::Unix(_) => None,
+                Endpoint::Tcp(_) => acceptor.clone(),
+            };
+            let bind = || match &endpoint {
+                Endpoint::Unix(path) => self.server.listen_unix(path, tls()),
+                Endpoint::Tcp(address) => self.server.listen_tcp(*address, tls()),
+            };
+            let bound = match inherited {
+                Some(inherited) => self.server.listen_inherited(inherited, tls()),
+                None => bind_patiently(&self.env, bind).await,
             };
             let address = bound.map_err(|error| invalid(format!("nbd {endpoint}: {error}")))?;
             tracing::info!("hosts may connect to {address}");
