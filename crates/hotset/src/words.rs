@@ -132,6 +132,15 @@ pub(crate) fn newer_format(message: &str, version: u32) -> api::ApiError {
     api::ApiError::new(api::ApiErrorKind::Unsupported, message).with_hint(hint)
 }
 
+/// Of a pool that was deleted with what it held, and whose SSDs are there.
+pub(crate) fn forgotten_pool(name: &str) -> String {
+    format!(
+        "pool {name} was deleted while it was offline, with the dirty data on its SSDs: that is older than what hosts may have \
+         written since, so the pool is not opened; `hotset recover` shows what it holds, `hotset pool create --force` uses \
+         its SSDs anew"
+    )
+}
+
 pub(crate) fn memory_terms(terms: cache::MemoryTerms) -> api::MemoryTerms {
     let term = |term: cache::MemoryTerm| {
         let cache::MemoryTerm { count, bytes_each } = term;

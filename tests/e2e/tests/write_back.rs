@@ -395,6 +395,87 @@ fn a_pool_that_is_gone_for_good_can_be_given_up_and_its_volumes_serve_on_as_they
     assert!(daemon.is_online("v"));
 }
 
+/// Moves the SSDs of `p` out of sight; the answer moves them back.
+fn put_ssds_away(daemon: &Daemon) -> impl FnOnce() + use<> {
+    let ssds = ["ssd0", "ssd1"].map(|name| daemon.site.path(name));
+    for ssd in &ssds {
+        fs::rename(ssd, ssd.with_extension("away")).expect("an SSD can be moved");
+    }
+    move || {
+        for ssd in &ssds {
+            fs::rename(ssd.with_extension("away"), ssd).expect("an SSD can be moved back");
+        }
+    }
+}
+
+/// Writes the `count` pages in version 2, and flushes them.
+fn write_apart_again(daemon: &Daemon, count: u64) {
+    let mut client = daemon.client("v");
+    for page in pages_apart(count) {
+        client.write(page * PAGE_BYTES, &pages(page, 1, 2)).expect("a write");
+    }
+    client.flush().expect("a flush");
+}
+
+#[track_caller]
+fn assert_written_apart_again(daemon: &Daemon, count: u64) {
+    let mut client = daemon.client("v");
+    for page in pages_apart(count) {
+        assert_pages(&client.read(page * PAGE_BYTES, 4096).expect("a read"), page, 2);
+    }
+}
+
+// proves: D6, F4, P13
+#[test]
+fn what_was_given_up_of_a_volume_while_its_pool_was_away_does_not_come_back_with_the_pool() {
+    for import in [false, true] {
+        let (mut daemon, _) = with_dirty_pages(64);
+        daemon.kill();
+        let put_back = put_ssds_away(&daemon);
+        daemon.launch();
+        daemon.ok("volume disable-cache v --force --yes-lose-data");
+        eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
+        write_apart_again(&daemon, 64);
+        put_back();
+        if import {
+            let [one, other] = ["ssd0", "ssd1"].map(|name| daemon.site.path(name).display().to_string());
+            daemon.ok(&format!("pool import --ssd {one} {other}"));
+        }
+        eventually("the pool is back", Duration::from_secs(30), || daemon.json("pool show p")["health"] == "good");
+        assert_written_apart_again(&daemon, 64);
+        assert_eq!(daemon.json("volume show v")["pool"], Value::Null);
+        daemon.ok("volume enable-cache v --pool p");
+        assert_written_apart_again(&daemon, 64);
+        daemon.restart();
+        assert_written_apart_again(&daemon, 64);
+    }
+}
+
+// proves: D6, F4, P13
+#[test]
+fn a_pool_that_was_deleted_while_it_was_away_is_not_opened_again() {
+    let (mut daemon, _) = with_dirty_pages(64);
+    daemon.kill();
+    let put_back = put_ssds_away(&daemon);
+    daemon.launch();
+    daemon.ok("pool delete p --force --yes-lose-data");
+    eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
+    write_apart_again(&daemon, 64);
+    put_back();
+    let config = daemon.site.path("scan.toml");
+    fs::write(&config, format!("ssd_scan = [\"{}*\"]\n", daemon.site.path("ssd").display()))
+        .expect("a file can be written");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.restart();
+    daemon.refuse("pool show p", 1, "no such pool");
+    let [one, other] = ["ssd0", "ssd1"].map(|name| daemon.site.path(name).display().to_string());
+    daemon.refuse(&format!("pool import --ssd {one} {other}"), 1, "was deleted while it was offline");
+    assert_written_apart_again(&daemon, 64);
+    daemon.ok(&format!("pool create p --type read-write --io-type database --force --ssd {one} {other}"));
+    daemon.ok("volume enable-cache v --pool p");
+    assert_written_apart_again(&daemon, 64);
+}
+
 // proves: F7, D6, P13
 #[test]
 fn killed_while_it_flushes_it_has_everything_and_the_flush_can_be_asked_for_again() {

@@ -181,6 +181,11 @@ struct Volumes {
 }
 
 #[derive(Serialize, Deserialize)]
+struct ForgottenPools {
+    uuids: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct TokenRecords {
     tokens: Vec<TokenRecord>,
 }
@@ -275,6 +280,25 @@ impl StateDirectory {
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
         write_record(&self.path, "volumes.json", VERSION_OF_READ_POOLS, &Volumes { volumes: volumes.to_vec() })
+    }
+
+    /// UUIDs of pools that were deleted while they were offline, with the dirty data that their SSDs may hold. A missing file
+    /// means none.
+    pub(crate) fn forgotten_pools(&self) -> Result<Vec<String>, String> {
+        let path = self.path.join("forgotten.json");
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        read_record::<ForgottenPools>(&path).map(|file| file.uuids)
+    }
+
+    /// From here on nothing that the SSDs of this pool hold is dirty data of a volume.
+    pub(crate) fn forget_pool(&self, uuid: &str) -> Result<(), String> {
+        let mut uuids = self.forgotten_pools()?;
+        uuids.retain(|known| known != uuid);
+        uuids.push(uuid.to_owned());
+        write_record(&self.path, "forgotten.json", VERSION_OF_READ_POOLS, &ForgottenPools { uuids })
+            .map_err(|error| format!("state directory {}: {error}", self.path.display()))
     }
 
     /// The tokens of the API. A missing file means none.

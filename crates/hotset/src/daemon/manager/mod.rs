@@ -267,6 +267,12 @@ impl Manager {
         self.state.write_volumes(&records).map_err(|error| self.state_failed(&error))
     }
 
+    /// Whether the pool was deleted here while it was offline: hosts may have written around it since.
+    fn is_forgotten(&self, uuid: &str) -> Result<bool, ApiError> {
+        let forgotten = self.state.forgotten_pools().map_err(|error| ApiError::new(ApiErrorKind::Device, error))?;
+        Ok(forgotten.iter().any(|known| known == uuid))
+    }
+
     fn state_failed(&self, error: &std::io::Error) -> ApiError {
         let directory = self.state.path().display();
         ApiError::new(ApiErrorKind::Device, format!("state directory {directory}: {error}; the change may not last"))

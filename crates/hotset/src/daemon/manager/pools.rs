@@ -64,6 +64,9 @@ impl Manager {
             Some(_) => return Err(self.name_is_taken(&name)),
             None => {}
         }
+        if self.is_forgotten(&wanted)? {
+            return Err(ApiError::new(ApiErrorKind::Refused, words::forgotten_pool(name.as_str())));
+        }
         let missing = match (request.accept_missing, request.accept_loss) {
             (_, true) => Missing::AcceptLoss,
             (true, false) => Missing::Leave,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind, PoolChange};
-use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 use hotset_cache::{DirtyData, Missing, PoolStatus};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -117,6 +117,13 @@ impl Manager {
         self.offline().pools.insert(record.name.clone(), pool);
     }
 
+    /// Why it is offline, if it still is. Its record stays: an administrator may have taken volumes from it meanwhile.
+    fn explain_offline(&self, name: &str, reason: String, waiting: Waiting, action: String) {
+        if let Some(pool) = self.offline().pools.get_mut(name) {
+            (pool.reason, pool.waiting, pool.action) = (reason, waiting, action);
+        }
+    }
+
     /// Opens a pool whose SSDs are all there; gives the record back if some are missing.
     async fn open_recorded(&self, record: PoolRecord) -> Option<PoolRecord> {
         if let Some(why) = self.failures.fence(&record.name) {
@@ -128,7 +135,8 @@ impl Manager {
         if self.try_complete(&record).await == Attempt::Settled {
             return None;
         }
-        self.set_offline(&record, "it waits for missing SSDs", Waiting::ForItsSsds);
+        let reason = "it waits for missing SSDs".to_owned();
+        self.explain_offline(&record.name, reason, Waiting::ForItsSsds, String::new());
         Some(record)
     }
 
@@ -136,7 +144,7 @@ impl Manager {
     async fn try_complete(&self, record: &PoolRecord) -> Attempt {
         let search = self.search(record).await;
         if search.complete || search.newer.is_some() {
-            return self.try_open(record, search, Missing::Refuse).await;
+            return self.try_open(&record.name, search, Missing::Refuse).await;
         }
         Attempt::Wait
     }
@@ -155,7 +163,7 @@ impl Manager {
             }
         }
         let search = self.search(&record).await;
-        self.try_open(&record, search, Missing::Leave).await;
+        self.try_open(&record.name, search, Missing::Leave).await;
         match record.kind {
             RecordedKind::Read => {}
             RecordedKind::ReadWrite => {
@@ -202,11 +210,12 @@ impl Manager {
     }
 
     /// Opens a recorded pool, or finds that waiting does not help; then its volumes serve without it.
-    async fn try_open(&self, record: &PoolRecord, search: Search, missing: Missing) -> Attempt {
+    async fn try_open(&self, name: &str, search: Search, missing: Missing) -> Attempt {
         let _one_at_a_time = self.change.lock().await;
-        if !self.offline().pools.contains_key(&record.name) {
+        // As it is by now: volumes may have been taken from it while its SSDs were looked for.
+        let Some(record) = &self.offline().pools.get(name).map(|pool| pool.record.clone()) else {
             return Attempt::Settled;
-        }
+        };
         if let Some(error) = search.newer {
             self.give_up(record, &error).await;
             return Attempt::Settled;
@@ -241,9 +250,7 @@ impl Manager {
             hint => hint.to_owned(),
         };
         let reason = format!("{}; {meanwhile}; {next}", error.message);
-        let (record_of, action) = (record.clone(), error.hint.clone());
-        let pool = OfflinePool { record: record_of, reason, waiting: Waiting::ForTheAdministrator, action };
-        self.offline().pools.insert(record.name.clone(), pool);
+        self.explain_offline(&record.name, reason, Waiting::ForTheAdministrator, error.hint.clone());
         match record.kind {
             RecordedKind::Read => self.serve_without_pool(record).await,
             RecordedKind::ReadWrite => self.hold_back_volumes(record),
@@ -259,8 +266,9 @@ impl Manager {
         };
         self.failures.lift(&self.state, name);
         let search = self.search(&record).await;
-        if self.try_open(&record, search, Missing::Refuse).await == Attempt::Wait {
-            self.set_offline(&record, "some of its SSDs are missing, or in use", Waiting::ForTheAdministrator);
+        if self.try_open(&record.name, search, Missing::Refuse).await == Attempt::Wait {
+            let reason = "some of its SSDs are missing, or in use".to_owned();
+            self.explain_offline(name, reason, Waiting::ForTheAdministrator, String::new());
         }
         let left = self.offline().pools.get(name).map(|pool| pool.reason.clone());
         match left {
@@ -284,14 +292,6 @@ impl Manager {
         }
         let mut opened = self.open_with_returned(name, record, paths, missing).await?;
         opened.status = self.remember_failed(name, record).await?;
-        for detached in &record.detached {
-            opened.volumes.retain(|volume| volume.name.as_str() != detached);
-            if let Ok(volume) = detached.parse() {
-                let pool = name.clone();
-                // Whoever took it away then knew that what the pool held of it would be lost.
-                self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;
-            }
-        }
         self.note_absent(record, &opened.status);
         self.settle(name, opened).await
     }
@@ -371,8 +371,9 @@ impl Manager {
     }
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now.
-    pub(super) async fn settle(&self, name: &PoolName, opened: Opened) -> Result<(), ApiError> {
+    pub(super) async fn settle(&self, name: &PoolName, mut opened: Opened) -> Result<(), ApiError> {
         self.note_disks(name, &opened).await?;
+        self.detach_taken(name, &mut opened.volumes).await?;
         let catalogued: Vec<VolumeName> = opened.volumes.iter().map(|volume| volume.name.clone()).collect();
         for spec in opened.volumes {
             let volume = spec.name.clone();
@@ -391,6 +392,21 @@ impl Manager {
         }
         tracing::info!(pool = %name, recovery = opened.status.recovery, "opened");
         self.save_pool(name).await
+    }
+
+    /// Gives up what the pool holds of the volumes that were taken from it while it was offline: whoever took one knew that
+    /// this would be lost, and hosts have written around the pool since. A start that came to an end before this was
+    /// recorded leaves some that are gone already.
+    async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) -> Result<(), ApiError> {
+        let record = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone());
+        let is_taken = |volume: &mut VolumeSpec| {
+            record.as_ref().is_some_and(|record| record.detached.iter().any(|taken| volume.name.as_str() == taken))
+        };
+        for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
+            let pool = name.clone();
+            self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;
+        }
+        Ok(())
     }
 
     /// Of a pool that was just made.
@@ -433,6 +449,17 @@ impl Manager {
             if self.is_rewritten(name.as_str()) {
                 continue;
             }
+            match self.is_forgotten(&record.uuid) {
+                Ok(false) => {}
+                Ok(true) => {
+                    tracing::warn!("{}", words::forgotten_pool(&record.name));
+                    continue;
+                }
+                Err(error) => {
+                    tracing::error!(pool = %name, "found by the scan, and not opened: {error}");
+                    continue;
+                }
+            }
             if self.offline().pools.contains_key(name.as_str()) {
                 tracing::error!(pool = %name, "another pool of this name was found by the scan; it stays closed");
                 continue;
@@ -441,8 +468,8 @@ impl Manager {
             let paths: Vec<_> = own.into_iter().map(|ssd| ssd.path.clone()).collect();
             let newer = newer.iter().find(|ssd| ssd.newer.pool_uuid == pool).map(newer_error);
             let search = Search { paths, complete: false, newer };
-            if self.try_open(&record, search.clone(), Missing::Refuse).await == Attempt::Wait {
-                self.try_open(&record, search, Missing::Leave).await;
+            if self.try_open(&record.name, search.clone(), Missing::Refuse).await == Attempt::Wait {
+                self.try_open(&record.name, search, Missing::Leave).await;
             }
         }
     }
