@@ -390,6 +390,11 @@ impl<E: Env> Backing<E> {
         if self.flusher.covers(self.around.get()) { self.check_latch() } else { self.flush().await }
     }
 
+    /// What was written until now is nowhere else.
+    pub(crate) fn count_as_around(&self) {
+        self.around.set(self.flusher.mark());
+    }
+
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
         self.check_latch()?;
         let result = self.watched(&self.changes, self.device.discard(range)).await;

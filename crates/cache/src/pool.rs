@@ -302,7 +302,7 @@ impl<E: Env> Pool<E> {
         self.inner.detach(name, dirty).await
     }
 
-    /// Cleans all dirty data of a volume, while new writes go past the cache; may take long. `VolumeStatus::dirty_bytes`
+    /// Cleans the dirty data of a volume, while new writes go past the cache; may take long. `VolumeStatus::dirty_bytes`
     /// shows how much is left. The volume stays as it is then, with new writes going past the cache, until
     /// [`Pool::cancel_drain`] or `detach`.
     pub async fn drain(&self, name: &VolumeName) -> Result<Drained, Error> {
@@ -462,6 +462,8 @@ pub enum DirtyData {
 pub enum Drained {
     /// Nothing is dirty.
     Clean,
+    /// Hosts overwrite what is dirty as fast as it is cleaned. Only holding them up ends that, as `detach` does for a moment.
+    Overwritten,
     /// `cancel_drain` was called.
     Cancelled,
 }

@@ -10,8 +10,10 @@ use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Ins
 use crate::backing::Backing;
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
+use crate::flow::read_log::LogRun;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
+use crate::state::flusher::Mark;
 use crate::state::latency::{Latencies, LatencyCounters};
 use crate::state::locks::RangeLocks;
 use crate::state::overlay::{Content, Counts};
@@ -77,6 +79,8 @@ pub(crate) struct Attached<E: Env> {
     pub(crate) index: VolumeIndex,
     /// Pages whose fingerprint is settled: the first write to one is recorded before it is done.
     pub(crate) settled_pages: RefCell<Vec<u64>>,
+    /// What was written to the backing device beside the cleaner: clean as soon as that was flushed.
+    pub(crate) written_out: RefCell<Vec<(Mark, LogRun)>>,
 }
 
 /// The counters behind [`VolumeStats`].

@@ -205,7 +205,7 @@ pub async fn flush_unused(daemon: &Daemon, number: usize) {
             let outcome = daemon.world.volumes[number].check_backing();
             daemon.world.report(outcome.map_err(|what| format!("after a drain: {what}")));
         }
-        Ok(Drained::Cancelled) => {}
+        Ok(Drained::Overwritten | Drained::Cancelled) => {}
         Err(error) => daemon.expect_cache_trouble("draining", &error),
     }
     pool.cancel_drain(&name);

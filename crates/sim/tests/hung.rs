@@ -9,7 +9,7 @@ use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{PoolKind, VolumeName, limits};
 use hotset_cache::{DirtyData, Durability, ErrorKind, Health, Missing, Pool, Reattached};
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::Disk;
+use hotset_sim::disk::{Disk, Speed};
 
 use crate::stage::{BLOCK, PAGE, VOLUME_BYTES, World, hang, named, open, run_one};
 
@@ -131,6 +131,91 @@ async fn give_up_what_hangs(world: World) {
 #[test]
 fn a_volume_whose_device_hangs_can_be_given_up_and_serves_again_when_all_that_was_sent_has_ended() {
     run(give_up_what_hangs);
+}
+
+async fn give_up_and_write_on(world: World) {
+    let World { env, pool, volume, backing, sound, .. } = &world;
+    let outcome = Rc::new(Cell::new(None));
+    // It waits for the rest of its page.
+    let (writer, half_page, told) = (volume.clone(), env.buffers().take(2048), Rc::clone(&outcome));
+    world.write(volume, 5, 1).await.unwrap();
+    hang(backing);
+    env.spawn(async move {
+        let written = writer.write(100 * PAGE, half_page, Durability::Volatile).await;
+        told.set(Some(written.map_err(|error| error.kind)));
+    });
+    env.sleep(Duration::from_secs(20)).await;
+    pool.detach(&volume.name(), DirtyData::Discard).await.unwrap();
+
+    // Several times what the log holds.
+    let capacity = pool.status().write_log.unwrap().dirty_capacity_bytes;
+    let rounds = 4 * capacity / VOLUME_BYTES + 1;
+    for round in 0..rounds {
+        for page in 0..VOLUME_BYTES / PAGE {
+            world.write(sound, page, u8::try_from(round % 256).unwrap()).await.unwrap();
+        }
+    }
+    let stats = sound.status().stats;
+    assert!(stats.write_hits * 10 > stats.writes * 9, "writes go on through the cache: {stats:?}");
+    backing.answer_all();
+    env.sleep(Duration::from_secs(1)).await;
+    assert_eq!(outcome.get(), Some(Err(ErrorKind::Gone)), "nobody is told that what was given up is there");
+    assert_eq!(volume.status().health, Health::Good);
+}
+
+// The rows that its dirty pages were in could not be freed, and writes of all other volumes waited for room.
+// proves: F6, D12
+#[test]
+fn what_a_device_that_hangs_was_to_get_takes_no_room_when_it_was_given_up() {
+    for seed in 0..10 {
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], give_up_and_write_on);
+    }
+}
+
+/// Hosts write the same pages again and again; nothing is lost when the cache is taken away below them.
+async fn detach_below_hosts(world: World) {
+    let World { env, pool, .. } = &world;
+    let speed = Speed { least_us: 200, most_us: 6000, flush_slowness: 10 };
+    let backing = Disk::plain_of(&env.simulation, "busy", VOLUME_BYTES, speed);
+    let volume = &open(env, &backing);
+    pool.attach(volume).await.unwrap();
+    let stop = Rc::new(Cell::new(false));
+    let hosts: Vec<_> = (0..64).map(|page| (page, Rc::new(Cell::new(0_u8)))).collect();
+    for (page, newest) in &hosts {
+        let (volume, buffers, stop) = (volume.clone(), env.clone(), Rc::clone(&stop));
+        let (page, newest) = (*page, Rc::clone(newest));
+        env.spawn(async move {
+            while !stop.get() {
+                let mut buf = buffers.buffers().take(4096);
+                let byte = newest.get().wrapping_add(1);
+                buf.fill(byte);
+                volume.write(page * PAGE, buf, Durability::Volatile).await.unwrap();
+                newest.set(byte);
+            }
+        });
+    }
+    env.sleep(Duration::from_millis(100)).await;
+    let began = env.now();
+    pool.detach(&volume.name(), DirtyData::Clean).await.unwrap();
+    assert!(env.now().since(began) < Duration::from_secs(60), "it came to an end");
+    stop.set(true);
+    env.sleep(Duration::from_secs(10)).await;
+    assert_eq!(volume.status().pool, None);
+    for (page, newest) in &hosts {
+        assert_eq!(world.read(volume, *page).await, newest.get());
+        let mut on_backing = [0];
+        backing.peek(*page * PAGE, &mut on_backing);
+        assert_eq!(on_backing[0], newest.get());
+    }
+}
+
+// A moment at which nothing was dirty did not come.
+// proves: D6, F7
+#[test]
+fn the_cache_can_be_taken_away_while_hosts_overwrite_what_is_dirty() {
+    for seed in 0..10 {
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], detach_below_hosts);
+    }
 }
 
 async fn detach_beside_a_fill_that_hangs(world: World) {

@@ -16,6 +16,8 @@ use crate::state::BlockKey;
 use crate::state::log::{Append, Body, Log, Mirror, Row};
 use crate::volume::{Attached, VolumeInner};
 
+use super::attach::DEAD;
+
 /// Pages of one append at most; a longer write becomes several.
 const APPEND_PAGES_MAX: u32 = 128;
 /// An append is so small a part of an empty segment, at most: also where moves fill each row first, hosts find a place.
@@ -57,6 +59,11 @@ impl<E: Env> VolumeInner<E> {
     }
 }
 
+/// A host's write was under way when its volume was taken from the pool by force.
+pub(super) fn given_up() -> Error {
+    Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
+}
+
 fn stopped() -> Error {
     Error::new(ErrorKind::Stopping, "the pool has stopped")
 }
@@ -74,7 +81,7 @@ impl<E: Env> PoolInner<E> {
         u32::try_from(bytes / PAGE).expect("a segment is small")
     }
 
-    /// Queues an append; the answer comes when it is visible.
+    /// Queues an append; the answer comes when it is visible, or never, if the pool has stopped.
     pub(crate) fn submit(
         &self,
         log: &Log,
@@ -82,8 +89,16 @@ impl<E: Env> PoolInner<E> {
         page: u64,
         body: Body,
     ) -> hotset_block::sync::Promised<Result<(), Error>> {
-        let attachment = self.attachment_of(attached.index).expect("an attached volume has an id");
-        self.submit_for(log, attached.index, attachment, page, body)
+        match self.attachment_of(attached.index) {
+            None => Promise::new().1,
+            // While the write waited for something.
+            Some(DEAD) => {
+                let (done, wait) = Promise::new();
+                done.set(Err(given_up()));
+                wait
+            }
+            Some(attachment) => self.submit_for(log, attached.index, attachment, page, body),
+        }
     }
 
     pub(crate) fn submit_for(
@@ -95,6 +110,9 @@ impl<E: Env> PoolInner<E> {
         body: Body,
     ) -> hotset_block::sync::Promised<Result<(), Error>> {
         let (done, wait) = Promise::new();
+        if self.stopped.get() {
+            return wait;
+        }
         let append = Append { volume, attachment, page, body, done };
         log.count_queued(&append);
         match append.body {

@@ -131,7 +131,8 @@ impl<E: Env> PoolInner<E> {
         self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
         self.apply_share(index, &volume.spec.borrow().settings);
         let settled = RefCell::new(settled_pages(backing));
-        let attached = Attached { pool: Rc::clone(self), index, settled_pages: settled };
+        let attached =
+            Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
         volume.draining.set(false);
         *volume.fenced.borrow_mut() = None;

@@ -22,7 +22,7 @@ use crate::state::log::{Append, Body, Flight, Log, Mirror, Row, RowState, Stream
 use crate::state::overlay::{Content, Live, Place};
 use crate::volume::add;
 
-use super::append::rows_available;
+use super::append::{given_up, rows_available};
 
 /// Pages of data of one batch at most.
 const BATCH_DATA_PAGES: u32 = 256;
@@ -358,14 +358,16 @@ impl<E: Env> PoolInner<E> {
         let mut checksums = &flight.checksums[..];
         let mut of_hosts = false;
         for (append, position) in flight.appends.take() {
-            of_hosts |= matches!(append.body, Body::Data(_) | Body::Zeroes(_));
+            let of_host = matches!(append.body, Body::Data(_) | Body::Zeroes(_));
+            of_hosts |= of_host;
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
             log.uncount_queued(&append);
-            if self.attachment_of(append.volume) == Some(append.attachment) {
+            let lives = self.attachment_of(append.volume) == Some(append.attachment);
+            if lives {
                 self.show_append(log, row, &append, position, own);
             }
-            append.done.set(Ok(()));
+            append.done.set(if lives || !of_host { Ok(()) } else { Err(given_up()) });
         }
         log.completed.set(StreamMark { row: row.number, index: flight.index + 1 });
         if of_hosts {

@@ -14,9 +14,10 @@ use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::{Drained, PoolInner};
 use crate::state::VolumeIndex;
+use crate::state::flusher::Mark;
 use crate::state::locks::Held;
 use crate::state::log::{CleanedHint, Log};
-use crate::state::overlay::{Content, Live, PAGES_MAX};
+use crate::state::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::volume::{Attached, VolumeInner, ZeroEffort, add};
 
 use super::read_log::LogRun;
@@ -33,6 +34,10 @@ const IDLE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 /// How often a write-through looks where its pages are: they are moved once while an SSD is given up.
 const WRITE_OUT_TRIES: u32 = 8;
+/// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
+const WRITTEN_OUT_MAX: usize = 4096;
+/// A drain tries for so long to leave less dirty than it did before.
+const STEADY: Duration = Duration::from_secs(5);
 /// Hints that make a batch of their own.
 const HINTS_ENOUGH: usize = 512;
 
@@ -69,7 +74,8 @@ impl Effort {
 struct Extent {
     range: Range<u64>,
     runs: Vec<LogRun>,
-    _held: Rc<Held>,
+    /// Nobody else writes these pages to the backing device.
+    held: Option<Rc<Held>>,
 }
 
 /// What became of extents that were to be written.
@@ -139,6 +145,8 @@ impl<E: Env> PoolInner<E> {
             match self.clean_pass(log, index, volume, effort).await {
                 Ok(true) => {}
                 Ok(false) => break,
+                // It was taken from the pool meanwhile.
+                Err(_) if !volume.is_at(self, index) => break,
                 Err(error) => {
                     *volume.clean_error.borrow_mut() = Some(error.to_string());
                     self.env.sleep(RETRY).await;
@@ -158,6 +166,7 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
         effort: Effort,
     ) -> Result<bool, Error> {
+        self.clean_written_out(log, index, volume).await?;
         let mut ranges = self.dirty_ranges(log, index, volume, volume.sweep.get());
         if ranges.is_empty() && volume.sweep.get() > 0 {
             ranges = self.dirty_ranges(log, index, volume, 0);
@@ -186,8 +195,32 @@ impl<E: Env> PoolInner<E> {
         if !planted(Planted::CleanWithoutBackingFlush) {
             volume.backing.flush().await?;
         }
-        self.mark_clean(log, index, volume, &extents);
+        let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
+        self.mark_clean(log, index, volume, &runs);
         Ok(true)
+    }
+
+    /// What hosts' own writes took to the backing device is not written again, only flushed.
+    async fn clean_written_out(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+    ) -> Result<(), Error> {
+        let Some(attached) = volume.attached().filter(|_| volume.is_at(self, index)) else { return Ok(()) };
+        if attached.written_out.borrow().is_empty() {
+            return Ok(());
+        }
+        if !planted(Planted::CleanWithoutBackingFlush) {
+            volume.backing.flush().await?;
+        }
+        let flusher = &volume.backing.flusher;
+        let is_flushed =
+            |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark) || planted(Planted::CleanWithoutBackingFlush);
+        let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
+        let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
+        self.mark_clean(log, index, volume, &runs);
+        Ok(())
     }
 
     /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
@@ -230,10 +263,12 @@ impl<E: Env> PoolInner<E> {
         for extent in &extents {
             self.unsettle(&attached, volume.bytes_of_pages(&extent.range)).await?;
         }
-        let writes = extents.into_iter().map(async |extent| {
+        let writes = extents.into_iter().map(async |mut extent| {
             let lives = extent.runs.iter().all(|run| run.hold_again(log));
             let result = if lives { self.write_extent(log, volume, &extent, effort).await } else { Ok(false) };
             extent.runs.iter().for_each(LogRun::release);
+            // Whoever writes here next need not wait for the rest of the pass.
+            extent.held = None;
             (extent, result)
         });
         let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
@@ -305,9 +340,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// These pages are on the backing device, durably: they are clean if they are still the newest.
-    fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[Extent]) {
+    fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[LogRun]) {
         let mut cleaned = 0;
-        for run in written.iter().flat_map(|extent| &extent.runs).filter(|run| run.lives(log)) {
+        for run in written.iter().filter(|run| run.lives(log)) {
             let data = matches!(run.first.content, Content::Data { .. });
             for (page, offset) in run.pages.clone().zip(0..) {
                 let mut place = run.first.place.at(offset, data);
@@ -354,7 +389,11 @@ impl<E: Env> PoolInner<E> {
             if let Some(error) = written.failed {
                 return Err(error);
             }
-            if !written.moved {
+            let lost = written.extents.iter().any(|extent| is_lost(log, attached.index, &extent.range));
+            let mark = volume.backing.flusher.mark();
+            let runs = written.extents.into_iter().flat_map(|extent| extent.runs).map(|run| (mark, run));
+            attached.remember_written_out(runs);
+            if !written.moved && !lost {
                 return Ok(());
             }
         }
@@ -373,13 +412,22 @@ impl<E: Env> PoolInner<E> {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };
         volume.draining.set(true);
+        let cleaned = || volume.stats.cleaned_bytes.get();
+        let mut least = (u64::MAX, self.env.now(), cleaned());
         loop {
             let changed = log.room.wait();
             if !volume.draining.get() {
                 return Ok(Drained::Cancelled);
             }
-            if log.counts(index).dirty == 0 || volume.detached_from(self) {
+            let dirty = log.counts(index).dirty;
+            if dirty == 0 || volume.detached_from(self) {
                 return Ok(Drained::Clean);
+            }
+            let (before, since, cleaned_then) = least;
+            if dirty < before {
+                least = (dirty, self.env.now(), cleaned());
+            } else if self.env.now().since(since) >= STEADY && cleaned() - cleaned_then >= before * PAGE {
+                return Ok(Drained::Overwritten);
             }
             if let Some(error) = self.cannot_clean(log, index, &volume) {
                 volume.draining.set(false);
@@ -426,9 +474,14 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn cancel_drain(&self, name: &VolumeName) {
-        let found = self.index_named(name).ok().and_then(|index| self.attached_volume(index));
-        if let (Some((volume, _)), Some(log)) = (found, &self.log) {
-            volume.draining.set(false);
+        if let Some((volume, _)) = self.index_named(name).ok().and_then(|index| self.attached_volume(index)) {
+            self.end_drain(&volume);
+        }
+    }
+
+    pub(super) fn end_drain(&self, volume: &VolumeInner<E>) {
+        volume.draining.set(false);
+        if let Some(log) = &self.log {
             log.room.wake_all();
         }
     }
@@ -440,6 +493,11 @@ impl<E: Env> PoolInner<E> {
             .and_then(|volume| self.index_of(volume.attachment))
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name)))
     }
+}
+
+/// Both SSDs left with something of these pages: that is on record, and a host that wrote it is told so.
+fn is_lost(log: &Log, volume: VolumeIndex, pages: &Range<u64>) -> bool {
+    log.overlay.borrow().range(volume, pages.clone()).any(|live| live.is_lost())
 }
 
 fn unreadable(bytes: u64) -> Error {
@@ -480,10 +538,28 @@ fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<
                 extent.range.end = run.pages.end;
                 extent.runs.push(run);
             }
-            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], _held: Rc::clone(held) }),
+            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], held: Some(Rc::clone(held)) }),
         }
     }
     extents
+}
+
+impl<E: Env> Attached<E> {
+    /// The cleaner writes again what is too much to remember.
+    fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
+        let mut written_out = self.written_out.borrow_mut();
+        let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
+        written_out.extend(runs.take(room));
+    }
+
+    /// The backing device has what the log has of the page in this place.
+    pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
+        self.written_out.borrow().iter().any(|(_, run)| {
+            let data = matches!(run.first.content, Content::Data { .. });
+            let offset = page.checked_sub(run.pages.start).and_then(|offset| u32::try_from(offset).ok());
+            run.pages.contains(&page) && offset.is_some_and(|offset| run.first.place.at(offset, data) == place)
+        })
+    }
 }
 
 impl<E: Env> VolumeInner<E> {
@@ -493,7 +569,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// It is in this place of this pool.
-    fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
+    pub(super) fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
         self.attached().is_some_and(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
     }
 

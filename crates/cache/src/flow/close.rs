@@ -167,7 +167,7 @@ impl<E: Env> PoolInner<E> {
         if self.log.is_none() {
             return volumes;
         }
-        let flush = async |volume: &VolumeInner<E>| {
+        let flush = async |volume: &Rc<VolumeInner<E>>| {
             if volume.cleaning.get() {
                 let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
                 let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
@@ -176,7 +176,8 @@ impl<E: Env> PoolInner<E> {
             if volume.backing.info.read_only {
                 return Ok(());
             }
-            let flushed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.backing.flush()).await;
+            let flushing = Rc::clone(volume);
+            let flushed = self.in_stop_time(async move { flushing.backing.flush().await }).await;
             flushed.unwrap_or_else(|| Err(silent(volume)))
         };
         let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
@@ -197,8 +198,20 @@ impl<E: Env> PoolInner<E> {
             // It is not the volume's own backing device: nothing of it is recorded.
             return Err(Error::new(ErrorKind::Gone, reason.clone()));
         }
-        let settled = within(&self.env, limits::STOP_FLUSH_TIMEOUT, volume.settle_writes()).await;
+        let settling = Rc::clone(volume);
+        let settled = self.in_stop_time(async move { settling.settle_writes().await }).await;
         settled.unwrap_or_else(|| Err(silent(volume)))
+    }
+
+    /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
+    /// failed.
+    async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
+        let mut work = Box::pin(work);
+        let done = within(&self.env, limits::STOP_FLUSH_TIMEOUT, &mut work).await;
+        if done.is_none() {
+            self.env.spawn(async move { drop(work.await) });
+        }
+        done
     }
 
     async fn finish_checkpoints(&self) {

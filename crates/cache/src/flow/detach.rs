@@ -29,6 +29,16 @@ const SLOTS_PER_TURN: u32 = 1024;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        // It may get another name meanwhile.
+        let volume = self.index_named(name).ok().and_then(|index| self.attached_volume(index));
+        let detached = self.detach_drained(name, dirty).await;
+        if let (Err(_), Some((volume, _))) = (&detached, volume) {
+            self.end_drain(&volume);
+        }
+        detached
+    }
+
+    async fn detach_drained(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
         let cleans = dirty == DirtyData::Clean && !planted(Planted::DetachKeepsDirty);
         if cleans {
             self.drain_in_time(name).await?;
@@ -42,25 +52,19 @@ impl<E: Env> PoolInner<E> {
                 Ok(held) => Some(held),
                 // What was sent to the device is given up with the rest.
                 Err(_) if dirty == DirtyData::Discard => None,
-                Err(error) => {
-                    self.cancel_drain(name);
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             },
             None => None,
         };
-        if cleans && let Err(error) = self.drain_in_time(name).await {
-            self.cancel_drain(name);
-            return Err(error);
-        }
+        // Nobody overwrites anything any more.
+        while cleans && self.drain_in_time(name).await? != Drained::Clean {}
         let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
-        if let Err(error) = self.change_catalogue(&without).await {
-            self.cancel_drain(name);
-            return Err(error);
-        }
+        self.change_catalogue(&without).await?;
         if let Some(volume) = &volume {
             *volume.attached.borrow_mut() = None;
             volume.draining.set(false);
+            // What the pool could not clean is not the volume's trouble any more.
+            *volume.clean_error.borrow_mut() = None;
             *volume.fenced.borrow_mut() = held.is_none().then(|| volume.given_up());
         }
         if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
@@ -80,15 +84,15 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
-    /// Drains a volume, unless its backing device takes nothing.
-    async fn drain_in_time(self: &Rc<Self>, name: &VolumeName) -> Result<(), Error> {
+    /// Drains a volume as far as hosts let it, unless its backing device takes nothing.
+    async fn drain_in_time(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
         let index = self.index_named(name)?;
         let mut left = self.log_counts(index).dirty;
         let mut drain = pin!(self.drain(name));
         loop {
             match within(&self.env, limits::BACKING_TIMEOUT, drain.as_mut()).await {
-                Some(Ok(Drained::Clean)) => return Ok(()),
+                Some(Ok(drained @ (Drained::Clean | Drained::Overwritten))) => return Ok(drained),
                 Some(Ok(Drained::Cancelled)) => return refused("flushing its cache was cancelled".to_owned()),
                 Some(Err(error)) => return Err(error),
                 None => {}
@@ -98,7 +102,6 @@ impl<E: Env> PoolInner<E> {
                 |volume: &VolumeInner<E>| volume.backing.hangs_for().is_some() || volume.clean_error.borrow().is_some();
             let stuck = self.attached_volume(index).is_none_or(|(volume, _)| takes_nothing(&volume));
             if stuck && left >= before {
-                self.cancel_drain(name);
                 let bytes = left * PAGE;
                 let seconds = limits::BACKING_TIMEOUT.as_secs();
                 return refused(format!(
@@ -116,6 +119,8 @@ impl<E: Env> PoolInner<E> {
         volume: Option<Rc<VolumeInner<E>>>,
         held: Option<Held>,
     ) {
+        // Before a wait for a backing device that may never answer: other volumes need the rows that these pages are in.
+        self.forget_live_pages_of(index).await;
         if let Some(volume) = volume {
             let waits = held.is_none();
             let held = match held {
@@ -129,7 +134,6 @@ impl<E: Env> PoolInner<E> {
             }
             drop(held);
         }
-        self.forget_live_pages_of(index).await;
         self.discard_slots_of(index).await;
         self.policy.borrow_mut().forget_share(index);
         // The pool may have stopped meanwhile.

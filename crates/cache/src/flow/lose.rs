@@ -109,7 +109,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// From here on lost pages say so. Without any SSD nothing older can come back: what is clean needs no word.
-    fn show_losses(&self, log: &Log) {
+    fn show_losses(self: &Rc<Self>, log: &Log) {
+        self.spare_written_out(log);
         let nothing_left = self.online_ssds().next().is_none();
         for (row, live) in self.lost_pages(log, None) {
             row.whole.set(false);
@@ -121,6 +122,28 @@ impl<E: Env> PoolInner<E> {
         }
         for row in log.rows_live().iter().filter(|row| has_lost_segment(row)) {
             row.whole.set(false);
+        }
+    }
+
+    /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
+    /// were told of it are told the truth. From here on hosts' flushes make it durable there.
+    fn spare_written_out(self: &Rc<Self>, log: &Log) {
+        for (index, volume) in self.attached_volumes() {
+            let Some(attached) = volume.attached().filter(|_| volume.is_at(self, index)) else { continue };
+            let mut spared = false;
+            for (_, run) in attached.written_out.borrow().iter().filter(|(_, run)| run.lives(log)) {
+                let data = matches!(run.first.content, Content::Data { .. });
+                for (page, offset) in run.pages.clone().zip(0..) {
+                    let place = run.first.place.at(offset, data);
+                    let (segment, _) = run.row().locate(place.position());
+                    if run.row().mirrors(segment).next().is_none() {
+                        spared |= log.set_clean_at(index, page, place);
+                    }
+                }
+            }
+            if spared {
+                volume.backing.count_as_around();
+            }
         }
     }
 

@@ -244,7 +244,8 @@ impl<E: Env> VolumeInner<E> {
         Ok(whole)
     }
 
-    /// A page is lost only if it is dirty, still where it was, and no copy there is good.
+    /// A page is lost only if it is dirty, still where it was, no copy there is good, and hosts did not write it to the backing
+    /// device as well.
     async fn read_page_again(self: &Rc<Self>, page: u64) -> Result<Buf, Error> {
         let pages = page..page + 1;
         // Another pool may have it by now, or none. Each turn has found it elsewhere.
@@ -258,7 +259,7 @@ impl<E: Env> VolumeInner<E> {
             if log.overlay.borrow().get(attached.index, page) != Some(run.first) {
                 continue;
             }
-            if !run.clean {
+            if !run.clean && !attached.wrote_out(page, run.first.place) {
                 let name = &self.spec.borrow().name;
                 let message = format!("volume {name}: both copies of dirty page {page} are lost");
                 return Err(Error::new(ErrorKind::Media, message));

@@ -270,7 +270,8 @@ impl Manager {
         while let Some(drained) = drains.join_next().await {
             let drained = drained.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?;
             match drained.map_err(or_by_force)? {
-                (_, Drained::Clean) => {}
+                // The rest is done while hosts are held up.
+                (_, Drained::Clean | Drained::Overwritten) => {}
                 (volume, Drained::Cancelled) => return Err(cancellation(&Subject::Volume(volume))),
             }
         }
