@@ -157,12 +157,9 @@ impl<E: Env> Offline<E> {
             while let Some(pages) = next_piece(&self.pool, volume, from) {
                 from = pages.end;
                 for run in log.runs(volume, pages, |live| live.dirty) {
-                    let bytes = run.pages.end * PAGE - run.pages.start * PAGE;
-                    let (good, of) = self.pool.good_copies(&run).await;
-                    verified.dirty_bytes += bytes;
-                    verified.good_bytes += if good > 0 { bytes } else { 0 };
-                    verified.one_copy_bytes += if good > 0 && good < of { bytes } else { 0 };
-                    verified.lost_bytes += if good == 0 { bytes } else { 0 };
+                    for copies in self.pool.copies_by_page(&run).await {
+                        verified.count_page(copies);
+                    }
                     progress(verified.dirty_bytes);
                 }
             }
@@ -217,21 +214,38 @@ impl<E: Env> Offline<E> {
         while let Some(pages) = next_piece(&self.pool, index, from) {
             from = pages.end;
             for run in log.runs(index, pages, |live| live.dirty) {
-                let start = run.pages.start * PAGE;
-                let length = (run.pages.end * PAGE).min(size_bytes) - start;
-                let buf = self.pool.env.buffers().take(run.bytes());
-                match self.pool.read_run_of_log(&run, buf).await {
-                    Some(data) => {
-                        let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
-                        backing.write(start, data).await?;
-                        applied.written_bytes += length;
+                if self.write_run(&run, size_bytes, backing, &mut applied).await? {
+                    continue;
+                }
+                // Some page of it has no good copy; the others have.
+                for page in run.pages.clone() {
+                    for run in log.runs(index, page..page + 1, |live| live.dirty) {
+                        if !self.write_run(&run, size_bytes, backing, &mut applied).await? {
+                            applied.lost_bytes += bytes_of(&run, size_bytes);
+                        }
                     }
-                    None => applied.lost_bytes += length,
                 }
                 progress(applied.written_bytes + applied.lost_bytes);
             }
         }
         Ok(applied)
+    }
+
+    /// Writes a run; false: it cannot be read as a whole.
+    async fn write_run(
+        &self,
+        run: &LogRun,
+        size_bytes: u64,
+        backing: &Backing<E>,
+        applied: &mut Applied,
+    ) -> Result<bool, Error> {
+        let buf = self.pool.env.buffers().take(run.bytes());
+        let Some(data) = self.pool.read_run_of_log(run, buf).await else { return Ok(false) };
+        let length = bytes_of(run, size_bytes);
+        let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
+        backing.write(run.pages.start * PAGE, data).await?;
+        applied.written_bytes += length;
+        Ok(true)
     }
 
     fn volumes(&self) -> Vec<VolumeIndex> {
@@ -277,13 +291,36 @@ fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u
     extents
 }
 
+/// The bytes of a run that lie inside the volume.
+fn bytes_of(run: &LogRun, size_bytes: u64) -> u64 {
+    (run.pages.end * PAGE).min(size_bytes) - run.pages.start * PAGE
+}
+
+/// Copies of a page: those that are right, and how many there should be.
+struct PageCopies {
+    good: usize,
+    wanted: usize,
+}
+
+impl Verified {
+    fn count_page(&mut self, PageCopies { good, wanted }: PageCopies) {
+        self.dirty_bytes += PAGE;
+        self.good_bytes += if good > 0 { PAGE } else { 0 };
+        self.one_copy_bytes += if good > 0 && good < wanted { PAGE } else { 0 };
+        self.lost_bytes += if good == 0 { PAGE } else { 0 };
+    }
+}
+
 impl<E: Env> PoolInner<E> {
-    /// How many copies of a run have the right checksums, and how many there should be.
-    async fn good_copies(self: &Rc<Self>, run: &LogRun) -> (usize, usize) {
+    async fn copies_by_page(self: &Rc<Self>, run: &LogRun) -> Vec<PageCopies> {
+        let all_alike = |good| run.pages.clone().map(|_| PageCopies { good, wanted: 1 }).collect();
         match run.first.content {
-            Content::Zeroes => (1, 1),
-            Content::Lost => (0, 1),
-            Content::Data { .. } => (self.count_good_copies(run).await, 2),
+            Content::Zeroes => all_alike(1),
+            Content::Lost => all_alike(0),
+            Content::Data { .. } => {
+                let copies = self.count_good_copies(run).await;
+                copies.into_iter().map(|good| PageCopies { good, wanted: 2 }).collect()
+            }
         }
     }
 }
