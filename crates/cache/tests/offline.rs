@@ -1,9 +1,9 @@
 //! What `hotset recover` finds on a pool's SSDs and writes to the backing devices, on damaged and on forged content.
 
-use hotset_block::{Buf, Device, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::{Buf, ByteRange, Device, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::PoolKind;
 use hotset_cache::offline::Offline;
-use hotset_cache::{Durability, Missing, Volume};
+use hotset_cache::{Durability, Missing, Volume, ZeroEffort};
 
 use crate::world::{MIB, World, run};
 
@@ -73,5 +73,94 @@ fn pages_that_are_bad_on_different_ssds_are_good_on_the_other_ones() {
         let offline = Offline::open(env.clone(), world.named()).await.unwrap();
         let verified = offline.verify(|_| {}).await;
         assert_eq!((verified.good_bytes, verified.one_copy_bytes, verified.lost_bytes), (100 * PAGE, 2 * PAGE, 0));
+    });
+}
+
+/// CRC-32C, bit by bit.
+fn checksum(bytes: &[u8]) -> u32 {
+    let step = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ 0x82F6_3B78 } else { sum >> 1 };
+    !bytes.iter().fold(!0, |sum, byte| (0..8).fold(sum ^ u32::from(*byte), |sum, _| step(sum)))
+}
+
+/// Alters what the summary of a segment says of its batches, on both SSDs, and signs it again.
+async fn forge_summary(world: &World, alter: impl Fn(&mut [u8])) {
+    for ssd in &world.ssds {
+        let bytes = content(ssd).await;
+        let number = bytes.chunks_exact(4096).position(|page| page.starts_with(b"HOTSETlm")).unwrap();
+        let mut page = Buf::zeroed(4096);
+        page.copy_from_slice(&bytes[number * 4096..][..4096]);
+        alter(&mut page[64..]);
+        let signed = checksum(&page[16..]);
+        page[8..12].copy_from_slice(&signed.to_le_bytes());
+        ssd.write(u64::try_from(number).unwrap() * PAGE, page).await.1.unwrap();
+    }
+}
+
+/// What of a batch in a summary stands before its entries.
+const BATCH: usize = 20;
+
+/// Dirty extents, and what is written of them.
+async fn recovered(world: &World) -> (Vec<(u64, u64)>, u64) {
+    let offline = Offline::open(world.env.clone(), world.named()).await.unwrap();
+    let verified = offline.verify(|_| {}).await;
+    let name = "disk".parse().unwrap();
+    let applied = offline.apply(&name, HostDevice::Memory(world.backing()), false, |_| {}).await.unwrap();
+    assert_eq!(verified.dirty_bytes, applied.written_bytes + applied.lost_bytes);
+    (offline.report().volumes[0].dirty_extents.clone(), applied.written_bytes)
+}
+
+#[test]
+fn a_summary_whose_batches_lie_nowhere_is_not_believed() {
+    run(async |env| {
+        for first_page in [0, 200, 1 << 19, 1 << 20, u32::MAX - 40, u32::MAX] {
+            let world = killed_with_dirty_pages(&env, 100).await;
+            forge_summary(&world, |batches| batches[4..8].copy_from_slice(&first_page.to_le_bytes())).await;
+            // The batches themselves say where they are.
+            assert_eq!(recovered(&world).await, (vec![(0, 100 * PAGE)], 100 * PAGE), "at {first_page}");
+        }
+    });
+}
+
+#[test]
+fn pages_behind_the_end_of_their_volume_are_passed_over() {
+    run(async |env| {
+        let end = 64 * MIB / PAGE;
+        for (page, left) in [(end - 1, 1), (end, 0), (1 << 40, 0), ((1 << 46) - 100, 0)] {
+            let world = killed_with_dirty_pages(&env, 40).await;
+            let at = BATCH + 9;
+            forge_summary(&world, |batches| batches[at..at + 8].copy_from_slice(&page.to_le_bytes())).await;
+            let extents = if left > 0 { vec![(page * PAGE, left * PAGE)] } else { Vec::new() };
+            assert_eq!(recovered(&world).await, (extents, left * PAGE), "at page {page}");
+            // A daemon's start reads the same log.
+            let pool = world.open(Missing::Refuse).await;
+            assert_eq!(pool.status().write_log.unwrap().dirty_bytes, left * PAGE);
+            pool.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn zeroes_of_more_pages_than_their_volume_has_are_cut_at_its_end() {
+    run(async |env| {
+        for count in [1_u32 << 20, u32::MAX] {
+            let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+            let pool = world.create(PoolKind::ReadWrite).await;
+            let volume = world.attached(&pool).await;
+            write_run(&volume, 10).await;
+            let range = ByteRange::at(9 * PAGE, PAGE);
+            volume.write_zeroes(range, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Durable).await.unwrap();
+            pool.close().await.unwrap();
+            std::mem::forget((pool, volume));
+            std::mem::forget(world.open(Missing::Refuse).await);
+            forge_summary(&world, |batches| {
+                let length = usize::try_from(u32::from_le_bytes(batches[16..20].try_into().unwrap())).unwrap();
+                let zeroes = BATCH + length + BATCH;
+                assert_eq!(batches[zeroes], 2, "the second batch is of zeroes");
+                batches[zeroes + 25..zeroes + 29].copy_from_slice(&count.to_le_bytes());
+            })
+            .await;
+            assert_eq!(recovered(&world).await, (vec![(0, 64 * MIB)], 64 * MIB));
+            assert_eq!((world.on_backing(8).await, world.on_backing(9).await), (9, 0));
+        }
     });
 }
