@@ -7,7 +7,7 @@ use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, Named, STATE_BYTES};
 
-const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
+const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true };
 
 /// A block device or image file that a pool uses, or an emulated SSD.
 pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
@@ -27,7 +27,7 @@ fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str)
 
 /// A block device or image file that is only looked at.
 pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
-    open_file_or_ssd(env, path, FileOptions { read_only: true }, "SSD")
+    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false }, "SSD")
 }
 
 /// The state directory's copy of a pool.
@@ -51,7 +51,7 @@ fn lengthen_member(path: &Path) {
 
 /// The device that holds a volume's data.
 pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
-    let options = FileOptions { read_only: spec.settings.read_only };
+    let options = FileOptions { read_only: spec.settings.read_only, claimed: !spec.settings.read_only };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);
     }
