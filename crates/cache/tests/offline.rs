@@ -2,10 +2,10 @@
 
 use hotset_block::{Buf, ByteRange, Device, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::PoolKind;
-use hotset_cache::offline::Offline;
-use hotset_cache::{Durability, Missing, Volume, ZeroEffort};
+use hotset_cache::offline::{Given, Offline, state_of_pool};
+use hotset_cache::{Durability, Error, ErrorKind, Missing, Named, STATE_BYTES, Volume, ZeroEffort};
 
-use crate::world::{MIB, World, run};
+use crate::world::{MIB, World, run, write};
 
 const PAGE: u64 = 4096;
 
@@ -162,5 +162,96 @@ fn zeroes_of_more_pages_than_their_volume_has_are_cut_at_its_end() {
             assert_eq!(recovered(&world).await, (vec![(0, 64 * MIB)], 64 * MIB));
             assert_eq!((world.on_backing(8).await, world.on_backing(9).await), (9, 0));
         }
+    });
+}
+
+/// Devices that hold what these hold now.
+async fn copies_of(world: &World) -> Vec<Named<HostDevice>> {
+    let mut copies = Vec::new();
+    for named in world.named() {
+        let bytes = named.device.read(0, Buf::zeroed(usize::try_from(named.device.info().size_bytes).unwrap())).await.0;
+        let copy = MemoryDevice::new(named.device.info().size_bytes, 4096);
+        copy.write(0, bytes).await.1.unwrap();
+        copies.push(Named { path: named.path, device: HostDevice::Memory(copy) });
+    }
+    copies
+}
+
+// proves: F4, F7
+#[test]
+fn dirty_data_that_the_pool_went_on_without_is_old_and_the_state_directory_knows() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let volume = world.attached(&pool).await;
+        write_run(&volume, 3).await;
+        let before = copies_of(&world).await;
+        // Both SSDs fail, one after the other; what hosts write then is on the backing device.
+        world.ssds[0].vanish();
+        write(&volume, 3, 9).await;
+        world.ssds[1].vanish();
+        write(&volume, 1, 9).await;
+        assert_eq!(world.on_backing(1).await, 9);
+        std::mem::forget((pool, volume));
+        // They are readable again, as they were.
+        let again = || -> Vec<Named<HostDevice>> {
+            before.iter().map(|ssd| Named { path: ssd.path.clone(), device: ssd.device.clone() }).collect()
+        };
+        let alone = Offline::open(env.clone(), again()).await.unwrap();
+        assert_eq!(alone.report().volumes[0].dirty_bytes, 3 * PAGE, "they know no better");
+        let problems = alone.report().problems.join("\n");
+        assert!(problems.contains("state directory's copy of the pool was not read"), "{problems}");
+        let other = HostDevice::Memory(MemoryDevice::new(STATE_BYTES, 512));
+        let ssds = again();
+        let state = state_of_pool(&env, &ssds, vec![other.clone(), HostDevice::Memory(world.state())]).await;
+        assert!(state.is_some() && state_of_pool(&env, &ssds, vec![other]).await.is_none());
+        let offline = Offline::open(env.clone(), Given { ssds, unopened: Vec::new(), state }).await.unwrap();
+        assert!(offline.report().ssds.iter().all(|ssd| !ssd.member), "{:?}", offline.report());
+        let backing = HostDevice::Memory(world.backing());
+        let applied = offline.apply(&"disk".parse().unwrap(), backing, false, |_| {}).await.unwrap();
+        assert_eq!((applied.written_bytes, world.on_backing(1).await), (0, 9));
+    });
+}
+
+// proves: F7
+#[test]
+fn an_ssd_that_cannot_be_read_is_told_with_its_reason_beside_what_the_others_hold() {
+    run(async |env| {
+        let world = killed_with_dirty_pages(&env, 10).await;
+        world.ssds[0].vanish();
+        let unopened = vec![("ssd7".to_owned(), Error::new(ErrorKind::Gone, "no such file"))];
+        let given = Given { ssds: world.named(), unopened, state: Some(HostDevice::Memory(world.state())) };
+        let offline = Offline::open(env.clone(), given).await.unwrap();
+        let report = offline.report();
+        let ssds: Vec<_> =
+            report.ssds.iter().map(|ssd| (ssd.path.as_str(), ssd.present, ssd.unreadable.is_some())).collect();
+        assert_eq!(ssds, [("ssd1", true, false), ("ssd0", false, true), ("ssd7", false, true)], "{report:?}");
+        assert_eq!((report.volumes[0].dirty_bytes, report.doubts.len()), (10 * PAGE, 0), "{:?}", report.doubts);
+        assert!(report.problems.iter().any(|problem| problem.contains("ssd7 cannot be read: no such file")));
+        world.ssds[1].vanish();
+        let error = Offline::<HostEnv>::open(env.clone(), world.named()).await.err().unwrap();
+        assert!(error.to_string().contains("ssd0") && error.to_string().contains("ssd1"), "{error}");
+    });
+}
+
+// proves: F4
+#[test]
+fn a_row_of_which_no_copy_is_here_may_have_been_newer_than_what_is() {
+    run(async |env| {
+        let world = killed_with_dirty_pages(&env, 10).await;
+        // The second SSD goes on alone, and takes newer data.
+        let first = copies_of(&world).await.into_iter().take(1);
+        let first: Vec<Named<HostDevice>> = first.collect();
+        world.ssds[0].vanish();
+        let pool = world.open(Missing::Leave).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        write(&volume, 3, 99).await;
+        std::mem::forget((pool, volume));
+        let state = Some(HostDevice::Memory(world.state()));
+        let offline = Offline::open(env.clone(), Given { ssds: first, unopened: Vec::new(), state }).await.unwrap();
+        let report = offline.report();
+        assert!(report.doubts.iter().any(|doubt| doubt.contains("no copy of row")), "{report:?}");
+        assert!(report.doubts.iter().all(|doubt| report.problems.contains(doubt)));
     });
 }

@@ -70,7 +70,7 @@ pub(crate) fn run(output: Output, arguments: &RecoverArguments) -> Result<(), Ap
 }
 
 async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery, ApiError> {
-    let ssds = arguments.ssd.iter().map(|path| open_ssd(env, &path.to_string_lossy())).collect::<Result<_, _>>();
+    let ssds = arguments.ssd.iter().map(|path| open_ssd(env, &path.to_string_lossy())).collect::<Result<Vec<_>, _>>();
     let ssds = ssds.map_err(|error| words::error(&error))?;
     let offline = Offline::open(env.clone(), ssds).await.map_err(|error| words::error(&error))?;
     check_backings(offline.report(), &arguments.backing)?;

@@ -623,8 +623,8 @@ impl<E: Env> PoolInner<E> {
             ErrorKind::Corrupt,
             format!(
                 "pool {}: row {} of its write log is damaged on both copies from batch {} on, and what is lost there was \
-                 flushed: its volumes are not served. `hotset recover` shows what can be read and writes it to the backing \
-                 devices",
+                 flushed: its volumes are not served. `hotset recover` shows what can be read, and with --write --force \
+                 writes it to the backing devices",
                 self.name, cut.row, cut.index
             ),
         );

@@ -29,6 +29,10 @@ impl World {
         self.ssds.iter().enumerate().map(device).collect()
     }
 
+    pub(crate) fn state(&self) -> MemoryDevice {
+        self.state.clone()
+    }
+
     pub(crate) fn backing(&self) -> MemoryDevice {
         self.backing.clone()
     }
