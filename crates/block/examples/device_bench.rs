@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         report("task, spawned and run", 1_000_000, measure_spawn(&env).await);
         report("4 KiB buffer, taken and dropped", 1_000_000, measure_buffers(&env));
         report("64 bytes there and back over a unix socket", 20_000, measure_round_trips(&env).await?);
-        let device = FileDevice::open(&env, path, FileOptions { read_only: true })?;
+        let device = FileDevice::open(&env, path, FileOptions { read_only: true, ..FileOptions::default() })?;
         for depth in [1, 128] {
             measure_reads(&env, &device, depth, duration).await;
         }

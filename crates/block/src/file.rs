@@ -30,6 +30,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(20);
 pub struct FileOptions {
     /// Opens for reading, beside other readers. Else the device is ours alone.
     pub read_only: bool,
+    /// A block device that is only read is claimed all the same: it is refused if anybody uses it, and nobody can begin to.
+    pub claimed: bool,
 }
 
 /// A file or block device. A handle: cloning it is cheap; the last one closes and unlocks it, once the kernel has
@@ -258,7 +260,8 @@ impl Device for FileDevice {
 /// The second value says whether I/O is direct.
 fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Caching) -> io::Result<(File, bool)> {
     // O_EXCL without O_CREAT asks a block device whether anybody has claimed it: a mount, RAID, LVM, another Hotset.
-    let exclusive = if block_device && !options.read_only { libc::O_EXCL } else { 0 };
+    let claims = !options.read_only || options.claimed;
+    let exclusive = if block_device && claims { libc::O_EXCL } else { 0 };
     let mut open = OpenOptions::new();
     open.read(true).write(!options.read_only);
     if caching == Caching::PageCache {

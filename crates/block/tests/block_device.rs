@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
+use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,9 +84,17 @@ fn a_block_device_stores_flushes_and_zeroes() {
 fn a_block_device_that_is_in_use_is_busy() {
     let Some(disk) = LoopDevice::new() else { return };
     run(async |env| {
-        let _ours = open(&env, &disk.path);
+        let ours = open(&env, &disk.path);
         let error = FileDevice::open(&env, &disk.path, FileOptions::default()).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
+        let claimed = FileOptions { read_only: true, claimed: true };
+        let error = FileDevice::open(&env, &disk.path, claimed).map(drop).unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Busy);
+        drop(ours);
+        let reader = FileDevice::open(&env, &disk.path, claimed).unwrap();
+        assert!(reader.info().read_only);
+        let mounting = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&disk.path);
+        assert_eq!(mounting.unwrap_err().raw_os_error(), Some(libc::EBUSY), "nobody else begins to use it");
     });
 }
 

@@ -145,8 +145,13 @@ fn a_device_is_ours_alone_until_it_is_dropped_and_readers_share() {
         let refused = FileDevice::open(&env, &path, FileOptions::default()).map(drop).unwrap_err();
         assert_eq!(refused.kind, DeviceErrorKind::Busy);
         assert!(refused.to_string().contains("in use"), "{refused}");
+        for claimed in [false, true] {
+            let refused =
+                FileDevice::open(&env, &path, FileOptions { read_only: true, claimed }).map(drop).unwrap_err();
+            assert_eq!(refused.kind, DeviceErrorKind::Busy, "it is not read either");
+        }
         drop(clone);
-        let reading = FileOptions { read_only: true };
+        let reading = FileOptions { read_only: true, ..FileOptions::default() };
         let readers = [0, 1].map(|_| FileDevice::open(&env, &path, reading).unwrap());
         assert!(FileDevice::open(&env, &path, FileOptions::default()).is_err());
         let (_, result) = readers[0].write(0, Buf::zeroed(4096)).await;

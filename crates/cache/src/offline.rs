@@ -6,12 +6,14 @@ use std::rc::Rc;
 use hotset_block::{Device, Env};
 
 use crate::backing::Backing;
-use crate::config::{PAGE, PoolKind, PoolName, VolumeName};
+use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::open::Parts;
 use crate::flow::read_log::LogRun;
-use crate::flow::survey::Survey;
-use crate::pool::{Missing, Named, PoolInner};
+use crate::flow::survey::{Survey, none_readable, state_record};
+use crate::flow::within;
+use crate::format::record::RecordKind;
+use crate::pool::{LABEL_BYTES, Missing, Named, PoolInner, newest_superblock};
 use crate::state::VolumeIndex;
 use crate::state::overlay::{Content, PAGES_MAX};
 
@@ -29,8 +31,11 @@ pub struct Report {
     pub clean_stop: bool,
     pub ssds: Vec<ReportedSsd>,
     pub volumes: Vec<ReportedVolume>,
-    /// What is wrong, or cannot be known from these SSDs alone.
+    /// What is wrong, or cannot be known from what is here alone.
     pub problems: Vec<String>,
+    /// Those of them that say that hosts may have written newer data than what is found here: to write that over what the
+    /// backing devices hold may bring an old state back.
+    pub doubts: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub struct ReportedSsd {
     pub present: bool,
     /// The newest members record names it; what others hold is not believed.
     pub member: bool,
+    /// It was given, and why it cannot be read.
+    pub unreadable: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +84,42 @@ pub struct Applied {
     pub lost_bytes: u64,
 }
 
+/// What there is of a pool.
+pub struct Given<D> {
+    pub ssds: Vec<Named<D>>,
+    /// SSDs that cannot be opened, by their paths, and why.
+    pub unopened: Vec<(String, Error)>,
+    /// The state directory's copy of the pool.
+    pub state: Option<D>,
+}
+
+impl<D> From<Vec<Named<D>>> for Given<D> {
+    fn from(ssds: Vec<Named<D>>) -> Self {
+        Self { ssds, unopened: Vec::new(), state: None }
+    }
+}
+
+/// The one of these member files of a state directory that is of the pool to which the SSDs belong.
+pub async fn state_of_pool<E: Env>(env: &E, ssds: &[Named<E::Device>], members: Vec<E::Device>) -> Option<E::Device> {
+    let mut pool_uuid = None;
+    for ssd in ssds {
+        let label = within(env, limits::SSD_TIMEOUT, ssd.device.read(0, env.buffers().take(LABEL_BYTES))).await;
+        let Some((bytes, Ok(()))) = label else { continue };
+        if let Ok(Some(superblock)) = newest_superblock(&bytes) {
+            pool_uuid = Some(superblock.pool_uuid);
+            break;
+        }
+    }
+    for member in members {
+        match state_record::<E>(env, Some(&member), RecordKind::Members, Some(pool_uuid?)).await {
+            Ok(None) => {}
+            // One of a later version is the pool's too: who opens it says so.
+            Ok(Some(_)) | Err(_) => return Some(member),
+        }
+    }
+    None
+}
+
 /// An opened set of SSDs.
 pub struct Offline<E: Env> {
     pool: Rc<PoolInner<E>>,
@@ -84,30 +127,36 @@ pub struct Offline<E: Env> {
 }
 
 impl<E: Env> Offline<E> {
-    /// Reads what lies on the SSDs. All of them belong to one pool; some may be missing.
-    pub async fn open(env: E, ssds: Vec<Named<E::Device>>) -> Result<Self, Error> {
-        let survey = Survey::<E>::make(&env, ssds, None, Missing::Leave).await?;
+    /// Reads what lies on the SSDs. All of them belong to one pool; some may be missing, or not be readable.
+    pub async fn open(env: E, given: impl Into<Given<E::Device>>) -> Result<Self, Error> {
+        let Given { ssds, unopened: mut unreadable, state } = given.into();
+        if ssds.is_empty() {
+            return Err(none_readable(&unreadable));
+        }
+        let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), Missing::Leave).await?;
+        unreadable.append(&mut survey.left_out);
+        if survey.found.is_empty() && !unreadable.is_empty() {
+            return Err(none_readable(&unreadable));
+        }
         let (rows, members) = (survey.rows.clone(), survey.members.clone());
+        let losses = survey.knows_losses().then(|| survey.losses.clone());
         let is_member = |uuid| members.member(uuid).is_some();
         let mut ssds: Vec<ReportedSsd> = Vec::new();
         for found in &survey.found {
             let uuid = found.superblock.ssd_uuid;
-            ssds.push(ReportedSsd { path: found.named.path.clone(), uuid, present: true, member: is_member(uuid) });
+            let (path, member) = (found.named.path.clone(), is_member(uuid));
+            ssds.push(ReportedSsd { path, uuid, present: true, member, unreadable: None });
         }
-        let here = ssds.iter().filter(|ssd| ssd.member).count();
+        let (mut problems, mut doubts) = judge(&survey);
         for member in &members.ssds {
             if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
-                let path = member.path.clone();
-                ssds.push(ReportedSsd { path, uuid: member.ssd_uuid, present: false, member: true });
+                let (path, uuid) = (member.path.clone(), member.ssd_uuid);
+                ssds.push(ReportedSsd { path, uuid, present: false, member: true, unreadable: None });
             }
         }
-        let mut problems = Vec::new();
-        if here * 2 <= members.ssds.len() + 1 {
-            problems.push(format!(
-                "{here} of {} SSDs are here: without the others or the state directory it cannot be proven that this is \
-                 the pool's newest state",
-                members.ssds.len()
-            ));
+        for (path, error) in unreadable {
+            problems.push(format!("SSD {path} cannot be read: {error}"));
+            tell_unreadable(&mut ssds, path, &error);
         }
         let found = survey.found.into_iter().filter(|ssd| is_member(ssd.superblock.ssd_uuid));
         let parts = Parts {
@@ -127,9 +176,11 @@ impl<E: Env> Offline<E> {
         };
         let pool = parts.assemble();
         if let Some(log) = &pool.log {
-            pool.recover_log(log, &rows, None).await?;
+            pool.recover_log(log, &rows, losses.as_ref()).await?;
         }
-        problems.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
+        // What is noted of rows is that a part of them cannot be had.
+        doubts.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
+        problems.extend(doubts.clone());
         let volumes = reported_volumes(&pool);
         let report = Report {
             pool: members.name,
@@ -140,6 +191,7 @@ impl<E: Env> Offline<E> {
             ssds,
             volumes,
             problems,
+            doubts,
         };
         Ok(Self { pool, report })
     }
@@ -157,12 +209,9 @@ impl<E: Env> Offline<E> {
             while let Some(pages) = next_piece(&self.pool, volume, from) {
                 from = pages.end;
                 for run in log.runs(volume, pages, |live| live.dirty) {
-                    let bytes = run.pages.end * PAGE - run.pages.start * PAGE;
-                    let (good, of) = self.pool.good_copies(&run).await;
-                    verified.dirty_bytes += bytes;
-                    verified.good_bytes += if good > 0 { bytes } else { 0 };
-                    verified.one_copy_bytes += if good > 0 && good < of { bytes } else { 0 };
-                    verified.lost_bytes += if good == 0 { bytes } else { 0 };
+                    for copies in self.pool.copies_by_page(&run).await {
+                        verified.count_page(copies);
+                    }
                     progress(verified.dirty_bytes);
                 }
             }
@@ -217,16 +266,16 @@ impl<E: Env> Offline<E> {
         while let Some(pages) = next_piece(&self.pool, index, from) {
             from = pages.end;
             for run in log.runs(index, pages, |live| live.dirty) {
-                let start = run.pages.start * PAGE;
-                let length = (run.pages.end * PAGE).min(size_bytes) - start;
-                let buf = self.pool.env.buffers().take(run.bytes());
-                match self.pool.read_run_of_log(&run, buf).await {
-                    Some(data) => {
-                        let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
-                        backing.write(start, data).await?;
-                        applied.written_bytes += length;
+                if self.write_run(&run, size_bytes, backing, &mut applied).await? {
+                    continue;
+                }
+                // Some page of it has no good copy; the others have.
+                for page in run.pages.clone() {
+                    for run in log.runs(index, page..page + 1, |live| live.dirty) {
+                        if !self.write_run(&run, size_bytes, backing, &mut applied).await? {
+                            applied.lost_bytes += bytes_of(&run, size_bytes);
+                        }
                     }
-                    None => applied.lost_bytes += length,
                 }
                 progress(applied.written_bytes + applied.lost_bytes);
             }
@@ -234,9 +283,67 @@ impl<E: Env> Offline<E> {
         Ok(applied)
     }
 
+    /// Writes a run; false: it cannot be read as a whole.
+    async fn write_run(
+        &self,
+        run: &LogRun,
+        size_bytes: u64,
+        backing: &Backing<E>,
+        applied: &mut Applied,
+    ) -> Result<bool, Error> {
+        let buf = self.pool.env.buffers().take(run.bytes());
+        let Some(data) = self.pool.read_run_of_log(run, buf).await else { return Ok(false) };
+        let length = bytes_of(run, size_bytes);
+        let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
+        backing.write(run.pages.start * PAGE, data).await?;
+        applied.written_bytes += length;
+        Ok(true)
+    }
+
     fn volumes(&self) -> Vec<VolumeIndex> {
         let volumes = u16::try_from(self.pool.volumes.borrow().len()).expect("volumes of a pool are bounded");
         (0..volumes).map(VolumeIndex).collect()
+    }
+}
+
+/// What is wrong with who is here; and of that, what says that newer data may be elsewhere.
+fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
+    let (mut problems, mut doubts) = (Vec::new(), Vec::new());
+    let members = &survey.members;
+    let is_here = |uuid: u128| survey.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
+    let (here, all) = (members.ssds.iter().filter(|member| is_here(member.ssd_uuid)).count(), members.ssds.len());
+    if !survey.is_proven() {
+        let or_state = if survey.state_knows { "" } else { " or the state directory" };
+        let unproven = format!(
+            "{here} of {all} SSDs are here: without the others{or_state} it cannot be proven that this is the pool's newest \
+             state"
+        );
+        // One of a pair is what a pool has left on its worst day: where nothing else speaks against it, it is believed.
+        if here * 2 < all { doubts.push(unproven) } else { problems.push(unproven) }
+    }
+    if !survey.state_knows {
+        let unread = "the state directory's copy of the pool was not read (--state DIR): if the pool went on without these \
+                      SSDs, only that may know, and what they hold is old";
+        problems.push(unread.to_owned());
+    }
+    for attachment in survey.unknown_losses() {
+        let volume = survey.catalogue.volumes.iter().find(|volume| volume.attachment == attachment);
+        if let Some(volume) = volume {
+            doubts.push(format!(
+                "volume {} lost dirty data, and the record of what it was is not here: what is found of it may be older",
+                volume.spec.name
+            ));
+        }
+    }
+    (problems, doubts)
+}
+
+/// Says why an SSD that was given is not present; one that the pool knows by another path is in the list once more.
+fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
+    let reason = Some(error.to_string());
+    match ssds.iter_mut().find(|ssd| !ssd.present && ssd.path == path) {
+        Some(ssd) => ssd.unreadable = reason,
+        None => ssds.push(ReportedSsd { path, uuid: 0, present: false, member: false, unreadable: reason }),
     }
 }
 
@@ -277,13 +384,36 @@ fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u
     extents
 }
 
+/// The bytes of a run that lie inside the volume.
+fn bytes_of(run: &LogRun, size_bytes: u64) -> u64 {
+    (run.pages.end * PAGE).min(size_bytes) - run.pages.start * PAGE
+}
+
+/// Copies of a page: those that are right, and how many there should be.
+struct PageCopies {
+    good: usize,
+    wanted: usize,
+}
+
+impl Verified {
+    fn count_page(&mut self, PageCopies { good, wanted }: PageCopies) {
+        self.dirty_bytes += PAGE;
+        self.good_bytes += if good > 0 { PAGE } else { 0 };
+        self.one_copy_bytes += if good > 0 && good < wanted { PAGE } else { 0 };
+        self.lost_bytes += if good == 0 { PAGE } else { 0 };
+    }
+}
+
 impl<E: Env> PoolInner<E> {
-    /// How many copies of a run have the right checksums, and how many there should be.
-    async fn good_copies(self: &Rc<Self>, run: &LogRun) -> (usize, usize) {
+    async fn copies_by_page(self: &Rc<Self>, run: &LogRun) -> Vec<PageCopies> {
+        let all_alike = |good| run.pages.clone().map(|_| PageCopies { good, wanted: 1 }).collect();
         match run.first.content {
-            Content::Zeroes => (1, 1),
-            Content::Lost => (0, 1),
-            Content::Data { .. } => (self.count_good_copies(run).await, 2),
+            Content::Zeroes => all_alike(1),
+            Content::Lost => all_alike(0),
+            Content::Data { .. } => {
+                let copies = self.count_good_copies(run).await;
+                copies.into_iter().map(|good| PageCopies { good, wanted: 2 }).collect()
+            }
         }
     }
 }

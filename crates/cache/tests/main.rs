@@ -9,6 +9,7 @@ mod golden_log;
 mod kept;
 mod late_flush;
 mod live;
+mod offline;
 mod packed;
 mod pool;
 mod scrub;

@@ -520,7 +520,7 @@ fn dirty_data_is_found_checked_and_written_without_a_daemon() {
         let name = volume.name();
         // The daemon dies here, and one of the SSDs with it.
         std::mem::forget((pool, volume));
-        let ssds = world.named().into_iter().take(1).collect();
+        let ssds: Vec<_> = world.named().into_iter().take(1).collect();
         let offline = Offline::open(env.clone(), ssds).await.unwrap();
         let report = offline.report();
         assert_eq!(report.volumes[0].dirty_extents, [(3 * 4096, 3 * 4096), (900 * 4096, 4096)]);

@@ -99,10 +99,15 @@ pub(crate) struct RecoverArguments {
     /// The device that holds a volume's data now, if it is not where the pool remembers it
     #[arg(long, value_name = "VOLUME=PATH", value_parser = BackingOf::from_str)]
     pub(crate) backing: Vec<BackingOf>,
+    /// The state directory of the daemon that ran the pool, which is read only; by default that of a daemon on this machine, if it
+    /// has a copy of the pool
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
     /// Write the dirty data to the backing devices
     #[arg(long)]
     pub(crate) write: bool,
-    /// Write also to a device that is not the one that the data belongs to
+    /// Write also to a device that is not the one that the data belongs to, and although what is missing may be newer than what is
+    /// found
     #[arg(long, requires = "write")]
     pub(crate) force: bool,
 }

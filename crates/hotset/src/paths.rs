@@ -14,6 +14,9 @@ const API_SOCKET: &str = "api.sock";
 /// Name of the socket for hosts in the state directory.
 const NBD_SOCKET: &str = "nbd.sock";
 
+/// Name of the folder of the pools' records in the state directory.
+const POOLS: &str = "pools";
+
 /// The effective user of this process.
 pub(crate) fn own_user() -> std::io::Result<u32> {
     std::fs::metadata("/proc/self").map(|metadata| metadata.uid())
@@ -35,6 +38,19 @@ pub(crate) fn api_socket(state: &Path) -> Endpoint {
 
 pub(crate) fn nbd_socket(state: &Path) -> Endpoint {
     Endpoint::Unix(state.join(NBD_SOCKET))
+}
+
+/// The copies of pools in a state directory, in order.
+pub(crate) fn member_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(state.join(POOLS))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "member") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The spelling of a backing device or SSD with its path made absolute, so that the daemon, which has another working

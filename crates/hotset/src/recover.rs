@@ -2,18 +2,20 @@
 //! writes it to the backing devices if that is asked for. Nothing is ever written to an SSD here.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_block::{Executor, ExecutorOptions, HostEnv};
+use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::offline::{Applied, Offline, Report, Verified};
+use hotset_cache::offline::{self, Applied, Given, Offline, Report, Verified};
+use hotset_cache::{Error, Named};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{BackingOf, Output, RecoverArguments};
 use crate::client::{fill_bar, print};
-use crate::plane::device::{open_backing, open_ssd};
+use crate::paths;
+use crate::plane::device::{open_backing, open_member_to_recover, open_ssd_to_recover};
 use crate::size::human;
 use crate::words;
 
@@ -34,14 +36,24 @@ struct Recovery {
     one_copy_bytes: u64,
     lost_bytes: u64,
     problems: Vec<String>,
+    /// Why nothing was written although that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<String>,
+    /// What is to be done after something was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
 }
 
 #[derive(Serialize)]
 struct Ssd {
     path: String,
+    /// Empty: it cannot be read, and none that the pool knows was found at its path.
     uuid: String,
     present: bool,
     member: bool,
+    /// It was given, and why it cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -55,6 +67,12 @@ struct Volume {
     /// What was written to its backing device; left out where nothing was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     written_bytes: Option<u64>,
+    /// What could not be read when it was to be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost_bytes: Option<u64>,
+    /// Why it could not be written, or not to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 pub(crate) fn run(output: Output, arguments: &RecoverArguments) -> Result<(), ApiError> {
@@ -62,35 +80,153 @@ pub(crate) fn run(output: Output, arguments: &RecoverArguments) -> Result<(), Ap
         .map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("io_uring: {error}")))?;
     let recovery = executor.run(async |env| recover(&env, arguments).await)?;
     print(output, &recovery, text)?;
-    if recovery.lost_bytes > 0 {
-        let message = format!("{} of dirty data cannot be read from any copy", human(recovery.lost_bytes));
-        return Err(ApiError::new(ApiErrorKind::Device, message));
+    failure(&recovery).map_or(Ok(()), Err)
+}
+
+/// Everything that went wrong, so that nobody who looks at the exit code alone takes it for whole.
+fn failure(recovery: &Recovery) -> Option<ApiError> {
+    let mut failures = Vec::new();
+    for ssd in &recovery.ssds {
+        failures.extend(ssd.unreadable.as_ref().map(|reason| format!("SSD {} cannot be read: {reason}", ssd.path)));
     }
-    Ok(())
+    for volume in &recovery.volumes {
+        failures.extend(
+            volume.error.as_ref().map(|error| format!("volume {} is not written to the end: {error}", volume.name)),
+        );
+    }
+    // Some may have been lost only between the check and the writing.
+    let unwritten: u64 = recovery.volumes.iter().filter_map(|volume| volume.lost_bytes).sum();
+    let lost_bytes = recovery.lost_bytes.max(unwritten);
+    if lost_bytes > 0 {
+        failures.push(format!("{} of dirty data cannot be read from any copy", human(lost_bytes)));
+    }
+    if let Some(refused) = &recovery.refused {
+        let message = [failures, vec![refused.clone()]].concat().join("; ");
+        return Some(ApiError::new(ApiErrorKind::Refused, message));
+    }
+    (!failures.is_empty()).then(|| ApiError::new(ApiErrorKind::Device, failures.join("; ")))
 }
 
 async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery, ApiError> {
-    let ssds = arguments.ssd.iter().map(|path| open_ssd(env, &path.to_string_lossy())).collect::<Result<_, _>>();
-    let ssds = ssds.map_err(|error| words::error(&error))?;
-    let offline = Offline::open(env.clone(), ssds).await.map_err(|error| words::error(&error))?;
+    let (ssds, unopened) = open_ssds(env, &arguments.ssd)?;
+    let (state, unread) = open_state(env, arguments.state.as_deref(), &ssds).await?;
+    let given = Given { ssds, unopened, state };
+    let offline = Offline::open(env.clone(), given).await.map_err(|error| words::error(&error))?;
     check_backings(offline.report(), &arguments.backing)?;
     let dirty = offline.report().volumes.iter().map(|volume| volume.dirty_bytes).sum();
     let bar = fill_bar(dirty, "Checking");
     let verified = offline.verify(|done| bar.set_position(done)).await;
     bar.finish_and_clear();
     let mut recovery = described(offline.report(), &verified);
+    recovery.problems.extend(unread);
     if !arguments.write {
         return Ok(recovery);
     }
-    for volume in &mut recovery.volumes {
-        if volume.dirty_bytes > 0 {
-            let bar = fill_bar(volume.dirty_bytes, "Writing");
-            let applied = write_volume(env, &offline, arguments, volume, &bar).await;
-            bar.finish_and_clear();
-            volume.written_bytes = Some(applied?.written_bytes);
+    warn(&recovery);
+    recovery.refused = refusal(&offline.report().doubts, arguments.force);
+    if recovery.refused.is_some() {
+        return Ok(recovery);
+    }
+    for volume in recovery.volumes.iter_mut().filter(|volume| volume.dirty_bytes > 0) {
+        let bar = fill_bar(volume.dirty_bytes, "Writing");
+        let applied = write_volume(env, &offline, arguments, volume, &bar).await;
+        bar.finish_and_clear();
+        match applied {
+            Ok(applied) => {
+                volume.written_bytes = Some(applied.written_bytes);
+                volume.lost_bytes = (applied.lost_bytes > 0).then_some(applied.lost_bytes);
+            }
+            Err(error) => volume.error = Some(error.to_string()),
         }
     }
+    recovery.advice = advice(&recovery);
     Ok(recovery)
+}
+
+type Ssds = Vec<Named<HostDevice>>;
+
+/// The SSDs that can be opened, and why the others cannot.
+fn open_ssds(env: &HostEnv, paths: &[PathBuf]) -> Result<(Ssds, Vec<(String, Error)>), ApiError> {
+    let (mut ssds, mut unopened) = (Vec::new(), Vec::new());
+    for path in paths {
+        let path = paths::absolute_backing(&path.to_string_lossy())
+            .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("SSD {}: {error}", path.display())))?;
+        match open_ssd_to_recover(env, &path) {
+            Ok(ssd) => ssds.push(ssd),
+            Err(error) => unopened.push((path, error)),
+        }
+    }
+    Ok((ssds, unopened))
+}
+
+/// The copy of the pool in the state directory that is given, or in the one that a daemon would use here, if it has one; and what
+/// of the latter could not be looked at.
+async fn open_state(
+    env: &HostEnv,
+    given: Option<&Path>,
+    ssds: &[Named<HostDevice>],
+) -> Result<(Option<HostDevice>, Vec<String>), ApiError> {
+    let directory = given.map_or_else(paths::state_directory, Path::to_owned);
+    let (mut members, mut unread) = (Vec::new(), Vec::new());
+    match paths::member_files(&directory) {
+        Ok(files) => {
+            for file in files {
+                match open_member_to_recover(env, &file) {
+                    Ok(member) => members.push(member),
+                    Err(error) => unread.push(error.to_string()),
+                }
+            }
+        }
+        Err(error) if given.is_some() => unread.push(format!("{}: {error}", directory.display())),
+        Err(_) => {}
+    }
+    let state = offline::state_of_pool(env, ssds, members).await;
+    if state.is_none() && given.is_some() && !ssds.is_empty() {
+        let reasons: String = unread.iter().map(|reason| format!(" ({reason})")).collect();
+        let message = format!(
+            "state directory {} has no copy of the pool to which these SSDs belong{reasons}: give another one, or none",
+            directory.display()
+        );
+        return Err(ApiError::new(ApiErrorKind::NotFound, message));
+    }
+    // What is read makes up for what is not.
+    let unread = if state.is_some() { Vec::new() } else { unread };
+    Ok((state, unread))
+}
+
+/// Tells what is wrong while nothing is written yet.
+fn warn(recovery: &Recovery) {
+    for problem in &recovery.problems {
+        eprintln!("hotset: {problem}");
+    }
+    if recovery.lost_bytes > 0 {
+        eprintln!("hotset: {} of dirty data cannot be read from any copy", human(recovery.lost_bytes));
+    }
+}
+
+/// Why dirty data is not written: what a backing device holds may be newer.
+fn refusal(doubts: &[String], force: bool) -> Option<String> {
+    if doubts.is_empty() || force {
+        return None;
+    }
+    Some(format!(
+        "nothing was written, for newer data than what is found here may be elsewhere: {}. Give what is missing, or write what \
+         there is with --force",
+        doubts.join("; ")
+    ))
+}
+
+/// What was written stays dirty on the SSDs, and would be written again.
+fn advice(recovery: &Recovery) -> Option<String> {
+    let written = recovery.volumes.iter().any(|volume| volume.written_bytes.is_some());
+    written.then(|| {
+        format!(
+            "The SSDs still hold this data as dirty, and a start of the pool may write it again, over what has become of the \
+             backing devices until then. Before one of them is used without the pool, delete the pool: hotset pool delete {} \
+             --force --yes-lose-data",
+            recovery.pool
+        )
+    })
 }
 
 fn check_backings(report: &Report, backings: &[BackingOf]) -> Result<(), ApiError> {
@@ -123,9 +259,10 @@ async fn write_volume(
 fn described(report: &Report, verified: &Verified) -> Recovery {
     let ssds = report.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
-        uuid: format!("{:032x}", ssd.uuid),
+        uuid: if ssd.uuid == 0 { String::new() } else { format!("{:032x}", ssd.uuid) },
         present: ssd.present,
         member: ssd.member,
+        unreadable: ssd.unreadable.clone(),
     });
     let volumes = report.volumes.iter().map(|volume| Volume {
         name: volume.name.to_string(),
@@ -134,6 +271,8 @@ fn described(report: &Report, verified: &Verified) -> Recovery {
         dirty_bytes: volume.dirty_bytes,
         dirty_extents: volume.dirty_extents.clone(),
         written_bytes: None,
+        lost_bytes: None,
+        error: None,
     });
     Recovery {
         pool: report.pool.to_string(),
@@ -148,6 +287,8 @@ fn described(report: &Report, verified: &Verified) -> Recovery {
         one_copy_bytes: verified.one_copy_bytes,
         lost_bytes: verified.lost_bytes,
         problems: report.problems.clone(),
+        refused: None,
+        advice: None,
     }
 }
 
@@ -156,10 +297,11 @@ fn text(recovery: &Recovery) -> String {
     let stop = if recovery.clean_stop { "stopped cleanly" } else { "not stopped cleanly" };
     let _ = writeln!(text, "Pool {} ({}), epoch {}, {stop}", recovery.pool, recovery.pool_type, recovery.epoch);
     for ssd in &recovery.ssds {
-        let standing = match (ssd.present, ssd.member) {
-            (true, true) => "here",
-            (true, false) => "left the pool earlier: not believed",
-            (false, _) => "missing",
+        let standing = match (&ssd.unreadable, ssd.present, ssd.member) {
+            (Some(reason), _, _) => reason,
+            (None, true, true) => "here",
+            (None, true, false) => "left the pool earlier: not believed",
+            (None, false, _) => "missing",
         };
         let _ = writeln!(text, "  SSD {}  {standing}", if ssd.path.is_empty() { &ssd.uuid } else { &ssd.path });
     }
@@ -185,6 +327,12 @@ fn text(recovery: &Recovery) -> String {
         if let Some(written) = volume.written_bytes {
             let _ = writeln!(text, "    {} written to its backing device and flushed", human(written));
         }
+        if let Some(lost) = volume.lost_bytes {
+            let _ = writeln!(text, "    {} not written: no copy of it can be read", human(lost));
+        }
+        if let Some(error) = &volume.error {
+            let _ = writeln!(text, "    Not written to the end: {error}");
+        }
     }
     let _ = writeln!(
         text,
@@ -197,8 +345,12 @@ fn text(recovery: &Recovery) -> String {
     for problem in &recovery.problems {
         let _ = writeln!(text, "Problem: {problem}");
     }
-    if recovery.dirty_bytes > 0 && recovery.volumes.iter().all(|volume| volume.written_bytes.is_none()) {
+    let untouched = |volume: &Volume| volume.written_bytes.is_none() && volume.error.is_none();
+    if recovery.dirty_bytes > 0 && recovery.refused.is_none() && recovery.volumes.iter().all(untouched) {
         text.push_str("Nothing was written. With --write, dirty data goes to the backing devices.\n");
+    }
+    if let Some(advice) = &recovery.advice {
+        let _ = writeln!(text, "{advice}");
     }
     text
 }
@@ -218,5 +370,60 @@ impl std::str::FromStr for BackingOf {
             crate::paths::absolute(Path::new(path)).map_err(|error| error.to_string())?
         };
         Ok(Self { volume, path })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recovery(volume: Volume) -> Recovery {
+        Recovery {
+            pool: "p".to_owned(),
+            pool_uuid: String::new(),
+            pool_type: "read-write",
+            epoch: 1,
+            clean_stop: false,
+            ssds: Vec::new(),
+            volumes: vec![volume],
+            dirty_bytes: 8192,
+            good_bytes: 8192,
+            one_copy_bytes: 0,
+            lost_bytes: 0,
+            problems: Vec::new(),
+            refused: None,
+            advice: None,
+        }
+    }
+
+    fn volume() -> Volume {
+        Volume {
+            name: "v".to_owned(),
+            backing: "/dev/v".to_owned(),
+            size_bytes: 1 << 20,
+            dirty_bytes: 8192,
+            dirty_extents: vec![(0, 8192)],
+            written_bytes: Some(8192),
+            lost_bytes: None,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn what_is_lost_between_the_check_and_the_writing_is_told_and_is_a_failure() {
+        assert!(failure(&recovery(volume())).is_none());
+        let recovery = recovery(Volume { written_bytes: Some(4096), lost_bytes: Some(4096), ..volume() });
+        assert!(failure(&recovery).is_some_and(|error| error.to_string().contains("4 KiB of dirty data")));
+        let shown = text(&recovery);
+        assert!(shown.contains("4 KiB not written"), "{shown}");
+    }
+
+    #[test]
+    fn doubts_refuse_the_writing_unless_it_is_forced() {
+        let doubts = ["no copy of row 3 is there".to_owned()];
+        assert!(
+            refusal(&doubts, false).is_some_and(|refused| refused.contains("row 3") && refused.contains("--force"))
+        );
+        assert_eq!((refusal(&doubts, true), refusal(&[], false)), (None, None));
     }
 }

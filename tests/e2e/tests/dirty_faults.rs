@@ -269,6 +269,7 @@ fn recover_shows_checks_and_writes_what_is_dirty_without_a_daemon() {
     assert_eq!(found["volumes"][0]["dirty_extents"], serde_json::json!([[0, 100 * PAGE_BYTES]]), "{found}");
     let written = daemon.json(&format!("{both} --write"));
     assert_eq!(written["volumes"][0]["written_bytes"], 100 * PAGE_BYTES, "{written}");
+    assert!(written["advice"].to_string().contains("hotset pool delete p --force"), "{written}");
     let backing = daemon.site.path("backing");
     let file = hotset_e2e::files::read_part(&backing, 0, 100 * 4096);
     assert_pages(&file, 0, 1);
@@ -276,6 +277,51 @@ fn recover_shows_checks_and_writes_what_is_dirty_without_a_daemon() {
     let other = daemon.site.blank("other", 16 * MIB);
     let refused = daemon.hotset(&format!("{both} --write --backing v={}", other.display()));
     assert!(!refused.status.success() && tools::text(&refused).contains("--force"), "{}", tools::text(&refused));
+}
+
+// proves: F7
+#[test]
+fn what_cannot_be_read_or_written_keeps_recover_from_nothing_else() {
+    let mut daemon = write_back_daemon(&[48, 48]);
+    let (backing, other) = (daemon.site.blank("backing-w", 16 * MIB), daemon.site.blank("other", 16 * MIB));
+    daemon.ok(&format!("volume create w --backing {} --pool p", backing.display()));
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    for name in ["v", "w"] {
+        daemon.client(name).write(0, &pages(0, 50, 1)).expect("a write");
+    }
+    daemon.kill();
+    // One SSD is gone, and what is given for one volume is another device.
+    let (ssd0, gone, state) = (daemon.site.path("ssd0"), daemon.site.path("gone"), daemon.site.path("state"));
+    let here = format!("recover --ssd {} {}", gone.display(), ssd0.display());
+    let unread = "state directory's copy of the pool was not read";
+    assert!(daemon.refuse(&here, 1, "No such file").contains(unread));
+    let write = format!("{here} --state {} --write --backing v={}", state.display(), other.display());
+    let told = daemon.refuse(&write, 1, "volume v is not written to the end");
+    assert!(told.contains("200 KiB written to its backing device"), "{told}");
+    assert!(!told.contains(unread) && told.contains("hotset pool delete p"), "{told}");
+    assert_pages(&hotset_e2e::files::read_part(&backing, 0, 50 * 4096), 0, 1);
+    daemon.refuse(&format!("{here} --state {}", daemon.site.path("nowhere").display()), 1, "has no copy of the pool");
+}
+
+// proves: F4, F7
+#[test]
+fn recover_writes_nothing_over_what_an_ssd_that_is_not_here_may_have_superseded() {
+    let mut daemon = killed_with_dirty_pages(100);
+    let (ssd0, ssd1, away) = (daemon.site.path("ssd0"), daemon.site.path("ssd1"), daemon.site.path("away"));
+    fs::rename(&ssd0, &away).expect("the SSD can be taken away");
+    daemon.launch();
+    tools::eventually("one SSD is enough to serve", Duration::from_secs(30), || daemon.is_online("v"));
+    daemon.client("v").write(0, &pages(0, 100, 2)).expect("a write");
+    daemon.kill();
+    // The one that has the newer data is lost, and the other one is back.
+    fs::rename(&away, &ssd0).expect("the SSD can be brought back");
+    fs::remove_file(&ssd1).expect("the SSD can be taken away");
+    let on_backing = || hotset_e2e::files::read_part(&daemon.site.path("backing"), 0, 100 * 4096);
+    let (before, state) = (on_backing(), daemon.site.path("state"));
+    let write = format!("recover --ssd {} --state {} --write", ssd0.display(), state.display());
+    let told = daemon.refuse(&write, 1, "nothing was written, for newer data than what is found here may be elsewhere");
+    assert!(told.contains("no copy of row"), "{told}");
+    assert!(on_backing() == before, "it is as it was");
 }
 
 // proves: F8

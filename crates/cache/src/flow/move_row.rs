@@ -300,7 +300,8 @@ impl<E: Env> PoolInner<E> {
             let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
             let Ok(summary) = Summary::decode(&bytes) else { continue };
             let header = summary.header;
-            if (header.row, header.incarnation, header.position) == (row.number, row.incarnation, segment) {
+            let ours = (header.row, header.incarnation, header.position) == (row.number, row.incarnation, segment);
+            if ours && summary.fits(row.batches_end()) {
                 return Some((summary, bytes));
             }
         }

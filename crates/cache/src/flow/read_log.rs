@@ -214,15 +214,26 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// How many copies of a run of data have the right checksums.
-    pub(crate) async fn count_good_copies(self: &Rc<Self>, run: &LogRun) -> usize {
-        let row = &run.row;
-        let (segment, page) = row.locate(run.first.place.position());
-        let mut good = 0;
-        for (index, mirror) in row.copies_one_by_one(segment) {
-            let buf = self.env.buffers().take(run.bytes());
-            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
-            good += usize::from(read.is_ok_and(|bytes| matches(&bytes, &run.checksums)));
+    /// Of each page of a run of data, how many copies have the right checksum.
+    pub(crate) async fn count_good_copies(self: &Rc<Self>, run: &LogRun) -> Vec<usize> {
+        let (segment, first) = run.row.locate(run.first.place.position());
+        let mut good = vec![0; run.checksums.len()];
+        for (index, mirror) in run.row.copies_one_by_one(segment) {
+            let ssd = &self.ssds[usize::from(index.0)];
+            let read = async |page: u32, bytes: usize| {
+                ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
+            };
+            let whole = read(first, run.bytes()).await;
+            for ((good, checksum), (number, page)) in good.iter_mut().zip(&run.checksums).zip((0..).zip(first..)) {
+                let right = match &whole {
+                    Some(bytes) => matches(&bytes[number * PAGE_BYTES..][..PAGE_BYTES], std::slice::from_ref(checksum)),
+                    // One page that cannot be read says nothing of the others.
+                    None => read(page, PAGE_BYTES)
+                        .await
+                        .is_some_and(|bytes| matches(&bytes, std::slice::from_ref(checksum))),
+                };
+                *good += usize::from(right);
+            }
         }
         good
     }

@@ -3,6 +3,8 @@
 //! the end that was found is recorded; only then does the pool serve. A crash at any moment of this changes nothing.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -34,6 +36,24 @@ struct Found {
     content: Content,
     /// It is on the backing device.
     clean: bool,
+}
+
+/// Pages that are zeroes, or lost, by one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FoundRange {
+    volume: VolumeIndex,
+    pages: Range<u64>,
+    version: u64,
+    place: Place,
+    content: Content,
+    clean: bool,
+}
+
+impl FoundRange {
+    fn page(&self, page: u64) -> Found {
+        let Self { volume, version, place, content, clean, .. } = *self;
+        Found { volume, page, version, place, content, clean }
+    }
 }
 
 /// What was read of one copy of a segment, in order: each page once.
@@ -87,6 +107,12 @@ type Windows = Vec<[Window; 2]>;
 #[derive(Default)]
 struct Gathered {
     found: Vec<Found>,
+    /// Many pages by few bytes: they are told apart when it is known which of them are the newest.
+    ranges: Vec<FoundRange>,
+    /// They have no more pages than this.
+    range_pages_max: u64,
+    /// Pages of each volume.
+    volume_pages: Vec<u64>,
     /// Row number, position, count.
     hints: Vec<(u64, u32, u32)>,
     /// What batches claimed to be flushed before them.
@@ -95,6 +121,15 @@ struct Gathered {
     cuts: Vec<StreamMark>,
     /// The checksum of the last batch; `None`: of a row that is free by now.
     previous: Option<u32>,
+}
+
+impl Gathered {
+    /// The pages of these that the volume has. No host could have written to others: a volume's size is recorded before it
+    /// grows.
+    fn inside(&self, volume: VolumeIndex, pages: Range<u64>) -> Range<u64> {
+        let end = self.volume_pages[usize::from(volume.0)];
+        pages.start.min(end)..pages.end.min(end)
+    }
 }
 
 /// What lies in a row behind the end of its chain.
@@ -116,7 +151,9 @@ impl<E: Env> PoolInner<E> {
     ) -> Result<String, Error> {
         let started = self.env.now();
         self.list_rows(log, rows)?;
-        let mut gathered = Gathered::default();
+        // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
+        let range_pages_max = self.ssds.iter().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
+        let mut gathered = Gathered { range_pages_max, volume_pages: self.volume_pages(), ..Gathered::default() };
         let mut walked = Vec::new();
         for row in log.rows_live() {
             let record = rows.rows.iter().find(|record| record.number == row.number);
@@ -142,7 +179,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.check_cuts(&gathered)?;
         log.last_checksum.set(gathered.previous.unwrap_or(0));
-        let pages = self.show_gathered(log, gathered);
+        let pages = self.show_gathered(log, gathered)?;
         if self.offline.is_some() {
             return Ok(format!("{pages} pages found in {} rows", log.row_count()));
         }
@@ -168,6 +205,17 @@ impl<E: Env> PoolInner<E> {
             log.row_count(),
             log.recovered_bytes.get(),
         ))
+    }
+
+    /// Pages that the catalogue gives each volume.
+    fn volume_pages(&self) -> Vec<u64> {
+        let catalogue = self.catalogue.borrow();
+        let pages_of = |attachment: u64| {
+            let known = catalogue.volumes.iter().find(|known| known.attachment == attachment);
+            known.map_or(0, |known| known.backing.size_bytes.div_ceil(PAGE))
+        };
+        let volumes = self.volumes.borrow();
+        volumes.iter().map(|volume| volume.as_ref().map_or(0, |volume| pages_of(volume.attachment))).collect()
     }
 
     /// The row before this one could not be listed: the chain begins anew behind it.
@@ -305,8 +353,10 @@ impl<E: Env> PoolInner<E> {
                 Loss::Zeroes => (Content::Zeroes, false),
                 Loss::Clean => (Content::Lost, true),
             };
-            for page in group.pages.iter().cloned().flatten() {
-                gathered.found.push(Found { volume, page, version, place, content, clean });
+            for pages in &group.pages {
+                let pages = gathered.inside(volume, pages.clone());
+                gathered.range_pages_max += pages.end - pages.start;
+                gathered.ranges.push(FoundRange { volume, pages, version, place, content, clean });
             }
         }
     }
@@ -325,22 +375,26 @@ impl<E: Env> PoolInner<E> {
                 | Entry::Lost { attachment, page, version, .. } => (*attachment, *page, *version),
             };
             let volume = self.index_of(attachment);
-            let mut note = |offset: u32, position: u32, content: Content| {
+            let mut note = |count: u32, content: Content| {
                 if let Some(volume) = volume {
+                    let pages = gathered.inside(volume, page..page + u64::from(count));
                     let place = Place::new(row.slot, position);
-                    let page = page + u64::from(offset);
-                    gathered.found.push(Found { volume, page, version, place, content, clean: false });
+                    gathered.ranges.push(FoundRange { volume, pages, version, place, content, clean: false });
                 }
             };
             match entry {
                 Entry::Pages { checksums, .. } => {
-                    for (checksum, offset) in checksums.iter().zip(0..) {
-                        note(offset, next + offset, Content::Data { checksum: *checksum });
-                    }
+                    let first = next;
                     next += u32::try_from(checksums.len()).expect("a 16-bit count");
+                    let Some(volume) = volume else { continue };
+                    let end = gathered.inside(volume, 0..PAGES_MAX).end;
+                    for ((checksum, page), position) in checksums.iter().zip(page..end).zip(first..) {
+                        let (place, content) = (Place::new(row.slot, position), Content::Data { checksum: *checksum });
+                        gathered.found.push(Found { volume, page, version, place, content, clean: false });
+                    }
                 }
-                Entry::Zeroes { count, .. } => (0..*count).for_each(|offset| note(offset, position, Content::Zeroes)),
-                Entry::Lost { count, .. } => (0..*count).for_each(|offset| note(offset, position, Content::Lost)),
+                Entry::Zeroes { count, .. } => note(*count, Content::Zeroes),
+                Entry::Lost { count, .. } => note(*count, Content::Lost),
                 Entry::Cleaned { .. } => {}
             }
         }
@@ -569,8 +623,8 @@ impl<E: Env> PoolInner<E> {
             ErrorKind::Corrupt,
             format!(
                 "pool {}: row {} of its write log is damaged on both copies from batch {} on, and what is lost there was \
-                 flushed: its volumes are not served. `hotset recover` shows what can be read and writes it to the backing \
-                 devices",
+                 flushed: its volumes are not served. `hotset recover` shows what can be read, and with --write --force \
+                 writes it to the backing devices",
                 self.name, cut.row, cut.index
             ),
         );
@@ -578,15 +632,23 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Of each page the entry with the highest version is its newest copy; answers how many pages the log has.
-    fn show_gathered(&self, log: &Log, gathered: Gathered) -> usize {
-        let Gathered { mut found, mut hints, .. } = gathered;
+    fn show_gathered(&self, log: &Log, gathered: Gathered) -> Result<usize, Error> {
+        let Gathered { mut found, mut ranges, mut hints, range_pages_max, .. } = gathered;
         hints.sort_unstable();
         let number = |place: Place| log.row(place.row()).number;
-        found.sort_by_key(|entry| {
-            let position = (number(entry.place), entry.place.position());
-            let version = if planted(Planted::RecoverByPosition) { 0 } else { entry.version };
-            (entry.volume, entry.page, version, position)
-        });
+        let age = |version: u64, place: Place| {
+            let version = if planted(Planted::RecoverByPosition) { 0 } else { version };
+            (version, number(place), place.position())
+        };
+        ranges.sort_by_key(|range| age(range.version, range.place));
+        let ranges = newest_parts(ranges);
+        if ranges.iter().map(|range| range.pages.end - range.pages.start).sum::<u64>() > range_pages_max {
+            return Err(corrupt("its write log names more zeroes, or lost pages, than its SSDs could have held"));
+        }
+        for range in &ranges {
+            found.extend(range.pages.clone().map(|page| range.page(page)));
+        }
+        found.sort_by_key(|entry| (entry.volume, entry.page, age(entry.version, entry.place)));
         let hinted = |place: Place| {
             let (row, position) = (number(place), place.position());
             let after = hints.partition_point(|hint| (hint.0, hint.1) <= (row, position));
@@ -605,7 +667,7 @@ impl<E: Env> PoolInner<E> {
             log.set(&Live { volume, page, place, content, dirty });
             pages += 1;
         }
-        pages
+        Ok(pages)
     }
 
     /// What the slots hold of pages that have a live copy is superseded. After the session has begun.
@@ -627,6 +689,31 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
+/// Of ranges, the oldest first, the parts of which no later one says anything.
+fn newest_parts(ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+    let mut parts = Vec::new();
+    // What later ones say something of: no two of these ranges touch.
+    let mut covered: BTreeMap<(VolumeIndex, u64), u64> = BTreeMap::new();
+    for range in ranges.into_iter().rev() {
+        let (volume, mut whole) = (range.volume, range.pages.clone());
+        // From the end of the range down: nothing is said yet of what lies before this page.
+        let mut end = range.pages.end;
+        while let Some((&(of, first), &last)) = covered.range(..=(volume, range.pages.end)).next_back() {
+            if of != volume || last < range.pages.start {
+                break;
+            }
+            covered.remove(&(volume, first));
+            parts.push(FoundRange { pages: last.min(end)..end, ..range.clone() });
+            whole = whole.start.min(first)..whole.end.max(last);
+            end = end.min(first);
+        }
+        parts.push(FoundRange { pages: range.pages.start.min(end)..end, ..range });
+        covered.insert((volume, whole.start), whole.end);
+    }
+    parts.retain(|part| !part.pages.is_empty());
+    parts
+}
+
 fn lost_part(row: &Row) -> String {
     format!(
         "row {} of the write log lacks a part of which both copies are lost; what it was, only the state directory knows",
@@ -636,4 +723,36 @@ fn lost_part(row: &Row) -> String {
 
 fn corrupt(rule: &str) -> Error {
     Error::new(ErrorKind::Corrupt, format!("the pool cannot be opened: {rule}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn of_each_page_the_newest_range_counts(
+            ranges in prop::collection::vec((0_u16..2, 0_u64..100, 0_u64..20), 0..40),
+        ) {
+            let range = |(version, (volume, start, count)): (u64, (u16, u64, u64))| FoundRange {
+                volume: VolumeIndex(volume),
+                pages: start..start + count,
+                version,
+                place: Place::new(0, 1),
+                content: Content::Zeroes,
+                clean: false,
+            };
+            let mut newest: BTreeMap<(u16, u64), u64> = BTreeMap::new();
+            for (version, (volume, start, count)) in (0..).zip(ranges.iter().copied()) {
+                newest.extend((start..start + count).map(|page| ((volume, page), version)));
+            }
+            let parts = newest_parts((0..).zip(ranges).map(range).collect());
+            let pages = parts.iter().flat_map(|part| part.pages.clone().map(|page| ((part.volume.0, page), part.version)));
+            let mut found: Vec<_> = pages.collect();
+            found.sort_unstable();
+            prop_assert_eq!(found, newest.into_iter().collect::<Vec<_>>(), "each page once, as its newest");
+        }
+    }
 }

@@ -45,7 +45,7 @@ impl<D> Found<D> {
 pub(crate) struct Survey<E: Env> {
     pub(crate) pool_uuid: u128,
     pub(crate) found: Vec<Found<E::Device>>,
-    left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<LeftOut>,
     pub(crate) spares: Vec<Spare<E::Device>>,
     /// Spares that the pool does not know (any more).
     pub(crate) strays: Vec<SsdStatus>,
@@ -61,7 +61,7 @@ pub(crate) struct Survey<E: Env> {
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
     /// The state directory knows the pool.
-    state_knows: bool,
+    pub(crate) state_knows: bool,
     /// Some member does not have the newest catalogue.
     catalogue_behind: bool,
 }
@@ -88,11 +88,8 @@ impl<E: Env> Survey<E> {
     ) -> Result<Self, Error> {
         let (mut found, left_out) = look_at_all(env, ssds, missing).await?;
         // Where the state directory knows the pool, a read pool goes on without any of its SSDs.
-        if found.is_empty()
-            && state.is_none()
-            && let Some((_, error)) = left_out.first()
-        {
-            return Err(error.clone());
+        if found.is_empty() && state.is_none() && !left_out.is_empty() {
+            return Err(none_readable(&left_out));
         }
         let uuid = common_pool(&found)?;
         let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await?;
@@ -380,7 +377,14 @@ fn latest<'a>(state: Option<&'a Record>, ssd: Option<&'a Record>) -> Option<&'a 
 }
 
 /// The path of an SSD that cannot be used, and why.
-type LeftOut = (String, Error);
+pub(crate) type LeftOut = (String, Error);
+
+/// Why there is no SSD at all.
+pub(crate) fn none_readable(left_out: &[LeftOut]) -> Error {
+    let reasons: Vec<String> = left_out.iter().map(|(_, error)| error.to_string()).collect();
+    let kind = left_out.first().map_or(ErrorKind::Invalid, |(_, error)| error.kind);
+    Error::new(kind, reasons.join("; "))
+}
 
 /// Looks at every SSD. One that fails, does not answer or is not what it was is refused like one that is missing, or
 /// left out like it; one of a later format is always refused: what it holds is good.
@@ -457,7 +461,7 @@ async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize
     result.ok().map(|()| buf)
 }
 
-async fn state_record<E: Env>(
+pub(crate) async fn state_record<E: Env>(
     env: &E,
     state: Option<&E::Device>,
     kind: RecordKind,

@@ -22,6 +22,8 @@ const CATALOGUE_AREA_BYTES_MIN: u64 = 128 << 10;
 const SLOTS_MIN: u64 = 4;
 /// What a segment is made to hold, about.
 const SEGMENT_BYTES_TARGET: u64 = 32 << 20;
+/// What a segment may hold at most: 32 pairs of a row, counted in pages, are told apart by 20 bits.
+const SEGMENT_BYTES_MAX: u64 = PAGE << 15;
 /// The journal ring: a 512th of the SSD, within these bounds.
 const JOURNAL_BYTES_MIN: u64 = 64 << 10;
 const JOURNAL_BYTES_MAX: u64 = 32 << 20;
@@ -95,6 +97,9 @@ impl Layout {
         }
         if self.segment_bytes < stride(self.block_bytes) {
             return Err("a segment in it holds no slot");
+        }
+        if self.segment_bytes > SEGMENT_BYTES_MAX {
+            return Err("a segment in it is larger than this format allows");
         }
         if self.segments_offset() + self.index_bytes() + self.segment_bytes > self.ssd_bytes {
             return Err("its areas do not fit on the SSD");
@@ -214,6 +219,16 @@ mod tests {
                 assert!(end <= layout.ssd_bytes);
             }
         }
+    }
+
+    #[test]
+    fn a_segment_whose_pages_a_row_could_not_count_is_refused() {
+        let block_bytes = BlockBytes::new(4 << 20).expect("valid");
+        let layout = |segment_bytes| Layout::new(1 << 40, 512, block_bytes, segment_bytes);
+        let sound = layout(segment_bytes_for(block_bytes, 1 << 40)).expect("fits");
+        assert_eq!(Layout { segment_bytes: 128 << 20, ..sound }.check(), Ok(()));
+        assert!(Layout { segment_bytes: (128 << 20) + 4096, ..sound }.check().is_err());
+        assert!(layout(1 << 36).is_err());
     }
 
     #[test]

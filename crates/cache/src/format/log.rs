@@ -348,7 +348,24 @@ pub(crate) struct SummaryBatch {
     pub(crate) entries: Vec<Entry>,
 }
 
+impl SummaryBatch {
+    /// The page behind it.
+    fn end(&self) -> u64 {
+        let data = self.entries.iter().map(|entry| match entry {
+            Entry::Pages { checksums, .. } => checksums.len(),
+            Entry::Zeroes { .. } | Entry::Lost { .. } | Entry::Cleaned { .. } => 0,
+        });
+        let data = u64::try_from(data.sum::<usize>()).expect("a summary is small");
+        u64::from(self.first_page) + u64::from(self.header_pages) + data
+    }
+}
+
 impl Summary {
+    /// Its batches lie behind the segment's header and end before this page of the segment.
+    pub(crate) fn fits(&self, batches_end: u32) -> bool {
+        self.batches.iter().all(|batch| batch.first_page > 0 && batch.end() <= u64::from(batches_end))
+    }
+
     /// Pages of the summary that begins with this page; to be believed only after [`Summary::decode`].
     pub(crate) fn peek(first_page: &[u8]) -> Option<usize> {
         let mut reader = Reader::new(first_page, "summary");
@@ -432,6 +449,20 @@ mod tests {
         let mut bad = bytes;
         bad[70] ^= 1;
         assert!(Summary::decode(&bad).is_err());
+    }
+
+    #[test]
+    fn a_summary_fits_only_where_its_batches_lie_in_the_segment() {
+        let (payload, _) = payload();
+        let fits = |first_page| {
+            let mut draft = SummaryDraft::default();
+            draft.push(0, first_page, &payload);
+            let bytes = draft.encode(&SegmentHeader { row: 4, incarnation: 9, position: 1 }, 3, 12);
+            Summary::decode(&bytes).expect("valid by itself").fits(100)
+        };
+        // A header and three pages.
+        assert!(fits(1) && fits(96));
+        assert!(!fits(0) && !fits(97) && !fits(100) && !fits(u32::MAX));
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Rows {
 
     pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
         let mut reader = Reader::new(payload, "row records");
-        let oldest_live = reader.u64()?;
+        let oldest_live = reader.counter()?;
         let count = reader.u32()?;
         reader.require(count <= ROWS_MAX, "there are more rows than allowed")?;
         let mut rows = Vec::new();
@@ -98,7 +98,7 @@ fn decode_attachments(reader: &mut Reader<'_>) -> Result<Vec<u64>, Corrupt> {
 }
 
 fn decode_row(reader: &mut Reader<'_>) -> Result<Row, Corrupt> {
-    let (number, incarnation, version_ceiling) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (number, incarnation, version_ceiling) = (reader.counter()?, reader.u64()?, reader.u64()?);
     let sealed = reader.flag()?;
     let count = reader.u16()?;
     reader.require(count <= SEGMENTS_MAX, "a row has more segments than allowed")?;
@@ -139,5 +139,7 @@ mod tests {
         assert_eq!(Rows::decode(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
         let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], ..Rows::default() };
         assert!(Rows::decode(&unordered.encode()).is_err());
+        let endless = Rows { oldest_live: 3, rows: vec![row(u64::MAX)], ..Rows::default() };
+        assert!(Rows::decode(&endless.encode()).is_err(), "there is no next row");
     }
 }

@@ -21,28 +21,34 @@ impl World {
         Self { env, ssds, state: MemoryDevice::new(STATE_BYTES, 512), backing: MemoryDevice::new(backing_bytes, 512) }
     }
 
+    pub(crate) fn named(&self) -> Vec<Named<HostDevice>> {
+        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
+            path: format!("ssd{index}"),
+            device: HostDevice::Memory(ssd.clone()),
+        };
+        self.ssds.iter().enumerate().map(device).collect()
+    }
+
+    pub(crate) fn state(&self) -> MemoryDevice {
+        self.state.clone()
+    }
+
+    pub(crate) fn backing(&self) -> MemoryDevice {
+        self.backing.clone()
+    }
+
     /// A pool with blocks of 64 KiB, in which dirty data stays dirty.
     pub(crate) async fn create(&self, kind: PoolKind) -> Pool<HostEnv> {
         let mut settings = PoolSettings::preset(kind, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
-        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
-            path: format!("ssd{index}"),
-            device: HostDevice::Memory(ssd.clone()),
-        };
-        let ssds = self.ssds.iter().enumerate().map(device).collect();
-        Pool::create(self.env.clone(), spec, ssds, HostDevice::Memory(self.state.clone())).await.unwrap()
+        Pool::create(self.env.clone(), spec, self.named(), HostDevice::Memory(self.state.clone())).await.unwrap()
     }
 
     /// Opens the pool again.
     pub(crate) async fn open(&self, missing: Missing) -> Pool<HostEnv> {
-        let device = |(index, ssd): (usize, &MemoryDevice)| Named {
-            path: format!("ssd{index}"),
-            device: HostDevice::Memory(ssd.clone()),
-        };
-        let ssds = self.ssds.iter().enumerate().map(device).collect();
         let state = Some(HostDevice::Memory(self.state.clone()));
-        Pool::open(self.env.clone(), ssds, state, missing).await.unwrap()
+        Pool::open(self.env.clone(), self.named(), state, missing).await.unwrap()
     }
 
     pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {

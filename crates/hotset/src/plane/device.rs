@@ -7,7 +7,9 @@ use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, Named, STATE_BYTES};
 
-const FOR_US_ALONE: FileOptions = FileOptions { read_only: false };
+const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true };
+/// Nothing is written to it, and nobody else has it.
+const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: true };
 
 /// A block device or image file that a pool uses, or an emulated SSD.
 pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
@@ -27,7 +29,18 @@ fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str)
 
 /// A block device or image file that is only looked at.
 pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
-    open_file_or_ssd(env, path, FileOptions { read_only: true }, "SSD")
+    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false }, "SSD")
+}
+
+/// A block device or image file of a pool that no daemon runs. It may be write-protected.
+pub(crate) fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
+    Ok(Named { path: path.to_owned(), device: open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")? })
+}
+
+/// The state directory's copy of a pool that no daemon runs.
+pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+    let device = FileDevice::open(env, path, CLAIMED_TO_READ).map_err(|error| of_open("state of the pool", &error))?;
+    Ok(HostDevice::File(device))
 }
 
 /// The state directory's copy of a pool.
@@ -51,7 +64,7 @@ fn lengthen_member(path: &Path) {
 
 /// The device that holds a volume's data.
 pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
-    let options = FileOptions { read_only: spec.settings.read_only };
+    let options = FileOptions { read_only: spec.settings.read_only, claimed: !spec.settings.read_only };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);
     }
@@ -77,4 +90,32 @@ fn of_open(what: &str, error: &OpenError) -> Error {
         DeviceErrorKind::Busy => ErrorKind::Refused,
     };
     Error::new(kind, format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use hotset_block::{Device, Executor, ExecutorOptions};
+
+    use super::*;
+
+    #[test]
+    fn an_ssd_is_recovered_from_without_a_right_to_write_to_it_and_not_while_a_daemon_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ssd");
+        fs::write(&path, vec![0; 1 << 20]).unwrap();
+        let spelling = path.to_str().unwrap();
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let daemon = open_ssd(&env, spelling).unwrap();
+            let refused = open_ssd_to_recover(&env, spelling).err().unwrap();
+            assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
+            drop(daemon);
+            fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
+            let ssd = open_ssd_to_recover(&env, spelling).unwrap();
+            assert!(ssd.device.info().read_only);
+            assert!(open_ssd(&env, spelling).is_err(), "no daemon takes it meanwhile");
+        });
+    }
 }
