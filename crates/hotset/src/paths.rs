@@ -15,7 +15,7 @@ const API_SOCKET: &str = "api.sock";
 const NBD_SOCKET: &str = "nbd.sock";
 
 /// Name of the folder of the pools' records in the state directory.
-const POOLS: &str = "pools";
+pub(crate) const POOLS: &str = "pools";
 
 /// The effective user of this process.
 pub(crate) fn own_user() -> std::io::Result<u32> {
@@ -40,12 +40,12 @@ pub(crate) fn nbd_socket(state: &Path) -> Endpoint {
     Endpoint::Unix(state.join(NBD_SOCKET))
 }
 
-/// The copies of pools in a state directory, in order.
-pub(crate) fn member_files(state: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// The files of the pools' folder in a state directory whose name ends so, in order. The copies of pools end in `member`.
+pub(crate) fn files_of_pools(state: &Path, ending: &str) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(state.join(POOLS))? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "member") {
+        if path.extension().is_some_and(|extension| extension == ending) {
             files.push(path);
         }
     }

@@ -168,7 +168,7 @@ async fn open_state(
 ) -> Result<(Option<HostDevice>, Vec<String>), ApiError> {
     let directory = given.map_or_else(paths::state_directory, Path::to_owned);
     let (mut members, mut unread) = (Vec::new(), Vec::new());
-    match paths::member_files(&directory) {
+    match paths::files_of_pools(&directory, "member") {
         Ok(files) => {
             for file in files {
                 match open_member_to_recover(env, &file) {

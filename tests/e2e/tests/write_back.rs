@@ -354,10 +354,7 @@ fn a_fenced_volume_whose_dirty_data_is_given_up_is_an_ordinary_one() {
 fn without_its_read_write_pool_a_volume_is_not_served_and_comes_back_with_it() {
     let (mut daemon, _) = with_dirty_pages(1024);
     assert!(daemon.stop().success());
-    let ssds = ["ssd0", "ssd1"].map(|name| daemon.site.path(name));
-    for ssd in &ssds {
-        fs::rename(ssd, ssd.with_extension("away")).expect("an SSD can be moved");
-    }
+    let put_back = put_ssds_away(&daemon);
     daemon.launch();
     let shown = daemon.json("volume show v");
     assert_eq!((&shown["state"], &shown["pool"]), (&Value::from("offline"), &Value::from("p")), "{shown}");
@@ -367,9 +364,7 @@ fn without_its_read_write_pool_a_volume_is_not_served_and_comes_back_with_it() {
         daemon.refuse(verb, 1, "--yes-lose-data");
     }
     daemon.refuse(&format!("volume create x --backing {}", daemon.site.path("slow").display()), 1, "volume v");
-    for ssd in &ssds {
-        fs::rename(ssd.with_extension("away"), ssd).expect("an SSD can be moved back");
-    }
+    put_back();
     eventually("the volume comes back with its pool", Duration::from_secs(30), || daemon.is_online("v"));
     assert_written_apart(&daemon, 1024);
 }
@@ -417,6 +412,20 @@ fn write_apart_again(daemon: &Daemon, count: u64) {
     client.flush().expect("a flush");
 }
 
+/// A daemon that died with 64 dirty pages, and whose SSDs were away while `verb` gave them up and hosts wrote on; they are back.
+#[track_caller]
+fn give_up_while_away(verb: &str) -> Daemon {
+    let (mut daemon, _) = with_dirty_pages(64);
+    daemon.kill();
+    let put_back = put_ssds_away(&daemon);
+    daemon.launch();
+    daemon.ok(verb);
+    eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
+    write_apart_again(&daemon, 64);
+    put_back();
+    daemon
+}
+
 #[track_caller]
 fn assert_written_apart_again(daemon: &Daemon, count: u64) {
     let mut client = daemon.client("v");
@@ -429,14 +438,7 @@ fn assert_written_apart_again(daemon: &Daemon, count: u64) {
 #[test]
 fn what_was_given_up_of_a_volume_while_its_pool_was_away_does_not_come_back_with_the_pool() {
     for import in [false, true] {
-        let (mut daemon, _) = with_dirty_pages(64);
-        daemon.kill();
-        let put_back = put_ssds_away(&daemon);
-        daemon.launch();
-        daemon.ok("volume disable-cache v --force --yes-lose-data");
-        eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
-        write_apart_again(&daemon, 64);
-        put_back();
+        let mut daemon = give_up_while_away("volume disable-cache v --force --yes-lose-data");
         if import {
             let [one, other] = ["ssd0", "ssd1"].map(|name| daemon.site.path(name).display().to_string());
             daemon.ok(&format!("pool import --ssd {one} {other}"));
@@ -454,14 +456,7 @@ fn what_was_given_up_of_a_volume_while_its_pool_was_away_does_not_come_back_with
 // proves: D6, F4, P13
 #[test]
 fn a_pool_that_was_deleted_while_it_was_away_is_not_opened_again() {
-    let (mut daemon, _) = with_dirty_pages(64);
-    daemon.kill();
-    let put_back = put_ssds_away(&daemon);
-    daemon.launch();
-    daemon.ok("pool delete p --force --yes-lose-data");
-    eventually("the volume is served", Duration::from_secs(20), || daemon.is_online("v"));
-    write_apart_again(&daemon, 64);
-    put_back();
+    let mut daemon = give_up_while_away("pool delete p --force --yes-lose-data");
     let config = daemon.site.path("scan.toml");
     fs::write(&config, format!("ssd_scan = [\"{}*\"]\n", daemon.site.path("ssd").display()))
         .expect("a file can be written");

@@ -207,7 +207,7 @@ impl<E: Env> PoolInner<E> {
         index: VolumeIndex,
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<(), Error> {
-        let Some(attached) = volume.attached().filter(|_| volume.is_at(self, index)) else { return Ok(()) };
+        let Some(attached) = volume.attached_at(self, index) else { return Ok(()) };
         if attached.written_out.borrow().is_empty() {
             return Ok(());
         }
@@ -344,8 +344,7 @@ impl<E: Env> PoolInner<E> {
         let mut cleaned = 0;
         for run in written.iter().filter(|run| run.lives(log)) {
             let data = matches!(run.first.content, Content::Data { .. });
-            for (page, offset) in run.pages.clone().zip(0..) {
-                let mut place = run.first.place.at(offset, data);
+            for (page, mut place) in run.places() {
                 if planted(Planted::CleanNotRechecked)
                     && let Some(live) = log.overlay.borrow().get(index, page)
                 {
@@ -474,9 +473,15 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn cancel_drain(&self, name: &VolumeName) {
-        if let Some((volume, _)) = self.index_named(name).ok().and_then(|index| self.attached_volume(index)) {
+        if let Some(volume) = self.volume_named(name) {
             self.end_drain(&volume);
         }
+    }
+
+    /// If it is attached.
+    pub(super) fn volume_named(&self, name: &VolumeName) -> Option<Rc<VolumeInner<E>>> {
+        let index = self.index_named(name).ok()?;
+        self.attached_volume(index).map(|(volume, _)| volume)
     }
 
     pub(super) fn end_drain(&self, volume: &VolumeInner<E>) {
@@ -554,11 +559,10 @@ impl<E: Env> Attached<E> {
 
     /// The backing device has what the log has of the page in this place.
     pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
-        self.written_out.borrow().iter().any(|(_, run)| {
-            let data = matches!(run.first.content, Content::Data { .. });
-            let offset = page.checked_sub(run.pages.start).and_then(|offset| u32::try_from(offset).ok());
-            run.pages.contains(&page) && offset.is_some_and(|offset| run.first.place.at(offset, data) == place)
-        })
+        self.written_out
+            .borrow()
+            .iter()
+            .any(|(_, run)| run.pages.contains(&page) && run.places().any(|own| own == (page, place)))
     }
 }
 
@@ -569,8 +573,12 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// It is in this place of this pool.
-    pub(super) fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
-        self.attached().is_some_and(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
+    fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
+        self.attached_at(pool, index).is_some()
+    }
+
+    pub(super) fn attached_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> Option<Rc<Attached<E>>> {
+        self.attached().filter(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
     }
 
     pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {

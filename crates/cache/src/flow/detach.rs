@@ -30,9 +30,9 @@ const SLOTS_PER_TURN: u32 = 1024;
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
         // It may get another name meanwhile.
-        let volume = self.index_named(name).ok().and_then(|index| self.attached_volume(index));
+        let volume = self.volume_named(name);
         let detached = self.detach_drained(name, dirty).await;
-        if let (Err(_), Some((volume, _))) = (&detached, volume) {
+        if let (Err(_), Some(volume)) = (&detached, volume) {
             self.end_drain(&volume);
         }
         detached

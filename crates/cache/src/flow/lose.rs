@@ -129,12 +129,10 @@ impl<E: Env> PoolInner<E> {
     /// were told of it are told the truth. From here on hosts' flushes make it durable there.
     fn spare_written_out(self: &Rc<Self>, log: &Log) {
         for (index, volume) in self.attached_volumes() {
-            let Some(attached) = volume.attached().filter(|_| volume.is_at(self, index)) else { continue };
+            let Some(attached) = volume.attached_at(self, index) else { continue };
             let mut spared = false;
             for (_, run) in attached.written_out.borrow().iter().filter(|(_, run)| run.lives(log)) {
-                let data = matches!(run.first.content, Content::Data { .. });
-                for (page, offset) in run.pages.clone().zip(0..) {
-                    let place = run.first.place.at(offset, data);
+                for (page, place) in run.places() {
                     let (segment, _) = run.row().locate(place.position());
                     if run.row().mirrors(segment).next().is_none() {
                         spared |= log.set_clean_at(index, page, place);

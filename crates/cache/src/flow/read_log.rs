@@ -14,7 +14,7 @@ use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 use crate::state::VolumeIndex;
 use crate::state::log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
-use crate::state::overlay::{Content, Live};
+use crate::state::overlay::{Content, Live, Place};
 use crate::volume::add;
 
 /// Consecutive pages of a volume that lie together in the log; or that read as zeroes, or are lost, together.
@@ -76,6 +76,12 @@ impl LogRun {
     pub(crate) fn positions(&self) -> Range<u32> {
         let start = self.first.place.position();
         start..start + u32::try_from(self.checksums.len()).expect("a run is short")
+    }
+
+    /// Each of its pages, and where it lies.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u64, Place)> {
+        let data = matches!(self.first.content, Content::Data { .. });
+        self.pages.clone().zip(0..).map(move |(page, offset)| (page, self.first.place.at(offset, data)))
     }
 
     /// Whether these are its pages.

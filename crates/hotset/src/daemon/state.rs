@@ -18,6 +18,7 @@ use super::conversion::Conversion;
 use super::failures;
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
+use crate::paths::{POOLS, files_of_pools};
 use crate::predecessor::{lock_patiently, wait_for_files};
 use crate::words;
 
@@ -175,17 +176,17 @@ struct Versioned<T> {
     content: T,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Volumes {
     volumes: Vec<VolumeRecord>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct ForgottenPools {
     uuids: Vec<String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct TokenRecords {
     tokens: Vec<TokenRecord>,
 }
@@ -205,7 +206,7 @@ impl StateDirectory {
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let context = |error: io::Error| format!("state directory {}: {error}", path.display());
         let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700).create(path.join("pools")).map_err(context)?;
+        builder.recursive(true).mode(0o700).create(path.join(POOLS)).map_err(context)?;
         let lock = lock(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -215,7 +216,7 @@ impl StateDirectory {
         let pools: Vec<PoolRecord> = self.pools().unwrap_or_default().into_iter().flatten().collect();
         let ssds = pools.iter().flat_map(|pool| &pool.ssds).map(|ssd| PathBuf::from(&ssd.path));
         let cached = pools.iter().flat_map(|pool| &pool.volumes).map(|volume| PathBuf::from(&volume.backing));
-        let members = pools.iter().map(|pool| self.path.join("pools").join(format!("{}.member", pool.name)));
+        let members = pools.iter().map(|pool| self.path.join(POOLS).join(format!("{}.member", pool.name)));
         let uncached = self.volumes().unwrap_or_default().into_iter().map(|volume| PathBuf::from(volume.backing));
         wait_for_files(ssds.chain(cached).chain(members).chain(uncached));
     }
@@ -226,16 +227,16 @@ impl StateDirectory {
 
     /// The records of all pools. One that cannot be read is an error by itself and hides no other.
     pub(crate) fn pools(&self) -> io::Result<Vec<Result<PoolRecord, String>>> {
-        self.in_pools("json").map(|paths| paths.iter().map(|path| read_record(path)).collect())
+        files_of_pools(&self.path, "json").map(|paths| paths.iter().map(|path| read_record(path)).collect())
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
-        write_record(&self.path.join("pools"), &format!("{}.json", record.name), record.kind.version(), record)
+        write_record(&self.path.join(POOLS), &format!("{}.json", record.name), record.kind.version(), record)
     }
 
     /// Forgets a pool: its record first, then its member file, which means nothing without it.
     pub(crate) fn remove_pool(&self, name: &PoolName) -> io::Result<()> {
-        let pools = self.path.join("pools");
+        let pools = self.path.join(POOLS);
         remove_if_there(&pools.join(format!("{name}.json")))?;
         remove_if_there(&self.member(name))?;
         File::open(&pools)?.sync_all()
@@ -243,39 +244,22 @@ impl StateDirectory {
 
     /// The conversions of pools that were begun. One that cannot be read is an error by itself and hides no other.
     pub(crate) fn conversions(&self) -> io::Result<Vec<Result<Conversion, String>>> {
-        self.in_pools("convert").map(|paths| paths.iter().map(|path| read_record(path)).collect())
+        files_of_pools(&self.path, "convert").map(|paths| paths.iter().map(|path| read_record(path)).collect())
     }
 
     pub(crate) fn write_conversion(&self, conversion: &Conversion) -> io::Result<()> {
-        write_record(&self.path.join("pools"), &format!("{}.convert", conversion.pool), VERSION, conversion)
+        write_record(&self.path.join(POOLS), &format!("{}.convert", conversion.pool), VERSION, conversion)
     }
 
     pub(crate) fn remove_conversion(&self, pool: &str) -> io::Result<()> {
-        let pools = self.path.join("pools");
+        let pools = self.path.join(POOLS);
         remove_if_there(&pools.join(format!("{pool}.convert")))?;
         File::open(&pools)?.sync_all()
     }
 
-    /// The files of the pools' directory whose name ends so, in order.
-    fn in_pools(&self, ending: &str) -> io::Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(self.path.join("pools"))? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == ending) {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        Ok(paths)
-    }
-
     /// The uncached volumes. A missing file means none.
     pub(crate) fn volumes(&self) -> Result<Vec<VolumeRecord>, String> {
-        let path = self.path.join("volumes.json");
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        read_record::<Volumes>(&path).map(|file| file.volumes)
+        read_if_there::<Volumes>(&self.path.join("volumes.json")).map(|file| file.volumes)
     }
 
     pub(crate) fn write_volumes(&self, volumes: &[VolumeRecord]) -> io::Result<()> {
@@ -285,11 +269,7 @@ impl StateDirectory {
     /// UUIDs of pools that were deleted while they were offline, with the dirty data that their SSDs may hold. A missing file
     /// means none.
     pub(crate) fn forgotten_pools(&self) -> Result<Vec<String>, String> {
-        let path = self.path.join("forgotten.json");
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        read_record::<ForgottenPools>(&path).map(|file| file.uuids)
+        read_if_there::<ForgottenPools>(&self.path.join("forgotten.json")).map(|file| file.uuids)
     }
 
     /// From here on nothing that the SSDs of this pool hold is dirty data of a volume.
@@ -303,11 +283,7 @@ impl StateDirectory {
 
     /// The tokens of the API. A missing file means none.
     pub(crate) fn tokens(&self) -> Result<Vec<TokenRecord>, String> {
-        let path = self.path.join("tokens.json");
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        read_record::<TokenRecords>(&path).map(|file| file.tokens)
+        read_if_there::<TokenRecords>(&self.path.join("tokens.json")).map(|file| file.tokens)
     }
 
     pub(crate) fn write_tokens(&self, tokens: &[TokenRecord]) -> io::Result<()> {
@@ -316,11 +292,7 @@ impl StateDirectory {
 
     /// What was written to which SSD. A file that is missing or cannot be read means that nothing is remembered.
     pub(crate) fn ssd_ledger(&self) -> Ledger {
-        let path = self.path.join("ssds.json");
-        if !path.exists() {
-            return Ledger::default();
-        }
-        read_record(&path).unwrap_or_else(|error| {
+        read_if_there(&self.path.join("ssds.json")).unwrap_or_else(|error| {
             tracing::warn!("{error}; what was written to the SSDs is counted anew");
             Ledger::default()
         })
@@ -332,11 +304,7 @@ impl StateDirectory {
 
     /// How earlier runs ended. A file that is missing or cannot be read means that nothing is remembered.
     pub(super) fn failures(&self) -> failures::Record {
-        let path = self.path.join("failures.json");
-        if !path.exists() {
-            return failures::Record::default();
-        }
-        read_record(&path).unwrap_or_else(|error| {
+        read_if_there(&self.path.join("failures.json")).unwrap_or_else(|error| {
             tracing::warn!("{error}; how earlier runs ended is forgotten");
             failures::Record::default()
         })
@@ -348,7 +316,7 @@ impl StateDirectory {
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.
     pub(crate) fn member(&self, name: &PoolName) -> PathBuf {
-        self.path.join("pools").join(format!("{name}.member"))
+        self.path.join(POOLS).join(format!("{name}.member"))
     }
 
     /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
@@ -396,6 +364,11 @@ fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
     }
     let record: Versioned<T> = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(record.content)
+}
+
+/// A missing file means that there is nothing yet.
+fn read_if_there<T: DeserializeOwned + Default>(path: &Path) -> Result<T, String> {
+    if path.exists() { read_record(path) } else { Ok(T::default()) }
 }
 
 fn write_record<T: Serialize>(directory: &Path, name: &str, version: u32, content: &T) -> io::Result<()> {

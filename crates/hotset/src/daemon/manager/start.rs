@@ -398,10 +398,8 @@ impl Manager {
     /// this would be lost, and hosts have written around the pool since. A start that came to an end before this was
     /// recorded leaves some that are gone already.
     async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) -> Result<(), ApiError> {
-        let record = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone());
-        let is_taken = |volume: &mut VolumeSpec| {
-            record.as_ref().is_some_and(|record| record.detached.iter().any(|taken| volume.name.as_str() == taken))
-        };
+        let taken = self.offline().pools.get(name.as_str()).map_or_else(Vec::new, |pool| pool.record.detached.clone());
+        let is_taken = |volume: &mut VolumeSpec| taken.iter().any(|taken| volume.name.as_str() == taken);
         for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
             let pool = name.clone();
             self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;
