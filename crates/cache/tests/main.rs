@@ -10,6 +10,7 @@ mod kept;
 mod late_flush;
 mod live;
 mod offline;
+mod old_copies;
 mod packed;
 mod pool;
 mod scrub;

@@ -2,7 +2,7 @@
 //! back old, a start without one of them, and the tool for when all else failed. Nothing that was answered is lost.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -231,9 +231,8 @@ fn one_ssd_missing_at_one_start_and_the_other_at_the_next_never_shows_old_data()
     assert_version(&daemon, 200, 2);
 }
 
-// proves: F4
-#[test]
-fn an_older_copy_of_an_ssd_image_is_not_believed() {
+/// Stopped with dirty pages; an image of the first SSD is older than they are, and takes its place when it is put there.
+fn stopped_beside_an_old_image() -> (Daemon, PathBuf) {
     let mut daemon = write_back_daemon(&[48, 48]);
     daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
     let mut client = daemon.client("v");
@@ -247,9 +246,37 @@ fn an_older_copy_of_an_ssd_image_is_not_believed() {
     client.write(0, &pages(0, 100, 2)).expect("a write");
     drop(client);
     assert!(daemon.stop().success());
-    fs::rename(&old, &ssd).expect("the old image takes the place of the new one");
+    (daemon, old)
+}
+
+// proves: F4
+#[test]
+fn an_older_copy_of_an_ssd_image_is_not_believed() {
+    let (mut daemon, old) = stopped_beside_an_old_image();
+    fs::rename(&old, daemon.site.path("ssd0")).expect("the old image takes the place of the new one");
     daemon.launch();
     tools::eventually("the volume is served", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_version(&daemon, 100, 2);
+}
+
+// proves: F4
+#[test]
+fn an_older_copy_of_an_ssd_image_is_not_believed_without_the_other_ssd_either() {
+    let (mut daemon, old) = stopped_beside_an_old_image();
+    let (ssd0, ssd1) = (daemon.site.path("ssd0"), daemon.site.path("ssd1"));
+    let (newest, away) = (daemon.site.path("newest"), daemon.site.path("away"));
+    for (from, to) in [(&ssd0, &newest), (&old, &ssd0), (&ssd1, &away)] {
+        fs::rename(from, to).expect("an SSD can be put elsewhere");
+    }
+    daemon.launch();
+    let is_told = |daemon: &Daemon| daemon.ok("status").contains("of an old copy");
+    tools::eventually("it says that the SSD is an old copy", Duration::from_secs(60), || is_told(&daemon));
+    assert!(!daemon.is_online("v"), "nothing old is served: {}", daemon.ok("status"));
+    daemon.kill();
+    fs::rename(&newest, &ssd0).expect("the right SSD comes back");
+    fs::rename(&away, &ssd1).expect("the other one too");
+    daemon.launch();
+    tools::eventually("the newest data is back", Duration::from_secs(60), || daemon.is_online("v"));
     assert_version(&daemon, 100, 2);
 }
 

@@ -121,6 +121,8 @@ struct Gathered {
     cuts: Vec<StreamMark>,
     /// The checksum of the last batch; `None`: of a row that is free by now.
     previous: Option<u32>,
+    /// Where a sealed row was found to end that has room for more: the row behind it has to say that this is its end.
+    unproven: Option<StreamMark>,
 }
 
 impl Gathered {
@@ -130,6 +132,14 @@ impl Gathered {
         let end = self.volume_pages[usize::from(volume.0)];
         pages.start.min(end)..pages.end.min(end)
     }
+}
+
+/// What the row record says of a row that is walked.
+#[derive(Clone, Copy)]
+struct Record {
+    sealed: bool,
+    /// No row was opened after it: it may have been on record before its segments were its own, or after.
+    newest: bool,
 }
 
 /// What lies in a row behind the end of its chain.
@@ -158,6 +168,9 @@ impl<E: Env> PoolInner<E> {
         for row in log.rows_live() {
             let record = rows.rows.iter().find(|record| record.number == row.number);
             let sealed = record.is_some_and(|record| record.sealed);
+            if let Some(cut) = gathered.unproven.take() {
+                self.prove_end(log, &row, cut, &mut gathered).await?;
+            }
             if self.is_behind_a_gap(log, rows, row.number) {
                 gathered.previous = None;
             }
@@ -174,11 +187,16 @@ impl<E: Env> PoolInner<E> {
             if sealed && self.gather_sealed(log, &row, &mut gathered).await {
                 continue;
             }
-            self.walk_row(log, &row, sealed, &mut gathered).await?;
+            let newest = rows.rows.last().is_some_and(|record| record.number == row.number);
+            self.walk_row(log, &row, Record { sealed, newest }, &mut gathered).await?;
             walked.push(row);
         }
+        if let Some(cut) = gathered.unproven {
+            self.check_loss(cut)?;
+        }
         self.check_cuts(&gathered)?;
-        log.last_checksum.set(gathered.previous.unwrap_or(0));
+        // What the next start reads of the last row, also where something behind it is lost.
+        log.last_checksum.set(log.rows_live().last().map_or(0, |row| row.last_checksum.get()));
         let pages = self.show_gathered(log, gathered)?;
         if self.offline.is_some() {
             return Ok(format!("{pages} pages found in {} rows", log.row_count()));
@@ -405,9 +423,10 @@ impl<E: Env> PoolInner<E> {
         self: &Rc<Self>,
         log: &Log,
         row: &Rc<Row>,
-        sealed: bool,
+        record: Record,
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
+        let headed = self.headed(row).await;
         self.repair_headers(row).await;
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
         while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await {
@@ -430,13 +449,63 @@ impl<E: Env> PoolInner<E> {
         let behind = self.behind(log, row, windows).await;
         gathered.flushed = gathered.flushed.max(behind.flushed);
         // Of a sealed row every batch was flushed; of another one, what a later batch says.
-        let lost =
-            (sealed && behind.batches > 0) || (behind.flushed.row == cut.row && behind.flushed.index > cut.index);
-        if lost {
+        let broken = (record.sealed && behind.batches > 0)
+            || (behind.flushed.row == cut.row && behind.flushed.index > cut.index);
+        // Its headers were durable before it took a batch: what lies here is from before that.
+        let segment = at(row.next_segment());
+        let old = !record.newest && !headed[segment] && row.next_page.borrow()[segment] == 1;
+        if broken || old {
+            self.check_loss(cut)?;
+            gathered.previous = None;
+        } else if record.sealed && row.room() >= 2 {
+            // Its summary said where it ends.
+            gathered.unproven = Some(cut);
+        }
+        Ok(())
+    }
+
+    /// Of each segment of a row, whether a copy has the row's own header.
+    async fn headed(&self, row: &Row) -> Vec<bool> {
+        let is_own = async |mirror: Mirror, header: SegmentHeader| {
+            let Some(index) = mirror.ssd else { return false };
+            let page = self.env.buffers().take(PAGE_BYTES);
+            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, 0), page).await;
+            read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(header))
+        };
+        let segments = (0..).zip(&row.segments).map(async |(position, pair)| {
+            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
+            join_all(pair.iter().map(|mirror| is_own(mirror.get(), header))).await.contains(&true)
+        });
+        join_all(segments).await
+    }
+
+    /// The row before this one was walked to its end, although it is sealed: this one has to begin where that one ends.
+    async fn prove_end(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Rc<Row>,
+        cut: StreamMark,
+        gathered: &mut Gathered,
+    ) -> Result<(), Error> {
+        let before = self.before(log, row).await;
+        if before.is_none() || before != gathered.previous {
             self.check_loss(cut)?;
             gathered.previous = None;
         }
         Ok(())
+    }
+
+    /// The checksum of the batch before this row, as the row itself says, if it can be read.
+    async fn before(self: &Rc<Self>, log: &Log, row: &Row) -> Option<u32> {
+        let summary = self.read_summary(row, 0).await;
+        if let Some(summary) = summary.filter(|summary| summary.row_batches == 0) {
+            return Some(summary.last_checksum);
+        }
+        let reads = row.segments[0].iter().map(async |mirror| {
+            let first = self.read_batch(log, row, mirror.get(), &mut Window::new(), 1).await?;
+            (first.place.index == 0).then_some(first.place.previous)
+        });
+        join_all(reads).await.into_iter().flatten().next()
     }
 
     /// The next batch of the chain and the page at which it begins, from whichever copy is whole; the other is brought
@@ -622,9 +691,10 @@ impl<E: Env> PoolInner<E> {
         let error = Error::new(
             ErrorKind::Corrupt,
             format!(
-                "pool {}: row {} of its write log is damaged on both copies from batch {} on, and what is lost there was \
-                 flushed: its volumes are not served. `hotset recover` shows what can be read, and with --write --force \
-                 writes it to the backing devices",
+                "pool {}: row {} of its write log is damaged, or of an old copy, on every SSD that is here, from batch {} on, \
+                 and what is missing there was flushed: its volumes are not served. Bring back SSDs that are missing, as \
+                 they were; or `hotset recover` shows what can be read, and with --write --force writes it to the backing \
+                 devices",
                 self.name, cut.row, cut.index
             ),
         );

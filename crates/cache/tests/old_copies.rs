@@ -1,0 +1,123 @@
+//! Rows of the write log that are sealed and have no summary: whole where another row says so, and an old copy elsewhere.
+
+use hotset_block::{Buf, Device, HostDevice, HostEnv, MemoryDevice};
+use hotset_cache::config::PoolKind;
+use hotset_cache::{ErrorKind, Missing, Pool};
+
+use crate::world::{MIB, World, read, run, write};
+
+/// Of a segment's summary, by `docs/FORMAT.md`.
+const SUMMARY_MAGIC: &[u8] = b"HOTSETlm";
+
+/// Of a batch.
+const BATCH_MAGIC: &[u8] = b"HOTSETlb";
+
+/// The pages that begin with these bytes, in the order of what is asked of them.
+async fn pages_with<T: Ord>(ssd: &MemoryDevice, magic: &[u8], order: impl Fn(&[u8]) -> T) -> Vec<(T, u64)> {
+    let bytes = usize::try_from(ssd.info().size_bytes).unwrap();
+    let content = ssd.read(0, Buf::zeroed(bytes)).await.0;
+    let pages = (0..).zip(content.chunks_exact(4096)).filter(|(_, page)| page.starts_with(magic));
+    let mut pages: Vec<(T, u64)> = pages.map(|(place, page)| (order(page), place)).collect();
+    pages.sort_unstable();
+    pages
+}
+
+/// The batch in the middle of the last row that has any.
+async fn erase_a_batch_of_the_last_row(ssd: &MemoryDevice) {
+    let index = |page: &[u8]| u32::from_le_bytes(page[32..36].try_into().unwrap());
+    let mut batches = pages_with(ssd, BATCH_MAGIC, |page| (number(&page[16..24]), index(page))).await;
+    let last = batches.last().unwrap().0.0;
+    batches.retain(|((row, _), _)| *row == last);
+    assert!(batches.len() > 2, "the last row has several batches: {batches:?}");
+    ssd.write(batches[batches.len() / 2].1 * 4096, Buf::zeroed(4096)).await.1.unwrap();
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().unwrap())
+}
+
+/// Erases the summaries of all rows but so many of the last ones from an SSD.
+async fn erase_summaries(ssd: &MemoryDevice, but_last: usize) {
+    let summaries = pages_with(ssd, SUMMARY_MAGIC, |page| number(&page[16..24])).await;
+    let end = summaries.len() - but_last;
+    assert!(end >= 2, "there are several rows: {summaries:?}");
+    for (_, place) in &summaries[..end] {
+        ssd.write(place * 4096, Buf::zeroed(4096)).await.1.unwrap();
+    }
+}
+
+/// A pool that was stopped three times with other dirty pages in a row of its own.
+async fn stopped_three_times(env: &HostEnv) -> World {
+    let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+    let mut pool = world.create(PoolKind::ReadWrite).await;
+    let mut volume = world.attached(&pool).await;
+    for life in 0..3 {
+        for page in 0..10 {
+            write(&volume, life * 10 + page, u8::try_from(life).unwrap() + 1).await;
+        }
+        pool.close().await.unwrap();
+        pool = world.open(Missing::Refuse).await;
+        volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+    }
+    pool.close().await.unwrap();
+    world
+}
+
+// proves: F7
+#[test]
+fn a_row_without_its_summaries_is_found_whole_where_the_next_one_says_that_it_ended() {
+    run(async |env| {
+        let world = stopped_three_times(&env).await;
+        for ssd in &world.ssds {
+            erase_summaries(ssd, 1).await;
+        }
+        let pool = world.open(Missing::Refuse).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for page in 0..30 {
+            assert_eq!(u64::from(read(&volume, page).await), page / 10 + 1, "page {page}: {}", pool.status().recovery);
+        }
+    });
+}
+
+// proves: F4, F7
+#[test]
+fn a_row_without_its_summaries_of_which_nothing_says_that_it_ended_is_not_taken_for_whole() {
+    run(async |env| {
+        let world = stopped_three_times(&env).await;
+        for ssd in &world.ssds {
+            erase_summaries(ssd, 0).await;
+        }
+        let state = Some(HostDevice::Memory(world.state()));
+        let refused = Pool::open(env.clone(), world.named(), state, Missing::Leave).await.map(|_| ()).unwrap_err();
+        assert!(refused.kind == ErrorKind::Corrupt && refused.to_string().contains("of an old copy"), "{refused}");
+    });
+}
+
+// proves: F7
+#[test]
+fn what_is_written_after_a_loss_was_accepted_is_found_after_a_crash() {
+    run(async |env| {
+        let world = stopped_three_times(&env).await;
+        for ssd in &world.ssds {
+            erase_summaries(ssd, 0).await;
+            erase_a_batch_of_the_last_row(ssd).await;
+        }
+        let pool = world.open(Missing::AcceptLoss).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for page in 40..60 {
+            write(&volume, page, 7).await;
+        }
+        volume.flush().await.unwrap();
+        // The daemon dies.
+        std::mem::forget((pool, volume));
+        let pool = world.open(Missing::Refuse).await;
+        let volume = world.volume();
+        pool.reattach(&volume).await.unwrap();
+        for page in 40..60 {
+            assert_eq!(read(&volume, page).await, 7, "page {page}: {}", pool.status().recovery);
+        }
+    });
+}
