@@ -374,7 +374,6 @@ impl Manager {
 
     /// Forgets a pool that could not be opened. Its SSDs keep their superblocks: using them again needs `--force`.
     async fn forget_offline_pool(&self, name: &PoolName) -> Result<(), ApiError> {
-        self.release_offline_volumes(name.as_str());
         let found = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone());
         let Some(record) = found else { return Err(no_such_pool(name.as_str())) };
         match record.kind {
@@ -384,6 +383,7 @@ impl Manager {
                 self.state.forget_pool(&record.uuid).map_err(|error| ApiError::new(ApiErrorKind::Device, error))?
             }
         }
+        self.release_offline_volumes(name.as_str());
         self.offline().pools.remove(name.as_str());
         for record in &record.volumes {
             if !self.belongs_to_a_pool(&record.name).await {
