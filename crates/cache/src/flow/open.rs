@@ -1,7 +1,8 @@
 //! A pool starts (rules `membership`, `recovery`): members and epoch, catalogue, slot indexes; then it
 //! serves.
 //!
-//! The order of what is written at a start: the clean mark is erased first; an SSD that is not believed gets a new
+//! The order of what is written at a start: the clean mark is erased first; members that are missing leave when the write
+//! log turns out to be whole without them; an SSD that is not believed gets a new
 //! incarnation; then every SSD a checkpoint of the new session; then the new session is recorded. A crash at any moment
 //! between leaves a start that can be repeated.
 
@@ -198,7 +199,7 @@ impl<E: Env> Parts<E> {
         })
     }
 
-    /// Erases the clean mark and records who is in the pool now, before anything else is written.
+    /// Erases the clean mark and records who came to the pool, before anything else is written.
     async fn start(self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
         let pool = self.assemble();
         pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
@@ -214,11 +215,19 @@ impl<E: Env> Parts<E> {
             })
             .collect();
         let incarnations: Vec<u64> = pool.ssds.iter().map(|_| pool.env.random()).collect();
+        let of_missing: Vec<u64> = plan.missing.iter().map(|_| pool.env.random()).collect();
         pool.change_members(&|members| {
             members.clean = false;
             members.epoch += u64::from(changed);
-            members.ssds.retain(|member| plan.missing.iter().all(|missing| missing.ssd_uuid != member.ssd_uuid));
             members.ssds.extend(joining.iter().cloned());
+            for (missing, incarnation) in plan.missing.iter().zip(&of_missing) {
+                // A start that ends here leaves them in the pool, and the next one may not know why they were not believed.
+                if let Some(member) = members.member_mut(missing.ssd_uuid)
+                    && plan.all_cold.is_some()
+                {
+                    member.incarnation = *incarnation;
+                }
+            }
             for (ssd, incarnation) in pool.ssds.iter().zip(&incarnations) {
                 let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
                 member.path.clone_from(&ssd.path);
@@ -228,6 +237,9 @@ impl<E: Env> Parts<E> {
             }
         })
         .await?;
+        if pool.log.is_none() {
+            pool.dismiss_missing().await?;
+        }
         if changed || plan.catalogue_behind {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
             pool.change_catalogue(&|_| {}).await?;
@@ -238,6 +250,20 @@ impl<E: Env> Parts<E> {
 }
 
 impl<E: Env> PoolInner<E> {
+    /// Members that are not there are none any more. Not before it is known that the pool can do without them: else what
+    /// they hold would not be believed either when they come back.
+    pub(crate) async fn dismiss_missing(self: &Rc<Self>) -> Result<(), Error> {
+        let is_here = |member: &Member| self.ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid);
+        if self.members.borrow().ssds.iter().all(is_here) {
+            return Ok(());
+        }
+        self.change_members(&|members| {
+            members.epoch += 1;
+            members.ssds.retain(is_here);
+        })
+        .await
+    }
+
     /// The SSDs' incarnations are those of the members record.
     fn take_incarnations(&self) {
         let members = self.members.borrow();

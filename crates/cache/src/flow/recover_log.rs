@@ -195,13 +195,15 @@ impl<E: Env> PoolInner<E> {
             self.check_loss(cut)?;
         }
         self.check_cuts(&gathered)?;
-        // What the next start reads of the last row, also where something behind it is lost.
-        log.last_checksum.set(log.rows_live().last().map_or(0, |row| row.last_checksum.get()));
+        log.last_checksum.set(last_checksum(log).unwrap_or(0));
         let pages = self.show_gathered(log, gathered)?;
         if self.offline.is_some() {
             return Ok(format!("{pages} pages found in {} rows", log.row_count()));
         }
+        // What they hold is not needed: only now are they not waited for any more.
+        self.dismiss_missing().await?;
         for row in &walked {
+            self.repair_headers(row).await;
             if !planted(Planted::RecoverWithoutRepair) {
                 self.write_summaries(row).await;
             }
@@ -427,7 +429,6 @@ impl<E: Env> PoolInner<E> {
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
         let headed = self.headed(row).await;
-        self.repair_headers(row).await;
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
         while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await {
             let segment = row.next_segment();
@@ -631,7 +632,8 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Segment headers of a row that may have been cut while it was opened.
+    /// Segment headers of a row that may have been cut while it was opened. Not before the row is believed: without its
+    /// own header, an old copy looks like one.
     async fn repair_headers(self: &Rc<Self>, row: &Row) {
         for (position, pair) in (0..).zip(&row.segments) {
             let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
@@ -782,6 +784,15 @@ fn newest_parts(ranges: Vec<FoundRange>) -> Vec<FoundRange> {
     }
     parts.retain(|part| !part.pages.is_empty());
     parts
+}
+
+/// The checksum that the next start takes for that of the batch before the first new one; `None`: any.
+fn last_checksum(log: &Log) -> Option<u32> {
+    log.rows_live().iter().fold(None, |before, row| match row.batches.get() {
+        _ if has_lost_segment(row) => None,
+        0 => before,
+        _ => Some(row.last_checksum.get()),
+    })
 }
 
 fn lost_part(row: &Row) -> String {
