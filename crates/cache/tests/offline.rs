@@ -243,9 +243,7 @@ fn a_row_of_which_no_copy_is_here_may_have_been_newer_than_what_is() {
         let first = copies_of(&world).await.into_iter().take(1);
         let first: Vec<Named<HostDevice>> = first.collect();
         world.ssds[0].vanish();
-        let pool = world.open(Missing::Leave).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Leave).await;
         write(&volume, 3, 99).await;
         std::mem::forget((pool, volume));
         let state = Some(HostDevice::Memory(world.state()));

@@ -56,9 +56,7 @@ async fn stopped_three_times(env: &HostEnv) -> World {
             write(&volume, life * 10 + page, u8::try_from(life).unwrap() + 1).await;
         }
         pool.close().await.unwrap();
-        pool = world.open(Missing::Refuse).await;
-        volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        (pool, volume) = world.reopened(Missing::Refuse).await;
     }
     pool.close().await.unwrap();
     world
@@ -72,9 +70,7 @@ fn a_row_without_its_summaries_is_found_whole_where_the_next_one_says_that_it_en
         for ssd in &world.ssds {
             erase_summaries(ssd, 1).await;
         }
-        let pool = world.open(Missing::Refuse).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
         for page in 0..30 {
             assert_eq!(u64::from(read(&volume, page).await), page / 10 + 1, "page {page}: {}", pool.status().recovery);
         }
@@ -101,18 +97,14 @@ async fn assert_found_after_an_accepted_loss(world: &World) {
         erase_summaries(ssd, 0).await;
         erase_a_batch_of_the_last_row(ssd).await;
     }
-    let pool = world.open(Missing::AcceptLoss).await;
-    let volume = world.volume();
-    pool.reattach(&volume).await.unwrap();
+    let (pool, volume) = world.reopened(Missing::AcceptLoss).await;
     for page in 240..260 {
         write(&volume, page, 7).await;
     }
     volume.flush().await.unwrap();
     // The daemon dies.
     std::mem::forget((pool, volume));
-    let pool = world.open(Missing::Refuse).await;
-    let volume = world.volume();
-    pool.reattach(&volume).await.unwrap();
+    let (pool, volume) = world.reopened(Missing::Refuse).await;
     for page in 240..260 {
         assert_eq!(read(&volume, page).await, 7, "page {page}: {}", pool.status().recovery);
     }
@@ -129,9 +121,7 @@ fn what_is_written_after_a_loss_was_accepted_is_found_after_a_crash() {
 fn what_is_written_after_a_loss_before_an_empty_row_was_accepted_is_found_after_a_crash() {
     run(async |env| {
         let world = stopped_three_times(&env).await;
-        let pool = world.open(Missing::Refuse).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
         // Enough of a row that the next one is made ready.
         for page in 100..140 {
             write(&volume, page, 5).await;

@@ -63,9 +63,7 @@ fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_gi
         // The daemon dies, and starts again without any SSD.
         std::mem::forget((pool, volume));
         world.ssds.clear();
-        let pool = world.open(Missing::Leave).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Leave).await;
         let again = |page: &u64| *page == 7 || (20..25).contains(page) || (30..32).contains(page);
         let expected: BTreeSet<u64> = (0..50).filter(|page| !again(page)).collect();
         assert_eq!(lost_pages(&volume, 60).await, expected, "{}", pool.status().recovery);
@@ -152,9 +150,7 @@ fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_show
         assert_eq!(read(&volume, again).await, 8);
         std::mem::forget((pool, volume));
         world.ssds.drain(..2);
-        let pool = world.open(Missing::Leave).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Leave).await;
         let mut expected = lost.clone();
         expected.remove(&again);
         assert_eq!(lost_pages(&volume, pages).await, expected, "{}", pool.status().recovery);
@@ -226,9 +222,7 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
         });
     }
     life(&mut world, async |world| {
-        let pool = world.open(Missing::Leave).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Leave).await;
         pool.accept_loss().await.unwrap();
         assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
         assert_eq!(lost_pages(&volume, 400).await, BTreeSet::new());
@@ -253,9 +247,7 @@ fn where_a_part_of_the_write_log_is_given_up_at_a_start_no_slot_is_believed() {
         volume.populate(ByteRange::at(0, 4 * MIB)).await.unwrap();
         until(&env, "all of it is cached", || volume.status().cache_used_bytes == 4 * MIB).await;
         pool.close().await.unwrap();
-        let pool = world.open(Missing::Refuse).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
         assert!(volume.status().cache_used_bytes == 4 * MIB, "{}", pool.status().recovery);
         // From here on the slots hold what the log has superseded, and the log alone says so.
         for page in 0..400 {
@@ -264,9 +256,7 @@ fn where_a_part_of_the_write_log_is_given_up_at_a_start_no_slot_is_believed() {
         pool.drain(&volume.name()).await.unwrap();
         std::mem::forget((pool, volume));
         world.ssds.drain(..2);
-        let pool = world.open(Missing::AcceptLoss).await;
-        let volume = world.volume();
-        pool.reattach(&volume).await.unwrap();
+        let (pool, volume) = world.reopened(Missing::AcceptLoss).await;
         for page in 0..400 {
             assert_eq!(read(&volume, page).await, world.on_backing(page).await, "page {page} is older than it was");
         }

@@ -225,10 +225,16 @@ fn one_ssd_missing_at_one_start_and_the_other_at_the_next_never_shows_old_data()
     tools::eventually("it says what is missing", Duration::from_secs(30), || daemon.ok("status").contains("ssd0"));
     assert!(!daemon.is_online("v"), "what the returned SSD holds is old: {}", daemon.ok("status"));
     daemon.kill();
-    fs::rename(&away0, &ssd0).expect("the SSD comes back");
+    assert_newest_comes_back(&mut daemon, (&away0, &ssd0), 200);
+}
+
+/// With the SSD that was away, from where it was to where it belongs, `count` pages are there in version 2.
+#[track_caller]
+fn assert_newest_comes_back(daemon: &mut Daemon, (from, to): (&Path, &Path), count: u64) {
+    fs::rename(from, to).expect("the SSD comes back");
     daemon.launch();
     tools::eventually("the newest data is back", Duration::from_secs(30), || daemon.is_online("v"));
-    assert_version(&daemon, 200, 2);
+    assert_version(daemon, count, 2);
 }
 
 /// Stopped with dirty pages; an image of the first SSD is older than they are, and takes its place when it is put there.
@@ -275,10 +281,7 @@ fn an_older_copy_of_an_ssd_image_is_not_believed_without_the_other_ssd_either() 
         assert!(!daemon.is_online("v"), "nothing old is served: {}", daemon.ok("status"));
         daemon.kill();
     }
-    fs::rename(&away, &ssd1).expect("the other SSD comes back");
-    daemon.launch();
-    tools::eventually("the newest data is back", Duration::from_secs(60), || daemon.is_online("v"));
-    assert_version(&daemon, 100, 2);
+    assert_newest_comes_back(&mut daemon, (&away, &ssd1), 100);
 }
 
 // proves: F7, S4

@@ -15,7 +15,7 @@ use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::config::{FlushRate, PAGE};
 use crate::format::crc32c;
-use crate::format::log::{Entry, SegmentHeader};
+use crate::format::log::Entry;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
@@ -333,8 +333,7 @@ impl<E: Env> PoolInner<E> {
     async fn copy_ends(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan) -> bool {
         let row = &copy.row;
         let mut header = self.env.buffers().take(PAGE_BYTES);
-        let position = copy.segment;
-        SegmentHeader { row: row.number, incarnation: row.incarnation, position }.encode_into(&mut header);
+        row.header(copy.segment).encode_into(&mut header);
         let target = self.ssd_at(new);
         let mut ends = vec![(0, header)];
         if let Some(summary) = &plan.summary {

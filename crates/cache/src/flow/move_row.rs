@@ -299,9 +299,7 @@ impl<E: Env> PoolInner<E> {
         for (_, mirror) in row.copies_one_by_one(segment) {
             let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
             let Ok(summary) = Summary::decode(&bytes) else { continue };
-            let header = summary.header;
-            let ours = (header.row, header.incarnation, header.position) == (row.number, row.incarnation, segment);
-            if ours && summary.fits(row.batches_end()) {
+            if summary.header == row.header(segment) && summary.fits(row.batches_end()) {
                 return Some((summary, bytes));
             }
         }

@@ -2,9 +2,8 @@
 //! serves.
 //!
 //! The order of what is written at a start: the clean mark is erased first; members that are missing leave when the write
-//! log turns out to be whole without them; an SSD that is not believed gets a new
-//! incarnation; then every SSD a checkpoint of the new session; then the new session is recorded. A crash at any moment
-//! between leaves a start that can be repeated.
+//! log turns out to be whole without them; an SSD that is not believed gets a new incarnation; then every SSD a checkpoint
+//! of the new session; then the new session is recorded. A crash at any moment between leaves a start that can be repeated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -214,24 +213,20 @@ impl<E: Env> Parts<E> {
                 new_member(&pool.env, &ssd.path, superblock)
             })
             .collect();
-        let incarnations: Vec<u64> = pool.ssds.iter().map(|_| pool.env.random()).collect();
-        let of_missing: Vec<u64> = plan.missing.iter().map(|_| pool.env.random()).collect();
+        let all = pool.members.borrow().ssds.len() + joining.len();
+        let incarnations: Vec<u64> = (0..all).map(|_| pool.env.random()).collect();
         pool.change_members(&|members| {
             members.clean = false;
             members.epoch += u64::from(changed);
             members.ssds.extend(joining.iter().cloned());
-            for (missing, incarnation) in plan.missing.iter().zip(&of_missing) {
-                // A start that ends here leaves them in the pool, and the next one may not know why they were not believed.
-                if let Some(member) = members.member_mut(missing.ssd_uuid)
-                    && plan.all_cold.is_some()
-                {
-                    member.incarnation = *incarnation;
-                }
-            }
-            for (ssd, incarnation) in pool.ssds.iter().zip(&incarnations) {
+            for ssd in pool.ssds.iter() {
                 let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
                 member.path.clone_from(&ssd.path);
-                if plan.all_cold.is_some() {
+            }
+            if plan.all_cold.is_some() {
+                // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
+                // know why they were not believed.
+                for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
                     member.incarnation = *incarnation;
                 }
             }

@@ -136,7 +136,7 @@ impl Gathered {
 
 /// What the row record says of a row that is walked.
 #[derive(Clone, Copy)]
-struct Record {
+struct Recorded {
     sealed: bool,
     /// No row was opened after it: it may have been on record before its segments were its own, or after.
     newest: bool,
@@ -188,7 +188,7 @@ impl<E: Env> PoolInner<E> {
                 continue;
             }
             let newest = rows.rows.last().is_some_and(|record| record.number == row.number);
-            self.walk_row(log, &row, Record { sealed, newest }, &mut gathered).await?;
+            self.walk_row(log, &row, Recorded { sealed, newest }, &mut gathered).await?;
             walked.push(row);
         }
         if let Some(cut) = gathered.unproven {
@@ -425,10 +425,9 @@ impl<E: Env> PoolInner<E> {
         self: &Rc<Self>,
         log: &Log,
         row: &Rc<Row>,
-        record: Record,
+        recorded: Recorded,
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
-        let headed = self.headed(row).await;
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
         while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await {
             let segment = row.next_segment();
@@ -450,34 +449,32 @@ impl<E: Env> PoolInner<E> {
         let behind = self.behind(log, row, windows).await;
         gathered.flushed = gathered.flushed.max(behind.flushed);
         // Of a sealed row every batch was flushed; of another one, what a later batch says.
-        let broken = (record.sealed && behind.batches > 0)
+        let broken = (recorded.sealed && behind.batches > 0)
             || (behind.flushed.row == cut.row && behind.flushed.index > cut.index);
         // Its headers were durable before it took a batch: what lies here is from before that.
-        let segment = at(row.next_segment());
-        let old = !record.newest && !headed[segment] && row.next_page.borrow()[segment] == 1;
+        let segment = row.next_segment();
+        let is_empty = row.next_page.borrow()[at(segment)] == 1;
+        let old = !recorded.newest && is_empty && !self.is_headed(row, segment).await;
         if broken || old {
             self.check_loss(cut)?;
             gathered.previous = None;
-        } else if record.sealed && row.room() >= 2 {
+        } else if recorded.sealed && row.room() >= 2 {
             // Its summary said where it ends.
             gathered.unproven = Some(cut);
         }
         Ok(())
     }
 
-    /// Of each segment of a row, whether a copy has the row's own header.
-    async fn headed(&self, row: &Row) -> Vec<bool> {
-        let is_own = async |mirror: Mirror, header: SegmentHeader| {
+    /// A copy of this segment has the row's own header.
+    async fn is_headed(&self, row: &Row, segment: u32) -> bool {
+        let reads = row.segments[at(segment)].iter().map(async |mirror| {
+            let mirror = mirror.get();
             let Some(index) = mirror.ssd else { return false };
             let page = self.env.buffers().take(PAGE_BYTES);
             let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, 0), page).await;
-            read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(header))
-        };
-        let segments = (0..).zip(&row.segments).map(async |(position, pair)| {
-            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
-            join_all(pair.iter().map(|mirror| is_own(mirror.get(), header))).await.contains(&true)
+            read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(segment)))
         });
-        join_all(segments).await
+        join_all(reads).await.contains(&true)
     }
 
     /// The row before this one was walked to its end, although it is sealed: this one has to begin where that one ends.
@@ -636,9 +633,8 @@ impl<E: Env> PoolInner<E> {
     /// own header, an old copy looks like one.
     async fn repair_headers(self: &Rc<Self>, row: &Row) {
         for (position, pair) in (0..).zip(&row.segments) {
-            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
             let mut page = self.env.buffers().take(PAGE_BYTES);
-            header.encode_into(&mut page);
+            row.header(position).encode_into(&mut page);
             for mirror in pair.iter().map(Cell::get) {
                 self.write_copy(mirror, 0, &page).await;
             }

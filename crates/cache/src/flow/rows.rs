@@ -8,7 +8,7 @@ use hotset_block::Env;
 
 use crate::config::limits;
 use crate::error::Error;
-use crate::format::log::{SegmentHeader, summary_pages};
+use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -263,7 +263,7 @@ impl<E: Env> PoolInner<E> {
         let mut writes = Vec::new();
         for (position, pair) in (0..).zip(&row.segments) {
             let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
-            SegmentHeader { row: row.number, incarnation: row.incarnation, position }.encode_into(&mut page);
+            row.header(position).encode_into(&mut page);
             for mirror in pair.iter().map(std::cell::Cell::get) {
                 let Some(index) = mirror.ssd else { continue };
                 let copy = to_buf(self.env.buffers(), &page);
@@ -315,8 +315,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn write_summaries(self: &Rc<Self>, row: &Row) {
         let mut writes = Vec::new();
         for (position, pair) in (0..).zip(&row.segments) {
-            let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
-            let bytes = row.drafts.borrow()[at(position)].encode(&header, row.batches.get(), row.last_checksum.get());
+            let bytes = row.drafts.borrow()[at(position)].encode(
+                &row.header(position),
+                row.batches.get(),
+                row.last_checksum.get(),
+            );
             for mirror in pair.iter().map(std::cell::Cell::get) {
                 let Some(index) = mirror.ssd else { continue };
                 let copy = to_buf(self.env.buffers(), &bytes);

@@ -14,7 +14,7 @@ use super::mirrors::Mirrors;
 use super::overlay::{Content, Counts, Live, Overlay, Place};
 use super::{SsdIndex, VolumeIndex, at};
 use crate::error::Error;
-use crate::format::log::{SummaryDraft, summary_pages};
+use crate::format::log::{SegmentHeader, SummaryDraft, summary_pages};
 use crate::format::rows::{Copy, Row as RowRecord, Rows};
 use crate::planted::{Planted, planted};
 
@@ -123,6 +123,11 @@ impl Row {
             replaced: RefCell::default(),
             changed: Event::new(),
         }
+    }
+
+    /// Of one of its segments.
+    pub(crate) fn header(&self, position: u32) -> SegmentHeader {
+        SegmentHeader { row: self.number, incarnation: self.incarnation, position }
     }
 
     /// Batches end before this page of each segment.

@@ -51,6 +51,13 @@ impl World {
         Pool::open(self.env.clone(), self.named(), state, missing).await.unwrap()
     }
 
+    /// … and the volume with it.
+    pub(crate) async fn reopened(&self, missing: Missing) -> (Pool<HostEnv>, Volume<HostEnv>) {
+        let (pool, volume) = (self.open(missing).await, self.volume());
+        pool.reattach(&volume).await.unwrap();
+        (pool, volume)
+    }
+
     pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
         let volume = self.volume();
         pool.attach(&volume).await.unwrap();
