@@ -135,6 +135,7 @@ impl<E: Env> Offline<E> {
         }
         let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), Missing::Leave).await?;
         unreadable.append(&mut survey.left_out);
+        let old_copies = survey.old_copies(&env).await;
         if survey.found.is_empty() && !unreadable.is_empty() {
             return Err(none_readable(&unreadable));
         }
@@ -148,6 +149,7 @@ impl<E: Env> Offline<E> {
             ssds.push(ReportedSsd { path, uuid, present: true, member, unreadable: None });
         }
         let (mut problems, mut doubts) = judge(&survey);
+        doubts.extend(old_copies.into_iter().map(|(_, why)| why.to_string()));
         for member in &members.ssds {
             if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
                 let (path, uuid) = (member.path.clone(), member.ssd_uuid);

@@ -1,4 +1,5 @@
-//! Rows of the write log that are sealed and have no summary: whole where another row says so, and an old copy elsewhere.
+//! SSDs that hold less of the write log than they had: rows that are sealed and have no summary, whole where another row
+//! says so, and old copies of an SSD in its place.
 
 use hotset_block::{Buf, Device, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::PoolKind;
@@ -129,5 +130,94 @@ fn what_is_written_after_a_loss_before_an_empty_row_was_accepted_is_found_after_
         }
         std::mem::forget((pool, volume));
         assert_found_after_an_accepted_loss(&world).await;
+    });
+}
+
+async fn content(ssd: &MemoryDevice) -> Buf {
+    let bytes = usize::try_from(ssd.info().size_bytes).unwrap();
+    ssd.read(0, Buf::zeroed(bytes)).await.0
+}
+
+/// A daemon that died after it wrote pages 0 to 299, and its second SSD as it was when so many of them were written.
+async fn died_with_an_old_copy(env: &HostEnv, copied_at: u64) -> (World, Buf) {
+    let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+    let pool = world.create(PoolKind::ReadWrite).await;
+    let volume = world.attached(&pool).await;
+    let mut old = None;
+    for page in 0..300 {
+        if page == copied_at {
+            old = Some(content(&world.ssds[1]).await);
+        }
+        write(&volume, page, u8::try_from(page % 250).unwrap() + 1).await;
+        if page % 8 == 7 {
+            volume.flush().await.unwrap();
+        }
+    }
+    std::mem::forget((pool, volume));
+    (world, old.unwrap())
+}
+
+async fn assert_all_is_there(world: &World, missing: Missing) -> Pool<HostEnv> {
+    let (pool, volume) = world.reopened(missing).await;
+    for page in 0..300 {
+        let told = pool.status().recovery;
+        assert_eq!(u64::from(read(&volume, page).await), page % 250 + 1, "page {page}: {told}");
+    }
+    pool
+}
+
+// proves: F4
+#[test]
+fn an_old_copy_of_an_ssd_is_no_second_copy_of_what_came_after_it() {
+    for copied_at in [0, 20, 100] {
+        run(async |env| {
+            let (world, old) = died_with_an_old_copy(&env, copied_at).await;
+            world.ssds[1].write(0, old).await.1.unwrap();
+            let state = Some(HostDevice::Memory(world.state()));
+            let refused = Pool::open(env.clone(), world.named(), state, Missing::Refuse).await.map(|_| ()).unwrap_err();
+            assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
+            let pool = assert_all_is_there(&world, Missing::Leave).await;
+            let status = pool.status();
+            let told = status.ssds.iter().find(|ssd| ssd.path == "ssd1").unwrap();
+            assert!(told.reason.contains("is an old copy"), "copied before page {copied_at}: {}", told.reason);
+        });
+    }
+}
+
+// proves: F4, F7
+#[test]
+fn an_old_copy_of_an_ssd_alone_is_refused_and_spoils_nothing() {
+    for copied_at in [0, 20, 100] {
+        run(async |env| {
+            let (world, old) = died_with_an_old_copy(&env, copied_at).await;
+            let newest = content(&world.ssds[1]).await;
+            world.ssds[1].write(0, old).await.1.unwrap();
+            for missing in [Missing::Refuse, Missing::Leave] {
+                let state = Some(HostDevice::Memory(world.state()));
+                let alone = world.named().split_off(1);
+                let refused = Pool::open(env.clone(), alone, state, missing).await.map(|_| ()).unwrap_err();
+                assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
+            }
+            world.ssds[1].write(0, newest).await.1.unwrap();
+            assert_all_is_there(&world, Missing::Refuse).await;
+        });
+    }
+}
+
+// proves: F4, F7
+#[test]
+fn an_ssd_that_did_not_get_the_last_row_record_is_believed() {
+    run(async |env| {
+        let (world, _) = died_with_an_old_copy(&env, 0).await;
+        // Of the two areas of its row records the newer one, which had not reached it when power failed.
+        let ssd = &world.ssds[1];
+        let mut newest = (0, 0);
+        for area in [256 << 10, 384 << 10] {
+            let head = ssd.read(area, Buf::zeroed(4096)).await.0;
+            newest = newest.max((number(&head[32..40]), area));
+        }
+        ssd.write(newest.1, Buf::zeroed(4096)).await.1.unwrap();
+        let pool = assert_all_is_there(&world, Missing::Refuse).await;
+        assert!(pool.status().ssds.iter().all(|ssd| ssd.reason.is_empty()), "{:?}", pool.status().ssds);
     });
 }

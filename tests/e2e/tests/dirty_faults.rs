@@ -263,6 +263,8 @@ fn an_older_copy_of_an_ssd_image_is_not_believed() {
     daemon.launch();
     tools::eventually("the volume is served", Duration::from_secs(30), || daemon.is_online("v"));
     assert_version(&daemon, 100, 2);
+    let told = daemon.ok("status");
+    assert!(told.contains("ssd0 is an old copy of what it was") && told.contains("degraded"), "{told}");
 }
 
 // proves: F4
@@ -274,7 +276,7 @@ fn an_older_copy_of_an_ssd_image_is_not_believed_without_the_other_ssd_either() 
     for (from, to) in [(&old, &ssd0), (&ssd1, &away)] {
         fs::rename(from, to).expect("an SSD can be put elsewhere");
     }
-    let is_told = |daemon: &Daemon| daemon.ok("status").contains("of an old copy");
+    let is_told = |daemon: &Daemon| daemon.ok("status").contains("is an old copy");
     for _ in 0..2 {
         daemon.launch();
         tools::eventually("it says that the SSD is an old copy", Duration::from_secs(60), || is_told(&daemon));

@@ -50,6 +50,7 @@ pub(crate) mod journal;
 pub(crate) mod lose;
 pub(crate) mod mirror;
 pub(crate) mod move_row;
+pub(crate) mod old_copy;
 pub(crate) mod open;
 pub(crate) mod publish;
 pub(crate) mod read;

@@ -61,6 +61,7 @@ pub(crate) async fn open<E: Env>(
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
     let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
+    survey.set_aside_old_copies(&env, missing).await;
     let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership();
     let proven = survey.is_proven();

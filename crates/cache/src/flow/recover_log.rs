@@ -138,7 +138,7 @@ impl Gathered {
 #[derive(Clone, Copy)]
 struct Recorded {
     sealed: bool,
-    /// No row was opened after it: it may have been on record before its segments were its own, or after.
+    /// No row was opened after it: versions before put it on record before its segments were its own.
     newest: bool,
 }
 
@@ -268,6 +268,7 @@ impl<E: Env> PoolInner<E> {
             }
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.now());
             row.state.set(RowState::Sealing);
+            row.headed.set(true);
             row.whole.set(!has_lost_segment(&row));
             log.add_row(&Rc::new(row));
         }

@@ -141,6 +141,7 @@ impl<E: Env> PoolInner<E> {
             self.drop_row(log, &row);
             return Ok(None);
         }
+        row.headed.set(true);
         if !planted(Planted::RowWithoutRecord)
             && let Err(error) = self.record_rows(log).await
         {

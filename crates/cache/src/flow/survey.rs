@@ -36,7 +36,7 @@ pub(crate) struct Found<D> {
 }
 
 impl<D> Found<D> {
-    fn is_in(&self, members: &Members) -> bool {
+    pub(crate) fn is_in(&self, members: &Members) -> bool {
         members.member(self.superblock.ssd_uuid).is_some()
     }
 }
@@ -58,6 +58,8 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) losses: Losses,
     pub(crate) losses_number: u64,
     pub(crate) rows_number: u64,
+    /// Of the record that `rows` is.
+    pub(crate) newest_rows_number: u64,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
     /// The state directory knows the pool.
@@ -128,6 +130,7 @@ impl<E: Env> Survey<E> {
             None => Rows::default(),
         };
         check_rows(&members, &rows)?;
+        let newest_rows_number = newest.map_or(0, |record| record.number);
         let rows_number = highest(state_rows.as_ref(), found.iter().map(|ssd| ssd.rows.as_ref()));
         let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
         let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await?;
@@ -150,6 +153,7 @@ impl<E: Env> Survey<E> {
             losses,
             losses_number,
             rows_number,
+            newest_rows_number,
             state_agrees,
             state_knows: state_members.is_some(),
             catalogue_behind,
@@ -207,17 +211,17 @@ impl<E: Env> Survey<E> {
         let members = &self.members;
         if !self.is_proven() && !accepts_loss {
             let (present, all) = self.votes();
-            let missing: Vec<&str> = members
-                .ssds
-                .iter()
-                .filter(|member| !self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid))
-                .map(|member| member.path.as_str())
-                .collect();
+            let is_there = |member: &Member| self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
+            let missing: Vec<&Member> = members.ssds.iter().filter(|member| !is_there(member)).collect();
+            let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
+            let reasons: String =
+                missing.iter().filter_map(|member| self.reason_of(member)).map(|error| format!("; {error}")).collect();
+            let or_state = if self.state_knows { "" } else { ", or the state directory" };
             let message = format!(
                 "pool {}: only {present} of its {all} members are there, which cannot prove its newest state: bring back \
-                 {}, or the state directory",
+                 {} as they were{or_state}{reasons}",
                 members.name,
-                missing.join(", ")
+                paths.join(", ")
             );
             return Err(Error::new(ErrorKind::Gone, message));
         }
@@ -286,15 +290,23 @@ impl<E: Env> Survey<E> {
     }
 
     pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {
-        let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
-        let message = format!("pool {}: missing SSD(s): {}", self.members.name, paths.join(", "));
+        let told = |member: &Member| match self.reason_of(member) {
+            Some(error) => format!("{} ({error})", member.path),
+            None => member.path.clone(),
+        };
+        let told: Vec<String> = missing.iter().map(told).collect();
+        let message = format!("pool {}: missing SSD(s): {}", self.members.name, told.join(", "));
         Error::new(ErrorKind::Gone, message)
+    }
+
+    /// Why a member counts as missing although its device is there.
+    fn reason_of(&self, member: &Member) -> Option<&Error> {
+        self.left_out.iter().find(|(path, _)| *path == member.path).map(|(_, error)| error)
     }
 
     /// What the status says of a member that is not there.
     pub(crate) fn absent_status(&self, member: &Member) -> SsdStatus {
-        let why = self.left_out.iter().find(|(path, _)| *path == member.path);
-        let why = why.map_or_else(|| "missing at the start".to_owned(), |(_, error)| error.to_string());
+        let why = self.reason_of(member).map_or_else(|| "missing at the start".to_owned(), Error::to_string);
         let reason = format!("{why}: it left the pool");
         let unused = SsdStatus::unused(&member.path, member.ssd_uuid, member.size_bytes, reason);
         SsdStatus { missing: true, ..unused }
@@ -456,7 +468,7 @@ fn known(what: &str, record: Result<Option<Record>, Unusable>) -> Result<Option<
     }
 }
 
-async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize) -> Option<Buf> {
+pub(crate) async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize) -> Option<Buf> {
     let (buf, result) = device.read(offset, env.buffers().take(length)).await;
     result.ok().map(|()| buf)
 }

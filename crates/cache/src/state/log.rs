@@ -66,6 +66,8 @@ pub(crate) struct Row {
     pub(crate) segments: Vec<[Cell<Mirror>; 2]>,
     pub(crate) segment_pages: u32,
     pub(crate) state: Cell<RowState>,
+    /// Its headers are durable on its SSDs: it may be on record.
+    pub(crate) headed: Cell<bool>,
     /// Its record may say that it is flushed whole: false after batches of it were given up.
     pub(crate) whole: Cell<bool>,
     pub(crate) batches: Cell<u32>,
@@ -108,6 +110,7 @@ impl Row {
             segments: segments.into_iter().map(|pair| pair.map(Cell::new)).collect(),
             segment_pages,
             state: Cell::new(RowState::Open),
+            headed: Cell::new(false),
             whole: Cell::new(true),
             batches: Cell::new(0),
             last_checksum: Cell::new(0),
@@ -616,7 +619,7 @@ impl Log {
     pub(crate) fn record(&self) -> Rows {
         let oldest_live = self.oldest_live.get();
         let rows = self.order.borrow();
-        let live = rows.iter().filter(|row| row.number >= oldest_live);
+        let live = rows.iter().filter(|row| row.number >= oldest_live && row.headed.get());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
         let record = Rows { oldest_live, rows, unknown: self.unknown.borrow().clone(), ..Rows::default() };
         if !record.lack_segments() {
@@ -747,6 +750,18 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_is_not_on_record_before_its_headers_are_durable() {
+        let log = Log::new();
+        let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+        let slot = log.free_row_slot().unwrap();
+        let row = Rc::new(Row::new(slot, 1, 7, vec![[nobody; 2]], 256, Instant(0)));
+        log.add_row(&row);
+        assert_eq!(log.record().rows.len(), 0);
+        row.headed.set(true);
+        assert_eq!(log.record().rows.len(), 1);
+    }
 
     #[test]
     fn a_batch_is_to_be_durable_where_every_one_was_flushed_by_itself_or_it_is_asked() {
