@@ -97,6 +97,18 @@ pub(crate) fn fio_files(paths: &[&Path], load: Load) -> Result<Measured> {
     Ok(measured)
 }
 
+/// Page by page written to both files at once and durable, without a server or a client: what no mirror on them is faster
+/// than. Of the ways to do that, the fastest. Only a latency is measured.
+pub(crate) fn mirrored(release: &Path, files: [&Path; 2], load: Load) -> Result<Measured> {
+    let program = release.join("examples/mirrored_writes");
+    let mut writer = command(&program.to_string_lossy(), &[]);
+    writer.args([load.seconds.to_string(), load.span_bytes.to_string()]).args(files);
+    let line = output_of(writer)?;
+    let median = |key: &str| value_of(&line, key).with_context(|| format!("mirrored_writes printed no {key}: {line}"));
+    let median_us = median("durable_us")?.min(median("flushed_us")?);
+    Ok(Measured { iops: 1e6 / median_us, median_us, mb_per_second: 0.0, server_us: 0.0 })
+}
+
 fn fio() -> Command {
     command("fio", &["--output-format=json"])
 }

@@ -172,5 +172,6 @@ fn build() -> Result<()> {
     succeed(cargo(&["build", "--quiet", "--release", "--package=hotset"]))?;
     let clients = ["--example=nbd_load", "--example=nbd_memory"];
     succeed(cargo(&[&["build", "--quiet", "--release", "--package=hotset-serve"][..], &clients].concat()))?;
-    succeed(cargo(&["build", "--quiet", "--release", "--package=hotset-block", "--example=emulated_presets"]))
+    let devices = ["--example=emulated_presets", "--example=mirrored_writes"];
+    succeed(cargo(&[&["build", "--quiet", "--release", "--package=hotset-block"][..], &devices].concat()))
 }
