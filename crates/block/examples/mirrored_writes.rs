@@ -25,6 +25,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: mirrored_writes SECONDS SPAN FILE FILE".into());
     };
     let (duration, pages) = (Duration::from_secs(seconds.parse()?), span.parse::<u64>()? / 4096);
+    if pages == 0 {
+        return Err("SPAN is less than a page of 4096 bytes".into());
+    }
     Executor::new(ExecutorOptions::default())?.run(async |env: HostEnv| {
         let open = |path: &String| FileDevice::open(&env, Path::new(path), FileOptions::default());
         let files = [open(first)?, open(second)?];

@@ -149,7 +149,14 @@ impl<E: Env> Offline<E> {
             ssds.push(ReportedSsd { path, uuid, present: true, member, unreadable: None });
         }
         let (mut problems, mut doubts) = judge(&survey);
-        doubts.extend(old_copies.into_iter().map(|(_, why)| why.to_string()));
+        let (old, told): (Vec<u128>, Vec<String>) =
+            old_copies.into_iter().map(|(uuid, why)| (uuid, why.to_string())).unzip();
+        // Beside another copy, what is bad of an old one is known by its checksums.
+        if survey.misses(&old) {
+            doubts.extend(told)
+        } else {
+            problems.extend(told)
+        }
         for member in &members.ssds {
             if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
                 let (path, uuid) = (member.path.clone(), member.ssd_uuid);

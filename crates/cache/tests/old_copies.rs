@@ -140,13 +140,19 @@ async fn content(ssd: &MemoryDevice) -> Buf {
 
 /// A daemon that died after it wrote pages 0 to 299, and its second SSD as it was when so many of them were written.
 async fn died_with_an_old_copy(env: &HostEnv, copied_at: u64) -> (World, Buf) {
+    let (world, mut old) = died_with_old_copies(env, &[(1, copied_at)]).await;
+    (world, old.remove(0))
+}
+
+/// … and these SSDs as they were when so many of them were written.
+async fn died_with_old_copies(env: &HostEnv, copied: &[(usize, u64)]) -> (World, Vec<Buf>) {
     let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
     let pool = world.create(PoolKind::ReadWrite).await;
     let volume = world.attached(&pool).await;
-    let mut old = None;
+    let mut old = Vec::new();
     for page in 0..300 {
-        if page == copied_at {
-            old = Some(content(&world.ssds[1]).await);
+        for (ssd, _) in copied.iter().filter(|(_, at)| *at == page) {
+            old.push(content(&world.ssds[*ssd]).await);
         }
         write(&volume, page, u8::try_from(page % 250).unwrap() + 1).await;
         if page % 8 == 7 {
@@ -154,7 +160,7 @@ async fn died_with_an_old_copy(env: &HostEnv, copied_at: u64) -> (World, Buf) {
         }
     }
     std::mem::forget((pool, volume));
-    (world, old.unwrap())
+    (world, old)
 }
 
 async fn assert_all_is_there(world: &World, missing: Missing) -> Pool<HostEnv> {
@@ -220,4 +226,29 @@ fn an_ssd_that_did_not_get_the_last_row_record_is_believed() {
         let pool = assert_all_is_there(&world, Missing::Refuse).await;
         assert!(pool.status().ssds.iter().all(|ssd| ssd.reason.is_empty()), "{:?}", pool.status().ssds);
     });
+}
+
+// proves: F4, F5
+#[test]
+fn of_several_old_copies_the_newest_is_what_an_accepted_loss_leaves() {
+    for (older, newer) in [(0, 1), (1, 0)] {
+        run(async |env| {
+            let (world, old) = died_with_old_copies(&env, &[(older, 20), (newer, 200)]).await;
+            for (ssd, content) in [older, newer].into_iter().zip(old) {
+                world.ssds[ssd].write(0, content).await.1.unwrap();
+            }
+            let state = Some(HostDevice::Memory(world.state()));
+            let refused = Pool::open(env.clone(), world.named(), state, Missing::Leave).await.map(|_| ()).unwrap_err();
+            assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
+            let (pool, volume) = world.reopened(Missing::AcceptLoss).await;
+            for page in 0..190 {
+                assert_eq!(
+                    u64::from(read(&volume, page).await),
+                    page % 250 + 1,
+                    "page {page}: {}",
+                    pool.status().recovery
+                );
+            }
+        });
+    }
 }

@@ -5,29 +5,37 @@
 //! summaries before it calls a row sealed, copies before it names them. It may be missing on an SSD, for power may fail
 //! while the members get it; but then what it says of that SSD is there. Where both are missing, the SSD is an old copy.
 
+use std::cmp::Reverse;
+
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::config::PAGE;
+use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::log::{SegmentHeader, Summary, summary_pages};
 use crate::format::rows::{Copy, Rows};
 use crate::pool::Missing;
 
 use super::survey::{Found, Survey, read_at};
+use super::within;
 
 impl<E: Env> Survey<E> {
     /// Takes old copies out of what was found: they are not believed, and count as missing. Where an administrator
-    /// accepts a loss, the only copy of something is better than none.
+    /// accepts a loss, the only copy of something is better than none, and of several the newest.
     pub(crate) async fn set_aside_old_copies(&mut self, env: &E, missing: Missing) {
+        let mut aside = Vec::new();
         for (uuid, why) in self.old_copies(env).await {
             let place = self.found.iter().position(|ssd| ssd.superblock.ssd_uuid == uuid);
-            let old = self.found.remove(place.expect("it was just found"));
-            if missing == Missing::AcceptLoss && self.check_copies().is_err() {
+            aside.push((self.found.remove(place.expect("it was just found")), why));
+        }
+        aside.sort_by_key(|(ssd, _)| Reverse(ssd.rows.as_ref().map(|record| record.number)));
+        for (old, why) in aside {
+            let uuid = old.superblock.ssd_uuid;
+            if missing == Missing::AcceptLoss && self.misses(&[uuid]) {
                 self.found.push(old);
-                continue;
+            } else {
+                let path = self.members.member(uuid).map_or(old.named.path, |member| member.path.clone());
+                self.left_out.push((path, why));
             }
-            let path = self.members.member(uuid).map_or(old.named.path, |member| member.path.clone());
-            self.left_out.push((path, why));
         }
     }
 
@@ -39,10 +47,11 @@ impl<E: Env> Survey<E> {
             if number.is_some_and(|number| number >= self.newest_rows_number) {
                 continue;
             }
-            if let Some(row) = self.missed_row(env, ssd).await {
+            // One that does not answer shows nothing.
+            if let Some(Some(row)) = within(env, limits::SSD_TIMEOUT, self.missed_row(env, ssd)).await {
                 let message = format!(
                     "SSD {} is an old copy of what it was: it lacks what it had of row {row} of the write log, which the pool's \
-                     newest record names; what it holds is not believed",
+                     newest record names",
                     ssd.named.path
                 );
                 old.push((ssd.superblock.ssd_uuid, Error::new(ErrorKind::Gone, message)));
@@ -62,7 +71,8 @@ impl<E: Env> Survey<E> {
                 let Some(copy) = pair.iter().find(is_own) else { continue };
                 let named = known.and_then(|known| known.segments.get(usize::try_from(position).ok()?));
                 let had = named.is_some_and(|pair| pair.contains(copy));
-                let sealed_since = row.sealed && !(had && known.is_some_and(|known| known.sealed));
+                // Of a sealed row, a copy that was made again has a summary if one could be read.
+                let sealed_since = row.sealed && !known.is_some_and(|known| known.sealed);
                 let header = SegmentHeader { row: row.number, incarnation: row.incarnation, position };
                 let misses = (!had && misses_header(env, ssd, copy, &header).await)
                     || (sealed_since && misses_summary(env, ssd, copy, &header).await);

@@ -138,7 +138,8 @@ impl Gathered {
 #[derive(Clone, Copy)]
 struct Recorded {
     sealed: bool,
-    /// No row was opened after it: versions before put it on record before its segments were its own.
+    /// No row was opened after it: it may have been dropped again, and its segments be headed for the next one, which is
+    /// not on record yet.
     newest: bool,
 }
 

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use hotset_block::Env;
 
 use crate::config::limits;
@@ -271,7 +271,8 @@ impl<E: Env> PoolInner<E> {
                 writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], self.log_offset(mirror, 0), copy));
             }
         }
-        try_join_all(writes).await.is_ok()
+        // Each of them ends by itself: the segments may be used for something else at once.
+        join_all(writes).await.iter().all(Result::is_ok)
     }
 
     /// Writes and flushes; an SSD that cannot leaves.

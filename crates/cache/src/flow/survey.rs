@@ -214,8 +214,7 @@ impl<E: Env> Survey<E> {
             let is_there = |member: &Member| self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
             let missing: Vec<&Member> = members.ssds.iter().filter(|member| !is_there(member)).collect();
             let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
-            let reasons: String =
-                missing.iter().filter_map(|member| self.reason_of(member)).map(|error| format!("; {error}")).collect();
+            let reasons = self.reasons_of(missing.iter().copied());
             let or_state = if self.state_knows { "" } else { ", or the state directory" };
             let message = format!(
                 "pool {}: only {present} of its {all} members are there, which cannot prove its newest state: bring back \
@@ -241,10 +240,23 @@ impl<E: Env> Survey<E> {
 
     /// A segment of which no copy is there, although one is not on record as lost.
     fn missed_segment(&self) -> Option<(&Row, &[Copy; 2])> {
-        let is_there =
-            |copy: &Copy| !copy.lost && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == copy.ssd_uuid);
-        let is_missed = |pair: &&[Copy; 2]| !pair.iter().any(is_there) && !pair.iter().all(|copy| copy.lost);
-        self.rows.rows.iter().find_map(|row| row.segments.iter().find(is_missed).map(|pair| (row, pair)))
+        self.missed_segments(&[]).next()
+    }
+
+    /// Without these SSDs, a segment has no copy, and one of them has it.
+    pub(crate) fn misses(&self, ssds: &[u128]) -> bool {
+        let has = |copy: &Copy| !copy.lost && ssds.contains(&copy.ssd_uuid);
+        self.missed_segments(ssds).any(|(_, pair)| pair.iter().any(has))
+    }
+
+    /// Segments of which no copy is there, without these SSDs, although one is not on record as lost.
+    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&Row, &[Copy; 2])> {
+        let is_here =
+            |uuid: u128| !without.contains(&uuid) && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
+        let is_there = move |copy: &Copy| !copy.lost && is_here(copy.ssd_uuid);
+        let is_missed = move |pair: &[Copy; 2]| !pair.iter().any(&is_there) && !pair.iter().all(|copy| copy.lost);
+        let pairs = self.rows.rows.iter().flat_map(|row| row.segments.iter().map(move |pair| (row, pair)));
+        pairs.filter(move |(_, pair)| is_missed(pair))
     }
 
     /// Slots may hold what a part of the write log superseded that is not there, and that no record lists.
@@ -278,13 +290,15 @@ impl<E: Env> Survey<E> {
             None => format!("{:032x}", copy.ssd_uuid),
         };
         let wanted: Vec<String> = pair.iter().filter(|copy| !copy.lost).map(path).collect();
+        let members = pair.iter().filter_map(|copy| self.members.member(copy.ssd_uuid));
         let message = format!(
             "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
              volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
-             only they hold, with pool import --accept-missing --accept-loss",
+             only they hold, with pool import --accept-missing --accept-loss{}",
             self.members.name,
             row.number,
-            wanted.join(" or ")
+            wanted.join(" or "),
+            self.reasons_of(members)
         );
         Error::new(ErrorKind::Gone, message)
     }
@@ -302,6 +316,11 @@ impl<E: Env> Survey<E> {
     /// Why a member counts as missing although its device is there.
     fn reason_of(&self, member: &Member) -> Option<&Error> {
         self.left_out.iter().find(|(path, _)| *path == member.path).map(|(_, error)| error)
+    }
+
+    /// … of these, to be added to a message.
+    fn reasons_of<'a>(&self, members: impl Iterator<Item = &'a Member>) -> String {
+        members.filter_map(|member| self.reason_of(member)).map(|error| format!("; {error}")).collect()
     }
 
     /// What the status says of a member that is not there.
