@@ -402,11 +402,18 @@ impl<E: Env> Volume<E> {
             );
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        match volume.attached() {
-            Some(attached) => attached.pool.grow_volume(&attached, volume, size_bytes).await?,
-            None => volume.size_bytes.set(size_bytes),
+        if volume.attached().is_none() {
+            // A pool that it joins holds it, and is about to record the size that it had.
+            let _held = volume.in_time(volume.hold_all()).await?;
+            if volume.attached().is_none() {
+                volume.size_bytes.set(size_bytes.max(volume.size_bytes.get()));
+                return Ok(volume.size_bytes.get());
+            }
         }
-        Ok(size_bytes)
+        if let Some(attached) = volume.attached() {
+            attached.pool.grow_volume(&attached, volume, size_bytes).await?;
+        }
+        Ok(volume.size_bytes.get())
     }
 
     /// Whether [`Volume::grow`] has something to do.

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{PoolKind, VolumeName, limits};
-use hotset_cache::{DirtyData, Durability, ErrorKind, Health, Missing, Pool, Reattached};
+use hotset_cache::{DirtyData, Durability, ErrorKind, Health, Missing, Pool, Reattached, Volume};
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::executor::SimEnv;
 
 use crate::stage::{BLOCK, PAGE, VOLUME_BYTES, World, hang, named, open, run_one};
 
@@ -272,6 +273,23 @@ fn a_volume_whose_device_hangs_at_the_start_is_left_out_in_time_and_comes_back_w
     run(start_while_it_hangs);
 }
 
+/// The newcomer, when its daemon was killed and the next one has it, with what is cached of it.
+async fn rejoined(
+    env: &SimEnv,
+    ssds: &[Rc<Disk>],
+    [state, newcomer]: [&Rc<Disk>; 2],
+    name: Option<VolumeName>,
+) -> Volume<SimEnv> {
+    ssds.iter().chain([state, newcomer]).for_each(|disk| disk.kill());
+    let pool = Pool::open(env.clone(), named(ssds), Some(SimDevice::open(state)), Missing::Refuse).await.unwrap();
+    let volume = open(env, newcomer);
+    if let Some(name) = name {
+        volume.rename(name).await.unwrap();
+    }
+    assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
+    volume
+}
+
 /// Renames a volume while it joins, or a little later. The daemon dies as soon as a host's write was answered from the cache.
 async fn rename_while_it_joins(world: World) -> bool {
     for page in 0..20 {
@@ -300,12 +318,7 @@ async fn rename_while_it_joins(world: World) -> bool {
         env.sleep(Duration::from_micros(20)).await;
     }
     pool.abandon();
-    ssds.iter().chain([&state, &newcomer]).for_each(|disk| disk.kill());
-    let state = SimDevice::open(&state);
-    let pool = Pool::open(env.clone(), named(&ssds), Some(state), Missing::Refuse).await.unwrap();
-    let volume = open(&env, &newcomer);
-    volume.rename(name).await.unwrap();
-    assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }));
+    let volume = rejoined(&env, &ssds, [&state, &newcomer], Some(name)).await;
     assert_eq!(volume.status().dirty_bytes, PAGE);
     assert!([2, 3].contains(&volume.read(ByteRange::at(5 * PAGE, PAGE)).await.unwrap()[0]));
     joins
@@ -324,4 +337,45 @@ fn the_name_that_a_volume_gets_while_it_joins_is_recorded_before_a_host_is_answe
         });
     }
     assert!(times.get() > 20, "it was renamed while it joined {} times", times.get());
+}
+
+/// A volume grows while it joins the pool, and a host writes to what was added; whether it grew before it had joined.
+async fn grow_while_it_joins(world: World) -> bool {
+    for page in 0..20 {
+        world.write(&world.sound, page, 1).await.unwrap();
+    }
+    let World { env, ssds, state, pool, .. } = world;
+    let newcomer = Disk::plain(&env.simulation, "newcomer", VOLUME_BYTES);
+    let joining = open(&env, &newcomer);
+    let (attached, pool_of_it) = (joining.clone(), pool.clone());
+    env.spawn(async move { drop(pool_of_it.attach(&attached).await) });
+    let pause = env.simulation.draw(|random| random.below(10_000));
+    env.sleep(Duration::from_micros(pause)).await;
+    newcomer.grow(2 * VOLUME_BYTES);
+    let joins = joining.status().pool.is_none();
+    assert_eq!(joining.grow().await.unwrap(), 2 * VOLUME_BYTES);
+    while joining.status().dirty_bytes == 0 {
+        let mut buf = env.buffers().take(4096);
+        buf.fill(3);
+        joining.write(VOLUME_BYTES, buf, Durability::Volatile).await.unwrap();
+    }
+    pool.abandon();
+    let volume = rejoined(&env, &ssds, [&state, &newcomer], None).await;
+    assert_eq!(volume.read(ByteRange::at(VOLUME_BYTES, PAGE)).await.unwrap()[0], 3);
+    joins
+}
+
+// The pool recorded the size that the volume had when it began to join. What hosts wrote behind that was in the log, and a
+// start took it for nobody's, because no host could have written there (simulator: seeds 30008679 and 30011879).
+// proves: F7
+#[test]
+fn what_is_added_to_a_volume_while_it_joins_is_the_pools_too() {
+    let times = Rc::new(Cell::new(0));
+    for seed in 0..100 {
+        let times = Rc::clone(&times);
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], async move |world| {
+            times.set(times.get() + u64::from(grow_while_it_joins(world).await));
+        });
+    }
+    assert!(times.get() > 20, "it grew while it joined {} times", times.get());
 }
