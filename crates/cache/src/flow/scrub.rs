@@ -88,7 +88,7 @@ impl<E: Env> PoolInner<E> {
             let Some(key) = map.key(slot) else { return };
             (key, map.generation(slot))
         };
-        let mut bad = self.scrub_header(slot, key).await;
+        let Some(mut bad) = self.scrub_header(slot, key).await else { return };
         let mut page = 0;
         while bad == 0 && page < self.pages_per_block && self.scrub_goes_on() {
             let (valid, length) = {
@@ -121,15 +121,17 @@ impl<E: Env> PoolInner<E> {
         bad
     }
 
-    /// The header of a slot; answers how many pages have left the cache because it was bad.
-    async fn scrub_header(self: &Rc<Self>, slot: SlotIndex, key: crate::state::BlockKey) -> u64 {
+    /// The header of a slot; answers how many pages have left the cache because it was bad. `None`: the slot is being freed, and
+    /// nobody read what its pages are to be checked by.
+    async fn scrub_header(self: &Rc<Self>, slot: SlotIndex, key: crate::state::BlockKey) -> Option<u64> {
         let held = u64::from(self.map.borrow().valid_count(slot));
         let bad = match self.check_header(slot, key).await {
             Header::Wrong => held,
-            Header::Confirmed | Header::Moot => 0,
+            Header::Confirmed => 0,
+            Header::Moot => return None,
         };
         self.scrub.found(|status| status.bad_pages += bad);
-        bad
+        Some(bad)
     }
 
     async fn scrub_log(self: &Rc<Self>, log: &Rc<Log>) {
