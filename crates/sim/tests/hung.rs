@@ -273,6 +273,18 @@ fn a_volume_whose_device_hangs_at_the_start_is_left_out_in_time_and_comes_back_w
     run(start_while_it_hangs);
 }
 
+/// Runs it in many worlds: in enough of them it answers that it met the volume while it joined.
+fn of_many_seeds(flow: impl AsyncFn(World) -> bool + Copy + 'static) {
+    let times = Rc::new(Cell::new(0));
+    for seed in 0..100 {
+        let times = Rc::clone(&times);
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], async move |world| {
+            times.set(times.get() + u64::from(flow(world).await));
+        });
+    }
+    assert!(times.get() > 20, "the volume was met while it joined {} times", times.get());
+}
+
 /// The newcomer, when its daemon was killed and the next one has it, with what is cached of it.
 async fn rejoined(
     env: &SimEnv,
@@ -329,14 +341,7 @@ async fn rename_while_it_joins(world: World) -> bool {
 // proves: F4
 #[test]
 fn the_name_that_a_volume_gets_while_it_joins_is_recorded_before_a_host_is_answered_from_the_cache() {
-    let times = Rc::new(Cell::new(0));
-    for seed in 0..100 {
-        let times = Rc::clone(&times);
-        run_one(seed, PoolKind::ReadWrite, &["one", "two"], async move |world| {
-            times.set(times.get() + u64::from(rename_while_it_joins(world).await));
-        });
-    }
-    assert!(times.get() > 20, "it was renamed while it joined {} times", times.get());
+    of_many_seeds(rename_while_it_joins);
 }
 
 /// A volume grows while it joins the pool, and a host writes to what was added; whether it grew before it had joined.
@@ -370,12 +375,5 @@ async fn grow_while_it_joins(world: World) -> bool {
 // proves: F7
 #[test]
 fn what_is_added_to_a_volume_while_it_joins_is_the_pools_too() {
-    let times = Rc::new(Cell::new(0));
-    for seed in 0..100 {
-        let times = Rc::clone(&times);
-        run_one(seed, PoolKind::ReadWrite, &["one", "two"], async move |world| {
-            times.set(times.get() + u64::from(grow_while_it_joins(world).await));
-        });
-    }
-    assert!(times.get() > 20, "it grew while it joined {} times", times.get());
+    of_many_seeds(grow_while_it_joins);
 }
