@@ -12,6 +12,8 @@ use crate::flow::open::Parts;
 use crate::flow::read_log::LogRun;
 use crate::flow::survey::{Survey, none_readable, state_record};
 use crate::flow::within;
+use crate::format::catalogue::CataloguedVolume;
+use crate::format::crc64;
 use crate::format::record::RecordKind;
 use crate::pool::{LABEL_BYTES, Missing, Named, PoolInner, newest_superblock};
 use crate::state::VolumeIndex;
@@ -229,7 +231,8 @@ impl<E: Env> Offline<E> {
     }
 
     /// Writes a volume's dirty data to `device`, in the order of addresses, and flushes it. Refused if the device is not
-    /// the one that the data belongs to, unless `anywhere`.
+    /// the one that the data belongs to, or was written to without the pool, as far as its identity and fingerprints
+    /// tell, unless `anywhere`.
     pub async fn apply(
         &self,
         name: &VolumeName,
@@ -257,9 +260,47 @@ impl<E: Env> Offline<E> {
             );
             return Err(Error::new(ErrorKind::Refused, message));
         }
+        if !anywhere {
+            self.check_fingerprints(index, &known, &backing).await?;
+        }
         let applied = self.write_dirty(index, known.backing.size_bytes, &backing, &mut progress).await?;
         backing.flush().await?;
         Ok(applied)
+    }
+
+    /// Refused if a page is not what the pool has seen there last. Dirty pages are not judged: they are about to be written,
+    /// and were before, if an earlier call did not come to its end.
+    async fn check_fingerprints(
+        &self,
+        index: VolumeIndex,
+        known: &CataloguedVolume,
+        backing: &Backing<E>,
+    ) -> Result<(), Error> {
+        let is_dirty = |page| {
+            let log = self.pool.log.as_ref();
+            log.is_some_and(|log| log.overlay.borrow().range(index, page..page + 1).any(|live| live.dirty))
+        };
+        for fingerprint in known.backing.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
+            if is_dirty(fingerprint.page) {
+                continue;
+            }
+            let start = fingerprint.page * PAGE;
+            let bytes_to =
+                |end: u64| usize::try_from(PAGE.min(end.saturating_sub(start))).expect("a page fits in memory");
+            let buf = self.pool.env.buffers().take(bytes_to(backing.info.size_bytes));
+            let (buf, read) = backing.read(start, buf).await;
+            read?;
+            if crc64(&buf[..bytes_to(known.backing.size_bytes)]) != fingerprint.checksum {
+                let message = format!(
+                    "volume {}: the device given for it does not hold at byte {start} what the pool saw there last: it is another \
+                     one, or was written to without the pool, and may be newer than what is dirty: give the right device, or \
+                     write to this one with --force",
+                    known.spec.name
+                );
+                return Err(Error::new(ErrorKind::Refused, message));
+            }
+        }
+        Ok(())
     }
 
     async fn write_dirty(

@@ -76,6 +76,33 @@ fn pages_that_are_bad_on_different_ssds_are_good_on_the_other_ones() {
     });
 }
 
+// proves: F8
+#[test]
+fn dirty_data_is_not_written_over_what_was_changed_without_the_pool_unless_told_to() {
+    run(async |env| {
+        let world = killed_with_dirty_pages(&env, 100).await;
+        let (name, backing) = ("disk".parse().unwrap(), || HostDevice::Memory(world.backing()));
+        let put = async |page: u64| {
+            let mut bytes = Buf::zeroed(4096);
+            bytes.fill(0x77);
+            world.backing().write(page * PAGE, bytes).await.1.unwrap();
+        };
+        // What is dirty itself may be there already: an earlier call may have come so far.
+        put(0).await;
+        let offline = Offline::open(env.clone(), world.named()).await.unwrap();
+        let applied = offline.apply(&name, backing(), false, |_| {}).await.unwrap();
+        assert_eq!(applied.written_bytes, 100 * PAGE);
+        put(5).await;
+        put(64 * MIB / PAGE - 1).await;
+        let refused = offline.apply(&name, backing(), false, |_| {}).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Refused);
+        assert!(refused.to_string().contains("at byte 67104768 what the pool saw"), "{refused}");
+        assert_eq!(world.on_backing(5).await, 0x77, "nothing was written");
+        let applied = offline.apply(&name, backing(), true, |_| {}).await.unwrap();
+        assert_eq!((applied.written_bytes, world.on_backing(5).await), (100 * PAGE, 6));
+    });
+}
+
 /// CRC-32C, bit by bit.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |sum: u32| if sum & 1 == 1 { (sum >> 1) ^ 0x82F6_3B78 } else { sum >> 1 };
