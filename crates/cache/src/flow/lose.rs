@@ -367,11 +367,9 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         data: Buf,
     ) -> Result<(), Error> {
-        // The cleaner may be on its way with zeroes, which have no copy that could be lost (rule `clean-one-at-a-time`).
-        let _not_cleaned = self.clean_locks.exclusive(pages.clone()).await;
         let range = self.bytes_of_pages(pages);
         let length = usize::try_from(range.length()).expect("a request fits in memory");
-        self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
         let live: Vec<Live> = log.overlay.borrow().range(attached.index, pages.clone()).collect();

@@ -64,7 +64,7 @@ impl<E: Env> VolumeInner<E> {
         buf: Buf,
         held: Option<Held>,
     ) -> Result<(), Error> {
-        self.make_way(attached, range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.make_way(attached, range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, buf).await?;
         if planted(Planted::DropAfterBackingWrite)
             && let Some(attached) = attached
@@ -186,28 +186,35 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Sees to it that nothing supersedes or outlives what is about to be written to the backing device: drops what is
-    /// cached, marks touched fingerprints. The caller holds the range.
+    /// cached, marks touched fingerprints. The caller holds the range, and what this answers until the backing device has
+    /// answered.
     pub(crate) async fn make_way(
         self: &Rc<Self>,
         attached: Option<&Attached<E>>,
         range: ByteRange,
         without_drop: Planted,
-    ) -> Result<(), Error> {
-        let Some(attached) = attached else { return Ok(()) };
+    ) -> Result<Option<Held>, Error> {
+        let Some(attached) = attached else { return Ok(None) };
         let pages = PoolInner::<E>::pages_of(range);
+        // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
+        let not_cleaned = match &attached.pool.log {
+            Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
+            None => None,
+        };
         attached.pool.unsettle(attached, range).await?;
         if planted(Planted::DropAfterBackingWrite) {
-            return Ok(());
+            return Ok(not_cleaned);
         }
         if planted(without_drop) {
             attached.pool.only_hide(attached.index, pages, without_drop);
-            return Ok(());
+            return Ok(not_cleaned);
         }
         if planted(Planted::DropNotFlushed) {
             attached.pool.hide_pages(attached.index, pages);
-            return Ok(());
+            return Ok(not_cleaned);
         }
-        attached.pool.drop_pages(attached.index, pages).await
+        attached.pool.drop_pages(attached.index, pages).await?;
+        Ok(not_cleaned)
     }
 
     /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule

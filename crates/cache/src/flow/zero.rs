@@ -42,7 +42,7 @@ impl<E: Env> VolumeInner<E> {
         if range.is_empty() {
             return Ok(());
         }
-        self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+        let _not_cleaned = self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
         match self.backing.discard(range).await {
             Err(error) if error.kind != ErrorKind::Unsupported => Err(error),
             Ok(()) | Err(_) => Ok(()),
@@ -69,9 +69,10 @@ impl<E: Env> VolumeInner<E> {
         let unit = u64::from(self.backing.info.logical_block_bytes);
         let inner = range.narrowed_to(unit);
         let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
-        if !dropped.is_empty() {
-            self.make_way(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?;
-        }
+        let _not_cleaned = match dropped.is_empty() {
+            true => None,
+            false => self.make_way(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?,
+        };
         if !inner.is_empty() {
             self.zero_blocks(inner, mode, effort).await?;
         }
