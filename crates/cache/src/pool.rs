@@ -139,6 +139,10 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) removal_lock: Semaphore,
     pub(crate) removal_cancelled: Cell<bool>,
     pub(crate) state: Option<E::Device>,
+    /// It lacks the newest record: it failed, or did not answer in time.
+    pub(crate) state_behind: Cell<bool>,
+    /// A write is on its way there that nobody waits for any more.
+    pub(crate) state_hangs: Cell<bool>,
 
     pub(crate) map: RefCell<Map>,
     pub(crate) policy: RefCell<Policy>,
@@ -589,6 +593,17 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = &*self.fenced.borrow() {
             return (Health::Failed, error.to_string());
         }
+        match self.health_of_ssds() {
+            (Health::Good, _) if self.state_behind.get() => {
+                let reason = "the state directory did not take the pool's newest record, the SSDs have it: after a restart \
+                              the read cache may be cold; see to the disk that holds the state directory";
+                (Health::Degraded, reason.to_owned())
+            }
+            of_ssds => of_ssds,
+        }
+    }
+
+    fn health_of_ssds(&self) -> (Health, String) {
         let gone = self.ssds.iter().filter(|ssd| !ssd.online.get() && !ssd.replaced.get()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {

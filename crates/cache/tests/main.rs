@@ -13,6 +13,7 @@ mod offline;
 mod old_copies;
 mod packed;
 mod pool;
+mod records;
 mod scrub;
 mod second_loss;
 mod shares;

@@ -327,6 +327,90 @@ fn a_volume_whose_device_hangs_at_the_start_is_left_out_in_time_and_comes_back_w
     run(start_while_it_hangs);
 }
 
+async fn serve_while_the_state_directory_hangs(world: World) {
+    let World { env, ssds, state, pool, sound, .. } = &world;
+    hang(state);
+    let began = env.now();
+    // Several times what the log holds: rows are opened, sealed and freed all the while. One SSD fails, and leaves.
+    let capacity = pool.status().write_log.unwrap().dirty_capacity_bytes;
+    let rounds = 4 * capacity / VOLUME_BYTES + 1;
+    for round in 0..rounds {
+        if round == rounds / 2 {
+            ssds[0].vanish();
+        }
+        for page in 0..VOLUME_BYTES / PAGE {
+            world.write(sound, page, u8::try_from(round % 256).unwrap()).await.unwrap();
+        }
+        sound.flush().await.unwrap();
+        if round == 0 {
+            let status = pool.status();
+            assert!(
+                status.health == Health::Degraded && status.reason.contains("state directory"),
+                "{}",
+                status.reason
+            );
+        }
+    }
+    assert!(env.now().since(began) < Duration::from_secs(60), "it was waited for once");
+    assert_eq!(pool.status().ssds.iter().filter(|ssd| ssd.online).count(), 3, "the SSD has left");
+    state.answer_all();
+    env.sleep(Duration::from_secs(1)).await;
+    pool.set(pool.status().settings).await.unwrap();
+    assert!(!pool.status().reason.contains("state directory"), "{}", pool.status().reason);
+}
+
+// Whatever is recorded waited for it: no row was opened any more, no SSD could leave, and hosts' writes waited with them.
+// proves: F6
+#[test]
+fn a_state_directory_that_hangs_stops_no_pool_whose_ssds_are_a_majority() {
+    for seed in 0..10 {
+        run_one(seed, PoolKind::ReadWrite, &["one", "two", "three", "four"], serve_while_the_state_directory_hangs);
+    }
+}
+
+/// The state directory cannot record for a while that less is lost than before.
+async fn keep_record_of_losses(world: World) {
+    let World { env, ssds, state, pool, volume, backing, .. } = world;
+    let write = async |volume: &Volume<SimEnv>, page: u64| {
+        let mut buf = env.buffers().take(4096);
+        buf.fill(2);
+        volume.write(page * PAGE, buf, Durability::Durable).await
+    };
+    for page in [5, 6] {
+        write(&volume, page).await.unwrap();
+    }
+    ssds.iter().for_each(|ssd| ssd.vanish());
+    let _ = write(&volume, 40).await;
+    while volume.status().lost_bytes < 2 * PAGE {
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    state.set_faults(Faults { write_errors: 1000, ..Faults::default() });
+    assert!(write(&volume, 5).await.is_err(), "it is not on record that this page is mended");
+    state.set_faults(Faults::default());
+    let fresh: Vec<_> = ["three", "four"].map(|name| Disk::plain(&env.simulation, name, 16 << 20)).into();
+    pool.add_ssds(named(&fresh)).await.unwrap();
+    write(&volume, 7).await.unwrap();
+    pool.abandon();
+    fresh.iter().chain([&state, &backing]).for_each(|disk| disk.kill());
+    let pool = Pool::open(env.clone(), named(&fresh), Some(SimDevice::open(&state)), Missing::Leave).await.unwrap();
+    let volume = open(&env, &backing);
+    match pool.reattach(&volume).await.unwrap() {
+        Reattached::Warm { .. } => {}
+        Reattached::Dropped { reason } | Reattached::Fenced { reason, .. } => panic!("{reason}"),
+    }
+    assert!(volume.read(ByteRange::at(6 * PAGE, PAGE)).await.is_err(), "what is lost is still lost");
+    assert_eq!(volume.read(ByteRange::at(7 * PAGE, PAGE)).await.unwrap()[0], 2);
+}
+
+// Rows asked for the record that could not be written, and a start took it for gone: nobody knew what was lost.
+// proves: F5
+#[test]
+fn a_record_of_losses_that_could_not_be_written_is_asked_for_by_nobody() {
+    for seed in 0..10 {
+        run_one(seed, PoolKind::ReadWrite, &["one", "two"], keep_record_of_losses);
+    }
+}
+
 /// Runs it in many worlds: in enough of them it answers that it met the volume while it joined.
 fn of_many_seeds(flow: impl AsyncFn(World) -> bool + Copy + 'static) {
     let times = Rc::new(Cell::new(0));

@@ -163,6 +163,8 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn refuse_appends(self: &Rc<Self>, log: &Rc<Log>) {
         let error = if self.stopping_log.get() {
             stopped()
+        } else if let Some(error) = &*self.fenced.borrow() {
+            error.clone()
         } else {
             Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.name))
         };

@@ -60,7 +60,7 @@ impl<E: Env> PoolInner<E> {
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
         if !planted(Planted::LossForgotten) {
-            self.write_losses(log, &losses).await?;
+            self.write_losses(log.losses_number.get(), &losses).await?;
         }
         drop(no_rows_recorded);
         self.record_rows(log).await
@@ -178,8 +178,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the losses record; durable when this answers.
-    async fn write_losses(&self, log: &Log, losses: &Losses) -> Result<(), Error> {
-        let number = log.losses_number.get();
+    async fn write_losses(self: &Rc<Self>, number: u64, losses: &Losses) -> Result<(), Error> {
         let payload = losses.encode();
         if self.write_state_only(RecordKind::Losses, number, payload).await {
             return Ok(());
@@ -194,11 +193,14 @@ impl<E: Env> PoolInner<E> {
     /// … as things are now and the next one: no rows are recorded that ask for it before it is there.
     async fn write_next_losses(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         let _no_rows_recorded = self.records_lock.acquire(1).await;
-        log.losses_number.set(log.losses_number.get() + 1);
+        let number = log.losses_number.get() + 1;
         let losses = self.losses(log, None);
         // What it leaves out was written again, on SSDs.
         self.flush_ssds().await;
-        self.write_losses(log, &losses).await
+        self.write_losses(number, &losses).await?;
+        // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.
+        log.losses_number.set(number);
+        Ok(())
     }
 
     /// What is lost of each volume, in rising order, some extents of each at most.

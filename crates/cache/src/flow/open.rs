@@ -164,6 +164,8 @@ impl<E: Env> Parts<E> {
             removal_lock: Semaphore::new(1),
             removal_cancelled: Cell::new(false),
             state: self.state,
+            state_behind: Cell::new(false),
+            state_hangs: Cell::new(false),
             map: RefCell::new(map),
             policy: RefCell::new(Policy::new(settings.policy, slots)),
             counters: RefCell::new(Counters::new(slots, pages_per_block)),

@@ -1,11 +1,13 @@
 //! Member records: written to the state directory and to every SSD, durable on the majority before they take effect;
 //! and how an SSD leaves the pool (rule `membership`).
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
 use hotset_block::{Buf, BufPool, Device, Env};
 
+use crate::config::limits;
 use crate::error::{Error, ErrorKind};
 use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
@@ -17,6 +19,7 @@ use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 
 use super::create::not_made;
+use super::within;
 
 /// How a members record or catalogue is changed: everything that was decided is in the closure.
 type Change<'a, T> = &'a dyn Fn(&mut T);
@@ -65,10 +68,12 @@ impl<E: Env> PoolInner<E> {
         payload: Vec<u8>,
         newcomers: &[Rc<Ssd<E>>],
     ) -> Result<(), Error> {
-        let number = self.next_record_number(kind);
+        let counter = self.record_number(kind);
+        let number = counter.get() + 1;
         let record = Record { pool_uuid: self.uuid, number, payload };
         let bytes = record.encode(kind);
         self.check_record_fits(kind, bytes.len(), newcomers)?;
+        counter.set(number);
         let members_before = self.members.borrow().ssds.len() + usize::from(self.state.is_some());
         let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
         let state_agrees = !forgotten && self.write_state_record(kind, number, &bytes).await;
@@ -84,6 +89,8 @@ impl<E: Env> PoolInner<E> {
             let failed = newcomers.iter().zip(new).find(|(_, agrees)| !agrees);
             return failed.map_or(Ok(()), |(ssd, _)| Err(not_made(ssd, &Fault::Offline)));
         }
+        // The next one must not take the area of the one before this, which may be the newest that a start believes.
+        counter.set(number + 1);
         Err(Error::new(
             ErrorKind::Gone,
             format!(
@@ -94,15 +101,14 @@ impl<E: Env> PoolInner<E> {
         ))
     }
 
-    fn next_record_number(&self, kind: RecordKind) -> u64 {
-        let counter = match kind {
+    /// Of the newest record.
+    fn record_number(&self, kind: RecordKind) -> &Cell<u64> {
+        match kind {
             RecordKind::Members => &self.members_number,
             RecordKind::Rows => &self.rows_number,
             RecordKind::Catalogue => &self.catalogue_number,
             RecordKind::Losses => unreachable!("losses are numbered by the log"),
-        };
-        counter.set(counter.get() + 1);
-        counter.get()
+        }
     }
 
     fn check_record_fits(&self, kind: RecordKind, bytes: usize, newcomers: &[Rc<Ssd<E>>]) -> Result<(), Error> {
@@ -116,11 +122,35 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Refused, message))
     }
 
-    async fn write_state_record(&self, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
-        let Some(state) = &self.state else { return false };
+    /// False: the state directory did not take it, or not in time; the SSDs have to agree without it.
+    async fn write_state_record(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
+        if self.state.is_none() {
+            return false;
+        }
+        let taken = !self.state_hangs.get() && self.write_state_in_time(kind, number, bytes).await;
+        self.state_behind.set(!taken);
+        taken
+    }
+
+    async fn write_state_in_time(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
         let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
-        let (_buf, written) = state.write(offset, to_buf(self.env.buffers(), bytes)).await;
-        written.is_ok() && state.flush().await.is_ok()
+        let (pool, buf) = (Rc::clone(self), to_buf(self.env.buffers(), bytes));
+        let mut writing = Box::pin(async move {
+            let Some(state) = &pool.state else { return false };
+            let (_buf, written) = state.write(offset, buf).await;
+            written.is_ok() && state.flush().await.is_ok()
+        });
+        if let Some(taken) = within(&self.env, limits::SSD_TIMEOUT, &mut writing).await {
+            return taken;
+        }
+        // Nothing else is written there before this has ended (rule `late-io`).
+        self.state_hangs.set(true);
+        let pool = Rc::clone(self);
+        self.env.spawn(async move {
+            writing.await;
+            pool.state_hangs.set(false);
+        });
+        false
     }
 
     async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
@@ -202,7 +232,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes a record that only the state directory keeps; false: it could not.
-    pub(crate) async fn write_state_only(&self, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
+    pub(crate) async fn write_state_only(self: &Rc<Self>, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
         let bytes = Record { pool_uuid: self.uuid, number, payload }.encode(kind);
         self.write_state_record(kind, number, &bytes).await
     }
