@@ -220,7 +220,14 @@ impl Device for FileDevice {
     }
 
     async fn write_durable(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        self.transfer(Direction::WriteDurable, offset, buf).await
+        if !self.shared.elsewhere {
+            return self.transfer(Direction::WriteDurable, offset, buf).await;
+        }
+        // Whoever keeps the file may be told of `RWF_DSYNC` and not heed it: FUSE does not flush for it (Linux 6.18).
+        match self.write(offset, buf).await {
+            (buf, Ok(())) => (buf, self.flush().await),
+            failed => failed,
+        }
     }
 
     async fn flush(&self) -> Result<(), DeviceError> {

@@ -48,6 +48,8 @@ pub struct FaultyFile {
 
 struct State {
     fault: Fault,
+    /// Flushes that were carried out.
+    flushes: u64,
     hanging: Vec<Hanging>,
 }
 
@@ -63,7 +65,7 @@ impl FaultyFile {
     /// `behind`. `None`, and loud words, on a machine where that is not possible.
     pub fn mount(at: &Path, behind: &Path) -> Option<Self> {
         fs::create_dir(at).expect("a folder can be made");
-        let state = Arc::new(Mutex::new(State { fault: Fault::None, hanging: Vec::new() }));
+        let state = Arc::new(Mutex::new(State { fault: Fault::None, flushes: 0, hanging: Vec::new() }));
         let file = File::options().read(true).write(true).open(behind).expect("the file behind is there");
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("hotset-e2e".to_owned()), MountOption::AutoUnmount];
@@ -80,6 +82,11 @@ impl FaultyFile {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// How often the kernel had it flushed.
+    pub fn flushes(&self) -> u64 {
+        lock(&self.state).flushes
     }
 
     pub fn set(&self, fault: Fault) {
@@ -237,7 +244,10 @@ impl Filesystem for Pass {
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let Some(Hanging::Flush(reply)) = self.admit(Hanging::Flush(reply)) else { return };
         match self.file.sync_data() {
-            Ok(()) => reply.ok(),
+            Ok(()) => {
+                lock(&self.state).flushes += 1;
+                reply.ok();
+            }
             Err(error) => reply.error(error.into()),
         }
     }
