@@ -8,6 +8,7 @@ use hotset_block::{Device, Env};
 use crate::backing::Backing;
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
+use crate::flow::identity::was_written;
 use crate::flow::open::Parts;
 use crate::flow::read_log::LogRun;
 use crate::flow::survey::{Survey, none_readable, state_record};
@@ -261,6 +262,14 @@ impl<E: Env> Offline<E> {
             return Err(Error::new(ErrorKind::Refused, message));
         }
         if !anywhere {
+            if was_written(&known.backing, &identity) {
+                let message = format!(
+                    "volume {name}: the device given for it was written to since the pool was stopped, so that what is dirty may \
+                     be older than what it holds (an earlier call that wrote to it does that, too): look at it, then write with \
+                     --force"
+                );
+                return Err(Error::new(ErrorKind::Refused, message));
+            }
             self.check_fingerprints(index, &known, &backing).await?;
         }
         let applied = self.write_dirty(index, known.backing.size_bytes, &backing, &mut progress).await?;
@@ -364,12 +373,11 @@ fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
     let (here, all) = (members.ssds.iter().filter(|member| is_here(member.ssd_uuid)).count(), members.ssds.len());
     if !survey.is_proven() {
         let or_state = if survey.state_knows { "" } else { " or the state directory" };
-        let unproven = format!(
+        // One of a pair may be a copy that was made long ago.
+        doubts.push(format!(
             "{here} of {all} SSDs are here: without the others{or_state} it cannot be proven that this is the pool's newest \
              state"
-        );
-        // One of a pair is what a pool has left on its worst day: where nothing else speaks against it, it is believed.
-        if here * 2 < all { doubts.push(unproven) } else { problems.push(unproven) }
+        ));
     }
     if !survey.state_knows {
         let unread = "the state directory's copy of the pool was not read (--state DIR): if the pool went on without these \

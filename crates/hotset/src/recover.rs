@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::args::{BackingOf, Output, RecoverArguments};
 use crate::client::{fill_bar, print};
+use crate::daemon::{GivenUp, given_up};
 use crate::paths;
 use crate::plane::device::{open_backing, open_member_to_recover, open_ssd_to_recover};
 use crate::size::human;
@@ -64,6 +65,9 @@ struct Volume {
     dirty_bytes: u64,
     /// First byte and length of each stretch.
     dirty_extents: Vec<(u64, u64)>,
+    /// It was taken from the pool while that was away: what is dirty of it was given up.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    given_up: bool,
     /// What was written to its backing device; left out where nothing was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     written_bytes: Option<u64>,
@@ -109,27 +113,43 @@ fn failure(recovery: &Recovery) -> Option<ApiError> {
 
 async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery, ApiError> {
     let (ssds, unopened) = open_ssds(env, &arguments.ssd)?;
-    let (state, unread) = open_state(env, arguments.state.as_deref(), &ssds).await?;
+    let directory = arguments.state.clone().unwrap_or_else(paths::state_directory);
+    let (state, unread) = open_state(env, &directory, arguments.state.is_some(), &ssds).await;
+    let is_known = state.is_some();
     let given = Given { ssds, unopened, state };
     let offline = Offline::open(env.clone(), given).await.map_err(|error| words::error(&error))?;
+    let given_up = given_up(&directory, &format!("{:032x}", offline.report().pool_uuid));
+    if arguments.state.is_some() && !is_known && given_up.doubts.is_empty() {
+        return Err(unknown_pool(&directory, &unread));
+    }
     check_backings(offline.report(), &arguments.backing)?;
     let dirty = offline.report().volumes.iter().map(|volume| volume.dirty_bytes).sum();
     let bar = fill_bar(dirty, "Checking");
     let verified = offline.verify(|done| bar.set_position(done)).await;
     bar.finish_and_clear();
-    let mut recovery = described(offline.report(), &verified);
+    let mut recovery = described(offline.report(), &verified, &given_up);
     recovery.problems.extend(unread);
-    if !arguments.write {
-        return Ok(recovery);
+    if arguments.write {
+        warn(&recovery);
+        let doubts = [&offline.report().doubts[..], &given_up.doubts[..]].concat();
+        recovery.refused = refusal(&doubts, arguments.force);
+        if recovery.refused.is_none() {
+            write_all(env, &offline, arguments, &mut recovery).await;
+        }
     }
-    warn(&recovery);
-    recovery.refused = refusal(&offline.report().doubts, arguments.force);
-    if recovery.refused.is_some() {
-        return Ok(recovery);
-    }
+    Ok(recovery)
+}
+
+async fn write_all(env: &HostEnv, offline: &Offline<HostEnv>, arguments: &RecoverArguments, recovery: &mut Recovery) {
     for volume in recovery.volumes.iter_mut().filter(|volume| volume.dirty_bytes > 0) {
+        if volume.given_up && !arguments.force {
+            let why = "it was taken from the pool while that was away, and what these SSDs hold of it was given up: its backing \
+                       device may be newer; write it all the same with --force";
+            volume.error = Some(why.to_owned());
+            continue;
+        }
         let bar = fill_bar(volume.dirty_bytes, "Writing");
-        let applied = write_volume(env, &offline, arguments, volume, &bar).await;
+        let applied = write_volume(env, offline, arguments, volume, &bar).await;
         bar.finish_and_clear();
         match applied {
             Ok(applied) => {
@@ -139,8 +159,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
             Err(error) => volume.error = Some(error.to_string()),
         }
     }
-    recovery.advice = advice(&recovery);
-    Ok(recovery)
+    recovery.advice = advice(recovery);
 }
 
 type Ssds = Vec<Named<HostDevice>>;
@@ -159,16 +178,16 @@ fn open_ssds(env: &HostEnv, paths: &[PathBuf]) -> Result<(Ssds, Vec<(String, Err
     Ok((ssds, unopened))
 }
 
-/// The copy of the pool in the state directory that is given, or in the one that a daemon would use here, if it has one; and what
-/// of the latter could not be looked at.
+/// The copy of the pool in the state directory, if that has one; and what of the latter could not be looked at. One that was not
+/// asked for need not be there.
 async fn open_state(
     env: &HostEnv,
-    given: Option<&Path>,
+    directory: &Path,
+    is_asked_for: bool,
     ssds: &[Named<HostDevice>],
-) -> Result<(Option<HostDevice>, Vec<String>), ApiError> {
-    let directory = given.map_or_else(paths::state_directory, Path::to_owned);
+) -> (Option<HostDevice>, Vec<String>) {
     let (mut members, mut unread) = (Vec::new(), Vec::new());
-    match paths::files_of_pools(&directory, "member") {
+    match paths::files_of_pools(directory, "member") {
         Ok(files) => {
             for file in files {
                 match open_member_to_recover(env, &file) {
@@ -177,21 +196,22 @@ async fn open_state(
                 }
             }
         }
-        Err(error) if given.is_some() => unread.push(format!("{}: {error}", directory.display())),
+        Err(error) if is_asked_for => unread.push(format!("{}: {error}", directory.display())),
         Err(_) => {}
     }
     let state = offline::state_of_pool(env, ssds, members).await;
-    if state.is_none() && given.is_some() && !ssds.is_empty() {
-        let reasons: String = unread.iter().map(|reason| format!(" ({reason})")).collect();
-        let message = format!(
-            "state directory {} has no copy of the pool to which these SSDs belong{reasons}: give another one, or none",
-            directory.display()
-        );
-        return Err(ApiError::new(ApiErrorKind::NotFound, message));
-    }
     // What is read makes up for what is not.
     let unread = if state.is_some() { Vec::new() } else { unread };
-    Ok((state, unread))
+    (state, unread)
+}
+
+fn unknown_pool(directory: &Path, unread: &[String]) -> ApiError {
+    let reasons: String = unread.iter().map(|reason| format!(" ({reason})")).collect();
+    let message = format!(
+        "state directory {} has no copy of the pool to which these SSDs belong{reasons}: give another one, or none",
+        directory.display()
+    );
+    ApiError::new(ApiErrorKind::NotFound, message)
 }
 
 /// Tells what is wrong while nothing is written yet.
@@ -256,7 +276,7 @@ async fn write_volume(
     applied.map_err(|error| words::error(&error))
 }
 
-fn described(report: &Report, verified: &Verified) -> Recovery {
+fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recovery {
     let ssds = report.ssds.iter().map(|ssd| Ssd {
         path: ssd.path.clone(),
         uuid: if ssd.uuid == 0 { String::new() } else { format!("{:032x}", ssd.uuid) },
@@ -270,6 +290,7 @@ fn described(report: &Report, verified: &Verified) -> Recovery {
         size_bytes: volume.size_bytes,
         dirty_bytes: volume.dirty_bytes,
         dirty_extents: volume.dirty_extents.clone(),
+        given_up: given_up.volumes.iter().any(|taken| *taken == volume.name.as_str()),
         written_bytes: None,
         lost_bytes: None,
         error: None,
@@ -286,7 +307,7 @@ fn described(report: &Report, verified: &Verified) -> Recovery {
         good_bytes: verified.good_bytes,
         one_copy_bytes: verified.one_copy_bytes,
         lost_bytes: verified.lost_bytes,
-        problems: report.problems.clone(),
+        problems: [&report.problems[..], &given_up.doubts[..]].concat(),
         refused: None,
         advice: None,
     }
@@ -314,6 +335,9 @@ fn text(recovery: &Recovery) -> String {
             human(volume.size_bytes),
             human(volume.dirty_bytes)
         );
+        if volume.given_up {
+            text.push_str("    It was taken from the pool while that was away: its dirty data was given up\n");
+        }
         for (start, length) in volume.dirty_extents.iter().take(EXTENTS_LISTED) {
             let _ = writeln!(text, "    {length} bytes at {start}");
         }
@@ -403,6 +427,7 @@ mod tests {
             size_bytes: 1 << 20,
             dirty_bytes: 8192,
             dirty_extents: vec![(0, 8192)],
+            given_up: false,
             written_bytes: Some(8192),
             lost_bytes: None,
             error: None,

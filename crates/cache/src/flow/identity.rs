@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{ByteRange, Device, Env};
+use hotset_block::{ByteRange, Device, DeviceIdentity, Env};
 
 use crate::config::{PAGE, limits};
 use crate::error::Error;
@@ -83,9 +83,7 @@ impl<E: Env> VolumeInner<E> {
         }
         let now = self.capture_durable_identity(size_bytes).await?;
         // Growing a file changes its mark too, so that one which grew while Hotset was stopped is taken for a changed one.
-        let comparable = before.mark_is_final && now.device.boot == before.device.boot;
-        let marked = comparable && now.device.change_mark != before.device.change_mark;
-        if now.device.id != before.device.id || marked {
+        if now.device.id != before.device.id || was_written(before, &now.device) {
             return Ok(None);
         }
         for fingerprint in before.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
@@ -111,8 +109,7 @@ impl<E: Env> VolumeInner<E> {
         if now.device.id != before.device.id {
             return Some(format!("it was {:?} and is {:?}", before.device.id, now.device.id));
         }
-        let comparable = before.mark_is_final && now.device.boot == before.device.boot;
-        if comparable && now.device.change_mark != before.device.change_mark {
+        if was_written(before, &now.device) {
             return Some("it was written to while Hotset was stopped".to_owned());
         }
         let differs = |fingerprint: &&Fingerprint| {
@@ -123,6 +120,12 @@ impl<E: Env> VolumeInner<E> {
         let changed = before.fingerprints.iter().find(differs)?;
         Some(format!("its bytes at {} were changed while Hotset was not running", changed.page * PAGE))
     }
+}
+
+/// The device's mark says that it was written to since a clean stop. Without one, or in another boot, it says nothing.
+pub(crate) fn was_written(before: &BackingIdentity, now: &DeviceIdentity) -> bool {
+    let comparable = before.mark_is_final && now.boot == before.device.boot;
+    comparable && now.change_mark != before.device.change_mark
 }
 
 /// The pages of an identity whose change has to be recorded before it is made.

@@ -51,6 +51,7 @@ use crate::endpoint::{Endpoint, Socket};
 use crate::plane::{Handle, StopReport};
 
 pub(crate) use http::Document;
+pub(crate) use state::{GivenUp, given_up};
 
 /// How long the control API waits at most for pools and volumes to open before it answers: later it says what is missing.
 const FIRST_PASS_LIMIT: Duration = Duration::from_secs(10);

@@ -327,6 +327,34 @@ impl StateDirectory {
     }
 }
 
+/// What of a pool was given up while its SSDs were away.
+pub(crate) struct GivenUp {
+    /// Volumes that were taken from it.
+    pub(crate) volumes: Vec<String>,
+    /// It was deleted, or nobody can say what was given up.
+    pub(crate) doubts: Vec<String>,
+}
+
+/// Looks that up without a daemon. A directory that is not there knows of nothing.
+pub(crate) fn given_up(directory: &Path, pool_uuid: &str) -> GivenUp {
+    let (mut volumes, mut doubts) = (Vec::new(), Vec::new());
+    for path in files_of_pools(directory, "json").unwrap_or_default() {
+        match read_record::<PoolRecord>(&path) {
+            Ok(record) if record.uuid == pool_uuid => volumes.extend(record.detached),
+            Ok(_) => {}
+            Err(error) => doubts.push(format!("what was given up of a pool cannot be read: {error}")),
+        }
+    }
+    match read_if_there::<ForgottenPools>(&directory.join("forgotten.json")) {
+        Ok(forgotten) if forgotten.uuids.iter().any(|uuid| uuid == pool_uuid) => {
+            doubts.push("the pool was deleted while its SSDs were away, and what they hold was given up".to_owned());
+        }
+        Ok(_) => {}
+        Err(error) => doubts.push(format!("which pools were deleted cannot be read: {error}")),
+    }
+    GivenUp { volumes, doubts }
+}
+
 fn lock(directory: &Path) -> Result<File, String> {
     let path = directory.join("state.lock");
     let context = |error: io::Error| format!("{}: {error}", path.display());
