@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hotset_e2e::apart::{APART, pages_apart, with_dirty_pages};
 use hotset_e2e::daemon::Daemon;
+use hotset_e2e::faulty::FaultyFile;
 use hotset_e2e::files::{MIB, overwrite};
 use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::nbd::Error;
@@ -31,6 +32,32 @@ fn write_back_daemon(ssds_mib: &[u64]) -> Daemon {
     daemon.make_read_write_pool(ssds_mib, "--populate-on-read 1");
     daemon.make_volume(HOSTS * REGION * 512 / PAGE_BYTES, "p");
     daemon
+}
+
+// A write that is to be durable by itself is just written there.
+// proves: D11
+#[test]
+fn ssds_that_another_program_keeps_are_flushed_for_every_flush_of_a_host() {
+    const FLUSHES: u64 = 40;
+    let daemon = Daemon::start();
+    let mounted = ["one", "two"].map(|name| {
+        let image = daemon.site.path(name);
+        daemon.ok(&format!("image create {} 24M", image.display()));
+        FaultyFile::mount(&daemon.site.path(&format!("mounted-{name}")), &image)
+    });
+    let [Some(one), Some(two)] = mounted else { return };
+    let pool = "pool create p --type read-write --io-type custom --block-size 64K --ssd";
+    daemon.ok(&format!("{pool} {} {}", one.path().display(), two.path().display()));
+    daemon.make_volume(64, "p");
+    let mut client = daemon.client("v");
+    let before = [&one, &two].map(FaultyFile::flushes);
+    for turn in 0..FLUSHES {
+        client.write(turn * PAGE_BYTES, &pages(turn, 1, 1)).expect("a write");
+        client.flush().expect("a flush");
+    }
+    let after = [&one, &two].map(FaultyFile::flushes);
+    assert!(before.iter().zip(after).all(|(before, after)| after - before >= FLUSHES), "{before:?} {after:?}");
+    assert_eq!(daemon.stat("v", "write_hits"), FLUSHES);
 }
 
 fn hosts() -> Vec<Host> {
@@ -334,6 +361,117 @@ fn what_cannot_be_read_or_written_keeps_recover_from_nothing_else() {
     assert!(!told.contains(unread) && told.contains("hotset pool delete p"), "{told}");
     assert_pages(&hotset_e2e::files::read_part(&backing, 0, 50 * 4096), 0, 1);
     daemon.refuse(&format!("{here} --state {}", daemon.site.path("nowhere").display()), 1, "has no copy of the pool");
+}
+
+// proves: F4
+#[test]
+fn a_sound_ssd_that_comes_after_an_old_copy_of_the_other_opens_the_pool_without_a_restart() {
+    for opened_by_hand in [false, true] {
+        let mut daemon = write_back_daemon(&[24, 24]);
+        daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+        let [ssd0, ssd1, old, away] = ["ssd0", "ssd1", "old", "away"].map(|name| daemon.site.path(name));
+        daemon.client("v").write(0, &pages(0, 100, 1)).expect("a write");
+        assert!(daemon.stop().success());
+        fs::copy(&ssd0, &old).expect("the SSD can be copied");
+        daemon.launch();
+        daemon.client("v").write(0, &pages(0, 100, 2)).expect("a write");
+        daemon.kill();
+        fs::rename(&ssd1, &away).expect("the SSD can be taken away");
+        fs::rename(&old, &ssd0).expect("the old copy takes the place of the other one");
+        daemon.launch();
+        let shown = daemon.ok("status");
+        assert!(shown.contains("unknown of pool p"), "{shown}");
+        let refused = daemon.refuse("pool open p", 1, "it waits for SSD");
+        assert!(refused.contains("ssd1"), "{refused}");
+        fs::rename(&away, &ssd1).expect("the SSD comes back");
+        if opened_by_hand {
+            daemon.ok("pool open p");
+        }
+        tools::eventually("the pool is opened", Duration::from_secs(20), || daemon.is_online("v"));
+        assert_version(&daemon, 100, 2);
+    }
+}
+
+// proves: F7
+#[test]
+fn recover_writes_nothing_of_what_was_given_up_while_its_pool_was_away() {
+    let mut daemon = killed_with_dirty_pages(100);
+    let [ssd0, ssd1, state] = ["ssd0", "ssd1", "state"].map(|name| daemon.site.path(name));
+    let aside = [&ssd0, &ssd1].map(|ssd| ssd.with_extension("aside"));
+    [&ssd0, &ssd1].into_iter().zip(&aside).for_each(|(ssd, aside)| fs::rename(ssd, aside).expect("it can be moved"));
+    daemon.launch();
+    daemon.ok("volume disable-cache v --force --yes-lose-data");
+    tools::eventually("it is served as it is", Duration::from_secs(20), || daemon.is_online("v"));
+    daemon.client("v").write(0, &pages(0, 100, 7)).expect("a write");
+    assert!(daemon.stop().success());
+    let [one, other] = &aside;
+    let with_state = format!("recover --ssd {} {} --state {}", one.display(), other.display(), state.display());
+    assert!(daemon.ok(&with_state).contains("its dirty data was given up"));
+    daemon.refuse(&format!("{with_state} --write"), 1, "what these SSDs hold of it was given up");
+    // The pool is given up as a whole.
+    daemon.launch();
+    daemon.ok("pool delete p --force --yes-lose-data");
+    assert!(daemon.stop().success());
+    daemon.refuse(&format!("{with_state} --write"), 1, "the pool was deleted while its SSDs were away");
+    assert_pages(&hotset_e2e::files::read_part(&daemon.site.path("backing"), 0, 100 * 4096), 0, 7);
+}
+
+// A copy that was made while the pool was stopped went over all that hosts had written since.
+// proves: F4, F7
+#[test]
+fn recover_writes_no_old_copy_of_a_lone_ssd_over_what_was_flushed_since() {
+    let mut daemon = killed_with_dirty_pages(100);
+    let [ssd0, old, state] = ["ssd0", "old", "state"].map(|name| daemon.site.path(name));
+    daemon.launch();
+    assert!(daemon.stop().success());
+    fs::copy(&ssd0, &old).expect("the SSD can be copied");
+    let both = format!("recover --ssd {} --state {}", old.display(), state.display());
+    assert_eq!(daemon.json(&both)["good_bytes"], 100 * PAGE_BYTES);
+    daemon.launch();
+    daemon.client("v").write(0, &pages(0, 100, 2)).expect("a write");
+    daemon.ok("volume disable-cache v");
+    assert!(daemon.stop().success());
+    let alone = daemon.refuse(&format!("recover --ssd {} --write", old.display()), 1, "--force");
+    assert!(alone.contains("1 of 2 SSDs are here"), "{alone}");
+    assert_pages(&hotset_e2e::files::read_part(&daemon.site.path("backing"), 0, 100 * 4096), 0, 2);
+}
+
+// proves: F7
+#[test]
+fn recover_writes_nothing_over_what_was_written_to_a_device_since_the_pool_was_stopped() {
+    let mut daemon = killed_with_dirty_pages(100);
+    daemon.launch();
+    assert!(daemon.stop().success());
+    let [ssd0, ssd1, backing] = ["ssd0", "ssd1", "backing"].map(|name| daemon.site.path(name));
+    overwrite(&backing, 2000 * PAGE_BYTES, &pages(2000, 1, 7));
+    let write = format!("recover --ssd {} {} --write", ssd0.display(), ssd1.display());
+    daemon.refuse(&write, 1, "was written to since the pool was stopped");
+    assert_pages(&hotset_e2e::files::read_part(&backing, 0, 4096), 0, 0);
+    daemon.ok(&format!("{write} --force"));
+    assert_pages(&hotset_e2e::files::read_part(&backing, 0, 100 * 4096), 0, 1);
+}
+
+// proves: F4
+#[test]
+fn a_pool_whose_record_cannot_be_read_is_neither_opened_nor_replaced() {
+    let mut daemon = killed_with_dirty_pages(100);
+    let [ssd0, ssd1, record] = ["ssd0", "ssd1", "state/pools/p.json"].map(|name| daemon.site.path(name));
+    let right = fs::read(&record).expect("it is there");
+    fs::write(&record, b"{\"version\": 99}").expect("it can be spoilt");
+    let config = daemon.site.path("hotset.toml");
+    fs::write(&config, format!("ssd_scan = [\"{}\"]\n", daemon.site.path("ssd*").display())).expect("it is new");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    assert_eq!(daemon.json("pool list")["pools"].as_array().map(Vec::len), Some(0));
+    daemon.refuse(&format!("pool import --ssd {} {}", ssd0.display(), ssd1.display()), 1, "p.json");
+    let fresh = ["fresh0", "fresh1"].map(|name| daemon.site.blank(name, 24 * MIB).display().to_string());
+    daemon.refuse(&format!("pool create p --type read-write --io-type custom --ssd {}", fresh.join(" ")), 1, "p.json");
+    assert!(daemon.stop().success());
+    assert_eq!(fs::read(&record).expect("it is there"), b"{\"version\": 99}");
+    fs::write(&record, right).expect("it can be put back");
+    daemon.launch();
+    tools::eventually("the pool is opened", Duration::from_secs(20), || daemon.is_online("v"));
+    assert_version(&daemon, 100, 1);
 }
 
 // proves: F4, F7

@@ -369,6 +369,57 @@ fn without_its_read_write_pool_a_volume_is_not_served_and_comes_back_with_it() {
     assert_written_apart(&daemon, 1024);
 }
 
+fn names_of_volumes(daemon: &Daemon) -> Vec<String> {
+    let list = daemon.json("volume list");
+    let names =
+        list["volumes"].as_array().expect("a list").iter().map(|volume| volume["name"].as_str().map(str::to_owned));
+    names.map(|name| name.expect("a name")).collect()
+}
+
+// The old name was taken for a volume without a pool, and served from the backing device alone when the SSDs were not there.
+// proves: F8
+#[test]
+fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
+    let (mut daemon, _) = with_dirty_pages(1024);
+    let record = daemon.site.path("state/pools/p.json");
+    // The state directory takes no record now.
+    let in_the_way = daemon.site.path("state/pools/p.json.new");
+    fs::create_dir(&in_the_way).expect("it is not there");
+    daemon.refuse("volume rename v new", 1, "it keeps its name");
+    assert_eq!(names_of_volumes(&daemon), ["v"]);
+    assert_written_apart(&daemon, 1024);
+    fs::remove_dir(&in_the_way).expect("it is empty");
+    // The daemon dies before it is recorded there.
+    let before = fs::read(&record).expect("it is there");
+    daemon.ok("volume rename v new");
+    daemon.kill();
+    fs::write(&record, &before).expect("the record can be put back");
+    let put_back = put_ssds_away(&daemon);
+    daemon.launch();
+    assert_eq!((names_of_volumes(&daemon), daemon.is_online("v")), (vec!["v".to_owned()], false));
+    put_back();
+    eventually("it has its new name", Duration::from_secs(30), || names_of_volumes(&daemon) == ["new"]);
+    eventually("it is served", Duration::from_secs(30), || daemon.is_online("new"));
+    daemon.restart();
+    assert_eq!(names_of_volumes(&daemon), ["new"]);
+    daemon.ok("volume rename new v");
+    assert_written_apart(&daemon, 1024);
+    // Nor does one that an earlier version made.
+    assert!(daemon.stop().success());
+    let volumes = daemon.site.path("state/volumes.json");
+    let recorded: Value = serde_json::from_slice(&fs::read(&record).expect("it is there")).expect("it is JSON");
+    let mut volume = recorded["volumes"][0].clone();
+    volume["name"] = "phantom".into();
+    let phantom = serde_json::json!({"version": 1, "volumes": [volume]});
+    fs::write(&volumes, phantom.to_string()).expect("the record can be forged");
+    let put_back = put_ssds_away(&daemon);
+    daemon.launch();
+    assert_eq!((names_of_volumes(&daemon), daemon.is_online("phantom")), (vec!["v".to_owned()], false));
+    put_back();
+    eventually("it is served", Duration::from_secs(30), || daemon.is_online("v"));
+    assert_written_apart(&daemon, 1024);
+}
+
 // proves: P13
 #[test]
 fn a_pool_that_is_gone_for_good_can_be_given_up_and_its_volumes_serve_on_as_they_are() {

@@ -55,7 +55,7 @@ fn show(status: &Status, running: &[Operation]) -> String {
     let uncached = |volume: &&Volume| !status.pools.iter().any(|pool| pool.volumes.contains(&volume.name));
     let uncached: Vec<&Volume> = status.volumes.iter().filter(uncached).collect();
     if !uncached.is_empty() {
-        text.push_str(&format!("\nVolumes without a cache\n\n{}", volumes_of(&uncached, "")));
+        text.push_str(&format!("\nVolumes without a cache\n\n{}", volumes_of(&uncached, None)));
     }
     if status.pools.is_empty() {
         text.push_str("\nNo pools: `hotset pool create` makes one\n");
@@ -80,7 +80,15 @@ fn data_at_risk(status: &Status) -> String {
         return String::new();
     }
     let age = status.oldest_dirty_seconds.map_or_else(String::new, |age| format!(", the oldest for {}", duration(age)));
-    format!("{} acknowledged and not yet on the backing devices{age}", human(status.dirty_bytes))
+    let known = format!("{} acknowledged and not yet on the backing devices{age}", human(status.dirty_bytes));
+    // What is on SSDs that are not read is known to nobody.
+    let closed: Vec<&str> = status.pools.iter().filter(|pool| is_closed(pool)).map(|pool| pool.name.as_str()).collect();
+    if closed.is_empty() { known } else { format!("{known}, and what is unknown of pool {}", closed.join(", pool ")) }
+}
+
+/// It may hold dirty data, and nobody reads it.
+fn is_closed(pool: &Pool) -> bool {
+    pool.kind == PoolKind::ReadWrite && pool.state == PoolState::Offline
 }
 
 fn show_pool(pool: &Pool, volumes: &[&Volume], running: &[Operation]) -> String {
@@ -99,7 +107,7 @@ fn show_pool(pool: &Pool, volumes: &[&Volume], running: &[Operation]) -> String 
     }
     text.push_str(&format!("\n{}", ssds_of(pool)));
     if !volumes.is_empty() {
-        text.push_str(&format!("\n{}", volumes_of(volumes, &pool.reason)));
+        text.push_str(&format!("\n{}", volumes_of(volumes, Some(pool))));
     }
     text.push_str(&format!("\n  errors:   {}\n", errors(pool, volumes)));
     text
@@ -194,7 +202,10 @@ fn note(ssd: &Ssd) -> String {
 }
 
 /// What was said of their pool is not said again of each.
-fn volumes_of(volumes: &[&Volume], said: &str) -> String {
+fn volumes_of(volumes: &[&Volume], pool: Option<&Pool>) -> String {
+    let said = pool.map_or("", |pool| &pool.reason);
+    let is_unknown = pool.is_some_and(is_closed);
+    let dirty = |volume: &Volume| if is_unknown { "?".to_owned() } else { human(volume.dirty_bytes) };
     let headings =
         ["VOLUME", "STATE", "CACHE", "CACHE HEALTH", ">SIZE", ">CACHED", ">DIRTY", ">HIT RATIO", ">ERRORS", "BACKING"];
     let mut table = Table::new(&headings);
@@ -206,7 +217,7 @@ fn volumes_of(volumes: &[&Volume], said: &str) -> String {
             volume.cache_health.map_or("-", |health| health.word()).to_owned(),
             human(volume.size_bytes),
             human(volume.cache_used_bytes),
-            human(volume.dirty_bytes),
+            dirty(volume),
             volume::percent(volume.stats.hit_ratio),
             grouped(volume.stats.errors),
             volume::backing(volume),

@@ -2,6 +2,7 @@
 
 use hotset_api::{
     ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
+    VolumeState,
 };
 use hyper::Method;
 
@@ -164,6 +165,9 @@ fn shares(volume: &Volume) -> String {
 }
 
 fn data_at_risk(volume: &Volume) -> String {
+    if volume.dirty_bytes == 0 && volume.state == VolumeState::Offline && volume.pool.is_some() {
+        return "unknown while it is offline, if its pool takes writes".to_owned();
+    }
     let age = volume.oldest_dirty_seconds.map_or_else(String::new, |seconds| format!(", the oldest for {seconds} s"));
     let lost = match volume.lost_bytes {
         0 => String::new(),

@@ -230,6 +230,22 @@ impl StateDirectory {
         files_of_pools(&self.path, "json").map(|paths| paths.iter().map(|path| read_record(path)).collect())
     }
 
+    /// Checks that what is on record of a pool of this name, if anything is, can be read.
+    ///
+    /// # Errors
+    /// Its record cannot be read: nothing may take its place.
+    pub(crate) fn check_record_of(&self, name: &PoolName) -> Result<(), String> {
+        let path = self.path.join(POOLS).join(format!("{name}.json"));
+        let read = if path.exists() { read_record::<PoolRecord>(&path).map(drop) } else { Ok(()) };
+        read.map_err(|error| {
+            format!(
+                "pool {name} is on record, and the record cannot be read: {error}; what was taken from the pool, and which of \
+                 its SSDs failed, may be on record there alone: bring the file back as it was and restart, or, if there is \
+                 none, move it away"
+            )
+        })
+    }
+
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
         write_record(&self.path.join(POOLS), &format!("{}.json", record.name), record.kind.version(), record)
     }

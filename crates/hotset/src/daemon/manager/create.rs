@@ -93,7 +93,7 @@ impl Manager {
             let message = format!("pool {}: a pool of this name exists already", spec.name);
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }
-        Ok(())
+        self.check_record_of(&spec.name)
     }
 
     /// The plan beside the pools of `others`; whether its memory is there is judged by [`check_memory`].

@@ -267,6 +267,11 @@ impl Manager {
         self.state.write_volumes(&records).map_err(|error| self.state_failed(&error))
     }
 
+    /// Nothing takes the place of a pool whose record cannot be read.
+    fn check_record_of(&self, name: &PoolName) -> Result<(), ApiError> {
+        self.state.check_record_of(name).map_err(|message| ApiError::new(ApiErrorKind::Refused, message))
+    }
+
     /// Whether the pool was deleted here while it was offline: hosts may have written around it since.
     fn is_forgotten(&self, uuid: &str) -> Result<bool, ApiError> {
         let forgotten = self.state.forgotten_pools().map_err(|error| ApiError::new(ApiErrorKind::Device, error))?;
@@ -275,7 +280,10 @@ impl Manager {
 
     fn state_failed(&self, error: &std::io::Error) -> ApiError {
         let directory = self.state.path().display();
-        ApiError::new(ApiErrorKind::Device, format!("state directory {directory}: {error}; the change may not last"))
+        ApiError::new(
+            ApiErrorKind::Device,
+            format!("state directory {directory}: {error}; see to that, then look whether the change was made"),
+        )
     }
 }
 

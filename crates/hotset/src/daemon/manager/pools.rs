@@ -46,6 +46,7 @@ impl Manager {
             found.first().ok_or_else(|| ApiError::new(ApiErrorKind::Invalid, "an import needs at least one SSD"))?;
         let name = first.label.pool_name.clone();
         self.check_not_converted(&name)?;
+        self.check_record_of(&name)?;
         if let Some(other) = found.iter().find(|other| other.label.pool_uuid != first.label.pool_uuid) {
             return Err(ApiError::new(
                 ApiErrorKind::Invalid,

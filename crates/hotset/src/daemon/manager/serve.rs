@@ -6,7 +6,7 @@ use hotset_api::ApiError;
 use hotset_cache::Reattached;
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 
-use super::{Fenced, Manager, OfflineVolume, pool_name};
+use super::{Fenced, Manager, OfflinePool, OfflineVolume, pool_name};
 use crate::daemon::state::{PoolRecord, VolumeRecord};
 
 /// How often what could not be opened is tried again.
@@ -126,14 +126,22 @@ impl Manager {
         self.plane.call(move |plane| plane.export(name)).await
     }
 
-    /// A crash came between a volume's leaving its pool, or before its joining it, and the record of that.
+    /// A crash came between a volume's leaving its pool, or before its joining it, or between its getting another name, and
+    /// the record of that.
     pub(super) async fn serve_left_over(
         &self,
         volume: &VolumeRecord,
-        catalogued: &[VolumeName],
+        catalogued: &[VolumeSpec],
     ) -> Result<(), ApiError> {
-        let is_catalogued = catalogued.iter().any(|name| name.as_str() == volume.name);
-        if is_catalogued || self.belongs_to_a_pool(&volume.name).await {
+        if catalogued.iter().any(|spec| spec.name.as_str() == volume.name) {
+            return Ok(());
+        }
+        if let Some(renamed) = catalogued.iter().find(|spec| spec.backing == volume.backing) {
+            tracing::info!(volume = volume.name, to = %renamed.name, "was renamed");
+            self.offline().volumes.remove(&volume.name);
+            return Ok(());
+        }
+        if self.belongs_to_a_pool(&volume.name).await {
             return Ok(());
         }
         self.serve_or_set_offline(volume).await
@@ -150,6 +158,10 @@ impl Manager {
         for record in records {
             // What is in both records belongs to its pool.
             if self.belongs_to_a_pool(&record.name).await {
+                continue;
+            }
+            if let Some(pool) = self.pool_over(&record.backing).await {
+                tracing::error!(volume = record.name, "not served, and forgotten: pool {pool} has {}", record.backing);
                 continue;
             }
             let spec = match record.spec() {
@@ -207,6 +219,18 @@ impl Manager {
 
     pub(super) async fn is_open(&self, pool: &PoolName) -> bool {
         self.plane.snapshot().await.is_ok_and(|open| open.pools.iter().any(|open| open.name == *pool))
+    }
+
+    /// The pool that has a volume over this backing device, if one has.
+    async fn pool_over(&self, backing: &str) -> Option<String> {
+        let snapshot = self.plane.snapshot().await.ok()?;
+        let open = snapshot.volumes.iter().find(|volume| volume.pool.is_some() && volume.backing == backing);
+        let of_open = open.and_then(|volume| volume.pool.as_ref().map(PoolName::to_string));
+        let offline = self.offline();
+        let waits = |pool: &&OfflinePool| pool.record.volumes.iter().any(|volume| volume.backing == backing);
+        let of_closed = || offline.pools.values().find(waits).map(|pool| pool.record.name.clone());
+        let of_volume = || offline.volumes.values().find(|volume| volume.record.backing == backing)?.pool.clone();
+        of_open.or_else(of_closed).or_else(of_volume)
     }
 
     pub(super) async fn belongs_to_a_pool(&self, volume: &str) -> bool {

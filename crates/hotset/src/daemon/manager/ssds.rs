@@ -1,6 +1,6 @@
 //! What the SSDs are and how they say they are: beside what their pools know of them.
 
-use hotset_api::{ApiError, Pool, SsdHealth, SsdState};
+use hotset_api::{ApiError, Pool, PoolState, SsdHealth, SsdState};
 
 use super::{Manager, conditions, uuid};
 use crate::daemon::smart::{Known, Ledger, OpenSsd};
@@ -42,7 +42,10 @@ impl Manager {
             (ssd.identity, ssd.smart) = self.ssds.of(&ssd.uuid);
             ssd.health = health(ssd.state, ssd.read_errors, &ssd.smart.alert);
             ssd.reason = conditions::ssd_reason(ssd.state, ssd.health, &ssd.reason, &ssd.smart.alert);
-            ssd.action = conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health);
+            // Nothing of the kind can be done to a pool that is not open: what can is said of the pool.
+            if pool.state != PoolState::Offline {
+                ssd.action = conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health);
+            }
             if ssd.health == SsdHealth::ErrorAlert {
                 pool.warnings.push(format!("SSD {}: {}; replace it soon", ssd.path, ssd.smart.alert));
             }

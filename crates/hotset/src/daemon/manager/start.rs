@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind, PoolChange};
-use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
+use hotset_cache::config::{PoolName, VolumeSpec};
 use hotset_cache::{DirtyData, Missing, PoolStatus};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -27,10 +27,25 @@ const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 struct Search {
     paths: Vec<String>,
-    /// All that the record names are there.
-    complete: bool,
+    /// Where those are not that the record names.
+    away: Vec<String>,
     /// One that only a later Hotset can read: without it the pool is not what it was.
     newer: Option<ApiError>,
+}
+
+impl Search {
+    /// Waiting for more brings nothing.
+    fn is_over(&self) -> bool {
+        self.away.is_empty() || self.newer.is_some()
+    }
+
+    /// Why a pool that could not be opened with what was found may still come.
+    fn waits_for(&self) -> String {
+        match &self.away[..] {
+            [] => "it waits until all of its SSDs can be used and are what they were".to_owned(),
+            away => format!("it waits for SSD {}", away.join(", SSD ")),
+        }
+    }
 }
 
 impl Manager {
@@ -132,29 +147,29 @@ impl Manager {
             return None;
         }
         self.ask_backing_devices(&record.volumes).await;
-        if self.try_complete(&record).await == Attempt::Settled {
+        let search = self.search(&record).await;
+        if self.try_complete(&record, &search).await == Attempt::Settled {
             return None;
         }
-        let reason = "it waits for missing SSDs".to_owned();
+        let (seconds, reason) = (self.config.missing_wait_s, search.waits_for());
+        tracing::warn!(pool = record.name, seconds, "{reason}");
         self.explain_offline(&record.name, reason, Waiting::ForItsSsds, String::new());
         Some(record)
     }
 
     /// Opens a pool if all of its SSDs are there.
-    async fn try_complete(&self, record: &PoolRecord) -> Attempt {
-        let search = self.search(record).await;
-        if search.complete || search.newer.is_some() {
-            return self.try_open(&record.name, search, Missing::Refuse).await;
+    async fn try_complete(&self, record: &PoolRecord, search: &Search) -> Attempt {
+        if search.is_over() {
+            return self.try_open(&record.name, search.clone(), Missing::Refuse).await;
         }
         Attempt::Wait
     }
 
     async fn wait_for_ssds(self: &Arc<Self>, record: PoolRecord) {
-        tracing::warn!(pool = record.name, seconds = self.config.missing_wait_s, "waiting for missing SSDs");
         let deadline = Instant::now() + Duration::from_secs(self.config.missing_wait_s);
         while Instant::now() < deadline {
             tokio::time::sleep(SCAN_INTERVAL).await;
-            if self.try_complete(&record).await == Attempt::Settled {
+            if self.try_complete(&record, &self.search(&record).await).await == Attempt::Settled {
                 return;
             }
             if !self.offline().pools.contains_key(&record.name) {
@@ -176,10 +191,19 @@ impl Manager {
     /// Only its SSDs can bring back what a read-write pool holds: they are waited for until an administrator decides.
     async fn wait_on(&self, record: PoolRecord) {
         while self.offline().pools.contains_key(&record.name) {
-            if self.try_complete(&record).await == Attempt::Settled {
-                return;
+            let search = self.search(&record).await;
+            if search.is_over() {
+                self.try_all(&record.name, search).await;
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
+        }
+    }
+
+    /// All SSDs are there: opens the pool with them, or, where one is an old copy or cannot be used, without that one.
+    async fn try_all(&self, name: &str, search: Search) -> Attempt {
+        match self.try_open(name, search.clone(), Missing::Refuse).await {
+            Attempt::Wait => self.try_open(name, search, Missing::Leave).await,
+            Attempt::Settled => Attempt::Settled,
         }
     }
 
@@ -204,7 +228,7 @@ impl Manager {
         };
         Search {
             paths: own.iter().map(|ssd| ssd.path.clone()).collect(),
-            complete: away.is_empty(),
+            away: away.iter().map(|ssd| ssd.path.clone()).collect(),
             newer: scan.newer.iter().find(is_own).map(newer_error),
         }
     }
@@ -236,7 +260,6 @@ impl Manager {
 
     /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
     async fn give_up(&self, record: &PoolRecord, error: &ApiError) {
-        tracing::error!(pool = record.name, "cannot be opened: {error}");
         let meanwhile = match record.kind {
             RecordedKind::Read => "its volumes are served uncached",
             RecordedKind::ReadWrite => "its volumes are not served, because it may hold newer data than their devices",
@@ -250,6 +273,9 @@ impl Manager {
             hint => hint.to_owned(),
         };
         let reason = format!("{}; {meanwhile}; {next}", error.message);
+        if self.offline().pools.get(&record.name).is_none_or(|pool| pool.reason != reason) {
+            tracing::error!(pool = record.name, "cannot be opened: {error}");
+        }
         self.explain_offline(&record.name, reason, Waiting::ForTheAdministrator, error.hint.clone());
         match record.kind {
             RecordedKind::Read => self.serve_without_pool(record).await,
@@ -266,9 +292,10 @@ impl Manager {
         };
         self.failures.lift(&self.state, name);
         let search = self.search(&record).await;
-        if self.try_open(&record.name, search, Missing::Refuse).await == Attempt::Wait {
-            let reason = "some of its SSDs are missing, or in use".to_owned();
-            self.explain_offline(name, reason, Waiting::ForTheAdministrator, String::new());
+        if search.is_over() {
+            self.try_all(&record.name, search).await;
+        } else if self.try_open(&record.name, search.clone(), Missing::Refuse).await == Attempt::Wait {
+            self.explain_offline(name, search.waits_for(), Waiting::ForTheAdministrator, String::new());
         }
         let left = self.offline().pools.get(name).map(|pool| pool.reason.clone());
         match left {
@@ -374,7 +401,7 @@ impl Manager {
     pub(super) async fn settle(&self, name: &PoolName, mut opened: Opened) -> Result<(), ApiError> {
         self.note_disks(name, &opened).await?;
         self.detach_taken(name, &mut opened.volumes).await?;
-        let catalogued: Vec<VolumeName> = opened.volumes.iter().map(|volume| volume.name.clone()).collect();
+        let catalogued = opened.volumes.clone();
         for spec in opened.volumes {
             let volume = spec.name.clone();
             if let Err(error) = self.settle_volume(name, spec.clone()).await {
@@ -447,7 +474,7 @@ impl Manager {
             if self.is_rewritten(name.as_str()) {
                 continue;
             }
-            match self.is_forgotten(&record.uuid) {
+            match self.check_record_of(&name).and_then(|()| self.is_forgotten(&record.uuid)) {
                 Ok(false) => {}
                 Ok(true) => {
                     tracing::warn!("{}", words::forgotten_pool(&record.name));
@@ -465,10 +492,7 @@ impl Manager {
             self.set_offline(&record, "it is being opened", Waiting::ForItsSsds);
             let paths: Vec<_> = own.into_iter().map(|ssd| ssd.path.clone()).collect();
             let newer = newer.iter().find(|ssd| ssd.newer.pool_uuid == pool).map(newer_error);
-            let search = Search { paths, complete: false, newer };
-            if self.try_open(&record.name, search.clone(), Missing::Refuse).await == Attempt::Wait {
-                self.try_open(&record.name, search, Missing::Leave).await;
-            }
+            self.try_all(&record.name, Search { paths, away: Vec::new(), newer }).await;
         }
     }
 }

@@ -48,13 +48,22 @@ impl Manager {
             return refuse("it waits for its pool or its backing device, which know it by this name");
         }
         self.check_volume_name(&new, &self.plane.snapshot().await?)?;
-        let (from, to_name) = (status.name.clone(), new.clone());
-        self.plane.call(move |plane| plane.rename_volume(from, to_name)).await?;
+        let rename = async |from: &VolumeName, to: &VolumeName| {
+            let (from, to) = (from.clone(), to.clone());
+            self.plane.call(move |plane| plane.rename_volume(from, to)).await
+        };
+        rename(&status.name, &new).await?;
+        if let Err(error) = self.save_records_of(&status).await {
+            // If the daemon ends before it is what the records say again, the next one goes by the SSDs.
+            rename(&new, &status.name).await?;
+            let message =
+                format!("volume {name}: it keeps its name, for the new one cannot be recorded: {}", error.message);
+            return Err(ApiError { message, ..error });
+        }
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some(history) = self.history.get() {
             history.note_renamed(name, to);
         }
-        self.save_records_of(&status).await?;
         self.update_udev_rules().await;
         tracing::info!(volume = name, to, "renamed");
         Ok(VolumeChange { changed: true, volume: self.volume(to).await? })
