@@ -363,6 +363,32 @@ fn what_cannot_be_read_or_written_keeps_recover_from_nothing_else() {
     daemon.refuse(&format!("{here} --state {}", daemon.site.path("nowhere").display()), 1, "has no copy of the pool");
 }
 
+// proves: F8
+#[test]
+fn what_is_not_at_its_path_any_more_is_told_while_it_serves() {
+    let daemon = write_back_daemon(&[24, 24, 24]);
+    let health_is = |health: &str| daemon.json("status")["health"] == health;
+    for (name, show, told) in [
+        ("ssd1", "pool show p", "ssd1 is not at its path"),
+        ("backing", "volume show v", "backing device is not at its path"),
+    ] {
+        let (path, away) = (daemon.site.path(name), daemon.site.path("elsewhere"));
+        fs::rename(&path, &away).expect("it can be renamed");
+        if name == "backing" {
+            fs::copy(&away, &path).expect("another one can take its place");
+        }
+        tools::eventually("it is noticed", Duration::from_secs(30), || health_is("degraded"));
+        let shown = daemon.ok(show);
+        assert!(shown.contains(told), "{shown}");
+        fs::rename(&away, &path).expect("it can be put back");
+        tools::eventually("it is noticed", Duration::from_secs(30), || health_is("good"));
+        let shown = daemon.ok(show);
+        assert!(!shown.contains(told), "{shown}");
+    }
+    let events = daemon.ok("events");
+    assert!(events.contains("degraded"), "{events}");
+}
+
 // proves: F4
 #[test]
 fn a_sound_ssd_that_comes_after_an_old_copy_of_the_other_opens_the_pool_without_a_restart() {

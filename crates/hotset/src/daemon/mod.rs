@@ -178,6 +178,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>) {
     tokio::spawn(control.history.clone().sample(Arc::clone(&control.manager)));
     tokio::spawn(Arc::clone(&control.manager).follow_members());
     tokio::spawn(Arc::clone(&control.manager).follow_growth());
+    tokio::spawn(Arc::clone(&control.manager).watch_paths());
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

@@ -2,6 +2,7 @@
 //!
 //! Blocking: called on the control plane's blocking threads only.
 
+use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -14,7 +15,7 @@ use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 use crate::image;
 
 /// Tells a device from another, whatever path leads to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DeviceKey {
     Block { device: u64 },
     File { device: u64, inode: u64 },
@@ -151,6 +152,17 @@ fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
         return Some(DeviceKey::Block { device: metadata.rdev() });
     }
     kind.is_file().then(|| DeviceKey::File { device: metadata.dev(), inode: metadata.ino() })
+}
+
+/// What this process has open.
+pub(crate) fn open_devices() -> std::io::Result<BTreeSet<DeviceKey>> {
+    let mut open = BTreeSet::new();
+    for descriptor in std::fs::read_dir("/proc/self/fd")? {
+        // One that was closed meanwhile is not open.
+        let Ok(metadata) = std::fs::metadata(descriptor?.path()) else { continue };
+        open.extend(key_of(&metadata));
+    }
+    Ok(open)
 }
 
 /// Size and label.

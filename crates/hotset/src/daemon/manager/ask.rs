@@ -13,7 +13,7 @@ use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
 
 /// How long a device may take: a disk that was asleep takes ten seconds.
-const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Devices that are asked at once.
 pub(super) const AT_ONCE: usize = 32;

@@ -92,7 +92,7 @@ fn first(said: &str, why: &str) -> String {
     if said.is_empty() { why.to_owned() } else { said.to_owned() }
 }
 
-fn joined(one: &str, other: &str) -> String {
+pub(super) fn joined(one: &str, other: &str) -> String {
     if one.is_empty() || other.is_empty() { format!("{one}{other}") } else { format!("{one}; {other}") }
 }
 

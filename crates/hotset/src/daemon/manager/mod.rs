@@ -4,6 +4,7 @@
 //! what is *not* open, and why.
 
 mod ask;
+mod astray;
 mod conditions;
 mod convert;
 mod create;
@@ -25,7 +26,7 @@ mod start;
 mod status;
 mod volumes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
@@ -99,6 +100,8 @@ struct Offline {
     fenced: BTreeMap<String, Fenced>,
     /// Why the udev rules could not be written, if so.
     unguarded: Option<String>,
+    /// Devices in use that are not at their paths any more, as they are spelled.
+    astray: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -10,6 +10,7 @@ use hotset_cache::{
     FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
 };
 
+use super::astray;
 use super::conditions::{self, CacheFacts, Condition, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
 use super::flush::Subject;
@@ -33,7 +34,10 @@ impl Manager {
         let open = snapshot.pools.iter().map(|status| pool(status, &offline, self.condition_of(status, &offline)));
         let away = offline.pools.values().map(|pool| offline_pool(pool, self.is_rewritten(&pool.record.name)));
         let mut pools: Vec<_> = open.chain(away).collect();
-        pools.iter_mut().for_each(|pool| self.describe_ssds(pool));
+        for pool in &mut pools {
+            self.describe_ssds(pool);
+            astray::tell_of_ssds(pool, &offline.astray);
+        }
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         pools
     }
@@ -69,7 +73,10 @@ impl Manager {
             }
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
-        volumes.iter_mut().for_each(|volume| self.describe_cache(volume, snapshot, &offline));
+        for volume in &mut volumes {
+            self.describe_cache(volume, snapshot, &offline);
+            astray::tell_of_backing(volume, &offline.astray);
+        }
         volumes
     }
 

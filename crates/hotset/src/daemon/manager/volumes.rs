@@ -85,13 +85,13 @@ impl Manager {
         if let Some(pool) = pool {
             self.check_pool_is_open(pool, &snapshot)?;
         }
-        let backing = spec.backing.clone();
-        let looks = move || probe::check_backing(&backing).map(|()| probe::backing_key(&backing));
         let what = format!("backing device {}", spec.backing);
-        match self.ask(&what, looks).await?? {
-            Some(key) => self.check_unused(&what, key, &snapshot).await,
-            None => Ok(()),
+        let (backing, again) = (spec.backing.clone(), spec.backing.clone());
+        // Before what lies on it is judged: an SSD in use is not to be cleared.
+        if let Some(key) = self.ask(&what, move || probe::backing_key(&backing)).await? {
+            self.check_unused(&what, key, &snapshot).await?;
         }
+        self.ask(&what, move || probe::check_backing(&again)).await?
     }
 
     fn check_pool_is_open(&self, pool: &PoolName, snapshot: &Snapshot) -> Result<(), ApiError> {
