@@ -60,6 +60,7 @@ struct Ssd {
 #[derive(Serialize)]
 struct Volume {
     name: String,
+    /// The one that is given for it, else the one that the pool remembers.
     backing: String,
     size_bytes: u64,
     dirty_bytes: u64,
@@ -128,6 +129,10 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let verified = offline.verify(|done| bar.set_position(done)).await;
     bar.finish_and_clear();
     let mut recovery = described(offline.report(), &verified, &given_up);
+    for BackingOf { volume: name, path } in &arguments.backing {
+        let given = recovery.volumes.iter_mut().filter(|volume| volume.name == name.as_str());
+        given.for_each(|volume| volume.backing.clone_from(path));
+    }
     recovery.problems.extend(unread);
     if arguments.write {
         warn(&recovery);
@@ -250,7 +255,11 @@ fn advice(recovery: &Recovery) -> Option<String> {
 }
 
 fn check_backings(report: &Report, backings: &[BackingOf]) -> Result<(), ApiError> {
-    for backing in backings {
+    for (index, backing) in backings.iter().enumerate() {
+        if backings[..index].iter().any(|before| before.volume == backing.volume) {
+            let message = format!("--backing {}=PATH is given twice", backing.volume);
+            return Err(ApiError::new(ApiErrorKind::Invalid, message));
+        }
         if !report.volumes.iter().any(|volume| volume.name == backing.volume) {
             let message = format!("pool {} caches no volume {}", report.pool, backing.volume);
             return Err(ApiError::new(ApiErrorKind::NotFound, message));
@@ -259,7 +268,7 @@ fn check_backings(report: &Report, backings: &[BackingOf]) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Writes a volume's dirty data to the device given for it, else to the one that the pool remembers.
+/// Writes a volume's dirty data to its backing device.
 async fn write_volume(
     env: &HostEnv,
     offline: &Offline<HostEnv>,
@@ -268,9 +277,7 @@ async fn write_volume(
     bar: &ProgressBar,
 ) -> Result<Applied, ApiError> {
     let name: VolumeName = volume.name.parse().map_err(|error| words::error(&error))?;
-    let given = arguments.backing.iter().find(|backing| backing.volume == name);
-    let backing = given.map_or_else(|| volume.backing.clone(), |backing| backing.path.clone());
-    let spec = VolumeSpec { name: name.clone(), backing, settings: VolumeSettings::default() };
+    let spec = VolumeSpec { name: name.clone(), backing: volume.backing.clone(), settings: VolumeSettings::default() };
     let device = open_backing(env, &spec).map_err(|error| words::error(&error))?;
     let applied = offline.apply(&name, device, arguments.force, |done| bar.set_position(done)).await;
     applied.map_err(|error| words::error(&error))

@@ -357,6 +357,12 @@ fn what_cannot_be_read_or_written_keeps_recover_from_nothing_else() {
     assert!(daemon.refuse(&here, 1, "No such file").contains(unread));
     let write = format!("{here} --state {} --write --backing v={}", state.display(), other.display());
     let told = daemon.refuse(&write, 1, "volume v is not written to the end");
+    assert!(told.contains(&format!("Volume v on {}", other.display())), "{told}");
+    let twice = daemon.refuse(&format!("{write} --backing v=x"), 1, "given twice");
+    assert!(!twice.contains("written to its"), "{twice}");
+    let text = daemon.site.path("text");
+    fs::write(&text, "no SSD ".repeat(1000)).expect("it is new");
+    daemon.refuse(&format!("recover --ssd {}", text.display()), 1, "too short for an SSD of a pool");
     assert!(told.contains("200 KiB written to its backing device"), "{told}");
     assert!(!told.contains(unread) && told.contains("hotset pool delete p"), "{told}");
     assert_pages(&hotset_e2e::files::read_part(&backing, 0, 50 * 4096), 0, 1);

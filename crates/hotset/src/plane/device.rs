@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, EmulatedSsd, EmulatedSsdSpec, SpellingError};
-use hotset_block::{DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
+use hotset_block::{Device, DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
 use hotset_cache::config::VolumeSpec;
-use hotset_cache::{Error, ErrorKind, Named, STATE_BYTES};
+use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Named, STATE_BYTES};
 
 const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true };
 /// Nothing is written to it, and nobody else has it.
@@ -34,7 +34,12 @@ pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Erro
 
 /// A block device or image file of a pool that no daemon runs. It may be write-protected.
 pub(crate) fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
-    Ok(Named { path: path.to_owned(), device: open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")? })
+    let device = open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")?;
+    if device.info().size_bytes < u64::try_from(LABEL_BYTES).expect("a label is short") {
+        let message = format!("{path} is too short for an SSD of a pool: it carries no Hotset superblock");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(Named { path: path.to_owned(), device })
 }
 
 /// The state directory's copy of a pool that no daemon runs.
