@@ -139,10 +139,13 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) removal_lock: Semaphore,
     pub(crate) removal_cancelled: Cell<bool>,
     pub(crate) state: Option<E::Device>,
-    /// It lacks the newest record: it failed, or did not answer in time.
-    pub(crate) state_behind: Cell<bool>,
-    /// A write is on its way there that nobody waits for any more.
+    /// It lacks the newest record of that kind: it failed, or did not answer in time.
+    pub(crate) state_lacks_members: Cell<bool>,
+    pub(crate) state_lacks_catalogue: Cell<bool>,
+    /// A record is on its way there that nobody waits for any more.
     pub(crate) state_hangs: Cell<bool>,
+    /// … was, and has ended.
+    pub(crate) state_answers: Event,
 
     pub(crate) map: RefCell<Map>,
     pub(crate) policy: RefCell<Policy>,
@@ -593,9 +596,11 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = &*self.fenced.borrow() {
             return (Health::Failed, error.to_string());
         }
+        let state_is_behind =
+            self.state_hangs.get() || self.state_lacks_members.get() || self.state_lacks_catalogue.get();
         match self.health_of_ssds() {
-            (Health::Good, _) if self.state_behind.get() => {
-                let reason = "the state directory did not take the pool's newest record, the SSDs have it: after a restart \
+            (Health::Good, _) if state_is_behind => {
+                let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
                               the read cache may be cold; see to the disk that holds the state directory";
                 (Health::Degraded, reason.to_owned())
             }

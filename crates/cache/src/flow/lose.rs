@@ -147,8 +147,12 @@ impl<E: Env> PoolInner<E> {
 
     /// What is to be recorded.
     fn losses(&self, log: &Log, without: Option<SsdIndex>) -> Losses {
+        self.losses_of(self.lost_pages(log, without))
+    }
+
+    fn losses_of(&self, lost: Vec<(Rc<Row>, Live)>) -> Losses {
         let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
-        for (row, live) in self.lost_pages(log, without) {
+        for (row, live) in lost {
             let Some(attachment) = self.attachment_of(live.volume) else { continue };
             let what = match (live.dirty, live.content) {
                 (false, _) => Loss::Clean,
@@ -190,11 +194,13 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
-    /// … as things are now and the next one: no rows are recorded that ask for it before it is there.
-    async fn write_next_losses(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+    /// … as things are now, but for pages of which nothing is missing any more, and the next one: no rows are recorded that ask for it before it is there.
+    async fn write_next_losses(self: &Rc<Self>, log: &Log, is_mended: impl Fn(&Live) -> bool) -> Result<(), Error> {
         let _no_rows_recorded = self.records_lock.acquire(1).await;
         let number = log.losses_number.get() + 1;
-        let losses = self.losses(log, None);
+        let mut lost = self.lost_pages(log, None);
+        lost.retain(|(_, live)| !is_mended(live));
+        let losses = self.losses_of(lost);
         // What it leaves out was written again, on SSDs.
         self.flush_ssds().await;
         self.write_losses(number, &losses).await?;
@@ -245,7 +251,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = self.log.as_ref().filter(|log| !log.unknown.borrow().is_empty()) else { return Ok(()) };
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // The record that the rows ask for from here on says what is known to be lost.
-        self.write_next_losses(log).await?;
+        self.write_next_losses(log, |_| false).await?;
         let unknown = log.unknown.take();
         let recorded = self.record_rows(log).await;
         if recorded.is_err() {
@@ -374,9 +380,7 @@ impl<E: Env> VolumeInner<E> {
         let _not_cleaned = self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
-        let live: Vec<Live> = log.overlay.borrow().range(attached.index, pages.clone()).collect();
-        live.iter().for_each(|live| log.remove_at(live.volume, live.page, live.place));
-        attached.pool.record_less_lost(log).await
+        attached.pool.record_less_lost(log, attached.index, pages).await
     }
 }
 
@@ -397,14 +401,19 @@ impl<E: Env> PoolInner<E> {
         append.done.set(outcome);
     }
 
-    /// Less is lost than the record says.
-    async fn record_less_lost(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
-        if log.overlay.borrow().total().dirty == 0 {
-            self.forget_clean_rows().await;
-            return Ok(());
-        }
+    /// Nothing is missing of these pages any more: on record first, for a start goes by that.
+    async fn record_less_lost(
+        self: &Rc<Self>,
+        log: &Log,
+        volume: VolumeIndex,
+        pages: &Range<u64>,
+    ) -> Result<(), Error> {
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // A record of a higher number serves rows that ask for this one.
-        self.write_next_losses(log).await
+        self.write_next_losses(log, |live| live.volume == volume && pages.contains(&live.page)).await?;
+        let live: Vec<Live> = log.overlay.borrow().range(volume, pages.clone()).collect();
+        live.iter().for_each(|live| log.remove_at(live.volume, live.page, live.place));
+        self.forget_clean_rows().await;
+        Ok(())
     }
 }

@@ -2,7 +2,9 @@
 //! and how an SSD leaves the pool (rule `membership`).
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use hotset_block::{Buf, BufPool, Device, Env};
@@ -20,6 +22,26 @@ use crate::ssd::{Fault, Ssd};
 
 use super::create::not_made;
 use super::within;
+
+/// A record on its way to the state directory.
+enum StateRecord {
+    Ended(bool),
+    /// Whether the state directory takes it.
+    Begun(Pin<Box<dyn Future<Output = bool>>>),
+    /// Another one is on its way, for which nobody waits.
+    Waits,
+}
+
+impl StateRecord {
+    /// `None`: not before `limit`.
+    async fn within<E: Env>(&mut self, env: &E, limit: Duration) -> Option<bool> {
+        match self {
+            Self::Ended(taken) => Some(*taken),
+            Self::Begun(writing) => within(env, limit, writing).await,
+            Self::Waits => None,
+        }
+    }
+}
 
 /// How a members record or catalogue is changed: everything that was decided is in the closure.
 type Change<'a, T> = &'a dyn Fn(&mut T);
@@ -76,7 +98,8 @@ impl<E: Env> PoolInner<E> {
         counter.set(number);
         let members_before = self.members.borrow().ssds.len() + usize::from(self.state.is_some());
         let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
-        let state_agrees = !forgotten && self.write_state_record(kind, number, &bytes).await;
+        let mut state = self.begin_state_record(kind, number, &bytes);
+        let in_time = if forgotten { Some(false) } else { state.within(&self.env, limits::SSD_TIMEOUT).await };
         let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
         // Nobody else watches whether these answer, and a change that waited for one for ever would hold up all others.
         let joining = newcomers.iter().map(async |ssd| {
@@ -84,13 +107,22 @@ impl<E: Env> PoolInner<E> {
             self.in_time(ssd, written).await.unwrap_or(false)
         });
         let (old, new) = join(join_all(writes), join_all(joining)).await;
-        let agreed = old.into_iter().filter(|agrees| *agrees).count() + usize::from(state_agrees);
+        let ssds = old.into_iter().filter(|agrees| *agrees).count();
+        let state_agrees = match in_time {
+            Some(agrees) => agrees,
+            // The SSDs are enough, and it does not hold them up.
+            None if ssds * 2 > members_before => {
+                self.leave_state_record(state);
+                false
+            }
+            None => self.end_state_record(state, kind, number, &bytes).await,
+        };
+        self.note_state(kind, state_agrees);
+        let agreed = ssds + usize::from(state_agrees);
         if forgotten || state_agrees || agreed * 2 > members_before {
             let failed = newcomers.iter().zip(new).find(|(_, agrees)| !agrees);
             return failed.map_or(Ok(()), |(ssd, _)| Err(not_made(ssd, &Fault::Offline)));
         }
-        // The next one must not take the area of the one before this, which may be the newest that a start believes.
-        counter.set(number + 1);
         Err(Error::new(
             ErrorKind::Gone,
             format!(
@@ -122,35 +154,65 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Refused, message))
     }
 
-    /// False: the state directory did not take it, or not in time; the SSDs have to agree without it.
-    async fn write_state_record(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
+    /// Begins to write a record to the state directory, if there is one and nothing else is on its way there.
+    fn begin_state_record(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> StateRecord {
         if self.state.is_none() {
-            return false;
+            return StateRecord::Ended(false);
         }
-        let taken = !self.state_hangs.get() && self.write_state_in_time(kind, number, bytes).await;
-        self.state_behind.set(!taken);
-        taken
-    }
-
-    async fn write_state_in_time(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
+        if self.state_hangs.get() {
+            return StateRecord::Waits;
+        }
         let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
         let (pool, buf) = (Rc::clone(self), to_buf(self.env.buffers(), bytes));
-        let mut writing = Box::pin(async move {
+        StateRecord::Begun(Box::pin(async move {
             let Some(state) = &pool.state else { return false };
             let (_buf, written) = state.write(offset, buf).await;
             written.is_ok() && state.flush().await.is_ok()
-        });
-        if let Some(taken) = within(&self.env, limits::SSD_TIMEOUT, &mut writing).await {
-            return taken;
-        }
-        // Nothing else is written there before this has ended (rule `late-io`).
+        }))
+    }
+
+    /// Nobody waits for it any more. Nothing else is written there before it has ended (rule `late-io`).
+    fn leave_state_record(self: &Rc<Self>, record: StateRecord) {
+        let StateRecord::Begun(writing) = record else { return };
         self.state_hangs.set(true);
         let pool = Rc::clone(self);
         self.env.spawn(async move {
             writing.await;
             pool.state_hangs.set(false);
+            pool.state_answers.wake_all();
         });
-        false
+    }
+
+    /// Waits for it, however long that takes; false: the state directory did not take it.
+    async fn end_state_record(
+        self: &Rc<Self>,
+        mut record: StateRecord,
+        kind: RecordKind,
+        number: u64,
+        bytes: &[u8],
+    ) -> bool {
+        loop {
+            match record {
+                StateRecord::Ended(taken) => return taken,
+                StateRecord::Begun(writing) => return writing.await,
+                StateRecord::Waits => {
+                    let answers = self.state_answers.wait();
+                    if self.state_hangs.get() {
+                        answers.await;
+                    }
+                    record = self.begin_state_record(kind, number, bytes);
+                }
+            }
+        }
+    }
+
+    /// What a start compares with the SSDs', to believe in the read cache.
+    fn note_state(&self, kind: RecordKind, agrees: bool) {
+        match kind {
+            RecordKind::Members => self.state_lacks_members.set(self.state.is_some() && !agrees),
+            RecordKind::Catalogue => self.state_lacks_catalogue.set(self.state.is_some() && !agrees),
+            RecordKind::Rows | RecordKind::Losses => {}
+        }
     }
 
     async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
@@ -234,7 +296,8 @@ impl<E: Env> PoolInner<E> {
     /// Writes a record that only the state directory keeps; false: it could not.
     pub(crate) async fn write_state_only(self: &Rc<Self>, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
         let bytes = Record { pool_uuid: self.uuid, number, payload }.encode(kind);
-        self.write_state_record(kind, number, &bytes).await
+        let record = self.begin_state_record(kind, number, &bytes);
+        self.end_state_record(record, kind, number, &bytes).await
     }
 
     /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.

@@ -341,6 +341,10 @@ impl<E: Env> PoolInner<E> {
     /// Writes the row records as they are now; returns when they are durable.
     pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         let _one_at_a_time = self.records_lock.acquire(1).await;
+        if let Some(error) = &*self.fenced.borrow() {
+            // It could not be put on record what would be lost: no record must say that it is.
+            return Err(error.clone());
+        }
         log.record_names_dropped.set(false);
         let payload = log.record().encode();
         self.write_record(RecordKind::Rows, payload).await
