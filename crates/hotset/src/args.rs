@@ -106,8 +106,8 @@ pub(crate) struct RecoverArguments {
     /// Write the dirty data to the backing devices
     #[arg(long)]
     pub(crate) write: bool,
-    /// Write also to a device that is not the one that the data belongs to, and although what is missing may be newer than what is
-    /// found
+    /// Write also to a device that is not the one that the data belongs to or was written to since, what was given up, and although
+    /// what is missing may be newer than what is found
     #[arg(long, requires = "write")]
     pub(crate) force: bool,
 }

@@ -119,7 +119,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let is_known = state.is_some();
     let given = Given { ssds, unopened, state };
     let offline = Offline::open(env.clone(), given).await.map_err(|error| words::error(&error))?;
-    let given_up = given_up(&directory, &format!("{:032x}", offline.report().pool_uuid));
+    let given_up = given_up(&directory, &offline.report().pool, offline.report().pool_uuid);
     if arguments.state.is_some() && !is_known && given_up.doubts.is_empty() {
         return Err(unknown_pool(&directory, &unread));
     }
@@ -297,7 +297,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         size_bytes: volume.size_bytes,
         dirty_bytes: volume.dirty_bytes,
         dirty_extents: volume.dirty_extents.clone(),
-        given_up: given_up.volumes.iter().any(|taken| *taken == volume.name.as_str()),
+        given_up: given_up.has(volume.name.as_str(), &volume.backing),
         written_bytes: None,
         lost_bytes: None,
         error: None,

@@ -419,7 +419,7 @@ fn a_sound_ssd_that_comes_after_an_old_copy_of_the_other_opens_the_pool_without_
         if opened_by_hand {
             daemon.ok("pool open p");
         }
-        tools::eventually("the pool is opened", Duration::from_secs(20), || daemon.is_online("v"));
+        tools::eventually("the pool is opened", Duration::from_secs(60), || daemon.is_online("v"));
         assert_version(&daemon, 100, 2);
     }
 }

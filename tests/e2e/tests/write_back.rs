@@ -414,10 +414,41 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
     fs::write(&volumes, phantom.to_string()).expect("the record can be forged");
     let put_back = put_ssds_away(&daemon);
     daemon.launch();
-    assert_eq!((names_of_volumes(&daemon), daemon.is_online("phantom")), (vec!["v".to_owned()], false));
+    let shown = daemon.ok("volume show phantom");
+    assert!(!daemon.is_online("phantom") && shown.contains("pool p caches it as another volume"), "{shown}");
     put_back();
     eventually("it is served", Duration::from_secs(30), || daemon.is_online("v"));
+    assert!(!daemon.is_online("phantom"));
+    daemon.ok("volume delete phantom");
     assert_written_apart(&daemon, 1024);
+}
+
+// The pool's SSDs knew the volume by another name than who gave it up, and brought its dirty data back.
+// proves: F8
+#[test]
+fn what_was_given_up_under_an_old_name_does_not_come_back_under_the_new_one() {
+    let (mut daemon, _) = with_dirty_pages(1024);
+    let record = daemon.site.path("state/pools/p.json");
+    let before = fs::read(&record).expect("it is there");
+    daemon.ok("volume rename v new");
+    daemon.kill();
+    fs::write(&record, &before).expect("the record can be put back");
+    let put_back = put_ssds_away(&daemon);
+    daemon.launch();
+    daemon.ok("volume disable-cache v --force --yes-lose-data");
+    eventually("it is served as it is", Duration::from_secs(20), || daemon.is_online("v"));
+    daemon.client("v").write(0, &pages(0, 64, 9)).expect("a write");
+    put_back();
+    let pool_is_open = |daemon: &Daemon| daemon.json("pool show p")["state"] == "online";
+    eventually("the pool is opened", Duration::from_secs(30), || pool_is_open(&daemon));
+    for _ in 0..2 {
+        assert_eq!((names_of_volumes(&daemon), daemon.dirty_bytes("v")), (vec!["v".to_owned()], 0));
+        assert_pages(&daemon.client("v").read(0, 64 * 4096).expect("a read"), 0, 9);
+        daemon.kill();
+        daemon.launch();
+        eventually("the pool is opened", Duration::from_secs(30), || pool_is_open(&daemon));
+        eventually("it is served", Duration::from_secs(30), || daemon.is_online("v"));
+    }
 }
 
 // proves: P13

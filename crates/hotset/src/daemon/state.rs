@@ -135,6 +135,16 @@ pub(crate) struct PoolRecord {
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
     #[serde(default)]
     pub(crate) detached: Vec<String>,
+    /// … and their backing devices: the catalogue may know them by other names.
+    #[serde(default)]
+    pub(crate) detached_backings: Vec<String>,
+}
+
+impl PoolRecord {
+    /// The volume was taken from the pool while it could not be opened.
+    pub(crate) fn is_detached(&self, name: &str, backing: &str) -> bool {
+        self.detached.iter().any(|taken| taken == name) || self.detached_backings.iter().any(|taken| taken == backing)
+    }
 }
 
 /// A pool's type as it is recorded. Records that do not say are older than read-write pools.
@@ -344,31 +354,38 @@ impl StateDirectory {
 }
 
 /// What of a pool was given up while its SSDs were away.
+#[derive(Default)]
 pub(crate) struct GivenUp {
-    /// Volumes that were taken from it.
-    pub(crate) volumes: Vec<String>,
-    /// It was deleted, or nobody can say what was given up.
+    record: PoolRecord,
+    /// The pool was deleted, or nobody can say what was given up.
     pub(crate) doubts: Vec<String>,
 }
 
+impl GivenUp {
+    /// The volume was taken from the pool.
+    pub(crate) fn has(&self, name: &str, backing: &str) -> bool {
+        self.record.is_detached(name, backing)
+    }
+}
+
 /// Looks that up without a daemon. A directory that is not there knows of nothing.
-pub(crate) fn given_up(directory: &Path, pool_uuid: &str) -> GivenUp {
-    let (mut volumes, mut doubts) = (Vec::new(), Vec::new());
-    for path in files_of_pools(directory, "json").unwrap_or_default() {
-        match read_record::<PoolRecord>(&path) {
-            Ok(record) if record.uuid == pool_uuid => volumes.extend(record.detached),
-            Ok(_) => {}
-            Err(error) => doubts.push(format!("what was given up of a pool cannot be read: {error}")),
-        }
+pub(crate) fn given_up(directory: &Path, pool: &PoolName, pool_uuid: u128) -> GivenUp {
+    let uuid = format!("{pool_uuid:032x}");
+    let mut given_up = GivenUp::default();
+    match read_if_there::<PoolRecord>(&directory.join(POOLS).join(format!("{pool}.json"))) {
+        Ok(record) if record.uuid == uuid => given_up.record = record,
+        Ok(_) => {}
+        Err(error) => given_up.doubts.push(format!("what was given up of the pool cannot be read: {error}")),
     }
     match read_if_there::<ForgottenPools>(&directory.join("forgotten.json")) {
-        Ok(forgotten) if forgotten.uuids.iter().any(|uuid| uuid == pool_uuid) => {
-            doubts.push("the pool was deleted while its SSDs were away, and what they hold was given up".to_owned());
+        Ok(forgotten) if forgotten.uuids.contains(&uuid) => {
+            let deleted = "the pool was deleted while its SSDs were away, and what they hold was given up";
+            given_up.doubts.push(deleted.to_owned());
         }
         Ok(_) => {}
-        Err(error) => doubts.push(format!("which pools were deleted cannot be read: {error}")),
+        Err(error) => given_up.doubts.push(format!("which pools were deleted cannot be read: {error}")),
     }
-    GivenUp { volumes, doubts }
+    given_up
 }
 
 fn lock(directory: &Path) -> Result<File, String> {

@@ -22,7 +22,7 @@ impl Manager {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let Ok(snapshot) = self.plane.snapshot().await else { return };
-            let Some(found) = self.astray(&snapshot).await else { continue };
+            let found = self.astray(&snapshot).await.unwrap_or_default();
             // What was let go while this looked is not there at the next look.
             self.offline().astray = found.intersection(&before).cloned().collect();
             before = found;

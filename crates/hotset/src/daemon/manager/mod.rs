@@ -253,6 +253,7 @@ impl Manager {
             volumes,
             left,
             detached: Vec::new(),
+            detached_backings: Vec::new(),
         };
         self.state.write_pool(&record).map_err(|error| self.state_failed(&error))
     }

@@ -268,7 +268,8 @@ impl Manager {
             let pool =
                 offline.pools.values_mut().find(|pool| pool.record.volumes.iter().any(|volume| volume.name == name));
             pool.map(|pool| {
-                pool.record.volumes.retain(|volume| volume.name != name);
+                let taken = pool.record.volumes.extract_if(.., |volume| volume.name == name);
+                pool.record.detached_backings.extend(taken.map(|volume| volume.backing));
                 pool.record.detached.push(name.to_owned());
                 pool.record.clone()
             })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hotset_api::ApiError;
+use hotset_api::{ApiError, ApiErrorKind};
 use hotset_cache::Reattached;
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 
@@ -160,10 +160,6 @@ impl Manager {
             if self.belongs_to_a_pool(&record.name).await {
                 continue;
             }
-            if let Some(pool) = self.pool_over(&record.backing).await {
-                tracing::error!(volume = record.name, "not served, and forgotten: pool {pool} has {}", record.backing);
-                continue;
-            }
             let spec = match record.spec() {
                 Ok(spec) => spec,
                 Err(error) => {
@@ -171,9 +167,21 @@ impl Manager {
                     continue;
                 }
             };
-            if let Err(error) = self.serve_uncached(spec.clone()).await {
+            if let Err(error) = self.serve_recorded(spec.clone()).await {
                 tracing::error!(volume = record.name, "cannot be opened: {error}");
                 self.set_volume_offline(&spec, None, &error);
+            }
+        }
+    }
+
+    /// Serves a volume that is on record as one without a pool. A pool may hold newer data of its backing device all the same:
+    /// an earlier version could leave the old name of a volume behind.
+    async fn serve_recorded(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+        match self.pool_over(&spec.backing).await {
+            None => self.serve_uncached(spec).await,
+            Some(pool) => {
+                let message = format!("backing device {}: pool {pool} caches it as another volume", spec.backing);
+                Err(ApiError::new(ApiErrorKind::Refused, message))
             }
         }
     }
@@ -203,7 +211,7 @@ impl Manager {
         let Ok(spec) = record.spec() else { return };
         let pool = pool.and_then(|pool| pool_name(&pool).ok());
         let opened = match &pool {
-            None => self.serve_uncached(spec.clone()).await,
+            None => self.serve_recorded(spec.clone()).await,
             Some(pool) if self.is_open(pool).await => self.settle_volume(pool, spec.clone()).await,
             // It comes with its pool.
             Some(_) => return,
@@ -229,7 +237,8 @@ impl Manager {
         let offline = self.offline();
         let waits = |pool: &&OfflinePool| pool.record.volumes.iter().any(|volume| volume.backing == backing);
         let of_closed = || offline.pools.values().find(waits).map(|pool| pool.record.name.clone());
-        let of_volume = || offline.volumes.values().find(|volume| volume.record.backing == backing)?.pool.clone();
+        let mut away = offline.volumes.values().filter(|volume| volume.record.backing == backing);
+        let of_volume = || away.find_map(|volume| volume.pool.clone());
         of_open.or_else(of_closed).or_else(of_volume)
     }
 

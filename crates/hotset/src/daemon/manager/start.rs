@@ -23,6 +23,11 @@ use crate::words;
 /// How often missing SSDs are looked for.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
+/// How often a pool is tried with all of its SSDs before it is tried without those that cannot be used, and after how many more
+/// tries that is done again.
+const TRIES_WITH_ALL: u32 = 3;
+const TRIES_BETWEEN: u32 = 60;
+
 /// What a search for a pool's SSDs found.
 #[derive(Clone)]
 struct Search {
@@ -190,10 +195,16 @@ impl Manager {
 
     /// Only its SSDs can bring back what a read-write pool holds: they are waited for until an administrator decides.
     async fn wait_on(&self, record: PoolRecord) {
+        let mut failed = 0_u32;
         while self.offline().pools.contains_key(&record.name) {
             let search = self.search(&record).await;
-            if search.is_over() {
-                self.try_all(&record.name, search).await;
+            if self.try_complete(&record, &search).await == Attempt::Settled {
+                return;
+            }
+            failed = if search.away.is_empty() { failed + 1 } else { 0 };
+            // All are there, and one is an old copy or cannot be used, and not for a moment only.
+            if failed % TRIES_BETWEEN == TRIES_WITH_ALL {
+                self.try_open(&record.name, search, Missing::Leave).await;
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
@@ -425,8 +436,8 @@ impl Manager {
     /// this would be lost, and hosts have written around the pool since. A start that came to an end before this was
     /// recorded leaves some that are gone already.
     async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) -> Result<(), ApiError> {
-        let taken = self.offline().pools.get(name.as_str()).map_or_else(Vec::new, |pool| pool.record.detached.clone());
-        let is_taken = |volume: &mut VolumeSpec| taken.iter().any(|taken| volume.name.as_str() == taken);
+        let record = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone()).unwrap_or_default();
+        let is_taken = |volume: &mut VolumeSpec| record.is_detached(volume.name.as_str(), &volume.backing);
         for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
             let pool = name.clone();
             self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;

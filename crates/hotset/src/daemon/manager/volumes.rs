@@ -53,18 +53,22 @@ impl Manager {
             self.plane.call(move |plane| plane.rename_volume(from, to)).await
         };
         rename(&status.name, &new).await?;
-        if let Err(error) = self.save_records_of(&status).await {
-            // If the daemon ends before it is what the records say again, the next one goes by the SSDs.
-            rename(&new, &status.name).await?;
+        let saved = self.save_records_of(&status).await;
+        if let Err(error) = &saved
+            && rename(&new, &status.name).await.is_ok()
+        {
+            // It may have been recorded all the same. If that fails, too, the next start goes by the SSDs.
+            let _ = self.save_records_of(&status).await;
             let message =
                 format!("volume {name}: it keeps its name, for the new one cannot be recorded: {}", error.message);
-            return Err(ApiError { message, ..error });
+            return Err(ApiError { message, ..error.clone() });
         }
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some(history) = self.history.get() {
             history.note_renamed(name, to);
         }
         self.update_udev_rules().await;
+        saved?;
         tracing::info!(volume = name, to, "renamed");
         Ok(VolumeChange { changed: true, volume: self.volume(to).await? })
     }
