@@ -524,7 +524,7 @@ fn dirty_data_is_found_checked_and_written_without_a_daemon() {
         let offline = Offline::open(env.clone(), ssds).await.unwrap();
         let report = offline.report();
         assert_eq!(report.volumes[0].dirty_extents, [(3 * 4096, 3 * 4096), (900 * 4096, 4096)]);
-        assert!(report.problems[0].contains("1 of 2 SSDs"), "{:?}", report.problems);
+        assert!(report.doubts[0].contains("1 of 2 SSDs"), "{:?}", report.doubts);
         let verified = offline.verify(|_| {}).await;
         assert_eq!((verified.good_bytes, verified.one_copy_bytes, verified.lost_bytes), (4 * 4096, 4 * 4096, 0));
         let other = HostDevice::Memory(MemoryDevice::new(64 * MIB, 512));

@@ -194,7 +194,8 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
-    /// … as things are now, but for pages of which nothing is missing any more, and the next one: no rows are recorded that ask for it before it is there.
+    /// … as things are now, but for pages of which nothing is missing any more, and the next one: no rows are recorded that ask for
+    /// it before it is there.
     async fn write_next_losses(self: &Rc<Self>, log: &Log, is_mended: impl Fn(&Live) -> bool) -> Result<(), Error> {
         let _no_rows_recorded = self.records_lock.acquire(1).await;
         let number = log.losses_number.get() + 1;
