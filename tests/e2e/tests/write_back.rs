@@ -376,6 +376,19 @@ fn names_of_volumes(daemon: &Daemon) -> Vec<String> {
     names.map(|name| name.expect("a name")).collect()
 }
 
+/// Volume `v` becomes `new`, and the daemon dies before the state directory knows it. The next one runs without the SSDs; the
+/// answer moves them back.
+fn rename_on_the_ssds_alone(daemon: &mut Daemon) -> impl FnOnce() + use<> {
+    let record = daemon.site.path("state/pools/p.json");
+    let before = fs::read(&record).expect("it is there");
+    daemon.ok("volume rename v new");
+    daemon.kill();
+    fs::write(&record, &before).expect("the record can be put back");
+    let put_back = put_ssds_away(daemon);
+    daemon.launch();
+    put_back
+}
+
 // The old name was taken for a volume without a pool, and served from the backing device alone when the SSDs were not there.
 // proves: F8
 #[test]
@@ -389,13 +402,7 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
     assert_eq!(names_of_volumes(&daemon), ["v"]);
     assert_written_apart(&daemon, 1024);
     fs::remove_dir(&in_the_way).expect("it is empty");
-    // The daemon dies before it is recorded there.
-    let before = fs::read(&record).expect("it is there");
-    daemon.ok("volume rename v new");
-    daemon.kill();
-    fs::write(&record, &before).expect("the record can be put back");
-    let put_back = put_ssds_away(&daemon);
-    daemon.launch();
+    let put_back = rename_on_the_ssds_alone(&mut daemon);
     assert_eq!((names_of_volumes(&daemon), daemon.is_online("v")), (vec!["v".to_owned()], false));
     put_back();
     eventually("it has its new name", Duration::from_secs(30), || names_of_volumes(&daemon) == ["new"]);
@@ -428,13 +435,7 @@ fn a_new_name_that_is_recorded_in_one_place_only_makes_no_second_volume() {
 #[test]
 fn what_was_given_up_under_an_old_name_does_not_come_back_under_the_new_one() {
     let (mut daemon, _) = with_dirty_pages(1024);
-    let record = daemon.site.path("state/pools/p.json");
-    let before = fs::read(&record).expect("it is there");
-    daemon.ok("volume rename v new");
-    daemon.kill();
-    fs::write(&record, &before).expect("the record can be put back");
-    let put_back = put_ssds_away(&daemon);
-    daemon.launch();
+    let put_back = rename_on_the_ssds_alone(&mut daemon);
     daemon.ok("volume disable-cache v --force --yes-lose-data");
     eventually("it is served as it is", Duration::from_secs(20), || daemon.is_online("v"));
     daemon.client("v").write(0, &pages(0, 64, 9)).expect("a write");
