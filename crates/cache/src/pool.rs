@@ -494,12 +494,12 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn online_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
-        self.ssds.iter().filter(|ssd| ssd.online.get())
+        self.ssds.iter().filter(|ssd| ssd.is_online())
     }
 
     /// The SSDs that take something new.
     pub(crate) fn serving_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
-        self.online_ssds().filter(|ssd| !ssd.leaving.get())
+        self.ssds.iter().filter(|ssd| ssd.life().may_take_batches())
     }
 
     pub(crate) fn has_two_ssds(&self) -> bool {
@@ -609,7 +609,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn health_of_ssds(&self) -> (Health, String) {
-        let gone = self.ssds.iter().filter(|ssd| !ssd.online.get() && !ssd.replaced.get()).count();
+        let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
             let reason =
@@ -661,7 +661,7 @@ impl<E: Env> PoolInner<E> {
         let map = self.map.borrow();
         let online_slots: u64 = self.online_ssds().map(|ssd| ssd.segments.borrow().slot_count()).sum();
         let names = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
-        let shown = self.ssds.iter().filter(|ssd| !ssd.replaced.get());
+        let shown = self.ssds.iter().filter(|ssd| !ssd.life().is_replaced());
         let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
         PoolStatus {
             name: self.name.clone(),
@@ -697,11 +697,11 @@ impl<E: Env> PoolInner<E> {
             path: ssd.path.clone(),
             uuid: ssd.uuid,
             size_bytes: ssd.layout.ssd_bytes,
-            online: ssd.online.get(),
+            online: ssd.is_online(),
             missing: false,
-            failed: !ssd.online.get(),
+            failed: !ssd.is_online(),
             disk: ssd.disk.clone(),
-            rebuilding: ssd.online.get() && ssd.rebuilding.get(),
+            rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
             reason: ssd.reason.borrow().clone(),
             slots: ssd.segments.borrow().slot_count(),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use hotset_block::sync::Event;
-use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env, Instant};
+use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
 
 use crate::flow::flush::cover;
 use crate::format::layout::Layout;
@@ -21,6 +21,7 @@ use crate::state::flusher::{Flusher, Mark};
 use crate::state::grace::Grace;
 use crate::state::io::IoCounts;
 use crate::state::journal::Journal;
+use crate::state::life::{Life, LifeChange};
 use crate::state::segments::Segments;
 use crate::state::watch::Watch;
 use crate::state::{SlotIndex, SsdIndex};
@@ -48,24 +49,9 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) layout: Layout,
     /// The pool-wide index of its first slot.
     pub(crate) first_slot: Cell<SlotIndex>,
-    /// A members record with it is durable, and it has its slots.
-    pub(crate) joined: Cell<bool>,
     pub(crate) incarnation: Cell<u64>,
-    pub(crate) online: Cell<bool>,
-    /// A members record without it is durable.
-    pub(crate) left: Cell<bool>,
+    life: Cell<Life>,
     pub(crate) left_event: Event,
-    /// It has left, and no slot of it is in use any more.
-    pub(crate) forgotten: Cell<bool>,
-    /// It is to be removed: it gets nothing new.
-    pub(crate) leaving: Cell<bool>,
-    /// Bytes that lay on it when that began.
-    pub(crate) leaving_bytes: Cell<u64>,
-    pub(crate) leaving_since: Cell<Option<Instant>>,
-    /// It gets copies of what has lost one.
-    pub(crate) rebuilding: Cell<bool>,
-    /// It is gone, and nobody misses it: it was removed, or another one is in its place.
-    pub(crate) replaced: Cell<bool>,
     /// Why it is offline.
     pub(crate) reason: RefCell<String>,
     /// Slots that can be filled.
@@ -100,7 +86,7 @@ impl<E: Env> Ssd<E> {
         let device = Rc::new(named.device);
         let ssd = Self::newcomer(env, index, named.path, device, superblock);
         ssd.first_slot.set(first_slot);
-        ssd.joined.set(true);
+        ssd.change(LifeChange::Joined);
         ssd
     }
 
@@ -121,17 +107,9 @@ impl<E: Env> Ssd<E> {
             uuid: superblock.ssd_uuid,
             layout: superblock.layout,
             first_slot: Cell::new(SlotIndex(0)),
-            joined: Cell::new(false),
             incarnation: Cell::new(0),
-            online: Cell::new(true),
-            left: Cell::new(false),
+            life: Cell::new(Life::Joining),
             left_event: Event::new(),
-            forgotten: Cell::new(false),
-            leaving: Cell::new(false),
-            leaving_bytes: Cell::new(0),
-            rebuilding: Cell::new(false),
-            leaving_since: Cell::new(None),
-            replaced: Cell::new(false),
             reason: RefCell::default(),
             ready: RefCell::default(),
             grace: Grace::default(),
@@ -163,7 +141,7 @@ impl<E: Env> Ssd<E> {
 
     /// Nothing of it is in use any more: another SSD may have its slots.
     pub(crate) fn gives_slots_away(&self) -> bool {
-        self.left.get() && self.forgotten.get() && !self.is_busy() && self.grace.is_quiet()
+        self.life().is_forgotten() && !self.is_busy() && self.grace.is_quiet()
     }
 
     /// Something of it is in flight.
@@ -171,9 +149,20 @@ impl<E: Env> Ssd<E> {
         self.watch.oldest().is_some()
     }
 
-    /// It left though nobody wanted that, and nothing is in its place.
-    pub(crate) fn is_missed(&self) -> bool {
-        self.left.get() && !self.replaced.get()
+    /// The state in which it is now.
+    pub(crate) fn life(&self) -> Life {
+        self.life.get()
+    }
+
+    /// Operations may be begun on it.
+    pub(crate) fn is_online(&self) -> bool {
+        self.life().is_online()
+    }
+
+    /// Something happened to it; false: that changes nothing.
+    pub(crate) fn change(&self, change: LifeChange) -> bool {
+        let next = self.life().after(change);
+        next.inspect(|next| self.life.set(*next)).is_some()
     }
 
     /// Its slots among all of the pool.
@@ -187,7 +176,7 @@ impl<E: Env> Ssd<E> {
     async fn watched<T>(&self, mut operation: Pin<&mut impl Future<Output = T>>) -> Result<T, Fault> {
         let mut seat = None;
         poll_fn(|context| {
-            if !self.online.get() {
+            if !self.is_online() {
                 return Poll::Ready(Err(Fault::Offline));
             }
             if let Poll::Ready(value) = operation.as_mut().poll(context) {
@@ -265,9 +254,11 @@ impl<E: Env> Ssd<E> {
         crate::state::vec_bytes(&self.ready.borrow())
     }
 
-    /// Takes the SSD out of use at once. False: it was out already.
-    pub(crate) fn go_offline(&self, reason: &str) -> bool {
-        if !self.online.replace(false) {
+    /// Takes the SSD out of use at once, because it failed or was removed. False: it was out already.
+    pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
+        let was_online = self.is_online();
+        self.change(change);
+        if !was_online {
             return false;
         }
         reason.clone_into(&mut self.reason.borrow_mut());

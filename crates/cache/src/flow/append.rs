@@ -136,7 +136,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Waits until an SSD that went offline has left durably, or never can.
     pub(crate) async fn until_left(&self, ssd: &crate::ssd::Ssd<E>) {
-        while !ssd.left.get() && self.fenced.borrow().is_none() {
+        while !ssd.life().has_left() && self.fenced.borrow().is_none() {
             ssd.left_event.wait().await;
         }
     }
@@ -206,7 +206,7 @@ impl<E: Env> PoolInner<E> {
         debug_assert_eq!(self.kind, PoolKind::ReadWrite);
         let mark = log.completed.get();
         let flushes = self.ssds.iter().map(async |ssd| {
-            if !ssd.online.get() {
+            if !ssd.is_online() {
                 // What it has of these appends may be lost with its cache: it must not be believed again.
                 return self.until_left(ssd).await;
             }

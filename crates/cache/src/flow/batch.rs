@@ -488,7 +488,7 @@ impl<E: Env> PoolInner<E> {
             join_all(erasures).await;
         }
         // A copy that is gone already may still be believed at a start, until its SSD has left.
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.online.get()) {
+        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
             self.until_left(ssd).await;
         }
         row.in_flight.set(row.in_flight.get() - 1);

@@ -11,6 +11,7 @@ use crate::format::members::Members;
 use crate::pool::{Closed, DirtyData, PoolInner};
 use crate::ssd::Fault;
 use crate::state::VolumeIndex;
+use crate::state::life::LifeChange;
 use crate::state::log::RowState;
 use crate::volume::VolumeInner;
 
@@ -83,7 +84,7 @@ impl<E: Env> PoolInner<E> {
         let reason = "the pool has stopped";
         self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
         for ssd in self.ssds.iter() {
-            ssd.go_offline(reason);
+            ssd.go_offline(LifeChange::Failed, reason);
             ssd.left_event.wake_all();
         }
         if let Some(log) = &self.log {
@@ -216,7 +217,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn finish_checkpoints(&self) {
         for ssd in self.online_ssds() {
-            while ssd.journal.checkpointing.get() && ssd.online.get() {
+            while ssd.journal.checkpointing.get() && ssd.is_online() {
                 ssd.journal.changed().await;
             }
         }

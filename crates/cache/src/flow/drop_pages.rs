@@ -115,12 +115,12 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn drops_settled(&self, drops: Drops) -> Result<(), Error> {
         for (index, ticket) in drops {
             let ssd = &self.ssds[usize::from(index.0)];
-            while ssd.online.get() && !ssd.journal.is_flushed(ticket) {
+            while ssd.is_online() && !ssd.journal.is_flushed(ticket) {
                 ssd.journal.changed().await;
             }
         }
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.online.get()) {
-            while !ssd.left.get() {
+        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
+            while !ssd.life().has_left() {
                 if let Some(error) = &*self.fenced.borrow() {
                     return Err(error.clone());
                 }
@@ -183,7 +183,7 @@ impl<E: Env> PoolInner<E> {
                 ssd.segments_changed.wake_all();
             }
         }
-        if ssd.online.get() && !ready.is_empty() {
+        if ssd.is_online() && !ready.is_empty() {
             ssd.ready.borrow_mut().append(&mut ready);
             self.fill_pump_wanted.wake_all();
         }

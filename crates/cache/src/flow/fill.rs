@@ -223,7 +223,7 @@ impl<E: Env> PoolInner<E> {
         let ssd = Rc::clone(self.ssd_of(fill.slot));
         let pages = fill.pages.get();
         let current = self.attached_volume(fill.key.volume).is_some_and(|(_, id)| id == fill.attachment);
-        if !ssd.online.get() {
+        if !ssd.is_online() {
             return;
         }
         let for_slots = {

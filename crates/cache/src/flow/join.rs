@@ -19,6 +19,7 @@ use crate::format::superblock::Superblock;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Named, PoolInner, newest_superblock};
 use crate::ssd::{Fault, Ssd};
+use crate::state::life::LifeChange;
 use crate::state::{Counters, SLOTS_MAX, SlotIndex, SsdIndex};
 use crate::status::{FailedSsd, SpareStatus, SsdStatus};
 
@@ -216,7 +217,7 @@ impl<E: Env> PoolInner<E> {
                 return done.map_err(|fault| not_made(ssd, &fault));
             }
             if ssd.oldest_operation() > limits::SSD_TIMEOUT {
-                ssd.go_offline("it did not answer");
+                ssd.go_offline(LifeChange::Failed, "it did not answer");
             }
         }
     }
@@ -253,7 +254,7 @@ impl<E: Env> PoolInner<E> {
         for ssd in ssds {
             let first: SlotIndex = self.slots_for(ssd);
             ssd.first_slot.set(first);
-            ssd.joined.set(true);
+            ssd.change(LifeChange::Joined);
             self.ssds.push(Rc::clone(ssd));
             self.forget_one_gone(&ssd.path);
         }
@@ -304,8 +305,8 @@ impl<E: Env> PoolInner<E> {
 
     /// The first one that is missed and whose path fits; false: there is none.
     fn forget_gone_if(&self, fits: impl Fn(&str) -> bool) -> bool {
-        if let Some(ssd) = self.ssds.iter().find(|ssd| ssd.is_missed() && fits(&ssd.path)) {
-            ssd.replaced.set(true);
+        if let Some(ssd) = self.ssds.iter().find(|ssd| ssd.life().is_missed() && fits(&ssd.path)) {
+            ssd.change(LifeChange::Replaced);
             return true;
         }
         let mut absent = self.absent.borrow_mut();
@@ -424,7 +425,7 @@ impl<E: Env> PoolInner<E> {
     /// An SSD is gone and nothing is in its place.
     fn needs_spare(&self) -> bool {
         let missed =
-            self.ssds.iter().any(|ssd| ssd.is_missed()) || self.absent.borrow().iter().any(SsdStatus::is_missed);
+            self.ssds.iter().any(|ssd| ssd.life().is_missed()) || self.absent.borrow().iter().any(SsdStatus::is_missed);
         let single = self.kind == PoolKind::ReadWrite && !self.has_two_ssds();
         (missed || single) && self.fenced.borrow().is_none()
     }

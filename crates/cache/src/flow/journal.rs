@@ -57,7 +57,7 @@ impl<E: Env> PoolInner<E> {
         while journal.next_number.get() + room - journal.start.get() > ring {
             self.spawn_checkpoint(ssd);
             let changed = journal.changed();
-            if !ssd.online.get() {
+            if !ssd.is_online() {
                 return Err(Fault::Offline);
             }
             changed.await;
@@ -183,7 +183,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What is believed of a slot now; `None` if nothing is.
     fn publish_entry(&self, ssd: &Ssd<E>, local: u32) -> Option<Entry> {
-        if !ssd.joined.get() {
+        if !ssd.life().has_joined() {
             return None;
         }
         let map = self.map.borrow();

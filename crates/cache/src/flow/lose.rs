@@ -389,7 +389,7 @@ impl<E: Env> PoolInner<E> {
     /// What a host wrote just when the last SSD went: whoever waits for it holds its pages.
     pub(crate) async fn take_past_the_log(self: Rc<Self>, log: &Rc<Log>, append: Append) {
         // What is lost is on record first: this makes it less.
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.online.get()) {
+        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
             self.until_left(ssd).await;
         }
         let pages = append.pages();

@@ -20,6 +20,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
 use crate::state::at;
+use crate::state::life::LifeChange;
 use crate::state::log::{Log, Mirror, Row, RowReading, RowState};
 use crate::state::overlay::Content;
 use crate::status::Rebuild;
@@ -100,7 +101,7 @@ impl<E: Env> PoolInner<E> {
         let next = next.map(|copy| (self.mirror_target(log, &copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
         if copy.cell().get().ssd.is_none() {
-            target.rebuilding.set(true);
+            target.change(LifeChange::RebuildBegan);
         }
         if !self.mirror_to(log, &copy, &target).await {
             self.env.sleep(RETRY).await;
@@ -126,7 +127,7 @@ impl<E: Env> PoolInner<E> {
 
     /// The copy is not there, or its SSD is to be removed.
     fn is_unwell(&self, mirror: Mirror) -> bool {
-        mirror.ssd.is_none_or(|ssd| self.ssds[usize::from(ssd.0)].leaving.get())
+        mirror.ssd.is_none_or(|ssd| self.ssds[usize::from(ssd.0)].life().is_leaving())
     }
 
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
@@ -138,7 +139,9 @@ impl<E: Env> PoolInner<E> {
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
         log.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
-            self.ssds.iter().for_each(|ssd| ssd.rebuilding.set(false));
+            for ssd in self.ssds.iter() {
+                ssd.change(LifeChange::RebuildEnded);
+            }
         }
         let crowded_before = log.mirrors.crowded.replace(crowded);
         if log.mirrors.stuck.replace(stuck) != stuck || crowded_before != crowded {
@@ -156,8 +159,9 @@ impl<E: Env> PoolInner<E> {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
             FlushRate::High => reserved,
         };
-        let free =
-            |ssd: &&Rc<Ssd<E>>| !ssd.leaving.get() && Some(ssd.index) != other && ssd.log_segments_left() > left_over;
+        let free = |ssd: &&Rc<Ssd<E>>| {
+            ssd.life().may_take_batches() && Some(ssd.index) != other && ssd.log_segments_left() > left_over
+        };
         self.online_ssds().filter(free).max_by_key(|ssd| ssd.log_segments_left()).cloned()
     }
 
@@ -182,7 +186,7 @@ impl<E: Env> PoolInner<E> {
         self.count_openable(log);
         let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
         let made = self.copy_segment(log, copy, new).await && self.rely_on(log, copy, new).await;
-        if !made && target.online.get() {
+        if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
             self.count_openable(log);
             target.segments_changed.wake_all();
@@ -351,14 +355,9 @@ impl<E: Env> PoolInner<E> {
     /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
     async fn rely_on(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
         let target = self.ssd_at(new);
-        let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).online.get());
+        let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
         let apart = copy.other().ssd != new.ssd;
-        if !self.may_be_mirrored(log, copy)
-            || !source_is_there
-            || !apart
-            || !target.online.get()
-            || target.leaving.get()
-        {
+        if !self.may_be_mirrored(log, copy) || !source_is_there || !apart || !target.life().may_take_batches() {
             return false;
         }
         let old = copy.cell().replace(new);

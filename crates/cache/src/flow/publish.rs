@@ -108,7 +108,7 @@ impl<E: Env> PoolInner<E> {
         slot: SlotIndex,
     ) -> Option<(crate::state::SsdIndex, crate::state::journal::Ticket)> {
         let ssd = Rc::clone(self.ssd_of(slot));
-        if !ssd.online.get() {
+        if !ssd.is_online() {
             return None;
         }
         let entry = {

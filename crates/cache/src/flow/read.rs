@@ -402,7 +402,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn is_readable(&self, slot: SlotIndex) -> bool {
-        self.ssd_of(slot).online.get()
+        self.ssd_of(slot).is_online()
     }
 
     /// The pages' places in their block; they are all in one.
@@ -574,7 +574,7 @@ impl<E: Env> PoolInner<E> {
             Ok(_) => None,
         };
         self.count_read_error(ssd, error);
-        if ssd.online.get() {
+        if ssd.is_online() {
             self.free_slot(slot, super::drop_pages::Why::Emptied);
         }
         Header::Wrong

@@ -19,6 +19,7 @@ use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::{Fault, Ssd};
+use crate::state::life::LifeChange;
 
 use super::create::not_made;
 use super::within;
@@ -244,10 +245,8 @@ impl<E: Env> PoolInner<E> {
         if self.offline.is_some() {
             return;
         }
-        if !ssd.joined.get() {
-            // It never was in the pool.
-            ssd.go_offline(reason);
-        } else if ssd.go_offline(reason) {
+        let was_member = ssd.life().has_joined();
+        if ssd.go_offline(LifeChange::Failed, reason) && was_member {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
             self.env.spawn(async move { pool.leave(&ssd).await });
         }
@@ -268,7 +267,9 @@ impl<E: Env> PoolInner<E> {
             Ok(()) => self.change_members(&change).await,
         };
         match recorded {
-            Ok(()) => ssd.left.set(true),
+            Ok(()) => {
+                ssd.change(LifeChange::LeftDurably);
+            }
             Err(error) => *self.fenced.borrow_mut() = Some(error),
         }
         if let Some(log) = &self.log {
@@ -284,7 +285,7 @@ impl<E: Env> PoolInner<E> {
             self.refuse_appends(log);
         }
         self.forget_slots_of(ssd).await;
-        ssd.forgotten.set(ssd.left.get());
+        ssd.change(LifeChange::SlotsForgotten);
         if self.fenced.borrow().is_none() {
             // Whoever opens the device finds it free, once nothing of it is in flight.
             ssd.let_go();

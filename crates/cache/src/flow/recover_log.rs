@@ -287,7 +287,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
-        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.online.get());
+        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.is_online());
         if let Some(ssd) = ssd
             && !ssd.segments.borrow_mut().set_log(copy.segment)
         {

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::Ssd;
+use crate::state::life::{Life, LifeChange};
 use crate::state::log::Log;
 use crate::status::Evacuation;
 
@@ -39,9 +40,7 @@ impl<E: Env> PoolInner<E> {
         let leaving = self.removable(uuids)?;
         self.removal_cancelled.set(false);
         for ssd in &leaving {
-            ssd.leaving.set(true);
-            ssd.leaving_bytes.set(self.bytes_to_evacuate(ssd));
-            ssd.leaving_since.set(Some(self.env.now()));
+            ssd.change(LifeChange::RemovalBegan { since: self.env.now(), bytes: self.bytes_to_evacuate(ssd) });
         }
         self.members_changed();
         let emptied = self.empty_ssds(&leaving).await;
@@ -71,7 +70,7 @@ impl<E: Env> PoolInner<E> {
             return Err(error.clone());
         }
         for uuid in uuids {
-            let known = self.ssds.iter().any(|ssd| ssd.uuid == *uuid && !ssd.replaced.get())
+            let known = self.ssds.iter().any(|ssd| ssd.uuid == *uuid && !ssd.life().is_replaced())
                 || self.absent.borrow().iter().any(|ssd| ssd.uuid == *uuid);
             if !known {
                 let message = format!("pool {}: it has no SSD {uuid:032x}", self.name);
@@ -117,9 +116,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
+        let Life::Leaving { since, bytes } = ssd.life() else { return None };
         let left_bytes = self.bytes_to_evacuate(ssd);
-        let total_bytes = ssd.leaving_bytes.get().max(left_bytes);
-        let since = ssd.leaving_since.get().filter(|_| ssd.leaving.get() && ssd.online.get())?;
+        let total_bytes = bytes.max(left_bytes);
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
         let bytes_per_second = (total_bytes - left_bytes).saturating_mul(1000) / milliseconds.max(1);
         Some(Evacuation { left_bytes, total_bytes, bytes_per_second })
@@ -128,7 +127,7 @@ impl<E: Env> PoolInner<E> {
     async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
         if let Some(log) = &self.log {
             while !planted(Planted::ReleasedBeforeEmpty)
-                && leaving.iter().any(|ssd| ssd.online.get() && copies_on(log, ssd) > 0)
+                && leaving.iter().any(|ssd| ssd.is_online() && copies_on(log, ssd) > 0)
             {
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
@@ -140,7 +139,7 @@ impl<E: Env> PoolInner<E> {
             self.record_rows(log).await?;
         }
         for ssd in leaving {
-            while self.fills.any_into(&ssd.slots()) && ssd.online.get() {
+            while self.fills.any_into(&ssd.slots()) && ssd.is_online() {
                 within(&self.env, INTERVAL, self.fills.ended.wait()).await;
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
@@ -148,7 +147,7 @@ impl<E: Env> PoolInner<E> {
             }
             for local in 0..ssd.layout.slot_count() {
                 let slot = ssd.slot_index(local);
-                let used = ssd.online.get() && self.map.borrow().is_used(slot);
+                let used = ssd.is_online() && self.map.borrow().is_used(slot);
                 if used {
                     self.free_slot(slot, Why::Evicted);
                 }
@@ -174,7 +173,7 @@ impl<E: Env> PoolInner<E> {
         if self.stopping.get() || self.stopped.get() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops: the SSDs stay in it"));
         }
-        if self.kind == PoolKind::ReadWrite && !self.has_two_ssds() && leaving.iter().any(|ssd| ssd.online.get()) {
+        if self.kind == PoolKind::ReadWrite && !self.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online()) {
             let message = format!("pool {}: another SSD failed: two copies need those that were to go", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
@@ -183,20 +182,21 @@ impl<E: Env> PoolInner<E> {
 
     /// They are like any other again.
     fn keep_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) {
-        leaving.iter().for_each(|ssd| ssd.leaving.set(false));
+        for ssd in leaving {
+            ssd.change(LifeChange::RemovalCancelled);
+        }
         self.members_changed();
     }
 
     /// The members record without the SSD, then its superblock; then it is nobody's.
     async fn release_ssd(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
         let busy = || ssd.is_busy() || ssd.journal.writing.get() || ssd.journal.checkpointing.get();
-        while ssd.online.get() && busy() {
+        while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.
             self.env.sleep(INTERVAL / 20).await;
         }
-        let device = ssd.online.get().then(|| ssd.device()).and_then(Result::ok);
-        ssd.replaced.set(true);
-        if ssd.go_offline("it was removed") {
+        let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
+        if ssd.go_offline(LifeChange::Replaced, "it was removed") {
             self.leave(ssd).await;
         }
         self.until_left(ssd).await;
@@ -218,7 +218,9 @@ impl<E: Env> PoolInner<E> {
 
     /// The status names them no more.
     fn forget_gone(&self, uuids: &[u128]) {
-        self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid)).for_each(|ssd| ssd.replaced.set(true));
+        for ssd in self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid)) {
+            ssd.change(LifeChange::Replaced);
+        }
         self.absent.borrow_mut().retain(|ssd| !uuids.contains(&ssd.uuid));
     }
 }

@@ -150,7 +150,7 @@ impl<E: Env> PoolInner<E> {
         }
         // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
         let is_lost = |mirror: Mirror| match mirror.ssd {
-            Some(ssd) => !self.ssds[usize::from(ssd.0)].online.get(),
+            Some(ssd) => !self.ssds[usize::from(ssd.0)].is_online(),
             None => mirror.ssd_uuid != 0,
         };
         if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
@@ -202,7 +202,7 @@ impl<E: Env> PoolInner<E> {
     /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
     pub(crate) async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
         loop {
-            if !ssd.online.get() {
+            if !ssd.is_online() {
                 return None;
             }
             if let Some(segment) = ssd.segments.borrow_mut().take_free() {
@@ -431,7 +431,7 @@ impl<E: Env> PoolInner<E> {
         for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
             let Some(index) = mirror.ssd else { continue };
             let ssd = &self.ssds[usize::from(index.0)];
-            if !ssd.online.get() {
+            if !ssd.is_online() {
                 continue;
             }
             ssd.segments.borrow_mut().set_free(mirror.segment);

@@ -14,6 +14,7 @@ mod held_pages;
 pub(crate) mod io;
 pub(crate) mod journal;
 pub(crate) mod latency;
+pub(crate) mod life;
 mod links;
 pub(crate) mod locks;
 pub(crate) mod log;

@@ -1,0 +1,250 @@
+//! An SSD's life in its pool: one state at a time, and one function that says which state follows.
+//!
+//! What a state allows is asked by name ([`Life::is_online`], [`Life::may_take_batches`], ...), so that no flow has to know
+//! the states.
+
+use hotset_block::Instant;
+
+/// See the file's summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It is made ready; no members record names it.
+    Joining,
+    /// It could not be made ready.
+    Refused,
+    /// It takes everything and is read.
+    Online,
+    /// … and gets copies of what has lost one.
+    Rebuilding,
+    /// It is to be removed: what it has goes elsewhere, and it gets nothing new.
+    Leaving {
+        since: Instant,
+        /// Bytes that lay on it when that began.
+        bytes: u64,
+    },
+    /// Out of use though nobody wanted that: it is missed until another one is in its place.
+    Failed(Departure),
+    /// Out of use, and not missed: it was removed, or another one is in its place.
+    Removed(Departure),
+}
+
+/// How far an SSD that is out of use has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The members record still names it: whatever it holds may be believed at a start.
+    Unrecorded,
+    /// A members record without it is durable.
+    Recorded,
+    /// … and no slot of it is in use any more.
+    Forgotten,
+}
+
+/// What may happen to an SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LifeChange {
+    /// A members record with it is durable, and it has its slots.
+    Joined,
+    /// It is to have a copy of what has lost one.
+    RebuildBegan,
+    /// Nothing lacks a copy any more.
+    RebuildEnded,
+    /// Somebody wants it removed.
+    RemovalBegan { since: Instant, bytes: u64 },
+    /// … and does not any more.
+    RemovalCancelled,
+    /// Nothing more is asked of it.
+    Failed,
+    /// It is removed, or another one is in its place.
+    Replaced,
+    /// A members record without it is durable.
+    LeftDurably,
+    /// No slot of it is in use any more.
+    SlotsForgotten,
+}
+
+impl Life {
+    /// The state after `change`; `None`: that cannot happen to an SSD in this state, or changes nothing.
+    pub(crate) fn after(self, change: LifeChange) -> Option<Self> {
+        match (self, change) {
+            (Self::Joining, LifeChange::Joined)
+            | (Self::Rebuilding, LifeChange::RebuildEnded)
+            | (Self::Leaving { .. }, LifeChange::RemovalCancelled) => Some(Self::Online),
+            (Self::Joining, LifeChange::Failed) => Some(Self::Refused),
+            (Self::Online, LifeChange::RebuildBegan) => Some(Self::Rebuilding),
+            (Self::Online | Self::Rebuilding, LifeChange::RemovalBegan { since, bytes }) => {
+                Some(Self::Leaving { since, bytes })
+            }
+            (Self::Online | Self::Rebuilding | Self::Leaving { .. }, LifeChange::Failed) => {
+                Some(Self::Failed(Departure::Unrecorded))
+            }
+            (Self::Online | Self::Rebuilding | Self::Leaving { .. }, LifeChange::Replaced) => {
+                Some(Self::Removed(Departure::Unrecorded))
+            }
+            (Self::Failed(departure), LifeChange::Replaced) => Some(Self::Removed(departure)),
+            (Self::Failed(departure), LifeChange::LeftDurably | LifeChange::SlotsForgotten) => {
+                departure.after(change).map(Self::Failed)
+            }
+            (Self::Removed(departure), LifeChange::LeftDurably | LifeChange::SlotsForgotten) => {
+                departure.after(change).map(Self::Removed)
+            }
+            (
+                Self::Joining
+                | Self::Refused
+                | Self::Online
+                | Self::Rebuilding
+                | Self::Leaving { .. }
+                | Self::Failed(_)
+                | Self::Removed(_),
+                _,
+            ) => None,
+        }
+    }
+
+    /// Operations may be begun on it.
+    pub(crate) fn is_online(self) -> bool {
+        match self {
+            Self::Joining | Self::Online | Self::Rebuilding | Self::Leaving { .. } => true,
+            Self::Refused | Self::Failed(_) | Self::Removed(_) => false,
+        }
+    }
+
+    /// It has been a member of the pool.
+    pub(crate) fn has_joined(self) -> bool {
+        match self {
+            Self::Joining | Self::Refused => false,
+            Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Failed(_) | Self::Removed(_) => true,
+        }
+    }
+
+    /// New batches of the write log, copies and fills may go to it.
+    pub(crate) fn may_take_batches(self) -> bool {
+        self.is_online() && !self.is_leaving()
+    }
+
+    /// It is to be removed, and is not gone yet.
+    pub(crate) fn is_leaving(self) -> bool {
+        matches!(self, Self::Leaving { .. })
+    }
+
+    pub(crate) fn is_rebuilding(self) -> bool {
+        self == Self::Rebuilding
+    }
+
+    fn departure(self) -> Option<Departure> {
+        match self {
+            Self::Failed(departure) | Self::Removed(departure) => Some(departure),
+            Self::Joining | Self::Refused | Self::Online | Self::Rebuilding | Self::Leaving { .. } => None,
+        }
+    }
+
+    /// A members record without it is durable.
+    pub(crate) fn has_left(self) -> bool {
+        matches!(self.departure(), Some(Departure::Recorded | Departure::Forgotten))
+    }
+
+    /// … and no slot of it is in use any more.
+    pub(crate) fn is_forgotten(self) -> bool {
+        self.departure() == Some(Departure::Forgotten)
+    }
+
+    /// It was removed, or another one is in its place.
+    pub(crate) fn is_replaced(self) -> bool {
+        matches!(self, Self::Removed(_))
+    }
+
+    /// It left though nobody wanted that, and nothing is in its place.
+    pub(crate) fn is_missed(self) -> bool {
+        self.has_left() && !self.is_replaced()
+    }
+}
+
+impl Departure {
+    fn after(self, change: LifeChange) -> Option<Self> {
+        match (self, change) {
+            (Self::Unrecorded, LifeChange::LeftDurably) => Some(Self::Recorded),
+            (Self::Recorded, LifeChange::SlotsForgotten) => Some(Self::Forgotten),
+            (Self::Unrecorded | Self::Recorded | Self::Forgotten, _) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAVING: Life = Life::Leaving { since: Instant(5), bytes: 7 };
+    const REMOVAL: LifeChange = LifeChange::RemovalBegan { since: Instant(5), bytes: 7 };
+
+    fn lives() -> Vec<Life> {
+        let departures = [Departure::Unrecorded, Departure::Recorded, Departure::Forgotten];
+        let gone = departures.into_iter().flat_map(|departure| [Life::Failed(departure), Life::Removed(departure)]);
+        [Life::Joining, Life::Refused, Life::Online, Life::Rebuilding, LEAVING].into_iter().chain(gone).collect()
+    }
+
+    const CHANGES: [LifeChange; 9] = [
+        LifeChange::Joined,
+        LifeChange::RebuildBegan,
+        LifeChange::RebuildEnded,
+        REMOVAL,
+        LifeChange::RemovalCancelled,
+        LifeChange::Failed,
+        LifeChange::Replaced,
+        LifeChange::LeftDurably,
+        LifeChange::SlotsForgotten,
+    ];
+
+    /// Everything that may happen, and nothing else may.
+    #[test]
+    fn every_change_in_every_state_leads_where_the_table_says() {
+        use Departure::{Forgotten, Recorded, Unrecorded};
+        let table = [
+            (Life::Joining, LifeChange::Joined, Life::Online),
+            (Life::Joining, LifeChange::Failed, Life::Refused),
+            (Life::Online, LifeChange::RebuildBegan, Life::Rebuilding),
+            (Life::Online, REMOVAL, LEAVING),
+            (Life::Online, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (Life::Online, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (Life::Rebuilding, LifeChange::RebuildEnded, Life::Online),
+            (Life::Rebuilding, REMOVAL, LEAVING),
+            (Life::Rebuilding, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (Life::Rebuilding, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (LEAVING, LifeChange::RemovalCancelled, Life::Online),
+            (LEAVING, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (LEAVING, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (Life::Failed(Unrecorded), LifeChange::LeftDurably, Life::Failed(Recorded)),
+            (Life::Failed(Unrecorded), LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (Life::Failed(Recorded), LifeChange::SlotsForgotten, Life::Failed(Forgotten)),
+            (Life::Failed(Recorded), LifeChange::Replaced, Life::Removed(Recorded)),
+            (Life::Failed(Forgotten), LifeChange::Replaced, Life::Removed(Forgotten)),
+            (Life::Removed(Unrecorded), LifeChange::LeftDurably, Life::Removed(Recorded)),
+            (Life::Removed(Recorded), LifeChange::SlotsForgotten, Life::Removed(Forgotten)),
+        ];
+        for life in lives() {
+            for change in CHANGES {
+                let told = table.iter().find(|(from, by, _)| (*from, *by) == (life, change)).map(|(_, _, to)| *to);
+                assert_eq!(life.after(change), told, "{life:?} {change:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_ssd_may_do_follows_from_its_state() {
+        for life in lives() {
+            assert!(!life.may_take_batches() || life.is_online(), "{life:?}");
+            assert!(!(life.is_online() && life.has_left()), "{life:?}");
+            assert!(!life.is_forgotten() || life.has_left(), "{life:?}");
+            assert!(!life.is_missed() || !life.is_replaced(), "{life:?}");
+        }
+        let takers: Vec<Life> = lives().into_iter().filter(|life| life.may_take_batches()).collect();
+        assert_eq!(takers, [Life::Joining, Life::Online, Life::Rebuilding]);
+    }
+
+    #[test]
+    fn nothing_brings_an_ssd_back_that_is_out_of_use() {
+        for life in lives().into_iter().filter(|life| !life.is_online()) {
+            for change in CHANGES {
+                assert!(life.after(change).is_none_or(|next| !next.is_online()), "{life:?} {change:?}");
+            }
+        }
+    }
+}
