@@ -3,6 +3,9 @@
 //! A turn of the loop: run what is ready, in the order in which it became ready; tell those who wait for the end of
 //! the turn, and run what that made ready; then one visit to the kernel, which submits everything that was begun and
 //! waits if nothing is ready; then completions and timers make tasks ready. Only what is large is submitted at once.
+//!
+//! Time is that in which the loop ran (`running.rs`): after a pause completions come first, and timers are late by the
+//! pause.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,8 +21,9 @@ use std::time::Duration;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
+use crate::running::{RunningClock, WAIT_MAX};
 use crate::task::{ROOT_INDEX, Task, TaskId, Tasks};
-use crate::{BufPool, HostEnv, Instant, sys};
+use crate::{BufPool, HostEnv, Instant, RealInstant, sys};
 
 /// The most polls between two visits to the kernel, so that tasks which always wake each other do not starve I/O.
 const POLLS_PER_TURN_MAX: usize = 4096;
@@ -72,6 +76,7 @@ impl Executor {
             woken: RefCell::default(),
             random: RefCell::default(),
             start: std::time::Instant::now(),
+            clock: RunningClock::new(Instant::default(), RealInstant::default()),
             pool,
             inbox,
         };
@@ -200,6 +205,7 @@ pub(crate) struct Core {
     woken: RefCell<Vec<Waker>>,
     random: RefCell<Vec<u64>>,
     start: std::time::Instant,
+    clock: RunningClock,
     pub(crate) pool: BufPool,
     inbox: Arc<Inbox>,
 }
@@ -220,8 +226,18 @@ struct Turn {
 const RANDOM_BYTES: usize = 256;
 
 impl Core {
+    /// Time in which the loop ran.
     pub(crate) fn now(&self) -> Instant {
-        Instant::default().plus(self.start.elapsed())
+        self.clock.at(self.real_now())
+    }
+
+    pub(crate) fn real_now(&self) -> RealInstant {
+        RealInstant::default().plus(self.start.elapsed())
+    }
+
+    /// The loop runs: what passed since it last said so was waiting or work, unless it was too long for either.
+    fn mark_clock(&self) {
+        self.clock.mark(self.real_now());
     }
 
     pub(crate) fn random(&self) -> u64 {
@@ -257,8 +273,10 @@ impl Core {
         if self.run_ready(root) {
             return true;
         }
+        self.mark_clock();
         let idle = self.ready.borrow().is_empty() && self.turn.waiters.borrow().is_empty();
         self.visit_kernel(if idle { self.wait_for_timer() } else { Wait::No });
+        self.mark_clock();
         self.fire_timers();
         false
     }
@@ -298,10 +316,9 @@ impl Core {
 
     fn wait_for_timer(&self) -> Wait {
         let timers = self.timers.borrow();
-        timers.waiting.first_key_value().map_or(Wait::UntilCompletion, |((deadline, _), _)| {
-            let left = deadline.since(self.now());
-            if left.is_zero() { Wait::No } else { Wait::AtMost(left) }
-        })
+        let next = timers.waiting.first_key_value();
+        let left = next.map_or(WAIT_MAX, |((deadline, _), _)| deadline.since(self.now()).min(WAIT_MAX));
+        if left.is_zero() { Wait::No } else { Wait::AtMost(left) }
     }
 
     fn visit_kernel(&self, wait: Wait) {
@@ -352,7 +369,8 @@ impl Core {
             if left.is_zero() {
                 return;
             }
-            self.visit_kernel(Wait::AtMost(left));
+            self.visit_kernel(Wait::AtMost(left.min(WAIT_MAX)));
+            self.mark_clock();
         }
     }
 }
@@ -475,10 +493,13 @@ impl Drop for Sleep {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::{Either, select};
+
     use super::*;
-    use crate::Buf;
     use crate::operation::{Direction, Transfer};
     use crate::ring::AT_ONCE_BYTES;
+    use crate::running::STRETCH_MAX;
+    use crate::{Buf, Env};
 
     #[test]
     fn what_is_large_reaches_the_kernel_before_the_next_task_runs_and_the_rest_at_the_end_of_the_turn() {
@@ -504,5 +525,24 @@ mod tests {
                 assert_eq!(seen.get(), Some(at_once), "{bytes} bytes are with the kernel");
             });
         }
+    }
+
+    #[test]
+    fn a_pause_is_no_time_for_timers_and_what_completed_meanwhile_is_seen_before_they_fire() {
+        let executor = Executor::new(ExecutorOptions::default()).unwrap();
+        executor.run(async |env| {
+            let file = Rc::new(sys::eventfd().unwrap());
+            let read = env.submit(RingOperation::Poll(Rc::clone(&file), u32::from(libc::POLLOUT.cast_unsigned())));
+            let (counted, real) = (env.now(), env.real_now());
+            let late = env.sleep(STRETCH_MAX * 2);
+            // Nothing of this thread runs, as after SIGSTOP.
+            std::thread::sleep(STRETCH_MAX * 4);
+            assert!(env.real_now().since(real) >= STRETCH_MAX * 4);
+            assert!(env.now().since(counted) <= STRETCH_MAX, "the same turn counts it as one stretch");
+            match select(read, pin!(late)).await {
+                Either::Left(_) => {}
+                Either::Right(_) => panic!("the timer was late before the device was heard"),
+            }
+        });
     }
 }

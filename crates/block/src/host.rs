@@ -9,7 +9,7 @@ use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
 use crate::operation::{Outcome, RingOperation};
 use crate::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, FileDevice, Instant,
-    MemoryDevice, ZeroMode,
+    MemoryDevice, RealInstant, ZeroMode,
 };
 
 /// The world of an executor. A handle: cloning it is cheap.
@@ -54,6 +54,10 @@ impl Env for HostEnv {
 
     fn now(&self) -> Instant {
         self.core.now()
+    }
+
+    fn real_now(&self) -> RealInstant {
+        self.core.real_now()
     }
 
     fn unix_seconds(&self) -> u64 {

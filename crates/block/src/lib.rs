@@ -18,6 +18,7 @@ mod operation;
 mod range;
 mod remote;
 mod ring;
+mod running;
 mod stream_copy;
 pub mod sync;
 mod sys;
@@ -29,7 +30,7 @@ pub use counters::SharedCounters;
 pub use device::{
     Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind, Operation, ZeroMode,
 };
-pub use env::{Env, Instant};
+pub use env::{Env, Instant, RealInstant};
 pub use executor::{Executor, ExecutorOptions, at_work_for};
 pub use file::{FileDevice, FileOptions, OpenError};
 pub use host::{HostDevice, HostEnv};
@@ -38,5 +39,6 @@ pub use memory::MemoryDevice;
 pub use net::{InheritedListener, Listener, Stream};
 pub use range::ByteRange;
 pub use remote::{COMMANDS_MAX, Command, PostError, Remote};
+pub use running::{RunningClock, STRETCH_MAX, WAIT_MAX};
 pub use stream_copy::copy_for_device;
 pub use sysfs::identify;

@@ -68,7 +68,6 @@ struct InFlight {
 pub(crate) enum Wait {
     No,
     AtMost(Duration),
-    UntilCompletion,
 }
 
 impl Ring {
@@ -200,7 +199,6 @@ impl Ring {
         let submitter = self.uring.submitter();
         let result = match wait {
             Wait::No => submitter.submit(),
-            Wait::UntilCompletion => submitter.submit_and_wait(1),
             Wait::AtMost(limit) => {
                 submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&types::Timespec::from(limit)))
             }
@@ -351,7 +349,7 @@ mod tests {
         let (mut ring, index) = ring_with(RingOperation::Send(Box::new(message)));
         ring.abandon(index);
         while ring.in_flight() > 0 {
-            ring.enter(Wait::UntilCompletion).unwrap();
+            ring.enter(Wait::AtMost(Duration::from_secs(10))).unwrap();
             ring.complete(&mut Vec::new());
         }
         assert_eq!(Rc::strong_count(&socket), 1);
@@ -364,7 +362,7 @@ mod tests {
         let (mut ring, index) = ring_with(RingOperation::Receive(Rc::clone(&socket), Buf::zeroed(100)));
         ring.abandon(index);
         while ring.in_flight() > 0 {
-            ring.enter(Wait::UntilCompletion).unwrap();
+            ring.enter(Wait::AtMost(Duration::from_secs(10))).unwrap();
             ring.complete(&mut Vec::new());
         }
         let again = ring.begin(RingOperation::Poll(socket, 4), Waker::noop().clone());

@@ -225,9 +225,9 @@ impl<E: Env> Volume<E> {
         if range.is_empty() {
             return Ok(volume.env.buffers().take(0));
         }
-        let began = volume.stats.read_latency.begin(|| volume.env.now());
+        let began = volume.stats.read_latency.begin(|| volume.env.real_now());
         let result = volume.read_range(range).await;
-        volume.stats.read_latency.end(began, || volume.env.now());
+        volume.stats.read_latency.end(began, || volume.env.real_now());
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);
         add(&volume.stats.read_bytes, range.length());
@@ -244,9 +244,9 @@ impl<E: Env> Volume<E> {
         if buf.is_empty() {
             return Ok(());
         }
-        let began = volume.stats.write_latency.begin(|| volume.env.now());
+        let began = volume.stats.write_latency.begin(|| volume.env.real_now());
         let result = volume.write_range(offset, buf, durability).await;
-        volume.stats.write_latency.end(began, || volume.env.now());
+        volume.stats.write_latency.end(began, || volume.env.real_now());
         volume.counted(result)
     }
 
@@ -529,7 +529,7 @@ impl<E: Env> VolumeInner<E> {
     fn oldest_dirty_seconds(&self, attached: Option<&Attached<E>>) -> Option<u64> {
         let attached = attached?;
         let since = attached.pool.log.as_ref()?.dirty_since(attached.index)?;
-        Some(self.env.now().since(since).as_secs())
+        Some(self.env.real_now().since(since).as_secs())
     }
 
     fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {

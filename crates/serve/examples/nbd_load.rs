@@ -90,14 +90,14 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
     };
     let progress = Rc::new(Progress::new());
     let ended = Rc::new(Cell::new(false));
-    let start = env.now();
+    let start = env.real_now();
     if arguments.interval_ms > 0 {
         let interval = Duration::from_millis(arguments.interval_ms);
         env.spawn(print_intervals(env.clone(), interval, Rc::clone(&progress), Rc::clone(&ended)));
     }
     client.run(&workload, |_, _| {}, |_, _| {}, &progress).await?;
     ended.set(true);
-    let elapsed = env.now().since(start);
+    let elapsed = env.real_now().since(start);
     client.disconnect().await?;
     let total = progress.snapshot();
     let micros = |per_mille| total.latency.quantile(per_mille).as_micros();
@@ -116,14 +116,14 @@ async fn load(env: &HostEnv, arguments: &Arguments) -> std::io::Result<()> {
 
 /// Prints, until the load has ended, what was answered in each interval.
 async fn print_intervals(env: HostEnv, interval: Duration, progress: Rc<Progress>, ended: Rc<Cell<bool>>) {
-    let start = env.now();
+    let start = env.real_now();
     let (mut last, mut before) = (start, progress.snapshot());
     loop {
         env.sleep(interval).await;
         if ended.get() {
             return;
         }
-        let (now, total) = (env.now(), progress.snapshot());
+        let (now, total) = (env.real_now(), progress.snapshot());
         let seen = total.since(&before);
         println!(
             "at_ms={} iops={} p99_us={}",

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::select;
-use hotset_block::{Env, HostEnv, Instant};
+use hotset_block::{Env, HostEnv, RealInstant};
 
 pub use self::handshake::Endpoint;
 pub use self::histogram::Histogram;
@@ -160,20 +160,20 @@ impl Client {
         progress: &Progress,
     ) -> io::Result<()> {
         workload.check(self.size_bytes)?;
-        let mut run = Run::new(*workload, self.env.now(), (check, fill, follow), progress);
+        let mut run = Run::new(*workload, self.env.real_now(), (check, fill, follow), progress);
         loop {
-            while run.issue(self.env.now()) == Issued::Some {
+            while run.issue(self.env.real_now()) == Issued::Some {
                 while run.send(&self.transport)? == Sent::Partly {
                     // The socket is full, perhaps because the server waits for us to read: do so.
                     self.either_way().await?;
-                    run.take_replies(self.env.now(), &mut self.received)?;
+                    run.take_replies(self.env.real_now(), &mut self.received)?;
                 }
             }
             if run.in_flight == 0 {
                 return Ok(());
             }
             self.receive().await?;
-            run.take_replies(self.env.now(), &mut self.received)?;
+            run.take_replies(self.env.real_now(), &mut self.received)?;
         }
     }
 
@@ -223,7 +223,7 @@ enum Sent {
 #[derive(Clone, Copy)]
 struct Slot {
     draw: Option<Draw>,
-    issued: Instant,
+    issued: RealInstant,
 }
 
 /// A load under way.
@@ -231,7 +231,7 @@ struct Run<'a, C, F, E> {
     workload: Workload,
     request_bytes: usize,
     generator: Generator,
-    ends: Option<Instant>,
+    ends: Option<RealInstant>,
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_flight: usize,
@@ -245,7 +245,7 @@ struct Run<'a, C, F, E> {
 }
 
 impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a, C, F, E> {
-    fn new(workload: Workload, now: Instant, (check, fill, follow): (C, F, E), progress: &'a Progress) -> Self {
+    fn new(workload: Workload, now: RealInstant, (check, fill, follow): (C, F, E), progress: &'a Progress) -> Self {
         let ends = match workload.limit {
             Limit::Duration(duration) => Some(now.plus(duration)),
             Limit::Requests(_) => None,
@@ -268,7 +268,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
     }
 
     /// Encodes a request for every free slot, as far as the workload and one send go.
-    fn issue(&mut self, now: Instant) -> Issued {
+    fn issue(&mut self, now: RealInstant) -> Issued {
         if self.ends.is_some_and(|ends| now >= ends) {
             return Issued::None;
         }
@@ -315,7 +315,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
     }
 
     /// Takes every whole reply.
-    fn take_replies(&mut self, now: Instant, received: &mut ReceiveBuffer) -> io::Result<()> {
+    fn take_replies(&mut self, now: RealInstant, received: &mut ReceiveBuffer) -> io::Result<()> {
         let mut rest = received.bytes();
         let before = rest.len();
         while let Some((head, payload)) = rest.split_first_chunk::<SIMPLE_REPLY_BYTES>() {
@@ -338,7 +338,7 @@ impl<'a, C: FnMut(u64, &[u8]), F: FnMut(u64, &mut [u8]), E: FnMut(Event)> Run<'a
         Ok(())
     }
 
-    fn count(&mut self, now: Instant, index: usize, error: u32) {
+    fn count(&mut self, now: RealInstant, index: usize, error: u32) {
         let slot = &mut self.slots[index];
         slot.draw = None;
         let latency = u64::try_from(now.since(slot.issued).as_nanos()).unwrap_or(u64::MAX);

@@ -118,7 +118,7 @@ impl<E: Env> PoolInner<E> {
         }
         let prepared = log.prepared.borrow_mut().take();
         if let Some(row) = prepared {
-            row.dirty_since.set(self.env.now());
+            row.dirty_since.set(self.env.real_now());
             // Of an empty row, the one before it: what its summary says if it stays empty.
             row.last_checksum.set(log.last_checksum.get());
             *log.current.borrow_mut() = Some(Rc::clone(&row));

@@ -282,7 +282,7 @@ impl<E: Env> PoolInner<E> {
         rows: &Rows,
         losses: Option<&Losses>,
     ) -> Result<(), Error> {
-        let started = self.env.now();
+        let started = self.env.real_now();
         let mut notes = Vec::new();
         if let Some(log) = &self.log {
             // First, so that no slot is found where the log lies.
@@ -315,7 +315,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             self.hide_all_superseded(log).await;
         }
-        let milliseconds = self.env.now().since(started).as_millis();
+        let milliseconds = self.env.real_now().since(started).as_millis();
         notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
         *self.recovery.borrow_mut() = notes.join("; ");
         Ok(())

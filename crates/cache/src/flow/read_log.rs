@@ -343,7 +343,7 @@ fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hotset_block::Instant;
+    use hotset_block::RealInstant;
 
     use super::*;
     use crate::state::overlay::Place;
@@ -353,7 +353,7 @@ mod tests {
         let log = Log::new();
         let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let slot = log.free_row_slot().expect("there are none yet");
-        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[copy; 2]], 256, Instant(0))));
+        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[copy; 2]], 256, RealInstant(0))));
         let volume = VolumeIndex(0);
         let runs_of = |content: Content| {
             for (page, position) in [(10, 5), (11, 6), (12, 8), (13, 8)] {

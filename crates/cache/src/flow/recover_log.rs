@@ -160,7 +160,7 @@ impl<E: Env> PoolInner<E> {
         rows: &Rows,
         losses: Option<&Losses>,
     ) -> Result<String, Error> {
-        let started = self.env.now();
+        let started = self.env.real_now();
         self.list_rows(log, rows)?;
         // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
         let range_pages_max = self.ssds.iter().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
@@ -215,7 +215,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.measure_log(log);
         self.record_rows(log).await?;
-        let milliseconds = self.env.now().since(started).as_millis();
+        let milliseconds = self.env.real_now().since(started).as_millis();
         log.recovery_milliseconds.set(u64::try_from(milliseconds).unwrap_or(u64::MAX));
         let total = log.overlay.borrow().total();
         Ok(format!(
@@ -267,7 +267,7 @@ impl<E: Env> PoolInner<E> {
                 }
                 return Err(error);
             }
-            let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.now());
+            let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.real_now());
             row.state.set(RowState::Sealing);
             row.headed.set(true);
             row.whole.set(!has_lost_segment(&row));

@@ -133,7 +133,7 @@ impl<E: Env> PoolInner<E> {
         let Some(slot) = log.free_row_slot() else { return Ok(None) };
         let number = log.next_number.get();
         log.next_number.set(number + 1);
-        let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.now());
+        let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.real_now());
         let row = Rc::new(row);
         log.add_row(&row);
         self.count_openable(log);

@@ -51,13 +51,13 @@ impl<E: Env> PoolInner<E> {
         }
         let live_pages = self.log.as_ref().map_or(0, |log| log.overlay.borrow().total().live);
         self.scrub.begin((self.map.borrow().used_pages() + 2 * live_pages) * PAGE);
-        let started = self.env.now();
+        let started = self.env.real_now();
         if let Some(log) = &self.log {
             self.scrub_log(log).await;
         }
         self.scrub_slots().await;
         let state = if self.scrub_goes_on() { ScrubState::Finished } else { ScrubState::Cancelled };
-        let (seconds, ended_at) = (self.env.now().since(started).as_secs(), self.env.unix_seconds());
+        let (seconds, ended_at) = (self.env.real_now().since(started).as_secs(), self.env.unix_seconds());
         self.scrub.found(|status| {
             status.state = state;
             status.seconds = seconds;

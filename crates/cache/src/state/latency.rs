@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use hotset_block::{Instant, SharedCounters};
+use hotset_block::{RealInstant, SharedCounters};
 
 /// Classes for each doubling of the time.
 const CLASSES_PER_OCTAVE: u32 = 1 << CLASS_BITS;
@@ -93,7 +93,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// A request begins: the time, if it is one that is timed.
-    pub(crate) fn begin(&self, now: impl FnOnce() -> Instant) -> Option<Instant> {
+    pub(crate) fn begin(&self, now: impl FnOnce() -> RealInstant) -> Option<RealInstant> {
         match self.until_timed.get().checked_sub(1) {
             Some(left) => {
                 self.until_timed.set(left);
@@ -107,7 +107,7 @@ impl Latencies {
     }
 
     /// It was answered.
-    pub(crate) fn end(&self, began: Option<Instant>, now: impl FnOnce() -> Instant) {
+    pub(crate) fn end(&self, began: Option<RealInstant>, now: impl FnOnce() -> RealInstant) {
         let Some(began) = began else { return };
         self.count(now().since(began));
     }
@@ -159,9 +159,9 @@ mod tests {
         let latencies = Latencies::default();
         let mut timed = 0;
         for _ in 0..80_000 {
-            let began = latencies.begin(Instant::default);
+            let began = latencies.begin(RealInstant::default);
             timed += u32::from(began.is_some());
-            latencies.end(began, || Instant::default().plus(Duration::from_micros(100)));
+            latencies.end(began, || RealInstant::default().plus(Duration::from_micros(100)));
         }
         assert!((9_000..11_000).contains(&timed), "{timed}");
         let counts = latencies.counters().counts();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::sync::{Event, Promise};
-use hotset_block::{Buf, Instant};
+use hotset_block::{Buf, RealInstant};
 use smallvec::SmallVec;
 
 use super::mirrors::Mirrors;
@@ -84,7 +84,7 @@ pub(crate) struct Row {
     /// A bit for each position: without it, no page's newest copy is there.
     positions: RefCell<Vec<u64>>,
     dirty: RefCell<Vec<u32>>,
-    pub(crate) dirty_since: Cell<Instant>,
+    pub(crate) dirty_since: Cell<RealInstant>,
     readers: Cell<u32>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
     pub(crate) replaced: RefCell<Vec<Mirror>>,
@@ -98,7 +98,7 @@ impl Row {
         incarnation: u64,
         segments: Vec<[Mirror; 2]>,
         segment_pages: u32,
-        now: Instant,
+        now: RealInstant,
     ) -> Self {
         let count = segments.len();
         let mut drafts = Vec::new();
@@ -735,7 +735,7 @@ impl Log {
     }
 
     /// Since when the oldest dirty page of the volume has been dirty, to the age of its row.
-    pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<Instant> {
+    pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
         let rows = self.order.borrow();
         rows.iter().filter(|row| row.dirty_of(volume) > 0).map(|row| row.dirty_since.get()).min()
     }
@@ -756,7 +756,7 @@ mod tests {
         let log = Log::new();
         let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let slot = log.free_row_slot().unwrap();
-        let row = Rc::new(Row::new(slot, 1, 7, vec![[nobody; 2]], 256, Instant(0)));
+        let row = Rc::new(Row::new(slot, 1, 7, vec![[nobody; 2]], 256, RealInstant(0)));
         log.add_row(&row);
         assert_eq!(log.record().rows.len(), 0);
         row.headed.set(true);

@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use hotset_api::ApiError;
-use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Instant};
+use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::nbd::{Server, ServerSettings};
@@ -44,7 +44,7 @@ pub(crate) type Timed = (LatencyCounters, LatencyCounters);
 /// Everything that is open, at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) at: Instant,
+    pub(crate) at: RealInstant,
     pub(crate) pools: Vec<PoolStatus>,
     pub(crate) volumes: Vec<VolumeStatus>,
 }
@@ -57,7 +57,7 @@ impl Plane {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
-            at: self.env.now(),
+            at: self.env.real_now(),
             pools: self.pools.borrow().values().map(Pool::status).collect(),
             volumes: self.volumes.borrow().values().map(Volume::status).collect(),
         }
