@@ -531,6 +531,42 @@ export interface components {
          * @enum {string}
          */
         CacheState: "online" | "rebuilding" | "flushing" | "offline";
+        /** @description Something that is not as it should be. */
+        Condition: {
+            /** @description What to do about it. */
+            action: string;
+            /**
+             * Format: int64
+             * @description How often it happened; 1 for what is a state.
+             */
+            count: number;
+            /** @description How bad it is: never `good`. */
+            health: components["schemas"]["Health"];
+            kind: components["schemas"]["ConditionKind"];
+            /**
+             * Format: int64
+             * @description When it was last seen to happen.
+             */
+            latest_unix_ms: number;
+            /** @description The path of an SSD; empty otherwise. */
+            path: string;
+            /** @description The pool that an SSD is in. */
+            pool?: string | null;
+            /** @description What is wrong, in one line. */
+            reason: string;
+            /**
+             * Format: int64
+             * @description When it began, as far as the daemon knows, in milliseconds since 1970.
+             */
+            since_unix_ms: number;
+            /** @description Whom it concerns. */
+            subject: components["schemas"]["Subject"];
+        };
+        /**
+         * @description What is not as it should be.
+         * @enum {string}
+         */
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -1399,6 +1435,8 @@ export interface components {
         };
         /** @description `GET /api/v1/status` */
         Status: {
+            /** @description All that is not as it should be: what is bad, since when, and what to do. Worst first. */
+            conditions: components["schemas"]["Condition"][];
             /**
              * Format: int64
              * @description Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.
@@ -1406,7 +1444,7 @@ export interface components {
             dirty_bytes: number;
             /** @description Caches that are being flushed so that they can be taken away. */
             flushes: components["schemas"]["Flush"][];
-            /** @description The worst of all pools and volumes. */
+            /** @description The worst of all conditions; good without any. */
             health: components["schemas"]["Health"];
             /**
              * Format: int64
@@ -1425,7 +1463,7 @@ export interface components {
             /** Format: int32 */
             pid: number;
             pools: components["schemas"]["Pool"][];
-            /** @description One line for each pool or volume that is not good, and for each warning. */
+            /** @description One line for each condition, and for each warning. */
             reasons: string[];
             state_directory: string;
             /** Format: int64 */

@@ -1,6 +1,6 @@
 // Is all well, in one sentence; and below it what needs action, where, and how.
 import type { Status } from "../api/types";
-import { plural } from "../format";
+import { moment, plural } from "../format";
 import { link } from "../router";
 import { Mark, ToDo } from "../ui/basics";
 import { health, type Tone } from "../words";
@@ -40,6 +40,15 @@ function isOfPool(reason: string, status: Status): boolean {
 
 /** A reason begins with whom it concerns, which is a link to where something can be done about it. */
 function Reason({ text, status }: { text: string; status: Status }) {
+  const own = status.conditions.find((one) => one.subject.kind === "daemon" && text === `${one.reason}; ${one.action}`);
+  if (own !== undefined) {
+    return (
+      <>
+        {own.reason} (since {moment(new Date(own.since_unix_ms))})
+        <ToDo action={own.action} />
+      </>
+    );
+  }
   const [, kind, name, rest] = /^(pool|volume) ([^:]+): (.*)$/s.exec(text) ?? [];
   if (kind === undefined || name === undefined || rest === undefined) return <>{text}</>;
   const of = (kind === "pool" ? status.pools : status.volumes).find((one) => one.name === name);

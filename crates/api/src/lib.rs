@@ -4,6 +4,7 @@
 //! the last word of its key. All paths start with [`PREFIX`]; every answer that is not 2xx is an [`ApiError`].
 
 mod access;
+mod condition;
 mod connect;
 mod disk;
 mod error;
@@ -22,6 +23,7 @@ mod volume;
 mod words;
 
 pub use access::{Role, Session, Token, TokenCreate, TokenCreated, TokenList};
+pub use condition::{Condition, ConditionKind};
 pub use connect::{Connect, ConnectAddress, ConnectKind, Snippet};
 pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};

@@ -6,15 +6,19 @@ use utoipa::ToSchema;
 use crate::history::RecentLatency;
 use crate::volume::VolumeStats;
 use crate::words::Health;
-use crate::{Flush, Pool, Volume};
+use crate::{Condition, Flush, Pool, Volume};
 
 /// `GET /api/v1/status`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
-    /// The worst of all pools and volumes.
+    /// The worst of all conditions; good without any.
     pub health: Health,
-    /// One line for each pool or volume that is not good, and for each warning.
+    /// One line for each condition, and for each warning.
     pub reasons: Vec<String>,
+    /// All that is not as it should be: what is bad, since when, and what to do. Worst first.
+    #[serde(default)]
+    #[schema(required)]
+    pub conditions: Vec<Condition>,
     pub version: String,
     pub pid: u32,
     pub uptime_s: u64,

@@ -3,6 +3,7 @@
 mod args;
 mod client;
 mod daemon;
+mod date;
 mod demo;
 mod endpoint;
 mod image;

@@ -5,6 +5,7 @@ mod api;
 mod api_fuzz;
 mod attachment;
 mod clients;
+mod conditions;
 mod convert;
 mod crash;
 mod day;

@@ -96,7 +96,7 @@ fn promtool_finds_nothing_wrong_with_metrics_and_rules() {
     }
 }
 
-// proves: S2
+// proves: S2, F12
 #[test]
 fn a_broken_history_is_set_aside_and_serving_goes_on() {
     let mut daemon = Daemon::start();
@@ -113,13 +113,21 @@ fn a_broken_history_is_set_aside_and_serving_goes_on() {
     assert!(ask(&daemon, "GET", "/api/v1/history?subject=volume:v", "").status == 200);
     assert!(file.with_extension("sqlite.broken").exists());
     assert!(daemon.log().contains("a new history begins"), "{}", daemon.log());
+    let has = |kind: &str| {
+        let conditions = daemon.json("status")["conditions"].as_array().expect("a list").clone();
+        conditions.iter().any(|condition| condition["kind"] == kind)
+    };
+    eventually("it is told as long as the file is there", Duration::from_secs(75), || has("statistics-set-aside"));
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(1));
+    fs::remove_file(file.with_extension("sqlite.broken")).expect("it can be removed");
+    eventually("nobody needs it any more", Duration::from_secs(75), || !has("statistics-set-aside"));
 }
 
 /// Mounts a file system of 32 MiB in memory at the directory that is its first argument, where only it sees it, and becomes
 /// the program that the others name.
 const ON_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size=32m tmpfs "$0" && exec "$@""#;
 
-// proves: S2
+// proves: S2, F12
 #[test]
 fn a_full_disk_stops_the_history_and_nothing_else() {
     let in_namespace = ["--mount", "--map-root-user", "sh", "-c"];
@@ -140,8 +148,13 @@ fn a_full_disk_stops_the_history_and_nothing_else() {
     let filler = format!("/proc/{}/root{state}/filler", daemon.pid());
     let filled = fs::write(&filler, vec![1; 48 << 20]);
     assert!(filled.is_err(), "48 MiB are more than the disk has");
-    let said = "the history cannot be kept";
-    eventually("the daemon says that its disk is full", Duration::from_secs(75), || daemon.log().contains(said));
+    let has = |kind: &str| {
+        let conditions = daemon.json("status")["conditions"].as_array().expect("a list").clone();
+        conditions.iter().any(|condition| condition["kind"] == kind)
+    };
+    eventually("the daemon says that its disk is full", Duration::from_secs(75), || has("state-directory"));
+    eventually("… and that it keeps no statistics", Duration::from_secs(75), || has("statistics"));
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(1));
     assert!(daemon.log().contains("disk is full"), "{}", daemon.log());
     daemon.assert_volume_pages(64);
     let mut client = daemon.client("v");
@@ -150,6 +163,6 @@ fn a_full_disk_stops_the_history_and_nothing_else() {
     assert_eq!(ask(&daemon, "GET", "/api/v1/status", "").status, 200);
     assert_eq!(ask(&daemon, "GET", "/api/v1/history?subject=volume:v", "").status, 200);
     fs::remove_file(&filler).expect("it can be removed");
-    let again = || daemon.log().contains("the history is kept again");
-    eventually("there is room again", Duration::from_secs(75), again);
+    eventually("there is room again", Duration::from_secs(75), || !has("state-directory") && !has("statistics"));
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
 }

@@ -1,15 +1,15 @@
 //! The `status` verb: pool by pool, what is so, what is wrong, what to do about it, and what is being done.
 
 use hotset_api::{
-    ApiError, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, Status, SubjectKind,
-    Volume,
+    ApiError, Condition, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, Status,
+    SubjectKind, Volume,
 };
 
-use super::events::date_and_time;
 use super::operations::how_far;
 use super::table::{Table, facts, notes};
 use super::{Client, print, scrub, volume};
 use crate::args::{Output, StatusArguments};
+use crate::date::date_and_time;
 use crate::size::{grouped, human};
 use crate::words;
 
@@ -46,8 +46,11 @@ fn exit_code(health: Health) -> u8 {
 fn show(status: &Status, running: &[Operation]) -> String {
     let mut text = of_the_daemon(status);
     // What concerns a pool or a volume is told with it.
-    let told = |reason: &&String| !reason.starts_with("pool ") && !reason.starts_with("volume ");
-    status.reasons.iter().filter(told).for_each(|reason| text.push_str(&indented(reason)));
+    let of_the_daemon = status.conditions.iter().filter(|condition| condition.subject.kind == SubjectKind::Daemon);
+    for Condition { kind, reason, action, since_unix_ms, .. } in of_the_daemon {
+        let since = date_and_time(since_unix_ms / 1000);
+        text.push_str(&indented(&format!("{}, since {since}: {reason}\n  {action}", kind.word())));
+    }
     for pool in &status.pools {
         let volumes: Vec<&Volume> = pool.volumes.iter().filter_map(|name| named(&status.volumes, name)).collect();
         text.push_str(&format!("\n{}", show_pool(pool, &volumes, running)));

@@ -3,10 +3,10 @@
 use hotset_api::{ApiError, Deleted, TokenCreate, TokenCreated, TokenList};
 use hyper::Method;
 
-use super::events::date_and_time;
 use super::table::Table;
 use super::{Client, print};
 use crate::args::{Output, TokenVerb};
+use crate::date::date_and_time;
 
 pub(crate) fn run(client: &Client, output: Output, verb: &TokenVerb) -> Result<(), ApiError> {
     match verb {

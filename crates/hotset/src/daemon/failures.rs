@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hotset_api::ConditionKind;
 use serde::{Deserialize, Serialize};
 
 use super::clock::unix_ms;
+use super::register::Register;
 use super::state::{PoolRecord, StateDirectory};
 
 /// So many failures …
@@ -58,13 +60,14 @@ enum Kind {
 /// See the file's summary.
 pub(super) struct Failures {
     record: Mutex<Record>,
+    register: Register,
     /// The daemon stops: what is begun from now on is not begun in earnest.
     ended: AtomicBool,
 }
 
 impl Failures {
     /// Takes in how the last run ended. Blocking.
-    pub(super) fn load(state: &StateDirectory) -> Self {
+    pub(super) fn load(state: &StateDirectory, register: Register) -> Self {
         let mut record = state.failures();
         let before = record.clone();
         let panicked = take_panic(state.path());
@@ -72,7 +75,7 @@ impl Failures {
         for (pool, why) in &record.fenced {
             tracing::error!(pool, "fenced: {why}");
         }
-        let failures = Self { record: Mutex::new(record), ended: AtomicBool::new(false) };
+        let failures = Self { record: Mutex::new(record), register, ended: AtomicBool::new(false) };
         if *failures.record() != before {
             failures.save(state, &failures.record());
         }
@@ -126,11 +129,17 @@ impl Failures {
         fenced
     }
 
+    /// Writes again what could not be written.
+    pub(super) fn save_again(&self, state: &StateDirectory) {
+        self.save(state, &self.record());
+    }
+
     /// Without the record a crash is one that nobody counted: no reason not to serve.
     fn save(&self, state: &StateDirectory, record: &Record) {
-        if let Err(error) = state.write_failures(record) {
-            tracing::warn!("state directory: {error}; failures are not counted");
-        }
+        let written = state
+            .write_failures(record)
+            .map_err(|error| format!("{}: {error}; how runs of the daemon end is not counted", state.path().display()));
+        self.register.follow(ConditionKind::Failures, &written);
     }
 }
 
@@ -241,24 +250,24 @@ mod tests {
             if let Some(subject) = subject {
                 fs::write(directory.path().join(PANIC_FILE), subject).unwrap();
             }
-            Failures::load(&state).fence("p").is_some()
+            Failures::load(&state, Register::default()).fence("p").is_some()
         };
         for _ in 0..5 {
             assert!(!fenced(None));
-            let failures = Failures::load(&state);
+            let failures = Failures::load(&state, Register::default());
             failures.begin_opening(&state, "p");
             failures.end_opening(&state, "p");
         }
         assert!(!fenced(Some("pool p")) && !fenced(Some("pool p")));
-        let failures = Failures::load(&state);
+        let failures = Failures::load(&state, Register::default());
         failures.begin_opening(&state, "p");
         failures.end_opening(&state, "p");
         assert!(fenced(Some("pool p")), "three panics");
-        assert!(Failures::load(&state).lift(&state, "p"));
+        assert!(Failures::load(&state, Register::default()).lift(&state, "p"));
         assert!(!fenced(None), "it starts anew");
-        Failures::load(&state).begin_opening(&state, "p");
-        Failures::load(&state).begin_opening(&state, "p");
-        Failures::load(&state).begin_opening(&state, "p");
+        Failures::load(&state, Register::default()).begin_opening(&state, "p");
+        Failures::load(&state, Register::default()).begin_opening(&state, "p");
+        Failures::load(&state, Register::default()).begin_opening(&state, "p");
         assert!(fenced(None), "three openings without an end");
     }
 

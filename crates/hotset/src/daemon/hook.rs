@@ -3,16 +3,21 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use hotset_api::Event;
+use hotset_api::{ConditionKind, Event};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::mpsc;
+
+use super::register::Register;
 
 /// Events that wait for the hook; more are not told to it.
 const QUEUE_MAX: usize = 256;
 
 /// How long one run may take.
 const RUN_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long an event for which it failed waits to be told again, where no other comes.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -21,38 +26,48 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 #[derive(Clone)]
 pub(super) struct Hook {
     queue: mpsc::Sender<Event>,
+    register: Register,
 }
 
 impl Hook {
-    /// Of a program and its arguments.
-    pub(super) fn start(command: Vec<String>) -> Option<Self> {
+    /// Of a program and its arguments. While it fails that is a condition, and the event for which it failed last is told again.
+    pub(super) fn start(command: Vec<String>, register: Register) -> Option<Self> {
         let (program, arguments) = command.split_first()?;
         let (program, arguments) = (program.clone(), arguments.to_vec());
         let (queue, mut events) = mpsc::channel::<Event>(QUEUE_MAX);
+        let conditions = register.clone();
         tokio::spawn(async move {
-            while let Some(event) = events.recv().await {
+            let mut failed: Option<Event> = None;
+            while let Some(event) = next(&mut events, &mut failed).await {
                 let done = tokio::time::timeout(RUN_LIMIT, run(&program, &arguments, &event)).await;
-                match done {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::warn!("event hook {program}, event {}: {error}", event.id),
-                    Err(_) => tracing::warn!(
-                        "event hook {program}, event {}: killed after {} s",
-                        event.id,
-                        RUN_LIMIT.as_secs()
-                    ),
-                }
+                let done = done.unwrap_or_else(|_| Err(format!("killed after {} s", RUN_LIMIT.as_secs())));
+                let done = done.map_err(|error| format!("event hook {program}, event {}: {error}", event.id));
+                conditions.follow(ConditionKind::EventHook, &done);
+                failed = done.is_err().then_some(event);
             }
         });
-        Some(Self { queue })
+        Some(Self { queue, register })
     }
 
     pub(super) fn tell(&self, events: Vec<Event>) {
         for event in events {
             let id = event.id;
             if self.queue.try_send(event).is_err() {
-                tracing::warn!("event hook: {QUEUE_MAX} events wait for it; event {id} is not told to it");
+                let reason = format!("event hook: {QUEUE_MAX} events wait for it; event {id} is not told to it");
+                self.register.raise(ConditionKind::EventHook, reason);
             }
         }
+    }
+}
+
+/// The next event; after a while without one, that for which it failed.
+async fn next(events: &mut mpsc::Receiver<Event>, failed: &mut Option<Event>) -> Option<Event> {
+    if failed.is_none() {
+        return events.recv().await;
+    }
+    match tokio::time::timeout(RETRY_INTERVAL, events.recv()).await {
+        Ok(event) => event,
+        Err(_) => failed.take(),
     }
 }
 

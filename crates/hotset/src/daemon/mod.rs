@@ -17,6 +17,7 @@ mod manager;
 mod observer;
 mod patience;
 mod probe;
+mod register;
 mod runs;
 mod scan;
 mod smart;
@@ -43,6 +44,7 @@ use self::http::{Control, Gate};
 use self::inherited::Inherited;
 use self::manager::Manager;
 use self::observer::Observer;
+use self::register::Register;
 use self::runs::LastRun;
 use self::state::StateDirectory;
 use self::tokens::Tokens;
@@ -63,6 +65,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(25);
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
     let config = Config::load(arguments, api)?;
     start_log(&config.log)?;
+    let register = Register::default();
     let state = StateDirectory::open(&config.state)?;
     state.wait_for_predecessor();
     failures::remember_panics(state.path());
@@ -72,7 +75,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     let (plane, _thread) = Handle::start(server).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
-    let outcome = runtime.block_on(serve(plane, state, config, sockets));
+    let outcome = runtime.block_on(serve(plane, state, config, sockets, register));
     // Blocking steps that are still under way belong to changes that nobody waits for any more.
     runtime.shutdown_background();
     outcome
@@ -100,7 +103,13 @@ impl Sockets {
     }
 }
 
-async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: Sockets) -> Result<ExitCode, String> {
+async fn serve(
+    plane: Handle,
+    state: StateDirectory,
+    config: Config,
+    sockets: Sockets,
+    register: Register,
+) -> Result<ExitCode, String> {
     let begun = Instant::now();
     let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
     let api_tls =
@@ -110,11 +119,11 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
     let tokens = Arc::new(Tokens::load(&state)?);
     let state_path = state.path().to_owned();
     let events = Arc::new(EventLog::open(&state_path));
-    let hook = Hook::start(config.event_hook.clone());
+    let hook = Hook::start(config.event_hook.clone(), register.clone());
     let last_run = LastRun::of(&events);
     observer::record(&events, hook.as_ref(), vec![last_run.started()]).await;
     let (tls, smartctl) = (config.tls.clone().map(tls_files), config.smartctl.clone());
-    let manager = Arc::new(Manager::new(plane.clone(), state, config));
+    let manager = Arc::new(Manager::new(plane.clone(), state, config, register.clone()));
     // Hosts may come at once: each waits until its volume is open.
     manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
@@ -135,7 +144,8 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
             tracing::info!("serving hosts: {}", serving.cause);
             observer::record(&events, hook.as_ref(), vec![serving]).await;
         }
-        let history = history::Handle::start(&state_path).map_err(|error| format!("history: {error}"))?;
+        let history =
+            history::Handle::start(&state_path, register.clone()).map_err(|error| format!("history: {error}"))?;
         manager.keeps_statistics(history.clone());
         let (latest, status) = tokio::sync::watch::channel(None);
         let control = Control {
@@ -147,7 +157,7 @@ async fn serve(plane: Handle, state: StateDirectory, config: Config, sockets: So
         };
         answer(listeners, &control, names);
         tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
-        let observer = Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook, history };
+        let observer = Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook, history, register };
         tokio::spawn(observer.run(latest));
         let run = async {
             announce(start).await;
@@ -179,6 +189,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>) {
     tokio::spawn(Arc::clone(&control.manager).follow_members());
     tokio::spawn(Arc::clone(&control.manager).follow_growth());
     tokio::spawn(Arc::clone(&control.manager).watch_paths());
+    tokio::spawn(Arc::clone(&control.manager).keep_records());
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{
-    CacheHealth, CacheState, Health, Severity, Ssd, SsdHealth, SsdState, Status, Subject, SubjectKind, Volume,
-};
+use hotset_api::{CacheHealth, CacheState, ConditionKind, Health, Severity, Status, Subject, SubjectKind};
 use tokio::sync::watch;
 
+use super::clock::unix_ms;
 use super::events::{EventLog, Happened};
 use super::history;
 use super::hook::Hook;
-use super::manager::Manager;
+use super::manager::{Manager, ssd_health, volume_health};
+use super::register::Register;
 use crate::size::human;
 
 /// How often it looks.
@@ -39,31 +39,48 @@ struct Condition {
 
 type Conditions = BTreeMap<Subject, Condition>;
 
+/// What was raised, by whom it concerns.
+type Raised = BTreeMap<(ConditionKind, Subject), hotset_api::Condition>;
+
 /// Who looks, and who is told.
 pub(super) struct Observer {
     pub(super) manager: Arc<Manager>,
     pub(super) log: Arc<EventLog>,
     pub(super) hook: Option<Hook>,
     pub(super) history: history::Handle,
+    pub(super) register: Register,
 }
 
 impl Observer {
     /// Runs until the runtime ends.
     pub(super) async fn run(self, latest: watch::Sender<Option<Arc<Status>>>) {
         let mut before: Option<Conditions> = None;
+        let mut raised_before = Raised::new();
         let mut renamed = Vec::new();
+        let mut errors = ErrorsOfHosts::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             let Ok(status) = self.manager.observe().await else { continue };
             let now = conditions(&status);
-            renamed.extend(self.manager.take_renamed());
+            for (from, to) in self.manager.take_renamed() {
+                errors.rename(&self.register, &from, &to);
+                renamed.push((from, to));
+            }
+            errors.count(&self.register, &status);
             let mut happened = before.as_mut().map_or_else(Vec::new, |before| follow(&mut renamed, before, &now));
             happened.extend(match &before {
                 Some(before) => changes(before, &now),
                 None => not_good(&now),
             });
+            let raised_now = raised(&status);
+            let told = changes_of_raised(&raised_before, &raised_now);
+            // A change of its health says why, too.
+            let untold = |one: &Happened| !happened.iter().any(|other| other.subject == one.subject);
+            let told: Vec<_> = told.into_iter().filter(untold).collect();
+            happened.extend(told);
+            raised_before = raised_now;
             if let Some(before) = &before {
                 for volume in newly_cached(before, &now) {
                     self.history.note_cache_enabled(&volume.name);
@@ -171,6 +188,76 @@ fn conditions(status: &Status) -> Conditions {
     conditions
 }
 
+/// What the daemon's parts say is not as it should be.
+fn raised(status: &Status) -> Raised {
+    let raised = status.conditions.iter().filter(|condition| match condition.kind {
+        ConditionKind::Pool | ConditionKind::Ssd | ConditionKind::Volume => false,
+        ConditionKind::HostErrors
+        | ConditionKind::StateDirectory
+        | ConditionKind::RecordUnreadable
+        | ConditionKind::RecordOutdated
+        | ConditionKind::Events
+        | ConditionKind::Statistics
+        | ConditionKind::StatisticsSetAside
+        | ConditionKind::SsdWrites
+        | ConditionKind::Failures
+        | ConditionKind::Guard
+        | ConditionKind::EventHook
+        | ConditionKind::Log => true,
+    });
+    raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
+}
+
+fn changes_of_raised(before: &Raised, now: &Raised) -> Vec<Happened> {
+    let event = |one: &hotset_api::Condition, severity, change: String, cause| Happened {
+        severity,
+        subject: one.subject.clone(),
+        pool: one.pool.clone(),
+        path: String::new(),
+        change,
+        cause,
+    };
+    let begun = now.iter().filter(|(key, _)| !before.contains_key(key)).map(|(_, one)| {
+        let cause = format!("{}; {}", one.reason, one.action);
+        event(one, severity(one.health), format!("condition {} begins", one.kind.word()), cause)
+    });
+    let ended = before
+        .iter()
+        .filter(|(key, _)| !now.contains_key(key))
+        .map(|(_, one)| event(one, Severity::Info, format!("condition {} is over", one.kind.word()), String::new()));
+    begun.chain(ended).collect()
+}
+
+/// Which errors that hosts got have been counted.
+#[derive(Default)]
+struct ErrorsOfHosts(BTreeMap<String, u64>);
+
+impl ErrorsOfHosts {
+    fn rename(&mut self, register: &Register, from: &str, to: &str) {
+        register.rename_volume(from, Some(to));
+        if let Some(known) = self.0.remove(from) {
+            self.0.insert(to.to_owned(), known);
+        }
+    }
+
+    fn count(&mut self, register: &Register, status: &Status) {
+        for volume in &status.volumes {
+            let known = self.0.insert(volume.name.clone(), volume.stats.errors).unwrap_or(0);
+            // One that was opened anew counts from 0 again.
+            let more = volume.stats.errors.checked_sub(known).unwrap_or(volume.stats.errors);
+            if more > 0 {
+                register.count_host_errors(&volume.name, more);
+            }
+        }
+        let is_gone = |name: &String| !status.volumes.iter().any(|volume| volume.name == *name);
+        for name in self.0.keys().filter(|name| is_gone(name)) {
+            register.rename_volume(name, None);
+        }
+        self.0.retain(|name, _| status.volumes.iter().any(|volume| volume.name == *name));
+        register.forget_old_host_errors(unix_ms());
+    }
+}
+
 /// At the start: what is not as it should be.
 fn not_good(now: &Conditions) -> Vec<Happened> {
     let bad = now.iter().filter(|(_, condition)| condition.health != Health::Good);
@@ -231,13 +318,8 @@ fn change(subject: &Subject, old: &Condition, new: &Condition) -> Option<Happene
 }
 
 fn happened(subject: &Subject, condition: &Condition, change: String) -> Happened {
-    let severity = match condition.health {
-        Health::Good => Severity::Info,
-        Health::Degraded => Severity::Warning,
-        Health::Failed => Severity::Error,
-    };
     Happened {
-        severity,
+        severity: severity(condition.health),
         subject: subject.clone(),
         pool: condition.pool.clone(),
         path: condition.path.clone(),
@@ -246,29 +328,12 @@ fn happened(subject: &Subject, condition: &Condition, change: String) -> Happene
     }
 }
 
-/// How bad it is, with its cache.
-fn volume_health(volume: &Volume) -> Health {
-    let of_cache = match volume.cache_health {
-        None | Some(CacheHealth::Optimal) => Health::Good,
-        Some(CacheHealth::PartiallyOptimal | CacheHealth::Degraded) => Health::Degraded,
-        Some(CacheHealth::Failed) => Health::Failed,
-    };
-    volume.health.max(of_cache)
-}
-
-/// How bad it is.
-fn ssd_health(ssd: &Ssd) -> Health {
-    let of_state = match ssd.state {
-        SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
-        SsdState::Missing => Health::Degraded,
-        SsdState::Expelled => Health::Failed,
-    };
-    let of_health = match ssd.health {
-        SsdHealth::Good | SsdHealth::Unknown => Health::Good,
-        SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
-        SsdHealth::Failed => Health::Failed,
-    };
-    of_state.max(of_health)
+fn severity(health: Health) -> Severity {
+    match health {
+        Health::Good => Severity::Info,
+        Health::Degraded => Severity::Warning,
+        Health::Failed => Severity::Error,
+    }
 }
 
 #[cfg(test)]

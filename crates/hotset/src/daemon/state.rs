@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
 use super::failures;
+use super::register::HostErrors;
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
 use crate::paths::{POOLS, files_of_pools};
@@ -27,6 +28,9 @@ const VERSION: u32 = 2;
 
 /// What a record needs its reader to know: 1, or 2 for a read-write pool, whose volumes must never be served without it.
 const VERSION_OF_READ_POOLS: u32 = 1;
+
+/// What must fit into the state directory beside what is there.
+const PROBE_BYTES: usize = 64 * 1024;
 
 /// A volume as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,6 +201,11 @@ struct ForgottenPools {
 }
 
 #[derive(Default, Serialize, Deserialize)]
+struct HostErrorsOfVolumes {
+    volumes: Vec<HostErrors>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct TokenRecords {
     tokens: Vec<TokenRecord>,
 }
@@ -334,6 +343,28 @@ impl StateDirectory {
             tracing::warn!("{error}; how earlier runs ended is forgotten");
             failures::Record::default()
         })
+    }
+
+    /// Errors that hosts got in earlier runs. A file that is missing or cannot be read means none.
+    pub(super) fn host_errors(&self) -> Vec<HostErrors> {
+        let read = read_if_there::<HostErrorsOfVolumes>(&self.path.join("host-errors.json"));
+        read.map(|file| file.volumes).unwrap_or_else(|error| {
+            tracing::warn!("{error}; errors that hosts got in earlier runs are forgotten");
+            Vec::new()
+        })
+    }
+
+    pub(super) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {
+        let content = HostErrorsOfVolumes { volumes: errors.to_vec() };
+        write_record(&self.path, "host-errors.json", VERSION_OF_READ_POOLS, &content)
+    }
+
+    /// Fails where a record of some size could not be written now. Leaves nothing behind.
+    pub(super) fn try_to_write(&self) -> io::Result<()> {
+        let path = self.path.join("probe");
+        let written = fs::write(&path, [0; PROBE_BYTES]);
+        let removed = remove_if_there(&path);
+        written.and(removed)
     }
 
     pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use hotset_api::{ApiError, ApiErrorKind, History, HistoryAverages, HistoryPoint, Subject, SubjectKind};
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, History, HistoryAverages, HistoryPoint, Subject, SubjectKind};
 use tokio::sync::oneshot;
 
 use self::bucket::Bucket;
 use self::sampler::Sampler;
-use self::store::{LEVELS, Level, Row, Store};
+use self::store::{FILE_NAME, LEVELS, Level, Row, Store};
 use super::clock::unix_ms;
 use super::manager::Manager;
+use super::register::Register;
 
 pub(crate) use recent::Recent;
 pub(crate) use sampler::Look;
@@ -59,11 +60,11 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// Starts the thread. What is wrong with the file is told in the log.
-    pub(crate) fn start(directory: &Path) -> std::io::Result<Self> {
+    /// Starts the thread. What is wrong with the file is a condition.
+    pub(crate) fn start(directory: &Path, register: Register) -> std::io::Result<Self> {
         let (jobs, inbox) = channel();
         let directory = directory.to_owned();
-        std::thread::Builder::new().name("history".to_owned()).spawn(move || run(&directory, &inbox))?;
+        std::thread::Builder::new().name("history".to_owned()).spawn(move || run(&directory, &inbox, register))?;
         Ok(Self { jobs })
     }
 
@@ -105,8 +106,8 @@ fn now() -> u64 {
 }
 
 /// The thread: does one job after the other until nobody can send any more.
-fn run(directory: &Path, inbox: &Receiver<Job>) {
-    let mut keeper = Keeper::new(directory);
+fn run(directory: &Path, inbox: &Receiver<Job>, register: Register) {
+    let mut keeper = Keeper::new(directory, register);
     for job in inbox {
         match job {
             Job::Look { at, look } => keeper.take(at, *look),
@@ -125,20 +126,19 @@ struct Keeper<'a> {
     store: Result<Store, String>,
     sampler: Sampler,
     until_forgetting: u32,
-    /// The last write failed, and that was told.
-    failing: bool,
+    register: Register,
 }
 
 impl<'a> Keeper<'a> {
-    fn new(directory: &'a Path) -> Self {
-        let store = open(directory);
-        Self { directory, store, sampler: Sampler::default(), until_forgetting: 0, failing: false }
+    fn new(directory: &'a Path, register: Register) -> Self {
+        let store = open(directory, &register);
+        Self { directory, store, sampler: Sampler::default(), until_forgetting: 0, register }
     }
 
     fn take(&mut self, at: u64, look: Look) {
         let samples = self.sampler.sample(look);
         if self.store.is_err() {
-            self.store = open(self.directory);
+            self.store = open(self.directory, &self.register);
         }
         let Ok(store) = &mut self.store else { return };
         let mut done = store.append(at, &samples);
@@ -150,27 +150,17 @@ impl<'a> Keeper<'a> {
         self.tell(done);
     }
 
-    /// Says once that it fails, and once that it works again.
+    /// What came of a write.
     fn tell(&mut self, done: rusqlite::Result<()>) {
-        match done {
-            Ok(()) if self.failing => {
-                self.failing = false;
-                tracing::info!("the history is kept again");
-            }
-            Ok(()) => {}
-            Err(error) => {
-                if !self.failing {
-                    tracing::warn!("the history cannot be kept ({error}); serving goes on without it");
-                }
-                self.failing = true;
-                // A file that turned bad is set aside by opening it again; a full disk passes.
-                if matches!(
-                    error.sqlite_error_code(),
-                    Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)
-                ) {
-                    self.store = open(self.directory);
-                }
-            }
+        let told = done
+            .as_ref()
+            .map_err(|error| format!("{}: {error}; statistics are not kept", self.directory.join(FILE_NAME).display()));
+        self.register.follow(ConditionKind::Statistics, &told);
+        look_for_set_aside(self.directory, &self.register);
+        // A file that turned bad is set aside by opening it again; a full disk passes.
+        let code = done.err().and_then(|error| error.sqlite_error_code());
+        if matches!(code, Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase)) {
+            self.store = open(self.directory, &self.register);
         }
     }
 
@@ -195,17 +185,30 @@ impl<'a> Keeper<'a> {
     }
 }
 
-fn open(directory: &Path) -> Result<Store, String> {
-    match Store::open(directory) {
+fn open(directory: &Path, register: &Register) -> Result<Store, String> {
+    let opened = Store::open(directory);
+    look_for_set_aside(directory, register);
+    match opened {
         Ok((store, None)) => Ok(store),
         Ok((store, Some(message))) => {
             tracing::warn!("{message}; a new history begins");
             Ok(store)
         }
         Err(message) => {
-            tracing::warn!("{message}; serving goes on without a history");
+            register.raise(ConditionKind::Statistics, format!("{message}; statistics are not kept"));
             Err(message)
         }
+    }
+}
+
+/// Statistics that were set aside are told as long as the file is there.
+fn look_for_set_aside(directory: &Path, register: &Register) {
+    match store::set_aside_files(directory).first() {
+        Some(aside) => register.raise(
+            ConditionKind::StatisticsSetAside,
+            format!("statistics of before could not be read, and are in {}; new ones are kept", aside.display()),
+        ),
+        None => register.clear(ConditionKind::StatisticsSetAside),
     }
 }
 

@@ -221,6 +221,13 @@ fn signed(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
+/// Files that were moved out of the way.
+pub(super) fn set_aside_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let is_aside = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("history.sqlite.broken");
+    entries.filter(is_aside).map(|entry| entry.path()).collect()
+}
+
 /// Moves the file out of the way, over one that was moved before; its log files go.
 fn set_aside(path: &Path) -> Result<PathBuf, String> {
     let aside = path.with_extension("sqlite.broken");

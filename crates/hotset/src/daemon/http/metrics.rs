@@ -10,7 +10,7 @@ use std::fmt::{Display, Write as _};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use hotset_api::{Health, Pool, PoolState, Status, Volume, VolumeState};
+use hotset_api::{Condition, Health, Pool, PoolState, Status, Volume, VolumeState};
 use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 
 use super::Manages;
@@ -37,6 +37,7 @@ pub(super) async fn metrics(State(manager): Manages) -> Result<impl IntoResponse
 fn text(status: &Status, look: &Look) -> String {
     let mut page = Page(String::new());
     of_daemon(&mut page, status);
+    of_conditions(&mut page, &status.conditions);
     of_pools(&mut page, &status.pools);
     of_ssds(&mut page, &status.pools);
     of_volumes(&mut page, &status.volumes);
@@ -114,7 +115,7 @@ fn of_daemon(page: &mut Page, status: &Status) {
     for (name, help, value) in [
         (
             "hotset_health",
-            "The worst of all pools and volumes: 0 good, 1 degraded, 2 failed.",
+            "The worst of all conditions: 0 good, 1 degraded, 2 failed.",
             u64::from(health(status.health)),
         ),
         ("hotset_uptime_seconds", "Time since the daemon started.", status.uptime_s),
@@ -134,6 +135,26 @@ fn of_daemon(page: &mut Page, status: &Status) {
         page.head(name, Kind::Gauge, help);
         page.sample(name, &Labels::new(), value);
     }
+}
+
+/// One series for each thing that is not as it should be, while it is so.
+fn of_conditions(page: &mut Page, conditions: &[Condition]) {
+    fn labels(condition: &Condition) -> Labels<'_> {
+        let name = if condition.path.is_empty() { &condition.subject.name } else { &condition.path };
+        vec![("kind", condition.kind.word()), ("subject", condition.subject.kind.word()), ("name", name)]
+    }
+    page.family(
+        ("hotset_condition", Kind::Gauge, "Something that is not as it should be: 1 degraded, 2 failed."),
+        conditions,
+        labels,
+        |condition| health(condition.health),
+    );
+    page.family(
+        ("hotset_condition_since_timestamp_seconds", Kind::Gauge, "When it began."),
+        conditions,
+        labels,
+        |condition| condition.since_unix_ms / 1000,
+    );
 }
 
 fn of_pools(page: &mut Page, pools: &[Pool]) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use hotset_api::ConditionKind;
 use hotset_cache::config::{PoolKind, PoolName};
 
 use super::{Manager, Offline, blocking};
@@ -13,7 +14,7 @@ use crate::plane::Snapshot;
 use crate::udev::{self, Guarded};
 
 impl Manager {
-    /// Makes the rules say what is so now. Best effort: what failed is logged, and shown by the status.
+    /// Makes the rules say what is so now. Best effort: what failed is a condition, and is tried again.
     pub(super) async fn update_udev_rules(&self) {
         self.write_udev_rules(None, &[]).await;
     }
@@ -45,18 +46,14 @@ impl Manager {
             let before = std::fs::read_to_string(&path).unwrap_or_default();
             udev::write(&path, &udev::rules(&guarded, &before))
         });
-        let failed = match written.await {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
+        let written = match written.await {
+            Ok(written) => written.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
         };
-        let failed = failed.map(|error| {
+        let written = written.map_err(|error| {
             format!("udev rules {shown}: {error}; block devices with dirty data are not guarded over a restart")
         });
-        if let Some(message) = &failed {
-            tracing::error!("{message}");
-        }
-        self.offline().unguarded = failed;
+        self.register.follow(ConditionKind::Guard, &written);
     }
 }
 

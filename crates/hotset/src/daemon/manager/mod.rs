@@ -20,10 +20,12 @@ mod pools;
 mod removal;
 mod rewrite;
 mod scrub;
+mod seen;
 mod serve;
 mod ssds;
 mod start;
 mod status;
+mod upkeep;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +33,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use hotset_api::{ApiError, ApiErrorKind, Connect, Work};
+use hotset_api as api;
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Connect, SubjectKind, Work};
 use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
 use hotset_cache::{FenceCause, PoolStatus, VolumeStatus};
 
@@ -43,6 +46,7 @@ use super::conversion::Conversion;
 use super::failures::Failures;
 use super::history::{self, Recent};
 use super::patience::Patience;
+use super::register::Register;
 use super::scan::Scanner;
 use super::smart::Known;
 use super::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, StateDirectory, VolumeRecord};
@@ -51,6 +55,7 @@ use crate::plane::Handle;
 
 pub(crate) use flush::Subject;
 pub(crate) use members::Place;
+pub(super) use seen::{ssd_health, volume_health};
 pub(super) use status::nbd_uri;
 
 pub(crate) struct Manager {
@@ -58,6 +63,8 @@ pub(crate) struct Manager {
     state: StateDirectory,
     config: Config,
     failures: Failures,
+    /// What is not as it should be.
+    register: Register,
     scanner: Scanner,
     patience: Patience,
     /// Held for the whole of a change, so that its checks stay true until it is done.
@@ -98,8 +105,6 @@ struct Offline {
     warnings: BTreeMap<String, Vec<String>>,
     /// Volumes that serve nothing although all of theirs is there: open, and hidden from hosts.
     fenced: BTreeMap<String, Fenced>,
-    /// Why the udev rules could not be written, if so.
-    unguarded: Option<String>,
     /// Devices in use that are not at their paths any more, as they are spelled.
     astray: BTreeSet<String>,
 }
@@ -144,10 +149,12 @@ struct OfflineVolume {
 }
 
 impl Manager {
-    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config) -> Self {
+    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config, register: Register) -> Self {
+        Self::remember(&state, &register);
         Self {
             ssds: Known::new(state.ssd_ledger()),
-            failures: Failures::load(&state),
+            failures: Failures::load(&state, register.clone()),
+            register,
             scanner: Scanner::default(),
             patience: Patience::default(),
             plane,
@@ -255,7 +262,13 @@ impl Manager {
             detached: Vec::new(),
             detached_backings: Vec::new(),
         };
-        self.state.write_pool(&record).map_err(|error| self.state_failed(&error))
+        let written = self.state.write_pool(&record).map_err(|error| self.state_failed(&error));
+        self.register.follow_for(
+            ConditionKind::RecordOutdated,
+            api::Subject::new(SubjectKind::Pool, name.as_str()),
+            &written,
+        );
+        written
     }
 
     /// Writes which volumes are served without a pool.
@@ -268,7 +281,9 @@ impl Manager {
         let mut records: Vec<_> = uncached.map(|volume| VolumeRecord::of(&spec_of(volume))).collect();
         let away = offline.volumes.values().filter(|volume| volume.pool.is_none());
         records.extend(away.map(|volume| volume.record.clone()));
-        self.state.write_volumes(&records).map_err(|error| self.state_failed(&error))
+        let written = self.state.write_volumes(&records).map_err(|error| self.state_failed(&error));
+        self.register.follow(ConditionKind::RecordOutdated, &written);
+        written
     }
 
     /// Nothing takes the place of a pool whose record cannot be read.

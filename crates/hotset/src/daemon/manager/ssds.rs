@@ -1,6 +1,6 @@
 //! What the SSDs are and how they say they are: beside what their pools know of them.
 
-use hotset_api::{ApiError, Pool, PoolState, SsdHealth, SsdState};
+use hotset_api::{ApiError, ConditionKind, Pool, PoolState, SsdHealth, SsdState};
 
 use super::{Manager, conditions, uuid};
 use crate::daemon::smart::{Known, Ledger, OpenSsd};
@@ -24,9 +24,10 @@ impl Manager {
 
     /// Without it the counts go on in memory.
     pub(crate) fn save_ledger(&self, ledger: &Ledger) {
-        if let Err(error) = self.state.write_ssd_ledger(ledger) {
-            tracing::warn!("{}", self.state_failed(&error).message);
-        }
+        let written = self.state.write_ssd_ledger(ledger).map_err(|error| {
+            format!("{}: {error}; what is written to the SSDs is counted in memory only", self.state.path().display())
+        });
+        self.register.follow(ConditionKind::SsdWrites, &written);
     }
 
     /// The last count before a stop.

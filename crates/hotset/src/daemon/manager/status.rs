@@ -3,7 +3,7 @@
 use hotset_api as api;
 use hotset_api::{
     ApiError, DeviceIo, Health, Pool, PoolList, PoolState, Progress, Scrub, Smart, Spare, Ssd, SsdHealth, SsdIdentity,
-    SsdState, Stats, Status, Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
+    SsdState, Stats, Status, SubjectKind, Volume, VolumeCounters, VolumeList, VolumeState, VolumeStats, WriteLog,
 };
 use hotset_cache::config::{IoType, PoolKind, PoolSettings, VolumeName, VolumeSettings};
 use hotset_cache::{
@@ -14,6 +14,7 @@ use super::astray;
 use super::conditions::{self, CacheFacts, Condition, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
 use super::flush::Subject;
+use super::seen;
 use super::{
     Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid, volume_name,
 };
@@ -37,6 +38,11 @@ impl Manager {
         for pool in &mut pools {
             self.describe_ssds(pool);
             astray::tell_of_ssds(pool, &offline.astray);
+            for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Pool, pool.name.as_str())) {
+                pool.health = pool.health.max(raised.health);
+                pool.reason = conditions::joined(&pool.reason, &raised.reason);
+                pool.action = conditions::joined(&pool.action, &raised.action);
+            }
         }
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         pools
@@ -76,6 +82,11 @@ impl Manager {
         for volume in &mut volumes {
             self.describe_cache(volume, snapshot, &offline);
             astray::tell_of_backing(volume, &offline.astray);
+            for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str())) {
+                volume.health = volume.health.max(raised.health);
+                volume.reason = conditions::joined(&raised.reason, &volume.reason);
+                volume.action = conditions::joined(&raised.action, &volume.action);
+            }
         }
         volumes
     }
@@ -150,12 +161,12 @@ impl Manager {
         let pools = self.pools_of(snapshot);
         let volumes = self.volumes_of(snapshot);
         let broken = self.offline().broken.clone();
-        let unguarded = self.offline().unguarded.clone();
-        let of_broken = if broken.is_empty() { Health::Good } else { Health::Failed };
-        let worst = pools.iter().map(|pool| pool.health).chain(volumes.iter().map(|volume| volume.health)).max();
+        let seen = pools.iter().flat_map(seen::of_pool).chain(volumes.iter().filter_map(seen::of_volume));
+        let conditions = self.register.all(seen.chain(seen::of_records(&broken)).collect());
         Status {
-            health: worst.unwrap_or(Health::Good).max(of_broken),
-            reasons: reasons(&pools, &volumes, broken.into_iter().chain(unguarded).collect()),
+            health: conditions.iter().map(|condition| condition.health).max().unwrap_or(Health::Good),
+            reasons: reasons(&pools, &volumes, &conditions),
+            conditions,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -204,8 +215,10 @@ impl Manager {
     }
 }
 
-fn reasons(pools: &[Pool], volumes: &[Volume], broken: Vec<String>) -> Vec<String> {
-    let mut reasons = broken;
+fn reasons(pools: &[Pool], volumes: &[Volume], conditions: &[api::Condition]) -> Vec<String> {
+    let of_the_daemon = conditions.iter().filter(|condition| condition.subject.kind == SubjectKind::Daemon);
+    let mut reasons: Vec<String> =
+        of_the_daemon.map(|condition| conditions::joined(&condition.reason, &condition.action)).collect();
     for pool in pools.iter().filter(|pool| !pool.reason.is_empty()) {
         reasons.push(format!("pool {}: {}", pool.name, pool.reason));
     }

@@ -1,0 +1,88 @@
+//! Conditions: whatever makes a host see an error, or breaks a promise, as long as that is so.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Health, Subject};
+
+/// What is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConditionKind {
+    /// A pool is not good.
+    Pool,
+    /// An SSD is not good.
+    Ssd,
+    /// A volume is not good, or its cache is not.
+    Volume,
+    /// Hosts got errors, within the last hour.
+    HostErrors,
+    /// The state directory takes nothing: it is full, read-only or gone.
+    StateDirectory,
+    /// A record in the state directory cannot be read.
+    RecordUnreadable,
+    /// The record of a pool, or of the volumes without one, is older than what it is about.
+    RecordOutdated,
+    /// Events are not kept over a restart.
+    Events,
+    /// Statistics are not kept.
+    Statistics,
+    /// Older statistics were set aside, because they could not be read.
+    StatisticsSetAside,
+    /// What is written to the SSDs is not counted over a restart.
+    SsdWrites,
+    /// How runs of the daemon end is not counted: a pool that ends it again and again is not fenced.
+    Failures,
+    /// Backing devices with dirty data are not guarded over a restart.
+    Guard,
+    /// The event hook does not work.
+    EventHook,
+    /// Lines of the log were dropped.
+    Log,
+}
+
+impl ConditionKind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::Ssd => "ssd",
+            Self::Volume => "volume",
+            Self::HostErrors => "host-errors",
+            Self::StateDirectory => "state-directory",
+            Self::RecordUnreadable => "record-unreadable",
+            Self::RecordOutdated => "record-outdated",
+            Self::Events => "events",
+            Self::Statistics => "statistics",
+            Self::StatisticsSetAside => "statistics-set-aside",
+            Self::SsdWrites => "ssd-writes",
+            Self::Failures => "failures",
+            Self::Guard => "guard",
+            Self::EventHook => "event-hook",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Condition {
+    pub kind: ConditionKind,
+    /// Whom it concerns.
+    pub subject: Subject,
+    /// The path of an SSD; empty otherwise.
+    pub path: String,
+    /// The pool that an SSD is in.
+    pub pool: Option<String>,
+    /// How bad it is: never `good`.
+    pub health: Health,
+    /// What is wrong, in one line.
+    pub reason: String,
+    /// What to do about it.
+    pub action: String,
+    /// When it began, as far as the daemon knows, in milliseconds since 1970.
+    pub since_unix_ms: u64,
+    /// When it was last seen to happen.
+    pub latest_unix_ms: u64,
+    /// How often it happened; 1 for what is a state.
+    pub count: u64,
+}

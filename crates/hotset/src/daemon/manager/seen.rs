@@ -1,0 +1,82 @@
+//! What a status shows of pools, SSDs and volumes that are not good, as conditions.
+
+use hotset_api::{
+    CacheHealth, ConditionKind, Health, Pool, PoolState, Ssd, SsdHealth, SsdState, Subject, SubjectKind, Volume,
+};
+
+use crate::daemon::register::Seen;
+
+/// Of a pool and its SSDs. What its SSDs are while it is not open is said of the pool.
+pub(super) fn of_pool(pool: &Pool) -> Vec<Seen> {
+    let itself = Seen {
+        kind: ConditionKind::Pool,
+        subject: Subject::new(SubjectKind::Pool, pool.name.as_str()),
+        path: String::new(),
+        pool: None,
+        health: pool.health,
+        reason: pool.reason.clone(),
+        action: pool.action.clone(),
+    };
+    let ssds = pool.ssds.iter().filter(|_| pool.state != PoolState::Offline).map(|ssd| Seen {
+        kind: ConditionKind::Ssd,
+        subject: Subject::new(SubjectKind::Ssd, ssd.uuid.as_str()),
+        path: ssd.path.clone(),
+        pool: Some(pool.name.clone()),
+        // What it means for hosts is said of the pool.
+        health: ssd_health(ssd).min(Health::Degraded),
+        reason: ssd.reason.clone(),
+        action: ssd.action.clone(),
+    });
+    std::iter::once(itself).chain(ssds).filter(|seen| seen.health != Health::Good).collect()
+}
+
+/// Of a volume.
+pub(super) fn of_volume(volume: &Volume) -> Option<Seen> {
+    (volume.health != Health::Good).then(|| Seen {
+        kind: ConditionKind::Volume,
+        subject: Subject::new(SubjectKind::Volume, volume.name.as_str()),
+        path: String::new(),
+        pool: None,
+        health: volume.health,
+        reason: volume.reason.clone(),
+        action: volume.action.clone(),
+    })
+}
+
+/// Of records that cannot be read.
+pub(super) fn of_records(broken: &[String]) -> Option<Seen> {
+    (!broken.is_empty()).then(|| Seen {
+        kind: ConditionKind::RecordUnreadable,
+        subject: Subject::new(SubjectKind::Daemon, ""),
+        path: String::new(),
+        pool: None,
+        health: Health::Failed,
+        reason: broken.join("; "),
+        action: "bring the file back as it was and restart the daemon".to_owned(),
+    })
+}
+
+/// How bad it is with a volume and its cache.
+pub(in crate::daemon) fn volume_health(volume: &Volume) -> Health {
+    let of_cache = match volume.cache_health {
+        None | Some(CacheHealth::Optimal) => Health::Good,
+        Some(CacheHealth::PartiallyOptimal | CacheHealth::Degraded) => Health::Degraded,
+        Some(CacheHealth::Failed) => Health::Failed,
+    };
+    volume.health.max(of_cache)
+}
+
+/// How bad it is with an SSD.
+pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
+    let of_state = match ssd.state {
+        SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
+        SsdState::Missing => Health::Degraded,
+        SsdState::Expelled => Health::Failed,
+    };
+    let of_health = match ssd.health {
+        SsdHealth::Good | SsdHealth::Unknown => Health::Good,
+        SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
+        SsdHealth::Failed => Health::Failed,
+    };
+    of_state.max(of_health)
+}
