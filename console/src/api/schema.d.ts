@@ -566,7 +566,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "connections-refused";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -584,6 +584,39 @@ export interface components {
         };
         /** @enum {string} */
         ConnectKind: "nbd-client" | "qemu" | "libvirt" | "fstab";
+        /** @description Since the daemon started. */
+        DaemonCounters: {
+            /**
+             * Format: int64
+             * @description Times that no connection of a host could be taken, for want of a file descriptor or memory.
+             */
+            accept_failures: number;
+            /**
+             * Format: int64
+             * @description Connections of hosts that are gone, or that held memory which others waited for and did nothing.
+             */
+            connections_abandoned: number;
+            /**
+             * Format: int64
+             * @description Connections of hosts that had not chosen a volume, and had to make room for others.
+             */
+            connections_made_room: number;
+            /**
+             * Format: int64
+             * @description Connections of hosts that were refused, because there were as many as file descriptors allow.
+             */
+            connections_refused: number;
+            /**
+             * Format: int64
+             * @description Events that could not be written to the state directory when they happened.
+             */
+            events_not_kept: number;
+            /**
+             * Format: int64
+             * @description Lines of the log that could not be written.
+             */
+            log_lines_dropped: number;
+        };
         /** @description What a `DELETE` removed. */
         Deleted: {
             deleted: string;
@@ -1437,6 +1470,8 @@ export interface components {
         Status: {
             /** @description All that is not as it should be: what is bad, since when, and what to do. Worst first. */
             conditions: components["schemas"]["Condition"][];
+            /** @description What the daemon counts of itself. */
+            counters: components["schemas"]["DaemonCounters"];
             /**
              * Format: int64
              * @description Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.

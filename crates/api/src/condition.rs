@@ -39,6 +39,8 @@ pub enum ConditionKind {
     EventHook,
     /// Lines of the log were dropped.
     Log,
+    /// Hosts were refused for want of file descriptors, within the last minutes.
+    ConnectionsRefused,
 }
 
 impl ConditionKind {
@@ -59,6 +61,7 @@ impl ConditionKind {
             Self::Guard => "guard",
             Self::EventHook => "event-hook",
             Self::Log => "log",
+            Self::ConnectionsRefused => "connections-refused",
         }
     }
 }

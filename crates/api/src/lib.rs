@@ -6,6 +6,7 @@
 mod access;
 mod condition;
 mod connect;
+mod counters;
 mod disk;
 mod error;
 mod event;
@@ -25,6 +26,7 @@ mod words;
 pub use access::{Role, Session, Token, TokenCreate, TokenCreated, TokenList};
 pub use condition::{Condition, ConditionKind};
 pub use connect::{Connect, ConnectAddress, ConnectKind, Snippet};
+pub use counters::DaemonCounters;
 pub use disk::{Disk, DiskKind, DiskList};
 pub use error::{ApiError, ApiErrorKind};
 pub use event::{Event, EventList, Severity};

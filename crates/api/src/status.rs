@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::history::RecentLatency;
 use crate::volume::VolumeStats;
 use crate::words::Health;
-use crate::{Condition, Flush, Pool, Volume};
+use crate::{Condition, DaemonCounters, Flush, Pool, Volume};
 
 /// `GET /api/v1/status`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -32,6 +32,8 @@ pub struct Status {
     pub dirty_bytes: u64,
     /// How long the oldest of them has been dirty; null if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
+    /// What the daemon counts of itself.
+    pub counters: DaemonCounters,
     pub pools: Vec<Pool>,
     pub volumes: Vec<Volume>,
     /// What takes long and is being done now.

@@ -27,9 +27,9 @@ const SMALL_PAGES_MAX: usize = 16;
 /// The largest class: 8 MiB.
 const PAGES_MAX: usize = 2048;
 
-/// Bytes outside the arena that the free lists of a pool keep at most; what is over goes back to the kernel. The fills of
-/// a pool of the largest blocks hold a little less, so that they need no new memory while they go on.
-const POOL_KEEPS_BYTES: usize = 128 << 20;
+/// Bytes outside the arena that the free lists of a pool keep at most, unless it is told less; what is over goes back to the
+/// kernel. The fills of a pool of the largest blocks hold a little less, so that they need no new memory while they go on.
+pub(crate) const POOL_KEEPS_BYTES: usize = 128 << 20;
 
 /// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
 const ARENA_SHARES: usize = 4;
@@ -174,12 +174,13 @@ impl Default for BufPool {
 
 impl BufPool {
     pub fn new() -> Self {
-        Self::with_arena(0)
+        Self::with_arena(0, POOL_KEEPS_BYTES)
     }
 
-    /// A pool whose first buffers come from one allocation of `arena_bytes` bytes (rounded up to pages; 0 for none).
-    pub(crate) fn with_arena(arena_bytes: usize) -> Self {
-        Self { lists: Rc::new(RefCell::new(FreeLists::new(arena_bytes))) }
+    /// A pool whose first buffers come from one allocation of `arena_bytes` bytes (rounded up to pages; 0 for none), and which
+    /// keeps at most `kept_bytes` for reuse beside it.
+    pub(crate) fn with_arena(arena_bytes: usize, kept_bytes: usize) -> Self {
+        Self { lists: Rc::new(RefCell::new(FreeLists::new(arena_bytes, kept_bytes))) }
     }
 
     /// The addresses of the arena, for registering it with a ring.
@@ -226,6 +227,7 @@ fn class_of(len: usize) -> Option<(usize, usize)> {
 struct FreeLists {
     classes: [Vec<Rc<Memory>>; CLASSES],
     kept_bytes: usize,
+    kept_bytes_max: usize,
     arena: Option<Arena>,
 }
 
@@ -237,10 +239,10 @@ struct Arena {
 }
 
 impl FreeLists {
-    fn new(arena_bytes: usize) -> Self {
+    fn new(arena_bytes: usize, kept_bytes_max: usize) -> Self {
         let capacity = arena_bytes.next_multiple_of(PAGE_BYTES);
         let arena = (capacity > 0).then(|| Arena::new(capacity));
-        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, arena }
+        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, kept_bytes_max, arena }
     }
 
     fn take(&mut self, class: usize, capacity: usize) -> Rc<Memory> {
@@ -260,7 +262,7 @@ impl FreeLists {
 
     fn give_back(&mut self, memory: Rc<Memory>) {
         if !memory.in_arena {
-            if self.kept_bytes + memory.capacity > POOL_KEEPS_BYTES {
+            if self.kept_bytes + memory.capacity > self.kept_bytes_max {
                 return;
             }
             self.kept_bytes += memory.capacity;
@@ -380,7 +382,7 @@ mod tests {
 
     #[test]
     fn an_arena_serves_each_class_up_to_its_share_and_then_the_allocator_does() {
-        let pool = BufPool::with_arena(16 * PAGE_BYTES);
+        let pool = BufPool::with_arena(16 * PAGE_BYTES, POOL_KEEPS_BYTES);
         let arena = pool.arena();
         let inside = |buf: &Buf| arena.contains(&buf.as_ptr().addr());
         let small: Vec<Buf> = (0..6).map(|_| pool.take(1)).collect();
@@ -392,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_buffer_outlives_its_pool() {
-        let buf = BufPool::with_arena(64 * PAGE_BYTES).take_zeroed(100);
+        let buf = BufPool::with_arena(64 * PAGE_BYTES, POOL_KEEPS_BYTES).take_zeroed(100);
         assert_eq!(buf[99], 0);
     }
 

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::buf::POOL_KEEPS_BYTES;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
@@ -44,11 +45,13 @@ pub struct ExecutorOptions {
     pub ring_entries: u32,
     /// Buffer memory that is registered with the ring; less if the process may not lock so much.
     pub registered_bytes: usize,
+    /// Buffer memory beside it that is kept for reuse at most.
+    pub kept_bytes: usize,
 }
 
 impl Default for ExecutorOptions {
     fn default() -> Self {
-        Self { ring_entries: 1024, registered_bytes: 64 << 20 }
+        Self { ring_entries: 1024, registered_bytes: 64 << 20, kept_bytes: POOL_KEEPS_BYTES }
     }
 }
 
@@ -61,8 +64,19 @@ impl Executor {
     /// # Errors
     /// If the kernel has no io_uring for us.
     pub fn new(options: ExecutorOptions) -> io::Result<Self> {
-        let mut ring = Ring::new(options.ring_entries).map_err(explain)?;
-        let pool = registered_pool(&mut ring, options.registered_bytes);
+        Self::over(Ring::new(options.ring_entries).map_err(|error| explain(&error))?, options)
+    }
+
+    /// One that needs no io_uring, and does one thing after the other: for files, not for sockets.
+    ///
+    /// # Errors
+    /// If the kernel has no descriptor left.
+    pub fn blocking() -> io::Result<Self> {
+        Self::over(Ring::blocking(), ExecutorOptions { registered_bytes: 0, ..ExecutorOptions::default() })
+    }
+
+    fn over(mut ring: Ring, options: ExecutorOptions) -> io::Result<Self> {
+        let pool = registered_pool(&mut ring, options);
         let id = next_id();
         let inbox = Arc::new(Inbox::new()?);
         remote::enlist(id, &inbox);
@@ -118,15 +132,38 @@ impl Drop for Executor {
     }
 }
 
-fn explain(error: io::Error) -> io::Error {
-    let hint = match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            " (the sysctl kernel.io_uring_disabled, or the seccomp profile of a container, forbids it)"
-        }
-        Some(libc::ENOSYS) => " (Linux 5.18 or later is needed)",
-        Some(_) | None => "",
-    };
+fn explain(error: &io::Error) -> io::Error {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let hint =
+        why_no_ring(error.raw_os_error(), &read("/proc/sys/kernel/io_uring_disabled"), &read("/proc/self/status"));
     io::Error::new(error.kind(), format!("cannot set up io_uring: {error}{hint}"))
+}
+
+/// Who forbids it: `sysctl` is what io_uring_disabled says (Documentation/admin-guide/sysctl/kernel.rst), `status` what
+/// /proc says of this process (proc_pid_status(5)).
+fn why_no_ring(errno: Option<i32>, sysctl: &str, status: &str) -> &'static str {
+    let filtered = status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    match (errno, sysctl.trim()) {
+        (Some(libc::EPERM | libc::EACCES), "2") => {
+            " (the sysctl kernel.io_uring_disabled is 2, which forbids it to all; set it to 0)"
+        }
+        (Some(libc::EPERM | libc::EACCES), "1") => {
+            " (the sysctl kernel.io_uring_disabled is 1, which forbids it to all but root and the group of \
+             kernel.io_uring_group; set it to 0, or put this user into that group)"
+        }
+        (Some(libc::EPERM | libc::EACCES | libc::ENOSYS), _) if filtered => {
+            " (a seccomp filter of this process forbids it, as the default profile of a container does; give it a profile that \
+             allows io_uring_setup, io_uring_enter and io_uring_register)"
+        }
+        (Some(libc::EPERM | libc::EACCES), _) => " (a security module forbids it)",
+        (Some(libc::ENOSYS), _) => " (the kernel has none: Linux 5.18 or later is needed)",
+        (Some(libc::ENOMEM), _) => {
+            " (there is too little memory that may be locked: raise RLIMIT_MEMLOCK, LimitMEMLOCK=infinity of the service or \
+             `ulimit -l unlimited`)"
+        }
+        (Some(libc::EMFILE | libc::ENFILE), _) => " (raise the limit of file descriptors: LimitNOFILE= of the service)",
+        (Some(_) | None, _) => "",
+    }
 }
 
 /// Without its ring there is nothing an executor can do, and nothing it could report through.
@@ -135,16 +172,16 @@ fn enter(ring: &mut Ring, wait: Wait) {
 }
 
 /// A pool whose arena the ring knows; halves the arena until the kernel takes it.
-fn registered_pool(ring: &mut Ring, bytes: usize) -> BufPool {
-    let mut bytes = bytes;
+fn registered_pool(ring: &mut Ring, options: ExecutorOptions) -> BufPool {
+    let mut bytes = options.registered_bytes;
     while bytes >= REGISTERED_BYTES_MIN {
-        let pool = BufPool::with_arena(bytes);
+        let pool = BufPool::with_arena(bytes, options.kept_bytes);
         if ring.register(pool.arena()).is_ok() {
             return pool;
         }
         bytes /= 2;
     }
-    BufPool::new()
+    BufPool::with_arena(0, options.kept_bytes)
 }
 
 fn next_id() -> u16 {
@@ -500,6 +537,48 @@ mod tests {
     use crate::ring::AT_ONCE_BYTES;
     use crate::running::STRETCH_MAX;
     use crate::{Buf, Env};
+
+    #[test]
+    fn who_forbids_io_uring_is_named() {
+        let (filtered, free) = ("Name:\thotset\nSeccomp:\t2\nSeccomp_filters:\t1\n", "Seccomp:\t0\n");
+        for (errno, sysctl, status, part) in [
+            (libc::EPERM, "2\n", free, "io_uring_disabled is 2"),
+            (libc::EPERM, "1\n", filtered, "kernel.io_uring_group"),
+            (libc::EPERM, "0\n", filtered, "seccomp"),
+            (libc::EPERM, "", free, "security module"),
+            (libc::ENOSYS, "0\n", filtered, "seccomp"),
+            (libc::ENOSYS, "", free, "Linux 5.18"),
+            (libc::ENOMEM, "0\n", free, "RLIMIT_MEMLOCK"),
+        ] {
+            let why = why_no_ring(Some(errno), sysctl, status);
+            assert!(why.contains(part), "{errno} {sysctl:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn files_are_read_written_and_made_durable_without_io_uring() {
+        use crate::{ByteRange, Device, Env, FileDevice, FileOptions};
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+        Executor::blocking().unwrap().run(async |env| {
+            let device = FileDevice::open(&env, &path, FileOptions::default()).unwrap();
+            let mut buf = env.buffers().take(8192);
+            buf.fill(7);
+            let (buf, written) = device.write(4096, buf).await;
+            written.unwrap();
+            device.flush().await.unwrap();
+            let (buf, read) = device.read(0, buf).await;
+            read.unwrap();
+            assert_eq!((buf[0], buf[4096]), (1, 7));
+            device.write_zeroes(ByteRange::at(4096, 4096), crate::ZeroMode::MayPunch).await.unwrap();
+            let (buf, read) = device.read(4096, buf).await;
+            read.unwrap();
+            assert_eq!((buf[0], buf[4096]), (0, 7));
+            // Timers and tasks go on beside it.
+            env.sleep(std::time::Duration::from_millis(1)).await;
+        });
+    }
 
     #[test]
     fn what_is_large_reaches_the_kernel_before_the_next_task_runs_and_the_rest_at_the_end_of_the_turn() {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{Direction, RingOperation, Transfer};
 use crate::{
     Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind,
@@ -88,6 +89,9 @@ impl FileDevice {
             return Err(OpenError::new(path, "use", source));
         }
         let (file, direct) = open_file(path, options, file_type.is_block_device(), caching).map_err(fail("open"))?;
+        if !descriptors::may_keep(&file, DescriptorUse::Device) {
+            return Err(OpenError::new(path, "open", descriptors::none_left(DescriptorUse::Device)));
+        }
         let file_of_info = file.try_clone().map_err(fail("open"))?;
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;

@@ -5,6 +5,7 @@
 
 mod buf;
 mod counters;
+mod descriptors;
 mod device;
 pub mod emulated;
 mod env;
@@ -27,6 +28,7 @@ mod task;
 
 pub use buf::{Buf, BufPool, PAGE_BYTES};
 pub use counters::SharedCounters;
+pub use descriptors::{DescriptorUse, descriptors_for, may_keep, raise_descriptor_limit};
 pub use device::{
     Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind, Operation, ZeroMode,
 };

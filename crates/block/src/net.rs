@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use crate::descriptors::{DescriptorUse, may_keep};
 use crate::operation::{Message, Outcome, RingOperation};
 use crate::{Buf, HostEnv, sys};
 
@@ -22,10 +23,13 @@ const SOCKET_BUFFER_BYTES: i32 = 2 << 20;
 const BACKLOG: i32 = 128;
 
 /// A silent TCP peer is asked for a sign of life after so many seconds, then so often, and is given up after so many
-/// questions without an answer.
-const KEEPALIVE_IDLE_SECONDS: i32 = 60;
-const KEEPALIVE_INTERVAL_SECONDS: i32 = 10;
-const KEEPALIVE_QUESTIONS: i32 = 6;
+/// questions without an answer: after 30 seconds in all.
+const KEEPALIVE_IDLE_SECONDS: i32 = 15;
+const KEEPALIVE_INTERVAL_SECONDS: i32 = 5;
+const KEEPALIVE_QUESTIONS: i32 = 3;
+
+/// The same where the kernel does not ask, because something of ours is under way to the peer.
+const SILENCE_MAX_MS: u32 = 30_000;
 
 /// The mode of a unix socket: its owner alone.
 const SOCKET_MODE: u32 = 0o600;
@@ -35,6 +39,7 @@ pub struct Listener {
     env: HostEnv,
     socket: Rc<OwnedFd>,
     place: Place,
+    buffer_bytes: i32,
 }
 
 enum Place {
@@ -59,14 +64,19 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         sys::listen(&socket, BACKLOG)?;
         let place = Place::Unix { path: path.to_owned(), made: Some(fs::metadata(path)?.ino()) };
-        Ok(Self { env: env.clone(), socket: Rc::new(socket), place })
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), place, buffer_bytes: SOCKET_BUFFER_BYTES })
     }
 
     /// Listens on a TCP address; port 0 lets the kernel choose.
     pub fn bind_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let place = Place::Tcp(listener.local_addr()?);
-        Ok(Self { env: env.clone(), socket: Rc::new(OwnedFd::from(listener)), place })
+        Ok(Self {
+            env: env.clone(),
+            socket: Rc::new(OwnedFd::from(listener)),
+            place,
+            buffer_bytes: SOCKET_BUFFER_BYTES,
+        })
     }
 
     /// Listens on a socket that somebody else made, and keeps when we are gone.
@@ -82,7 +92,12 @@ impl Listener {
                 (OwnedFd::from(listener), Place::Tcp(address))
             }
         };
-        Ok(Self { env: env.clone(), socket: Rc::new(socket), place })
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), place, buffer_bytes: SOCKET_BUFFER_BYTES })
+    }
+
+    /// Connections from now on have at most so much room in the kernel, in each direction.
+    pub fn limit_buffers(&mut self, bytes: usize) {
+        self.buffer_bytes = i32::try_from(bytes).map_or(SOCKET_BUFFER_BYTES, |bytes| bytes.min(SOCKET_BUFFER_BYTES));
     }
 
     /// Where it listens: `unix:PATH` or `tcp:ADDRESS:PORT`.
@@ -100,8 +115,8 @@ impl Listener {
             unreachable!("a successful accept brings a connection");
         };
         match &self.place {
-            Place::Unix { .. } => Stream::over_unix(&self.env, socket),
-            Place::Tcp(_) => Stream::over_tcp(&self.env, TcpStream::from(socket)),
+            Place::Unix { .. } => Stream::over_unix(&self.env, socket, self.buffer_bytes),
+            Place::Tcp(_) => Stream::over_tcp(&self.env, TcpStream::from(socket), self.buffer_bytes),
         }
     }
 }
@@ -169,30 +184,32 @@ pub struct Stream {
     env: HostEnv,
     socket: Rc<OwnedFd>,
     peer: Rc<str>,
+    is_tcp: bool,
 }
 
 impl Stream {
     /// Connects to a unix socket. Blocks until the listener has room.
     pub fn connect_unix(env: &HostEnv, path: &Path) -> io::Result<Self> {
-        Self::over_unix(env, OwnedFd::from(UnixStream::connect(path)?))
+        Self::over_unix(env, OwnedFd::from(UnixStream::connect(path)?), SOCKET_BUFFER_BYTES)
     }
 
     /// Connects over TCP. Blocks until the peer answers.
     pub fn connect_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
-        Self::over_tcp(env, TcpStream::connect(address)?)
+        Self::over_tcp(env, TcpStream::connect(address)?, SOCKET_BUFFER_BYTES)
     }
 
-    fn over_unix(env: &HostEnv, socket: OwnedFd) -> io::Result<Self> {
+    fn over_unix(env: &HostEnv, socket: OwnedFd, buffer_bytes: i32) -> io::Result<Self> {
         for option in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
             // Going past the system's limit needs a privilege; up to the limit everybody may.
-            sys::set_option(&socket, libc::SOL_SOCKET, option.0, SOCKET_BUFFER_BYTES)
-                .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, option.1, SOCKET_BUFFER_BYTES))?;
+            sys::set_option(&socket, libc::SOL_SOCKET, option.0, buffer_bytes)
+                .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, option.1, buffer_bytes))?;
         }
         let (process, user) = sys::peer_credentials(&socket)?;
-        Ok(Self::new(env, socket, &format!("unix:process {process}, user {user}")))
+        let peer = format!("unix:process {process}, user {user}");
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp: false })
     }
 
-    fn over_tcp(env: &HostEnv, stream: TcpStream) -> io::Result<Self> {
+    fn over_tcp(env: &HostEnv, stream: TcpStream, buffer_bytes: i32) -> io::Result<Self> {
         let peer = format!("tcp:{}", stream.peer_addr()?);
         stream.set_nodelay(true)?;
         let socket = OwnedFd::from(stream);
@@ -206,13 +223,25 @@ impl Stream {
         }
         for name in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
             // Without the privilege the kernel's own tuning gets further than a buffer at the system's limit.
-            let _ = sys::set_option(&socket, libc::SOL_SOCKET, name, SOCKET_BUFFER_BYTES);
+            let _ = sys::set_option(&socket, libc::SOL_SOCKET, name, buffer_bytes);
         }
-        Ok(Self::new(env, socket, &peer))
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp: true })
     }
 
-    fn new(env: &HostEnv, socket: OwnedFd, peer: &str) -> Self {
-        Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer) }
+    /// Whether the connection's descriptor leaves enough to what matters more than another host.
+    pub fn may_be_kept(&self) -> bool {
+        may_keep(&*self.socket, DescriptorUse::Host)
+    }
+
+    /// Whether a peer over TCP has given no sign of life for 30 seconds although it was asked for one: by what was sent to it
+    /// and not confirmed, or by questions whether it takes more. (Where neither is under way the kernel asks by itself, and
+    /// ends the connection.)
+    pub fn is_abandoned(&self) -> bool {
+        let asked = |info: &libc::tcp_info| info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+        self.is_tcp
+            && sys::tcp_info(&self.socket).is_ok_and(|info| {
+                asked(&info) && info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv) > SILENCE_MAX_MS
+            })
     }
 
     /// Who is at the other end, for people to read.

@@ -1,8 +1,11 @@
 //! What the ring can be asked to do. An operation owns all memory and the descriptor that the kernel uses for it, and
 //! lives in the ring's table until the kernel is done; so nobody can free them early.
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
 use io_uring::{opcode, squeue, types};
@@ -96,6 +99,19 @@ impl RingOperation {
         }
     }
 
+    /// Does on this thread, and waits for, what it is asked for of a file, where there is no ring. The answer is that of a
+    /// completion; what waits for peers is not answered.
+    pub(crate) fn perform(&mut self) -> Option<i32> {
+        let performed = match self {
+            Self::Transfer(transfer) => transfer.perform(),
+            Self::Sync(file) => copy(file).and_then(|file| File::from(file).sync_data()).map(|()| 0),
+            Self::Allocate(file, mode, range) => sys::allocate(file, *mode, *range).map(|()| 0),
+            Self::Poll(..) | Self::Receive(..) | Self::Send(_) | Self::Accept(..) => return None,
+        };
+        let answer = performed.unwrap_or_else(|error| -error.raw_os_error().unwrap_or(libc::EIO));
+        Some(answer)
+    }
+
     /// Bytes of a device's transfer; of everything else none.
     pub(crate) fn transfer_bytes(&self) -> usize {
         match self {
@@ -173,6 +189,21 @@ impl Transfer {
         entry.flags(flags)
     }
 
+    fn perform(&mut self) -> io::Result<i32> {
+        let file = File::from(copy(&self.file)?);
+        let offset = self.offset + u64::try_from(self.done).expect("a buffer's length fits 64 bits");
+        let end = self.buf.len().min(self.done + TRANSFER_BYTES_MAX);
+        let count = match self.direction {
+            Direction::Read => file.read_at(&mut self.buf[self.done..end], offset),
+            Direction::Write => file.write_at(&self.buf[self.done..end], offset),
+            Direction::WriteDurable => {
+                let count = file.write_at(&self.buf[self.done..end], offset);
+                count.and_then(|count| file.sync_data().map(|()| count))
+            }
+        }?;
+        Ok(i32::try_from(count).expect("a transfer is cut at 1 GiB"))
+    }
+
     fn advance(&mut self, result: i32) -> Step {
         match outcome(result) {
             Err(errno) => Step::Done(Err(errno)),
@@ -229,6 +260,11 @@ impl Message {
     }
 }
 
+/// Another descriptor of the same file description.
+fn copy(file: &Rc<OwnedFd>) -> io::Result<OwnedFd> {
+    file.try_clone()
+}
+
 fn fd(file: &Rc<OwnedFd>) -> types::Fd {
     types::Fd(file.as_raw_fd())
 }
@@ -281,7 +317,7 @@ mod tests {
     #[test]
     fn only_memory_of_the_arena_is_transferred_as_registered() {
         let file = Rc::new(sys::eventfd().unwrap());
-        let pool = crate::BufPool::with_arena(1 << 20);
+        let pool = crate::BufPool::with_arena(1 << 20, 0);
         let code_of = |buf: Buf, direction| {
             let transfer = Transfer { file: Rc::clone(&file), apart: false, direction, offset: 0, buf, done: 0 };
             RingOperation::Transfer(transfer).entry(&pool.arena()).get_opcode()

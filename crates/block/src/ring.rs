@@ -34,7 +34,7 @@ const WAITING_MAX: u32 = 1024;
 pub(crate) const AT_ONCE_BYTES: usize = 64 << 10;
 
 pub(crate) struct Ring {
-    uring: IoUring,
+    engine: Engine,
     slots: Vec<Slot>,
     free: Vec<usize>,
     in_flight: usize,
@@ -44,6 +44,19 @@ pub(crate) struct Ring {
     backlog: VecDeque<squeue::Entry>,
     /// The addresses that are registered for fixed-buffer transfers; empty if none are.
     arena: Range<usize>,
+}
+
+/// Who does what is begun.
+enum Engine {
+    Uring(Box<IoUring>),
+    /// This thread, one operation after the other, where the kernel has no io_uring for us: for files alone.
+    Blocking(Blocking),
+}
+
+#[derive(Default)]
+struct Blocking {
+    /// What was begun and is not done, or is to be stopped: by index, `true` for the latter.
+    begun: VecDeque<(usize, bool)>,
 }
 
 enum Slot {
@@ -80,33 +93,42 @@ impl Ring {
             .build(entries)?;
         // For regular files and for everything else; the second may have as many as it likes.
         uring.submitter().register_iowq_max_workers(&mut [WAITING_MAX, 0])?;
-        Ok(Self {
-            uring,
+        Ok(Self::over(Engine::Uring(Box::new(uring))))
+    }
+
+    /// One that does everything on this thread.
+    pub(crate) fn blocking() -> Self {
+        Self::over(Engine::Blocking(Blocking::default()))
+    }
+
+    fn over(engine: Engine) -> Self {
+        Self {
+            engine,
             slots: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
             urgent: false,
             backlog: VecDeque::new(),
             arena: 0..0,
-        })
+        }
     }
 
     /// Lets the kernel pin `arena` once and for all. Without the right to (RLIMIT_MEMLOCK) transfers work the same,
     /// a little slower.
     pub(crate) fn register(&mut self, arena: Range<usize>) -> io::Result<()> {
+        let Engine::Uring(uring) = &self.engine else { return Err(io::ErrorKind::Unsupported.into()) };
         let base = std::ptr::without_provenance_mut(arena.start);
         let part = libc::iovec { iov_base: base, iov_len: arena.len() };
         // SAFETY: the kernel pins the pages, so that even freed memory stays theirs; and each transfer that names the
         // arena owns a `Buf` in it, which keeps it allocated (see `buf.rs`).
-        unsafe { self.uring.submitter().register_buffers(&[part]) }?;
+        unsafe { uring.submitter().register_buffers(&[part]) }?;
         self.arena = arena;
         Ok(())
     }
 
     /// Begins an operation. The answer is fetched with [`Ring::poll`] and the index, or given up with
     /// [`Ring::abandon`].
-    pub(crate) fn begin(&mut self, mut operation: RingOperation, waker: Waker) -> usize {
-        let entry = operation.entry(&self.arena);
+    pub(crate) fn begin(&mut self, operation: RingOperation, waker: Waker) -> usize {
         self.urgent |= operation.transfer_bytes() >= AT_ONCE_BYTES;
         let repeats = Repeats::default();
         let slot =
@@ -122,8 +144,22 @@ impl Ring {
             }
         };
         self.in_flight += 1;
-        self.submit(entry.user_data(user_data(index)));
+        self.go_on(index);
         index
+    }
+
+    /// Hands over what an operation has left to do.
+    fn go_on(&mut self, index: usize) {
+        let Slot::InFlight(running) = &mut self.slots[index] else {
+            unreachable!("what goes on is in flight");
+        };
+        match &mut self.engine {
+            Engine::Uring(_) => {
+                let entry = running.operation.entry(&self.arena);
+                self.submit(entry.user_data(user_data(index)));
+            }
+            Engine::Blocking(blocking) => blocking.begun.push_back((index, false)),
+        }
     }
 
     /// The answer of operation `index`, once. `waker` is woken when it is there.
@@ -182,7 +218,10 @@ impl Ring {
     fn cancel(&mut self, index: usize) {
         if let Slot::InFlight(running) = &mut self.slots[index] {
             running.cancelled = true;
-            self.submit(opcode::AsyncCancel::new(user_data(index)).build().user_data(NOBODY));
+            match &mut self.engine {
+                Engine::Uring(_) => self.submit(opcode::AsyncCancel::new(user_data(index)).build().user_data(NOBODY)),
+                Engine::Blocking(blocking) => blocking.begun.push_back((index, true)),
+            }
         }
     }
 
@@ -196,7 +235,13 @@ impl Ring {
         self.urgent = false;
         self.submit_backlog();
         let wait = if self.backlog.is_empty() { wait } else { Wait::No };
-        let submitter = self.uring.submitter();
+        let submitter = match &self.engine {
+            Engine::Uring(uring) => uring.submitter(),
+            Engine::Blocking(blocking) => {
+                blocking.rest(wait);
+                return Ok(());
+            }
+        };
         let result = match wait {
             Wait::No => submitter.submit(),
             Wait::AtMost(limit) => {
@@ -216,16 +261,21 @@ impl Ring {
     /// Whether the kernel has to be visited even if nobody waits: to hand something over, or to fetch completions for
     /// which its queue had no room.
     pub(crate) fn needs_visit(&mut self) -> bool {
-        let queue = self.uring.submission();
+        let Engine::Uring(uring) = &mut self.engine else { return false };
+        let queue = uring.submission();
         !queue.is_empty() || queue.cq_overflow() || !self.backlog.is_empty()
     }
 
     pub(crate) fn has_completions(&mut self) -> bool {
-        !self.uring.completion().is_empty()
+        match &mut self.engine {
+            Engine::Uring(uring) => !uring.completion().is_empty(),
+            Engine::Blocking(blocking) => !blocking.begun.is_empty(),
+        }
     }
 
     /// Takes in what the kernel completed. Who waits for it is added to `woken`, to be woken when the ring is free.
     pub(crate) fn complete(&mut self, woken: &mut Vec<Waker>) {
+        self.perform(woken);
         while let Some(completion) = self.next_completion() {
             if completion.user_data() != NOBODY {
                 let index = usize::try_from(completion.user_data()).expect("user data are indexes of the table");
@@ -235,7 +285,31 @@ impl Ring {
     }
 
     fn next_completion(&mut self) -> Option<cqueue::Entry> {
-        self.uring.completion().next()
+        match &mut self.engine {
+            Engine::Uring(uring) => uring.completion().next(),
+            Engine::Blocking(_) => None,
+        }
+    }
+
+    /// Without io_uring: does what was begun.
+    fn perform(&mut self, woken: &mut Vec<Waker>) {
+        while let Some((index, stops)) = self.next_begun() {
+            let result = match &mut self.slots[index] {
+                Slot::InFlight(running) if stops && running.operation.waits_for_peer() => Some(-libc::ECANCELED),
+                Slot::InFlight(running) if !stops => running.operation.perform(),
+                Slot::InFlight(_) | Slot::Done(..) | Slot::Free => None,
+            };
+            if let Some(result) = result {
+                woken.extend(self.complete_one(index, result));
+            }
+        }
+    }
+
+    fn next_begun(&mut self) -> Option<(usize, bool)> {
+        match &mut self.engine {
+            Engine::Uring(_) => None,
+            Engine::Blocking(blocking) => blocking.begun.pop_front(),
+        }
     }
 
     fn complete_one(&mut self, index: usize, result: i32) -> Option<Waker> {
@@ -253,9 +327,8 @@ impl Ring {
         };
         match step {
             Step::Again => {
-                let entry = running.operation.entry(&self.arena);
                 self.slots[index] = Slot::InFlight(running);
-                self.submit(entry.user_data(user_data(index)));
+                self.go_on(index);
                 None
             }
             Step::Done(_) if running.abandoned => {
@@ -281,22 +354,48 @@ impl Ring {
     }
 
     fn submit_backlog(&mut self) {
+        let Engine::Uring(_) = &self.engine else { return };
         while let Some(entry) = self.backlog.pop_front() {
             if !self.push(&entry) {
                 self.backlog.push_front(entry);
                 // The queue is full: the kernel empties it. If it refuses (it wants completions fetched first), the
                 // backlog waits for the next visit.
-                if self.uring.submit().is_err() || self.uring.submission().is_full() {
+                if self.is_stuck() {
                     return;
                 }
             }
         }
     }
 
+    /// Whether the kernel does not empty the queue.
+    fn is_stuck(&mut self) -> bool {
+        match &mut self.engine {
+            Engine::Uring(uring) => uring.submit().is_err() || uring.submission().is_full(),
+            Engine::Blocking(_) => true,
+        }
+    }
+
     fn push(&mut self, entry: &squeue::Entry) -> bool {
+        let Engine::Uring(uring) = &mut self.engine else { return false };
         // SAFETY: the entry points to memory and a descriptor that an `RingOperation` in `slots` owns, on the heap, until
         // its completion arrives (the file's invariant); cancellations point to nothing.
-        unsafe { self.uring.submission().push(entry) }.is_ok()
+        unsafe { uring.submission().push(entry) }.is_ok()
+    }
+}
+
+impl Blocking {
+    /// What other threads have to say is looked for so often.
+    const LOOK: Duration = Duration::from_millis(50);
+
+    /// As long as there is nothing to do, as far as this thread knows.
+    fn rest(&self, wait: Wait) {
+        if !self.begun.is_empty() {
+            return;
+        }
+        match wait {
+            Wait::No => {}
+            Wait::AtMost(limit) => std::thread::sleep(limit.min(Self::LOOK)),
+        }
     }
 }
 

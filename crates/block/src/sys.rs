@@ -13,6 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::ByteRange;
+
 /// The most parts that one message may have (`UIO_MAXIOV` of Linux).
 pub(crate) const MESSAGE_PARTS_MAX: usize = 1024;
 
@@ -255,4 +257,39 @@ pub(crate) fn shutdown(fd: &OwnedFd) {
     // A socket that is not connected any more is shut down already.
     // SAFETY: no pointers are passed.
     let _ = unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
+/// How many descriptors this process may have now, and how many it may let itself have.
+pub(crate) fn descriptor_limits() -> io::Result<(u64, u64)> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to one live struct.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
+    Ok((limit.rlim_cur, limit.rlim_max))
+}
+
+pub(crate) fn set_descriptor_limits(soft: u64, hard: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
+    // SAFETY: the pointer is to one live struct.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// What the kernel knows of a TCP connection.
+pub(crate) fn tcp_info(fd: &OwnedFd) -> io::Result<libc::tcp_info> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut length = length_of::<libc::tcp_info>();
+    let pointer: *mut c_void = info.as_mut_ptr().cast();
+    // SAFETY: the pointer and the length are those of one live struct.
+    let result =
+        unsafe { libc::getsockopt(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, pointer, &raw mut length) };
+    check(result)?;
+    // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
+    Ok(unsafe { info.assume_init() })
+}
+
+/// fallocate(2) with a mode.
+pub(crate) fn allocate(fd: &OwnedFd, mode: c_int, range: ByteRange) -> io::Result<()> {
+    let signed = |bytes: u64| i64::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG));
+    let (start, length) = (signed(range.start)?, signed(range.length())?);
+    // SAFETY: no pointers are passed.
+    check(unsafe { libc::fallocate(fd.as_raw_fd(), mode, start, length) }).map(drop)
 }

@@ -21,7 +21,7 @@ const SIZE_BYTES: u64 = 16 * MIB;
 type Array = EmulatedArray<HostEnv, FileDevice>;
 
 fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 64, registered_bytes: 1 << 20 };
+    let options = ExecutorOptions { ring_entries: 64, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
     Executor::new(options).expect("io_uring is there").run(root)
 }
 

@@ -11,7 +11,8 @@ use hotset_block::sync::{Event, Promise, Semaphore};
 use hotset_block::{COMMANDS_MAX, Env, Executor, ExecutorOptions, HostEnv, PostError};
 
 fn executor() -> Executor {
-    Executor::new(ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 }).expect("io_uring is there")
+    Executor::new(ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() })
+        .expect("io_uring is there")
 }
 
 /// Lets every other ready task run once.

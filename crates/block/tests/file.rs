@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const MIB: u64 = 1 << 20;
 
 fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 };
+    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
     Executor::new(options).expect("io_uring is there").run(root)
 }
 

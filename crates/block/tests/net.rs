@@ -14,7 +14,7 @@ use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env, Executor, ExecutorOptions, HostEnv, Listener, Stream};
 
 fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 };
+    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
     Executor::new(options).expect("io_uring is there").run(root)
 }
 

@@ -17,18 +17,24 @@ use crate::size::Size;
 #[command(name = "hotset", version, propagate_version = true, max_term_width = 120)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage; `status --check`: 0 healthy, 1 degraded, 2 failed.")]
 pub(crate) struct Arguments {
-    /// The daemon's control API: unix:PATH, tcp:ADDRESS:PORT, or https://HOST:PORT with a token (`serve` takes the first
-    /// two, several times)
-    #[arg(long, global = true, value_name = "ENDPOINT", env = "HOTSET_API", value_parser = Address::from_str)]
+    /// The daemon's control API: unix:PATH, tcp:ADDRESS:PORT, or https://HOST:PORT with a token; by default what HOTSET_API
+    /// names. (`serve` takes the first two, several times, and does not look at HOTSET_API)
+    #[arg(long, global = true, value_name = "ENDPOINT", value_parser = Address::from_str)]
     pub(crate) api: Vec<Address>,
 
-    /// Certificate of the daemon at https://…, or of its authority (PEM); by default the system's authorities
-    #[arg(long, global = true, value_name = "FILE", env = "HOTSET_API_CA")]
+    /// Certificate of the daemon at https://…, or of its authority (PEM); by default what HOTSET_API_CA names, else the
+    /// system's authorities
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) api_ca: Option<PathBuf>,
 
-    /// File with the token for the API; HOTSET_TOKEN, the token itself, wins over it
-    #[arg(long, global = true, value_name = "FILE", env = "HOTSET_TOKEN_FILE")]
+    /// File with the token for the API; by default what HOTSET_TOKEN_FILE names. HOTSET_TOKEN, the token itself, wins over it
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
+
+    /// Give up when there is no sign of the daemon for so many seconds; 0 waits for ever. What takes long is waited for as long
+    /// as the daemon answers at all
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) timeout: u64,
 
     /// How results and errors are printed
     #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]

@@ -6,6 +6,7 @@ mod daemon;
 mod date;
 mod demo;
 mod endpoint;
+mod escape;
 mod image;
 mod manual;
 mod paths;
@@ -17,16 +18,21 @@ mod size;
 mod udev;
 mod words;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use clap::Parser;
 use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
 use args::{Arguments, ImageVerb, Output, Verb};
-use client::{Address, Client, Credentials, Door};
+use client::{Address, Answers, Client, Credentials, Door};
 use endpoint::Endpoint;
+
+/// How long the daemon's last error may take to be written.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -61,12 +67,17 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
-    let Arguments { api, api_ca, token_file, output, verb } = arguments;
-    let client = |api| client(api, api_ca.clone(), token_file.as_deref());
+    let Arguments { api, api_ca, token_file, timeout, output, verb } = arguments;
+    let limit = (timeout > 0).then(|| Duration::from_secs(timeout));
+    let answers = Answers { limit, for_people: output == Output::Text };
+    let client = |api| client(api, api_ca.clone(), token_file.clone(), answers);
     match verb {
         Verb::Serve(serve) => {
-            return daemon::run(&serve, &listening(api)?)
-                .map_err(|message| ApiError::new(ApiErrorKind::Internal, message));
+            let ended = daemon::run(&serve, &listening(api)?);
+            return Ok(ended.unwrap_or_else(|message| {
+                last_words(output, ApiError::new(ApiErrorKind::Internal, message));
+                ExitCode::FAILURE
+            }));
         }
         Verb::Pool(verb) => client::run_pool(&client(api)?, output, verb)?,
         Verb::Volume(verb) => client::run_volume(&client(api)?, output, verb)?,
@@ -87,17 +98,35 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The daemon that a client verb talks to.
-fn client(api: Vec<Address>, api_ca: Option<PathBuf>, token_file: Option<&Path>) -> Result<Client, ApiError> {
+/// The daemon that a client verb talks to. What the command line leaves out may stand in the environment; not so for the
+/// daemon, which listens where its own configuration says.
+fn client(
+    api: Vec<Address>,
+    api_ca: Option<PathBuf>,
+    token_file: Option<PathBuf>,
+    answers: Answers,
+) -> Result<Client, ApiError> {
     let mut addresses = api.into_iter();
-    let own = || Address::Here(paths::api_socket(&paths::state_directory()));
-    let address = addresses.next().unwrap_or_else(own);
+    let address = match addresses.next() {
+        Some(address) => address,
+        None => address_of_environment()?,
+    };
     if addresses.next().is_some() {
         return Err(ApiError::new(ApiErrorKind::Invalid, "this verb talks to one daemon: give --api once"));
     }
+    let file = |given: Option<PathBuf>, name| given.or_else(|| std::env::var_os(name).map(PathBuf::from));
+    let (api_ca, token_file) = (file(api_ca, "HOTSET_API_CA"), file(token_file, "HOTSET_TOKEN_FILE"));
     // Not an argument: those can be read by every user of the machine.
     let token = std::env::var("HOTSET_TOKEN").ok();
-    Client::new(Door::new(address, Credentials::new(api_ca, token, token_file)?)?)
+    Client::new(Door::new(address, Credentials::new(api_ca, token, token_file.as_deref())?, answers)?)
+}
+
+fn address_of_environment() -> Result<Address, ApiError> {
+    let Some(named) = std::env::var_os("HOTSET_API").filter(|named| !named.is_empty()) else {
+        return Ok(Address::Here(paths::api_socket(&paths::state_directory())));
+    };
+    let parsed = named.to_str().ok_or_else(|| "it is no text".to_owned()).and_then(str::parse);
+    parsed.map_err(|why| ApiError::new(ApiErrorKind::Invalid, format!("HOTSET_API: {why}")))
 }
 
 /// Where a daemon is to listen.
@@ -116,7 +145,17 @@ fn listening(api: Vec<Address>) -> Result<Vec<Endpoint>, ApiError> {
 
 fn report(output: Output, error: &ApiError) {
     match output {
-        Output::Text => eprintln!("hotset: {error}"),
-        Output::Json => eprint!("{}", client::json(error)),
+        Output::Text => client::tell(&format!("hotset: {error}")),
+        Output::Json => client::tell(client::json(error).trim_end()),
     }
+}
+
+/// Of a daemon: it has caught the signals that would end it, and must not wait for one who does not read.
+fn last_words(output: Output, error: ApiError) {
+    let (done, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        report(output, &error);
+        let _ = done.send(());
+    });
+    let _ = said.recv_timeout(LAST_WORDS_LIMIT);
 }

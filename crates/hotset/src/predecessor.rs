@@ -99,7 +99,7 @@ mod tests {
             if left.get() > 0 { Err(io::Error::from(io::ErrorKind::AddrInUse)) } else { Ok(()) }
         };
         let refused = || Err::<(), _>(io::Error::from(io::ErrorKind::PermissionDenied));
-        let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 };
+        let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
         Executor::new(options).expect("io_uring is there").run(async |env| {
             bind_patiently(&env, bind).await.expect("it is given up at the third try");
             let error = bind_patiently(&env, refused).await.expect_err("nobody may");

@@ -13,8 +13,9 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{BackingOf, Output, RecoverArguments};
-use crate::client::{fill_bar, print};
+use crate::client::{fill_bar, print, tell};
 use crate::daemon::{GivenUp, given_up};
+use crate::escape::escaped;
 use crate::paths;
 use crate::plane::device::{open_backing, open_member_to_recover, open_ssd_to_recover};
 use crate::size::human;
@@ -81,8 +82,13 @@ struct Volume {
 }
 
 pub(crate) fn run(output: Output, arguments: &RecoverArguments) -> Result<(), ApiError> {
-    let executor = Executor::new(ExecutorOptions::default())
-        .map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("io_uring: {error}")))?;
+    // What is left when all else failed asks nothing of the kernel that a container or an administrator may forbid.
+    let executor = Executor::new(ExecutorOptions::default()).or_else(|why| {
+        tell(&format!("hotset: {why}; going on without it, one transfer after the other"));
+        Executor::blocking()
+    });
+    let executor =
+        executor.map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("file descriptors: {error}")))?;
     let recovery = executor.run(async |env| recover(&env, arguments).await)?;
     print(output, &recovery, text)?;
     failure(&recovery).map_or(Ok(()), Err)
@@ -222,10 +228,10 @@ fn unknown_pool(directory: &Path, unread: &[String]) -> ApiError {
 /// Tells what is wrong while nothing is written yet.
 fn warn(recovery: &Recovery) {
     for problem in &recovery.problems {
-        eprintln!("hotset: {problem}");
+        tell(&format!("hotset: {}", escaped(problem)));
     }
     if recovery.lost_bytes > 0 {
-        eprintln!("hotset: {} of dirty data cannot be read from any copy", human(recovery.lost_bytes));
+        tell(&format!("hotset: {} of dirty data cannot be read from any copy", human(recovery.lost_bytes)));
     }
 }
 

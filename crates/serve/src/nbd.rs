@@ -1,5 +1,6 @@
 //! The NBD protocol: its bytes, its handshake, its requests, and the server that listens for it.
 
+mod budget;
 mod command;
 mod connection;
 pub mod fuzz;
@@ -10,4 +11,4 @@ mod server;
 mod session;
 pub mod wire;
 
-pub use server::{ConnectionStatus, Server, ServerSettings};
+pub use server::{ConnectionStatus, Server, ServerCounters, ServerSettings};

@@ -52,6 +52,8 @@ pub struct Daemon {
     run_by: Vec<String>,
     child: Option<Child>,
     kept: Option<KeptSockets>,
+    /// Takes its standard error, if that is no file of ours.
+    log_sink: Option<OwnedFd>,
 }
 
 /// Sockets that outlive the daemon, as a service manager keeps them for it.
@@ -75,7 +77,14 @@ impl Daemon {
 
     /// One that is not started yet.
     pub fn prepare(arguments: &str) -> Self {
-        Self { site: Site::new(), arguments: words(arguments), run_by: Vec::new(), child: None, kept: None }
+        Self {
+            site: Site::new(),
+            arguments: words(arguments),
+            run_by: Vec::new(),
+            child: None,
+            kept: None,
+            log_sink: None,
+        }
     }
 
     /// From the next start on its sockets are there already, and stay when it ends. With a port, hosts come over TCP.
@@ -86,6 +95,11 @@ impl Daemon {
             Some(port) => TcpListener::bind(("127.0.0.1", port)).expect("the port is free").into(),
         };
         self.kept = Some(KeptSockets { nbd, api: unix(self.api_socket()) });
+    }
+
+    /// From the next start on its standard error goes there.
+    pub fn log_to(&mut self, sink: impl Into<OwnedFd>) {
+        self.log_sink = Some(sink.into());
     }
 
     /// More arguments to `serve`, from the next start on.
@@ -115,7 +129,11 @@ impl Daemon {
             None => command.stdout(log.try_clone().expect("a file can be shared")),
             Some(kept) => kept.pass_to(&mut command),
         };
-        command.env("NOTIFY_SOCKET", &notify).stderr(log);
+        match &self.log_sink {
+            None => command.stderr(log),
+            Some(sink) => command.stderr(sink.try_clone().expect("a descriptor can be shared")),
+        };
+        command.env("NOTIFY_SOCKET", &notify);
         self.child = Some(command.spawn().expect("hotset can be started"));
         self.wait_until_ready(&socket);
     }
@@ -231,11 +249,16 @@ impl Daemon {
         self.launch();
     }
 
-    /// Runs a verb; words are separated by spaces.
-    pub fn hotset(&self, arguments: &str) -> Output {
+    /// A verb that is not started yet; words are separated by spaces.
+    pub fn command(&self, arguments: &str) -> Command {
         let mut command = tools::command(&binary().to_string_lossy(), &words(arguments));
         command.env("HOTSET_API", format!("unix:{}", self.api_socket().display()));
-        command.output().expect("hotset can be started")
+        command
+    }
+
+    /// Runs a verb; words are separated by spaces.
+    pub fn hotset(&self, arguments: &str) -> Output {
+        self.command(arguments).output().expect("hotset can be started")
     }
 
     /// Runs a verb that must succeed; returns what it printed.

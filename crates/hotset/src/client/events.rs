@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, Event, EventList};
 
-use super::{Client, json, print, write_out};
+use super::{Client, Reader, json_line, print, write_more};
 use crate::args::{EventsArguments, Output};
 use crate::date::date_and_time;
 
@@ -19,22 +19,19 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &EventsArguments) 
     }
     let mut list = list;
     loop {
-        write_out(&match output {
+        let more = match output {
             Output::Text => lines(&list.events),
             Output::Json => list.events.iter().map(json_line).collect(),
-        })?;
+        };
+        if write_more(&more)? == Reader::Left {
+            return Ok(());
+        }
         let after = list.events.last().map_or(list.newest_id, |event| event.id);
         if list.events.is_empty() || after >= list.newest_id {
             std::thread::sleep(INTERVAL);
         }
         list = client.get(&format!("/events?after={after}"))?;
     }
-}
-
-fn json_line(event: &Event) -> String {
-    let mut line = json(event).split_whitespace().collect::<Vec<_>>().join(" ");
-    line.push('\n');
-    line
 }
 
 fn lines(events: &[Event]) -> String {

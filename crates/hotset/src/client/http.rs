@@ -20,26 +20,37 @@ use tokio_rustls::TlsConnector;
 
 use super::address::{Address, Credentials, tls};
 use crate::endpoint::Endpoint;
+use crate::escape::escaped;
 
 /// How long a daemon elsewhere has to answer the call.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where the daemon is, and what it is shown. Each request makes its own connection.
+/// Where the daemon is, what it is shown, and what becomes of its answers. Each request makes its own connection.
 #[derive(Clone)]
 pub(crate) struct Door {
     address: Address,
     token: Option<String>,
     /// For daemons elsewhere.
     tls: Option<Arc<ClientConfig>>,
+    answers: Answers,
+}
+
+/// What is done with answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answers {
+    /// How long there may be no sign of the daemon; `None`: for ever.
+    pub(crate) limit: Option<Duration>,
+    /// They are printed for people: what is in them is shown, and not obeyed, by a terminal.
+    pub(crate) for_people: bool,
 }
 
 impl Door {
-    pub(crate) fn new(address: Address, credentials: Credentials) -> Result<Self, ApiError> {
+    pub(crate) fn new(address: Address, credentials: Credentials, answers: Answers) -> Result<Self, ApiError> {
         let config = match &address {
             Address::Here(_) => None,
             Address::Elsewhere { .. } => Some(tls(credentials.authorities.as_deref())?),
         };
-        Ok(Self { address, token: credentials.token, tls: config })
+        Ok(Self { address, token: credentials.token, tls: config, answers })
     }
 
     /// The host that a request names.
@@ -78,6 +89,13 @@ impl Client {
         self.runtime.block_on(request(&self.door, Method::GET, path, Vec::new()))
     }
 
+    /// The answer as it is, whoever it is printed for.
+    pub(crate) fn get_exactly<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        let answers = Answers { for_people: false, ..self.door.answers };
+        let door = Door { answers, ..self.door.clone() };
+        self.runtime.block_on(request(&door, Method::GET, path, Vec::new()))
+    }
+
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         self.runtime.block_on(request(&self.door, Method::DELETE, path, Vec::new()))
     }
@@ -102,13 +120,46 @@ impl Client {
     }
 }
 
-/// One request on a connection of its own.
+/// One request on a connection of its own. What only looks is answered in time, or the daemon does not answer; what changes
+/// something may take as long as it takes, while the daemon answers others.
 pub(super) async fn request<T: DeserializeOwned>(
     door: &Door,
     method: Method,
     path: &str,
     body: Vec<u8>,
 ) -> Result<T, ApiError> {
+    let Some(limit) = door.answers.limit else { return ask(door, method, path, body).await };
+    let changes = method != Method::GET;
+    let answer = ask(door, method, path, body);
+    if !changes {
+        return tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(silent(door, limit)));
+    }
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        tokio::select! {
+            outcome = &mut answer => return outcome,
+            answers = answers_others(door, limit) => if !answers {
+                return Err(silent(door, limit).with_hint(
+                    "what was asked for may still be done: look before you ask again; --timeout waits longer",
+                ));
+            }
+        }
+    }
+}
+
+/// After a while, whether the daemon answers a question that its data plane takes part in; the answer may be any.
+async fn answers_others(door: &Door, limit: Duration) -> bool {
+    tokio::time::sleep(limit / 2).await;
+    let question = ask::<serde_json::Value>(door, Method::GET, "/stats", Vec::new());
+    tokio::time::timeout(limit / 2, question).await.is_ok()
+}
+
+fn silent(door: &Door, limit: Duration) -> ApiError {
+    let message = format!("the daemon at {} did not answer within {} s", door.address, limit.as_secs_f64());
+    ApiError::new(ApiErrorKind::Unavailable, message).with_hint("is it stopped, or overloaded? --timeout waits longer")
+}
+
+async fn ask<T: DeserializeOwned>(door: &Door, method: Method, path: &str, body: Vec<u8>) -> Result<T, ApiError> {
     let away = |error: std::io::Error| not_there(&door.address, &error);
     match &door.address {
         Address::Here(Endpoint::Unix(socket)) => {
@@ -158,9 +209,28 @@ where
     let good = response.status().is_success();
     let bytes = response.into_body().collect().await.map_err(|error| broken(&error))?.to_bytes();
     if good {
-        return serde_json::from_slice(&bytes).map_err(|error| strange(&error));
+        return read(&bytes, door.answers.for_people).map_err(|error| strange(&error));
     }
-    Err(serde_json::from_slice(&bytes).unwrap_or_else(|error| strange(&error)))
+    Err(read(&bytes, door.answers.for_people).unwrap_or_else(|error| strange(&error)))
+}
+
+/// For people, with what a terminal would obey made harmless: here, where all that is not ours comes through.
+fn read<T: DeserializeOwned>(bytes: &[u8], for_people: bool) -> Result<T, serde_json::Error> {
+    if !for_people {
+        return serde_json::from_slice(bytes);
+    }
+    let mut answer: serde_json::Value = serde_json::from_slice(bytes)?;
+    escape_texts(&mut answer);
+    serde_json::from_value(answer)
+}
+
+fn escape_texts(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = escaped(text),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(escape_texts),
+        serde_json::Value::Object(values) => values.values_mut().for_each(escape_texts),
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
 }
 
 fn not_there(address: &Address, error: &std::io::Error) -> ApiError {
@@ -187,4 +257,46 @@ fn strange(error: &serde_json::Error) -> ApiError {
         ApiErrorKind::Internal,
         format!("the daemon's answer is not understood ({error}): is it of the same version as this command?"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(200);
+
+    fn client(socket: &std::path::Path) -> Client {
+        let address = Address::Here(Endpoint::Unix(socket.to_owned()));
+        let answers = Answers { limit: Some(LIMIT), for_people: true };
+        Client::new(Door::new(address, Credentials::default(), answers).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_daemon_that_takes_connections_and_never_answers_ends_every_kind_of_request() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("api");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let client = client(&socket);
+        for outcome in [
+            client.get::<serde_json::Value>("/status"),
+            client.delete("/pools/p"),
+            client.send(Method::POST, "/pools", &()),
+        ] {
+            let error = outcome.expect_err("nobody answers");
+            assert_eq!(error.kind, ApiErrorKind::Unavailable);
+            assert!(error.message.contains("did not answer within 0.2 s"), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn all_that_people_read_of_an_answer_is_made_harmless() {
+        let evil = r#"{"subject": {"kind": "volume", "name": "a\u001b[2J\nb"}, "list": ["\u009b"], "n": 18446744073709551615}"#;
+        let shown: serde_json::Value = read(evil.as_bytes(), true).unwrap();
+        assert_eq!(shown["subject"]["name"], "a\\u{1b}[2J\\nb");
+        assert_eq!((&shown["list"][0], shown["n"].as_u64()), (&serde_json::json!("\\u{9b}"), Some(u64::MAX)));
+        let exact: serde_json::Value = read(evil.as_bytes(), false).unwrap();
+        assert_eq!(exact["list"][0], "\u{9b}");
+    }
 }

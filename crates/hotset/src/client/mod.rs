@@ -25,7 +25,7 @@ use serde::Serialize;
 
 pub(crate) use address::{Address, Credentials};
 pub(crate) use events::run as run_events;
-pub(crate) use http::{Client, Door};
+pub(crate) use http::{Answers, Client, Door};
 pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use operations::run as run_operations;
 pub(crate) use pool::run as run_pool;
@@ -38,6 +38,7 @@ pub(crate) use top::run as run_top;
 pub(crate) use volume::run as run_volume;
 
 use crate::args::Output;
+use crate::escape::{escaped_json, escaped_lines};
 
 /// Prints `value` for programs, or what `text` makes of it for people.
 pub(crate) fn print<T: Serialize>(output: Output, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), ApiError> {
@@ -52,18 +53,47 @@ pub(crate) fn print<T: Serialize>(output: Output, value: &T, text: impl FnOnce(&
 pub(crate) fn json<T: Serialize>(value: &T) -> String {
     let mut text = serde_json::to_string_pretty(value).expect("the API's types have string keys only");
     text.push('\n');
-    text
+    escaped_json(&text)
 }
 
-/// Writes to standard output. A reader that went away (`| head`) has what it wanted: that is no error.
+/// `value` as one line of JSON.
+fn json_line<T: Serialize>(value: &T) -> String {
+    let mut text = serde_json::to_string(value).expect("the API's types have string keys only");
+    text.push('\n');
+    escaped_json(&text)
+}
+
+/// Whether there is somebody who reads what a verb prints again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Left,
+}
+
+/// Writes to standard output. A reader that went away (`| head`) has what it wanted: that is no error. Whatever is in it,
+/// a terminal is told to do nothing but show it.
 pub(crate) fn write_out(text: &str) -> Result<(), ApiError> {
+    write_more(text).map(|_| ())
+}
+
+/// The same for a verb that goes on, and ends when nobody reads any more.
+pub(crate) fn write_more(text: &str) -> Result<Reader, ApiError> {
+    write_as_it_is(&escaped_lines(text))
+}
+
+/// For sequences of our own that a terminal is to obey.
+fn write_as_it_is(text: &str) -> Result<Reader, ApiError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}")))
-        }
-        Ok(()) | Err(_) => Ok(()),
+        Ok(()) => Ok(Reader::There),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
+        Err(error) => Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}"))),
     }
+}
+
+/// Writes a line to standard error. Where nobody takes it, nobody is left to tell.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", escaped_lines(line));
 }
 
 /// A path of the command line for the daemon.

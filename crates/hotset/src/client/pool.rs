@@ -7,7 +7,7 @@ use hotset_api::{
 use hyper::Method;
 
 use super::table::{Table, facts, notes, on_off};
-use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub, write_out};
+use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub, tell, write_out};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
@@ -126,7 +126,7 @@ fn create(client: &Client, output: Output, arguments: &PoolCreateArguments) -> R
     })?;
     // What lasts is shown with the pool.
     for warning in plan.warnings.iter().filter(|warning| !pool.warnings.contains(warning)) {
-        eprintln!("warning: {warning}");
+        tell(&format!("warning: {warning}"));
     }
     print(output, &pool, |pool| format!("Created pool {}\n{}", pool.name, show(pool)))
 }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::http::{Client, request};
-use super::print;
+use super::{print, tell};
 use crate::args::{Output, RemovalArguments};
 use crate::size::human;
 
@@ -105,7 +105,7 @@ impl Shown {
         self.bar.set_position(done_bytes);
         self.bar.set_message(time_left(eta_seconds));
         if self.lines && self.last_line.is_none_or(|last| last.elapsed() >= LINE_INTERVAL) {
-            eprintln!("{}", line());
+            tell(&line());
             self.last_line = Some(Instant::now());
         }
     }

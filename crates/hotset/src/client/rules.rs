@@ -15,7 +15,7 @@ struct Rules {
 }
 
 pub(crate) fn run(client: &Client, output: Output) -> Result<(), ApiError> {
-    let status: Status = client.get("/status")?;
+    let status: Status = client.get_exactly("/status")?;
     let guarded = guarded(&status);
     let rules = Rules {
         volumes: guarded.iter().map(|one| one.volume.clone()).collect(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::table::Table;
 use super::volume::percent;
-use super::{Client, print};
+use super::{Client, Reader, print, write_as_it_is, write_more};
 use crate::args::{Output, StatsArguments};
 use crate::size::{grouped, human};
 
@@ -102,33 +102,19 @@ fn watch(client: &Client, output: Output, arguments: &StatsArguments, first: Sta
         let rates = rates(&before, &now);
         let text = match output {
             Output::Json => rates.iter().map(line_of_json).collect(),
-            Output::Text if redraw => back(lines_drawn) + &table(&rates),
+            Output::Text if redraw => {
+                write_as_it_is(&back(lines_drawn))?;
+                table(&rates)
+            }
             Output::Text if heading_printed => table(&rates).split_once('\n').map_or("", |(_, rows)| rows).to_owned(),
             Output::Text => table(&rates),
         };
         heading_printed = true;
         lines_drawn = rates.len() + 1;
-        if write_line(&text)? == Reader::Left {
+        if write_more(&text)? == Reader::Left {
             return Ok(());
         }
         before = now;
-    }
-}
-
-#[derive(PartialEq, Eq)]
-enum Reader {
-    There,
-    Left,
-}
-
-/// As `write_out`, but tells that nobody reads any more, so that the watch ends.
-fn write_line(text: &str) -> Result<Reader, ApiError> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Left),
-        Err(error) => Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}"))),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Aligned tables for people.
 
+use crate::escape::escaped;
+
 /// Rows of cells under headings; the last column is not padded.
 pub(crate) struct Table {
     alignments: Vec<Alignment>,
@@ -24,7 +26,8 @@ impl Table {
     /// If there is not one cell for each heading.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.alignments.len(), "a row has one cell for each heading");
-        self.rows.push(cells);
+        // A row is one line, whatever is in its cells.
+        self.rows.push(cells.iter().map(|cell| escaped(cell)).collect());
     }
 
     pub(crate) fn render(&self) -> String {
@@ -60,13 +63,13 @@ fn alignment(heading: &str) -> Alignment {
 pub(crate) fn facts(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len() + 1).max().unwrap_or(0);
     let shown = pairs.iter().filter(|(_, value)| !value.is_empty());
-    shown.map(|(name, value)| format!("{:<width$}  {value}\n", format!("{name}:"))).collect()
+    shown.map(|(name, value)| format!("{:<width$}  {}\n", format!("{name}:"), escaped(value))).collect()
 }
 
 /// Lines below a table about one of its rows, each with its name; empty ones are left out.
 pub(crate) fn notes(name: &str, said: &[&str]) -> String {
     let said = said.iter().filter(|text| !text.is_empty());
-    said.map(|text| format!("{name}: {text}\n")).collect()
+    said.map(|text| format!("{}: {}\n", escaped(name), escaped(text))).collect()
 }
 
 pub(crate) fn on_off(is_on: bool) -> String {
@@ -83,6 +86,17 @@ mod tests {
         table.row(vec!["a".into(), "1 MiB".into(), String::new()]);
         table.row(vec!["longer".into(), "512 B".into(), "why".into()]);
         assert_eq!(table.render(), "NAME     SIZE  REASON\na       1 MiB\nlonger  512 B  why\n");
+    }
+
+    #[test]
+    fn a_row_a_fact_and_a_note_are_one_line_each_whatever_is_in_them() {
+        let evil = "a\n\x1b[2Jb";
+        let mut table = Table::new(&["NAME", "X"]);
+        table.row(vec![evil.into(), "x".into()]);
+        for text in [table.render(), facts(&[("N", evil.into()), ("M", "m".into())]), notes(evil, &[evil, "x"])] {
+            assert_eq!(text.lines().count(), 2, "{text}");
+            assert!(text.contains("a\\n\\u{1b}[2Jb") && !text.contains('\x1b'), "{text}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use hotset_api::{ApiError, Stats};
 use super::stats::{Rates, rates};
 use super::table::Table;
 use super::volume::percent;
-use super::{Client, json, write_out};
+use super::{Client, Reader, json, write_as_it_is, write_more};
 use crate::args::{Output, TopArguments, TopOrder};
 use crate::size::human;
 
@@ -37,10 +37,14 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &TopArguments) -> 
         let mut rates = rates(&before, &now);
         sort(&mut rates, arguments.sort);
         remember(&mut lines, &rates);
-        write_out(&match output {
-            Output::Text => format!("{clear}{}", table(&rates, &lines)),
+        write_as_it_is(clear)?;
+        let drawing = match output {
+            Output::Text => table(&rates, &lines),
             Output::Json => json(&rates),
-        })?;
+        };
+        if write_more(&drawing)? == Reader::Left {
+            return Ok(());
+        }
         before = now;
         drawn += 1;
     }

@@ -2,22 +2,25 @@
 
 use std::fs::Permissions;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hotset_block::InheritedListener;
+use hotset_block::{DescriptorUse, InheritedListener, may_keep};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use super::http::Door;
+use super::room::{Room, Visit};
 use crate::endpoint::{Endpoint, Socket};
 use crate::paths::own_user;
 
@@ -26,9 +29,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a client has for its TLS handshake, and for the head of each request.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Connections at once; more wait to be accepted.
-const CONNECTIONS_MAX: usize = 256;
 
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -79,38 +79,33 @@ fn tcp_over_inherited(inherited: InheritedListener) -> io::Result<TcpListener> {
 }
 
 impl Listeners {
-    /// Answers in the background, until the runtime ends. `router` makes the router for those who come by a door.
+    /// Answers in the background, until the runtime ends. `router` makes the router for those who come by a door. Each
+    /// listener has a room of its own, so that nobody takes room from those who come elsewhere.
     pub(super) fn serve(self, router: impl Fn(Door) -> Router) {
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         for listener in self.unix {
-            tokio::spawn(serve_unix(listener, router(Door::Unix), Arc::clone(&room)));
+            tokio::spawn(serve_unix(listener, router(Door::Unix)));
         }
         for listener in self.loopback {
-            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback), Arc::clone(&room)));
+            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback)));
         }
         for (listener, acceptor) in self.tls {
-            // Strangers take no room from those who are on this machine.
-            let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls), room));
+            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls)));
         }
     }
 }
 
-async fn serve_unix(listener: OwnerOnly, router: Router, room: Arc<Semaphore>) {
+async fn serve_unix(listener: OwnerOnly, router: Router) {
+    let room = Room::default();
     loop {
-        let permit = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
         let stream = listener.accept().await;
-        let router = router.clone();
-        tokio::spawn(async move {
-            converse(stream, router).await;
-            drop(permit);
-        });
+        let Some(visit) = welcome(&stream, &room).await else { continue };
+        tokio::spawn(converse(stream, router.clone(), visit));
     }
 }
 
-async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Router, room: Arc<Semaphore>) {
+async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Router) {
+    let room = Room::default();
     loop {
-        let permit = Arc::clone(&room).acquire_owned().await.expect("nobody closes it");
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -119,31 +114,67 @@ async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router:
                 continue;
             }
         };
+        let Some(visit) = welcome(&stream, &room).await else { continue };
         let (router, acceptor) = (router.clone(), acceptor.clone());
         tokio::spawn(async move {
             match acceptor {
-                None => converse(stream, router).await,
+                None => converse(stream, router, visit).await,
                 Some(acceptor) => {
                     // One who cannot do it in time, or does not want to, is none of ours.
                     if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                        converse(stream, router).await;
+                        converse(stream, router, visit).await;
                     }
                 }
             }
-            drop(permit);
         });
     }
 }
 
-/// Answers one connection until it ends.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router) {
+/// A place for a connection, if it leaves enough descriptors to the state directory. If not, another one goes too, so that
+/// who asks again finds room.
+async fn welcome(stream: &impl AsFd, room: &Room) -> Option<Visit> {
+    if !may_keep(stream, DescriptorUse::Administrator) {
+        tracing::warn!("control API: a connection is refused, for too few file descriptors are left");
+        room.let_go_of_one();
+        return None;
+    }
+    Some(room.enter().await)
+}
+
+/// Answers one connection until it ends, or has to.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router, visit: Visit) {
+    let service = OfVisit { visit: visit.clone(), router: TowerToHyperService::new(router) };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    if let Err(error) = connection.await {
-        tracing::debug!("control API: a connection ended: {error}");
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        ended = connection => {
+            if let Err(error) = ended {
+                tracing::debug!("control API: a connection ended: {error}");
+            }
+        }
+        () = visit.ended() => tracing::debug!("control API: an idle connection made room"),
+    }
+}
+
+/// Lets the router know on which connection a request came.
+struct OfVisit {
+    visit: Visit,
+    router: TowerToHyperService<Router>,
+}
+
+type Routed = TowerToHyperService<Router>;
+
+impl Service<Request<Incoming>> for OfVisit {
+    type Response = <Routed as Service<Request<Incoming>>>::Response;
+    type Error = <Routed as Service<Request<Incoming>>>::Error;
+    type Future = <Routed as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.visit.clone());
+        self.router.call(request)
     }
 }
 

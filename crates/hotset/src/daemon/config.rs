@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::memory::Memory;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
 use crate::paths;
@@ -67,6 +68,8 @@ pub(crate) struct Config {
     pub(crate) request_timeout_s: u64,
     /// What the tables of all pools may take.
     pub(crate) memory_limit_bytes: u64,
+    /// What the whole daemon may take.
+    pub(crate) memory: Memory,
     pub(crate) log: String,
     /// Paths whose last part may have `*` and `?`: where SSDs are looked for.
     pub(crate) ssd_scan: Vec<String>,
@@ -93,12 +96,14 @@ impl Config {
         let state = arguments.state.clone().or(file.state).unwrap_or_else(paths::state_directory);
         let state =
             std::path::absolute(&state).map_err(|error| format!("state directory {}: {error}", state.display()))?;
+        let memory = Memory::of_this_process(Path::new("/"))?;
         let config = Self {
             api: chosen(api, file.api, "api", || paths::api_socket(&state))?,
             nbd: chosen(&arguments.nbd, file.nbd, "nbd", || paths::nbd_socket(&state))?,
             missing_wait_s: arguments.missing_wait.or(file.missing_wait_s).unwrap_or(MISSING_WAIT_S),
             request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
-            memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref())?,
+            memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref(), &memory)?,
+            memory,
             log: arguments.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             ssd_scan: file.ssd_scan.unwrap_or_default(),
             udev_rules: udev_rules(file.udev_rules),
@@ -180,22 +185,13 @@ fn udev_rules(file: Option<PathBuf>) -> Option<PathBuf> {
     file.map_or_else(default, |path| Some(path).filter(|path| !path.as_os_str().is_empty()))
 }
 
-fn memory_limit(flag: Option<Size>, file: Option<&str>) -> Result<u64, String> {
+fn memory_limit(flag: Option<Size>, file: Option<&str>, memory: &Memory) -> Result<u64, String> {
     if let Some(Size(bytes)) = flag {
         return Ok(bytes);
     }
-    let Some(text) = file else { return Ok(machine_memory_bytes()? / 4) };
+    let Some(text) = file else { return Ok(memory.for_tables()) };
     let Size(bytes) = text.parse().map_err(|error| format!("configuration, memory_limit: {error}"))?;
     Ok(bytes)
-}
-
-/// `MemTotal` of /proc/meminfo (proc_meminfo(5)), which is in KiB.
-fn machine_memory_bytes() -> Result<u64, String> {
-    let text = std::fs::read_to_string("/proc/meminfo").map_err(|error| format!("/proc/meminfo: {error}"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib =
-        line.and_then(|rest| rest.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024).ok_or_else(|| "/proc/meminfo does not say MemTotal; set memory_limit".to_owned())
 }
 
 fn tls(arguments: &ServeArguments, file: Option<TlsFiles>) -> Result<Option<TlsFiles>, String> {

@@ -1,24 +1,33 @@
 //! The event log: kept in the state directory, one line of JSON for each event, bounded, and followed by whoever asks.
 //!
-//! What was appended is never changed. A line that a crash has cut is skipped at the next start.
+//! What was appended is never changed. A line that a crash has cut is skipped at the next start. Whoever appends waits for
+//! no file: a thread of its own writes, and what it could not write it writes with the next event, or after a while.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hotset_api::{Event, EventList, Severity, Subject};
 use tokio::sync::watch;
 
 use super::clock::unix_ms;
+use super::counters::Counters;
 
 /// Events that are kept. The file holds twice as many at most, before it is written anew.
 const EVENTS_MAX: usize = 10_000;
 
 /// Events in one answer.
 const ANSWER_MAX: usize = 1000;
+
+/// The file is read up to here: it holds no more than that of our own making.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// When writing is tried again that has failed.
+const RETRY: Duration = Duration::from_secs(10);
 
 const FILE_NAME: &str = "events.jsonl";
 
@@ -34,82 +43,91 @@ pub(crate) struct Happened {
 }
 
 pub(crate) struct EventLog {
-    path: PathBuf,
-    kept: Mutex<Kept>,
+    shared: Arc<Shared>,
     newest: watch::Sender<u64>,
+}
+
+struct Shared {
+    kept: Mutex<Kept>,
+    /// Something was appended or written, or nothing will be any more.
+    changed: Condvar,
+    max: usize,
+    counters: Counters,
 }
 
 struct Kept {
     events: VecDeque<Event>,
-    /// Lines in the file.
+    /// The writer has taken all up to this one, and is done with all up to that one.
+    taken_id: u64,
+    done_id: u64,
+    /// Why the last ones could not be written.
+    trouble: Option<String>,
+    closed: bool,
+}
+
+/// The file, as its thread has it.
+struct Writer {
+    path: PathBuf,
+    /// Lines in the file; more than any where it has to be written anew.
     lines: usize,
     file: Option<File>,
-    max: usize,
 }
 
 impl EventLog {
     /// Reads what is there. Blocking.
-    pub(crate) fn open(directory: &Path) -> Self {
-        Self::with_max(directory, EVENTS_MAX)
+    pub(crate) fn open(directory: &Path, counters: Counters) -> Self {
+        Self::with_max(directory, EVENTS_MAX, counters)
     }
 
-    fn with_max(directory: &Path, max: usize) -> Self {
+    fn with_max(directory: &Path, max: usize, counters: Counters) -> Self {
         let path = directory.join(FILE_NAME);
-        let text = std::fs::read(&path).unwrap_or_default();
-        let mut events: VecDeque<Event> = VecDeque::new();
-        let mut lines = 0;
-        for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            lines += 1;
-            let event = serde_json::from_slice::<Event>(line).ok();
-            let grows = |event: &Event| events.back().is_none_or(|last| last.id < event.id);
-            if let Some(event) = event.filter(grows) {
-                events.push_back(event);
-            }
-        }
-        while events.len() > max {
-            events.pop_front();
-        }
-        let newest = watch::channel(events.back().map_or(0, |event| event.id)).0;
-        // A line that was cut must not swallow the next one.
-        let whole = text.last().is_none_or(|last| *last == b'\n');
-        let lines = if whole { lines } else { usize::MAX };
-        Self { path, kept: Mutex::new(Kept { events, lines, file: None, max }), newest }
+        let text = read(&path).unwrap_or_default();
+        let (events, lines) = parse(&text, max);
+        let newest_id = events.back().map_or(0, |event| event.id);
+        let kept = Kept { events, taken_id: newest_id, done_id: newest_id, trouble: None, closed: false };
+        let shared = Arc::new(Shared { kept: Mutex::new(kept), changed: Condvar::new(), max, counters });
+        let (writes, writer) = (Arc::clone(&shared), Writer { path, lines, file: None });
+        let thread = std::thread::Builder::new().name("events".to_owned()).spawn(move || writes.write_all(writer));
+        shared.kept().trouble = thread.err().map(|error| error.to_string());
+        Self { shared, newest: watch::channel(newest_id).0 }
     }
 
-    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Appends, and wakes those who follow; answers the events with their ids. Blocking. An event that cannot be kept in
-    /// the file is shown until the daemon ends.
+    /// Appends, and wakes those who follow; answers the events with their ids. An event that cannot be kept in the file is
+    /// shown until the daemon ends.
     pub(crate) fn append(&self, happened: Vec<Happened>) -> Vec<Event> {
-        let mut kept = self.kept();
+        let mut kept = self.shared.kept();
         let mut appended = Vec::new();
         for Happened { severity, subject, pool, path, change, cause } in happened {
-            let id = kept.events.back().map_or(0, |event| event.id) + 1;
+            let id = kept.newest_id() + 1;
             let event = Event { id, at_unix_ms: unix_ms(), severity, subject, pool, path, change, cause };
             kept.events.push_back(event.clone());
-            if kept.events.len() > kept.max {
+            if kept.events.len() > self.shared.max {
                 kept.events.pop_front();
             }
             appended.push(event);
         }
-        if let Err(error) = kept.write(&self.path, &appended) {
-            // A half-written line is left behind by writing the file anew next time.
-            kept.lines = usize::MAX;
-            tracing::warn!("{}: {error}; events are not kept over a restart", self.path.display());
-        }
-        let newest = kept.events.back().map_or(0, |event| event.id);
+        let newest = kept.newest_id();
         drop(kept);
+        self.shared.changed.notify_all();
         self.newest.send_replace(newest);
         appended
     }
 
+    /// Why the newest events are not in the file, if so.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.shared.kept().trouble.clone()
+    }
+
+    /// Waits until all that was appended is in the file, or could not be written, or the time is over. Blocking.
+    pub(crate) fn settle(&self, limit: Duration) {
+        let busy = |kept: &mut Kept| kept.done_id < kept.newest_id();
+        drop(self.shared.changed.wait_timeout_while(self.shared.kept(), limit, busy));
+    }
+
     /// The events after `after`, oldest first; without it the newest.
     pub(crate) fn list(&self, after: Option<u64>) -> EventList {
-        let kept = self.kept();
-        let newest_id = kept.events.back().map_or(0, |event| event.id);
+        let kept = self.shared.kept();
+        let newest_id = kept.newest_id();
         let events = match after {
             Some(after) => kept.events.iter().filter(|event| event.id > after).take(ANSWER_MAX).cloned().collect(),
             None => {
@@ -126,30 +144,125 @@ impl EventLog {
     }
 }
 
+impl Drop for EventLog {
+    fn drop(&mut self) {
+        self.shared.kept().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
 impl Kept {
-    fn write(&mut self, path: &Path, appended: &[Event]) -> io::Result<()> {
-        if self.lines.saturating_add(appended.len()) > 2 * self.max {
-            return self.write_anew(path);
+    fn newest_id(&self) -> u64 {
+        self.events.back().map_or(0, |event| event.id)
+    }
+}
+
+impl Shared {
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the log is closed.
+    fn write_all(&self, mut writer: Writer) {
+        let mut failing = false;
+        while let Some((appended, all)) = self.take(failing, &writer) {
+            let written = if all { writer.write_anew(&appended) } else { writer.append(&appended) };
+            let trouble = written.err().map(|error| format!("{}: {error}", writer.path.display()));
+            failing = trouble.is_some();
+            if let Some(trouble) = &trouble {
+                tracing::warn!("{trouble}; events are not kept over a restart");
+                // A half-written line is left behind by writing the file anew next time.
+                (writer.lines, writer.file) = (usize::MAX, None);
+            }
+            let mut kept = self.kept();
+            if failing {
+                self.counters.events_not_kept(kept.taken_id - kept.done_id);
+            }
+            (kept.done_id, kept.trouble) = (kept.taken_id, trouble);
+            drop(kept);
+            self.changed.notify_all();
         }
+    }
+
+    /// Waits for events; if the last ones could not be written, not for ever. Answers those that are to be appended, or all
+    /// of which the file is to be made anew.
+    fn take(&self, failing: bool, writer: &Writer) -> Option<(Vec<Event>, bool)> {
+        let idle = |kept: &mut Kept| kept.taken_id == kept.newest_id() && !kept.closed;
+        let kept = self.kept();
+        let mut kept = match failing {
+            true => self.changed.wait_timeout_while(kept, RETRY, idle).unwrap_or_else(PoisonError::into_inner).0,
+            false => self.changed.wait_while(kept, idle).unwrap_or_else(PoisonError::into_inner),
+        };
+        if kept.closed && kept.taken_id == kept.newest_id() {
+            return None;
+        }
+        let newest_id = kept.newest_id();
+        let taken_id = std::mem::replace(&mut kept.taken_id, newest_id);
+        let new = kept.events.iter().filter(|event| event.id > taken_id);
+        if writer.lines.saturating_add(new.clone().count()) > 2 * self.max {
+            return Some((kept.events.iter().cloned().collect(), true));
+        }
+        Some((new.cloned().collect(), false))
+    }
+}
+
+impl Writer {
+    fn append(&mut self, events: &[Event]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            closed => closed.insert(options().append(true).open(path)?),
+            closed => closed.insert(open(&self.path, options().append(true))?),
         };
-        file.write_all(&lines(appended.iter())?)?;
-        self.lines += appended.len();
+        file.write_all(&lines(events)?)?;
+        self.lines += events.len();
         Ok(())
     }
 
     /// Beside, then in its place: a crash leaves the old file or the new one.
-    fn write_anew(&mut self, path: &Path) -> io::Result<()> {
-        let beside = path.with_extension("new");
-        let mut file = options().write(true).truncate(true).open(&beside)?;
-        file.write_all(&lines(self.events.iter())?)?;
+    fn write_anew(&mut self, events: &[Event]) -> io::Result<()> {
+        let beside = self.path.with_extension("new");
+        let mut file = open(&beside, options().write(true).truncate(true))?;
+        file.write_all(&lines(events)?)?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        std::fs::rename(&beside, &self.path)?;
         self.file = None;
-        self.lines = self.events.len();
+        self.lines = events.len();
         Ok(())
+    }
+}
+
+/// The newest events of a file, and its lines.
+fn parse(text: &[u8], max: usize) -> (VecDeque<Event>, usize) {
+    let mut events: VecDeque<Event> = VecDeque::new();
+    let mut lines = 0;
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        lines += 1;
+        let event = serde_json::from_slice::<Event>(line).ok();
+        let grows = |event: &Event| events.back().is_none_or(|last| last.id < event.id);
+        if let Some(event) = event.filter(grows) {
+            events.push_back(event);
+        }
+    }
+    while events.len() > max {
+        events.pop_front();
+    }
+    // A line that was cut must not swallow the next one.
+    let whole = text.last().is_none_or(|last| *last == b'\n');
+    (events, if whole { lines } else { usize::MAX })
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open(path, OpenOptions::new().read(true))?.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Does not wait for the other end of a FIFO, and opens none.
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "something that is no file is there")),
     }
 }
 
@@ -159,7 +272,7 @@ fn options() -> OpenOptions {
     options
 }
 
-fn lines<'a>(events: impl Iterator<Item = &'a Event>) -> io::Result<Vec<u8>> {
+fn lines(events: &[Event]) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     for event in events {
         serde_json::to_writer(&mut text, event)?;
@@ -185,6 +298,17 @@ mod tests {
         }
     }
 
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn open(directory: &Path) -> EventLog {
+        EventLog::open(directory, Counters::default())
+    }
+
+    fn append(log: &EventLog, changes: &[&str]) {
+        log.append(changes.iter().map(|change| happened(change)).collect());
+        log.settle(LIMIT);
+    }
+
     fn changes(log: &EventLog) -> Vec<(u64, String)> {
         log.list(Some(0)).events.into_iter().map(|event| (event.id, event.change)).collect()
     }
@@ -192,27 +316,27 @@ mod tests {
     #[test]
     fn events_are_found_again_and_their_ids_go_on() {
         let directory = tempfile::tempdir().unwrap();
-        EventLog::open(directory.path()).append(vec![happened("a"), happened("b")]);
-        let log = EventLog::open(directory.path());
-        log.append(vec![happened("c")]);
+        append(&open(directory.path()), &["a", "b"]);
+        let log = open(directory.path());
+        append(&log, &["c"]);
         let expected = [(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())];
         assert_eq!(changes(&log), expected);
         assert_eq!(log.list(Some(2)).events.len(), 1);
         assert_eq!((log.list(Some(3)).events.len(), log.list(None).newest_id), (0, 3));
-        assert_eq!(changes(&EventLog::open(directory.path())), expected);
+        assert_eq!(changes(&open(directory.path())), expected);
     }
 
     #[test]
     fn a_line_that_was_cut_costs_itself_and_no_other() {
         let directory = tempfile::tempdir().unwrap();
-        EventLog::open(directory.path()).append(vec![happened("a"), happened("b")]);
+        append(&open(directory.path()), &["a", "b"]);
         let path = directory.path().join(FILE_NAME);
         let whole = std::fs::read(&path).unwrap();
         let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for length in first..whole.len() - 1 {
             std::fs::write(&path, &whole[..length]).unwrap();
-            EventLog::open(directory.path()).append(vec![happened("c")]);
-            let found = changes(&EventLog::open(directory.path()));
+            append(&open(directory.path()), &["c"]);
+            let found = changes(&open(directory.path()));
             assert_eq!(found, [(1, "a".to_owned()), (2, "c".to_owned())], "cut after {length} bytes");
         }
     }
@@ -220,14 +344,14 @@ mod tests {
     #[test]
     fn only_the_newest_are_kept_in_memory_and_in_the_file() {
         let directory = tempfile::tempdir().unwrap();
-        let log = EventLog::with_max(directory.path(), 10);
+        let log = EventLog::with_max(directory.path(), 10, Counters::default());
         for _ in 0..50 {
-            log.append(vec![happened("x")]);
+            append(&log, &["x"]);
             let text = std::fs::read_to_string(directory.path().join(FILE_NAME)).unwrap();
             assert!(text.lines().count() <= 20);
         }
         assert_eq!(log.list(None).events.len(), 10);
-        let again = EventLog::with_max(directory.path(), 10);
+        let again = EventLog::with_max(directory.path(), 10, Counters::default());
         assert_eq!((again.list(None).events.len(), again.list(None).newest_id), (10, 50));
     }
 
@@ -235,9 +359,25 @@ mod tests {
     fn noise_in_the_file_is_not_believed() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(FILE_NAME), b"\xff\x00{}\n[1]\n{\"id\":1}\n").unwrap();
-        let log = EventLog::open(directory.path());
+        let log = open(directory.path());
         assert_eq!(log.list(None).events, []);
-        log.append(vec![happened("a")]);
-        assert_eq!(changes(&EventLog::open(directory.path())), [(1, "a".to_owned())]);
+        append(&log, &["a"]);
+        assert_eq!(changes(&open(directory.path())), [(1, "a".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_no_file_stops_nothing_and_is_told_until_events_are_kept_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let counters = Counters::default();
+        let log = EventLog::open(directory.path(), counters.clone());
+        append(&log, &["a"]);
+        assert!(log.trouble().is_some_and(|why| why.contains("events.jsonl")), "{:?}", log.trouble());
+        assert_eq!((counters.now().events_not_kept, log.list(None).newest_id), (1, 1));
+        append(&log, &["b"]);
+        assert_eq!((log.trouble(), counters.now().events_not_kept), (None, 1));
+        assert_eq!(changes(&open(directory.path())), [(1, "a".to_owned()), (2, "b".to_owned())]);
     }
 }

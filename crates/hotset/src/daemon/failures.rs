@@ -15,7 +15,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use hotset_api::ConditionKind;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ const WINDOW_MS: u64 = 5 * 60 * 1000;
 
 /// Where a panic says for whom it was at work; the next start takes it in.
 const PANIC_FILE: &str = "panic";
+
+/// How long a panic may take to leave its name.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// What is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,10 +198,20 @@ pub(super) fn remember_panics(state: &Path) {
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
         if let Some(subject) = hotset_block::at_work_for() {
-            // Nobody is left to tell.
-            let _ = leave(&path, &subject);
+            leave_in_time(path.clone(), subject);
         }
     }));
+}
+
+/// A state directory that does not answer does not hold up the end. Nobody is left to tell.
+fn leave_in_time(path: PathBuf, subject: String) {
+    let (done, left) = mpsc::channel();
+    let leaves = move || {
+        let _ = done.send(leave(&path, &subject));
+    };
+    if std::thread::Builder::new().spawn(leaves).is_ok() {
+        let _ = left.recv_timeout(LEAVE_LIMIT);
+    }
 }
 
 /// The first one counts: others follow from it.

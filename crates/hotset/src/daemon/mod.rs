@@ -7,50 +7,61 @@ mod clock;
 mod config;
 mod connect;
 mod conversion;
+mod counters;
 mod events;
 mod failures;
 mod history;
 mod hook;
 mod http;
 mod inherited;
+mod log;
 mod manager;
+mod memory;
 mod observer;
 mod patience;
 mod probe;
 mod register;
+mod reload;
+mod room;
 mod runs;
 mod scan;
+mod selfcheck;
+mod signals;
 mod smart;
 mod state;
 mod tokens;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, raise_descriptor_limit};
 use hotset_serve::TlsFiles;
 use hotset_serve::nbd::ServerSettings;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
-use tracing_subscriber::EnvFilter;
 
 use self::api_socket::Listeners;
 use self::config::Config;
+use self::counters::Counters;
 use self::events::EventLog;
 use self::hook::Hook;
 use self::http::{Control, Gate};
 use self::inherited::Inherited;
+use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
 use self::manager::Manager;
 use self::observer::Observer;
 use self::register::Register;
+use self::reload::Reload;
 use self::runs::LastRun;
+use self::selfcheck::SelfCheck;
+use self::signals::Signals;
 use self::state::StateDirectory;
 use self::tokens::Tokens;
 use crate::args::ServeArguments;
 use crate::endpoint::{Endpoint, Socket};
 use crate::plane::{Handle, StopReport};
+use crate::size::human;
 
 pub(crate) use http::Document;
 pub(crate) use state::{GivenUp, given_up};
@@ -61,31 +72,72 @@ const FIRST_PASS_LIMIT: Duration = Duration::from_secs(10);
 /// How long a clean stop may take; its steps have shorter limits of their own.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
 
+/// How long a service manager may take to hear how the daemon is.
+const NOTIFY_LIMIT: Duration = Duration::from_secs(1);
+
 /// Runs until a signal ends it. An error is one message for people.
 pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCode, String> {
     let config = Config::load(arguments, api)?;
-    start_log(&config.log)?;
-    let register = Register::default();
+    let signals = Signals::start().map_err(|error| format!("signals: {error}"))?;
+    let (counters, register) = (Counters::default(), Register::default());
+    let log = Log::start(&config.log, counters.clone())?;
+    let sink = log.sink.clone();
+    let reload = Reload { arguments: arguments.clone(), api: api.to_vec(), log };
+    let outcome = run_logged(config, Own { signals, counters, register, log: sink.clone() }, reload);
+    sink.settle(LAST_WORDS_LIMIT);
+    outcome
+}
+
+/// What the daemon has of itself, whatever it serves.
+struct Own {
+    signals: Signals,
+    counters: Counters,
+    register: Register,
+    log: LogSink,
+}
+
+fn run_logged(config: Config, own: Own, reload: Reload) -> Result<ExitCode, String> {
     let state = StateDirectory::open(&config.state)?;
     state.wait_for_predecessor();
     failures::remember_panics(state.path());
     let sockets = Sockets::of(&config)?;
-    let server =
-        ServerSettings { request_timeout: Duration::from_secs(config.request_timeout_s), ..Default::default() };
-    let (plane, _thread) = Handle::start(server).map_err(|error| format!("data plane: {error}"))?;
+    tell_limits(&config);
+    let server = ServerSettings {
+        request_timeout: Duration::from_secs(config.request_timeout_s),
+        memory_bytes: config.memory.for_requests(),
+        socket_buffer_bytes: config.memory.for_socket_buffer(),
+        ..Default::default()
+    };
+    let buffers = ExecutorOptions {
+        registered_bytes: config.memory.for_registered_buffers(),
+        kept_bytes: config.memory.for_kept_buffers(),
+        ..Default::default()
+    };
+    let (plane, _thread) = Handle::start(server, buffers).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
-    let outcome = runtime.block_on(serve(plane, state, config, sockets, register));
+    let outcome = runtime.block_on(async {
+        tokio::spawn(reload.follow(own.signals.clone()));
+        serve(plane, state, config, sockets, own).await
+    });
     // Blocking steps that are still under way belong to changes that nobody waits for any more.
     runtime.shutdown_background();
     outcome
 }
 
-fn start_log(filter: &str) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| format!("log filter {filter:?}: {error}"))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
-    log.with_ansi(std::io::stderr().is_terminal()).init();
-    Ok(())
+/// Raises what may be raised, and tells what the daemon has to live with.
+fn tell_limits(config: &Config) {
+    tracing::info!("{}", config.memory.told(config.memory_limit_bytes));
+    if config.memory_limit_bytes > config.memory.bytes {
+        let (limit, memory) = (human(config.memory_limit_bytes), human(config.memory.bytes));
+        tracing::warn!("memory_limit {limit}: {} gives only {memory}", config.memory.set_by);
+    }
+    match raise_descriptor_limit().and_then(|limit| Ok((limit, descriptors_for(DescriptorUse::Host)?))) {
+        Ok((limit, hosts)) => {
+            tracing::info!("file descriptors: {limit}; connections of hosts may take them up to number {hosts}");
+        }
+        Err(error) => tracing::warn!("file descriptors: their limit cannot be raised: {error}"),
+    }
 }
 
 /// Where hosts and administrators connect.
@@ -108,27 +160,31 @@ async fn serve(
     state: StateDirectory,
     config: Config,
     sockets: Sockets,
-    register: Register,
+    own: Own,
 ) -> Result<ExitCode, String> {
     let begun = Instant::now();
-    let mut signals = Signals::new().map_err(|error| format!("signals: {error}"))?;
+    let Own { mut signals, counters, register, log } = own;
     let api_tls =
         config.api_tls.as_ref().map(|files| http::tls_acceptor(&files.certificate, &files.key)).transpose()?;
     let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
     let names = config.api_names.clone();
     let tokens = Arc::new(Tokens::load(&state)?);
     let state_path = state.path().to_owned();
-    let events = Arc::new(EventLog::open(&state_path));
+    let events = Arc::new(EventLog::open(&state_path, counters.clone()));
     let hook = Hook::start(config.event_hook.clone(), register.clone());
     let last_run = LastRun::of(&events);
-    observer::record(&events, hook.as_ref(), vec![last_run.started()]).await;
+    observer::record(&events, hook.as_ref(), vec![last_run.started()]);
     let (tls, smartctl) = (config.tls.clone().map(tls_files), config.smartctl.clone());
-    let manager = Arc::new(Manager::new(plane.clone(), state, config, register.clone()));
+    let manager = Arc::new(Manager::new(plane.clone(), state, config, register.clone(), counters.clone()));
     // Hosts may come at once: each waits until its volume is open.
     manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
     let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
     manager.listens(listening);
+    signals.heed();
+    let check =
+        SelfCheck { plane: plane.clone(), counters, register: register.clone(), log, events: Arc::clone(&events) };
+    tokio::spawn(check.run());
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
         let (manager, first_pass) = (Arc::clone(&manager), Arc::clone(&first_pass));
@@ -142,7 +198,7 @@ async fn serve(
     if opened {
         if let Some(serving) = last_run.serving(begun) {
             tracing::info!("serving hosts: {}", serving.cause);
-            observer::record(&events, hook.as_ref(), vec![serving]).await;
+            observer::record(&events, hook.as_ref(), vec![serving]);
         }
         let history =
             history::Handle::start(&state_path, register.clone()).map_err(|error| format!("history: {error}"))?;
@@ -175,6 +231,7 @@ async fn serve(
         manager.ends_cleanly();
         events.append(vec![runs::stopped()]);
     }
+    events.settle(LAST_WORDS_LIMIT);
     Ok(code)
 }
 
@@ -198,23 +255,31 @@ fn tls_files(files: config::TlsFiles) -> TlsFiles {
 
 /// Tells the service manager when everything is open, or known not to open.
 async fn announce(start: tokio::task::JoinHandle<()>) {
-    notify(&[NotifyState::Status("opening pools and volumes")]);
+    notify([NotifyState::Status("opening pools and volumes")]);
     if start.await.is_ok() {
-        notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        notify([NotifyState::Ready, NotifyState::Status("serving")]);
         tracing::info!("ready");
     }
 }
 
-/// Without a service manager there is nobody to tell.
-fn notify(state: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!("service manager: {error}");
+/// Without a service manager there is nobody to tell; one that does not listen is waited for only a moment.
+fn notify<const N: usize>(state: [NotifyState<'static>; N]) {
+    let (done, told) = mpsc::channel();
+    let tell = move || {
+        if let Err(error) = sd_notify::notify(&state) {
+            tracing::warn!("service manager: {error}");
+        }
+        let _ = done.send(());
+    };
+    match std::thread::Builder::new().name("notify".to_owned()).spawn(tell) {
+        Ok(_) => drop(told.recv_timeout(NOTIFY_LIMIT)),
+        Err(error) => tracing::warn!("service manager: {error}"),
     }
 }
 
 /// Stops cleanly; at the second signal at once.
 async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCode {
-    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    notify([NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
     manager.stops();
     let before = plane.snapshot().await.ok();
@@ -245,26 +310,6 @@ async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCo
         Err(_) => {
             tracing::error!("the clean stop took more than {} s; the next start recovers", STOP_LIMIT.as_secs());
             ExitCode::FAILURE
-        }
-    }
-}
-
-/// The signals that end the daemon.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    /// Completes at the next of them.
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
         }
     }
 }

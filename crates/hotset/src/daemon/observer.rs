@@ -88,7 +88,7 @@ impl Observer {
             }
             before = Some(now);
             latest.send_replace(Some(Arc::new(status)));
-            record(&self.log, self.hook.as_ref(), happened).await;
+            record(&self.log, self.hook.as_ref(), happened);
         }
     }
 }
@@ -120,7 +120,7 @@ fn newly_cached<'a>(before: &'a Conditions, now: &'a Conditions) -> impl Iterato
 }
 
 /// Appends events, and hands them to the hook.
-pub(super) async fn record(log: &Arc<EventLog>, hook: Option<&Hook>, happened: Vec<Happened>) {
+pub(super) fn record(log: &EventLog, hook: Option<&Hook>, happened: Vec<Happened>) {
     if happened.is_empty() {
         return;
     }
@@ -130,9 +130,8 @@ pub(super) async fn record(log: &Arc<EventLog>, hook: Option<&Hook>, happened: V
             Severity::Warning | Severity::Error => tracing::warn!("event: {}: {}", event.subject, said(event)),
         }
     }
-    let log = Arc::clone(log);
-    let appended = tokio::task::spawn_blocking(move || log.append(happened)).await;
-    if let (Some(hook), Ok(appended)) = (hook, appended) {
+    let appended = log.append(happened);
+    if let Some(hook) = hook {
         hook.tell(appended);
     }
 }
@@ -203,7 +202,8 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Failures
         | ConditionKind::Guard
         | ConditionKind::EventHook
-        | ConditionKind::Log => true,
+        | ConditionKind::Log
+        | ConditionKind::ConnectionsRefused => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
 }

@@ -297,6 +297,9 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             "make the file writable, or choose another one with `udev_rules`: it is tried again every few seconds"
         }
         ConditionKind::EventHook => "mend the program that `event_hook` names: it is run again every minute",
+        ConditionKind::ConnectionsRefused => {
+            "raise the limit of file descriptors (LimitNOFILE= of the service, `ulimit -n`), or let hosts share connections"
+        }
         ConditionKind::Log => "see to what standard error is connected to: it is full, gone, or read too slowly",
     };
     fixed.to_owned()
@@ -380,6 +383,7 @@ mod tests {
             ConditionKind::Guard,
             ConditionKind::EventHook,
             ConditionKind::Log,
+            ConditionKind::ConnectionsRefused,
         ] {
             assert!(!action(kind, &volume).is_empty(), "{}", kind.word());
         }

@@ -93,12 +93,14 @@ fn of_the_daemon(severity: Severity, change: &str, cause: &str) -> Happened {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::counters::Counters;
 
     fn log_of(happened: Vec<Happened>) -> LastRun {
         let directory = tempfile::tempdir().unwrap();
-        let log = EventLog::open(directory.path());
+        let log = EventLog::open(directory.path(), Counters::default());
         log.append(happened);
-        LastRun::of(&EventLog::open(directory.path()))
+        log.settle(Duration::from_secs(10));
+        LastRun::of(&EventLog::open(directory.path(), Counters::default()))
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
+use tokio::sync::watch;
 
 use super::clock::unix_ms;
 use super::state::StateDirectory;
@@ -33,7 +34,23 @@ pub(crate) struct TokenRecord {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tokens(Mutex<Vec<TokenRecord>>);
+pub(crate) struct Tokens {
+    records: Mutex<Vec<TokenRecord>>,
+    deleted: watch::Sender<()>,
+}
+
+/// Which token somebody showed. Another one of the same name is another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    name: String,
+    sha256: String,
+}
+
+impl Identity {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
 
 impl Tokens {
     /// Reads what is kept.
@@ -41,24 +58,35 @@ impl Tokens {
     /// # Errors
     /// If the record cannot be read: then nobody has a token, rather than anybody.
     pub(crate) fn load(state: &StateDirectory) -> Result<Self, String> {
-        state.tokens().map(|tokens| Self(Mutex::new(tokens)))
+        state.tokens().map(|tokens| Self { records: Mutex::new(tokens), deleted: watch::Sender::default() })
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
     fn records(&self) -> MutexGuard<'_, Vec<TokenRecord>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose token this is. Takes the same time whichever of the tokens it is, and if it is none.
-    pub(crate) fn who(&self, token: &str) -> Option<(String, Role)> {
+    pub(crate) fn who(&self, token: &str) -> Option<(Identity, Role)> {
         let hash = hash(token);
         let mut found = None;
         for record in self.records().iter() {
             if bool::from(record.sha256.as_bytes().ct_eq(hash.as_bytes())) {
-                found = Some((record.name.clone(), record.role));
+                let identity = Identity { name: record.name.clone(), sha256: record.sha256.clone() };
+                found = Some((identity, record.role));
             }
         }
         found
+    }
+
+    /// Completes when the token is deleted.
+    pub(crate) async fn is_deleted(&self, identity: &Identity) {
+        let mut deleted = self.deleted.subscribe();
+        while self.records().iter().any(|record| record.sha256 == identity.sha256) {
+            if deleted.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     pub(crate) fn list(&self) -> TokenList {
@@ -108,6 +136,8 @@ impl Tokens {
         }
         state.write_tokens(&left).map_err(|error| not_kept(&error))?;
         *records = left;
+        drop(records);
+        self.deleted.send_replace(());
         tracing::info!(name, "deleted a token");
         Ok(Deleted { deleted: name.to_owned() })
     }
@@ -161,8 +191,9 @@ mod tests {
         let kept = std::fs::read_to_string(directory.path().join("tokens.json")).unwrap();
         assert!(!kept.contains(made.token.trim_start_matches(TOKEN_PREFIX)), "only the hash is kept");
         let again = Tokens::load(&state).unwrap();
-        assert_eq!(again.who(&made.token), Some(("grafana".to_owned(), Role::View)));
-        assert_eq!(again.who(&other.token), Some(("me".to_owned(), Role::Admin)));
+        let named = |token: &str| again.who(token).map(|(identity, role)| (identity.name().to_owned(), role));
+        assert_eq!(named(&made.token), Some(("grafana".to_owned(), Role::View)));
+        assert_eq!(named(&other.token), Some(("me".to_owned(), Role::Admin)));
         assert_eq!(again.who(&made.token[..made.token.len() - 1]), None);
         assert_eq!(again.who(""), None);
         again.delete(&state, "grafana").unwrap();

@@ -91,7 +91,7 @@ async fn demonstrate(arguments: &DemoArguments, output: Output, ending: &Cell<Ex
     let code = if right { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if arguments.serve {
         ending.set(code);
-        eprint!("{}", stage.invitation());
+        crate::client::tell(&stage.invitation());
         std::future::pending::<()>().await;
     }
     stage.close().await?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Output;
+use crate::client::tell;
 
 /// Tells what is going on: bars on a terminal, lines elsewhere. Results go to standard output, this does not.
 pub(super) struct Narrator {
@@ -15,7 +16,7 @@ pub(super) struct Narrator {
 impl Narrator {
     pub(super) fn say(&self, line: &str) {
         match self.output {
-            Output::Text => eprintln!("{line}"),
+            Output::Text => tell(line),
             Output::Json => {}
         }
     }
@@ -52,7 +53,7 @@ impl Ticks {
     pub(super) fn finish(&self, message: &str) {
         self.bar.finish_with_message(message.to_owned());
         if self.lines {
-            eprintln!("{:30} {message}", self.what);
+            tell(&format!("{:30} {message}", self.what));
         }
     }
 }

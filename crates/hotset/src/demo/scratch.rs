@@ -48,7 +48,10 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            eprintln!("hotset: scratch directory {}: {error}; remove it by hand", self.path.display());
+            crate::client::tell(&format!(
+                "hotset: scratch directory {}: {error}; remove it by hand",
+                self.path.display()
+            ));
         }
     }
 }

@@ -17,7 +17,7 @@ use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
-use hotset_serve::nbd::{Server, ServerSettings};
+use hotset_serve::nbd::{Server, ServerCounters, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use pools::{Opened, plan};
@@ -63,6 +63,11 @@ impl Plane {
         }
     }
 
+    /// What the server of hosts counts.
+    pub(crate) fn server_counters(&self) -> ServerCounters {
+        self.server.counters()
+    }
+
     /// How long the requests of hosts took, reads and writes, by volume: to be read elsewhere, at no cost to hosts.
     pub(crate) fn latencies(&self) -> Vec<(VolumeName, Timed)> {
         let volumes = self.volumes.borrow();
@@ -92,11 +97,14 @@ pub(crate) struct Handle {
 
 impl Handle {
     /// Starts the data plane's thread.
-    pub(crate) fn start(settings: ServerSettings) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
+    pub(crate) fn start(
+        settings: ServerSettings,
+        options: ExecutorOptions,
+    ) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = mpsc::channel(JOBS_MAX);
         let (ready, started) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name("data-plane".to_owned()).spawn(move || {
-            match Executor::new(ExecutorOptions::default()) {
+        let thread =
+            std::thread::Builder::new().name("data-plane".to_owned()).spawn(move || match Executor::new(options) {
                 Ok(executor) => {
                     let _ = ready.send(Ok(()));
                     executor.run(|env| serve(env, settings, inbox));
@@ -104,8 +112,7 @@ impl Handle {
                 Err(error) => {
                     let _ = ready.send(Err(error));
                 }
-            }
-        })?;
+            })?;
         started.recv().unwrap_or_else(|_| Err(std::io::Error::other("the data plane's thread died at once")))?;
         Ok((Self { jobs }, thread))
     }
@@ -166,7 +173,8 @@ mod tests {
     // proves: P9
     #[tokio::test]
     async fn nobody_sees_what_pools_look_like_that_are_closed() {
-        let (plane, thread) = Handle::start(ServerSettings::default()).expect("the kernel has io_uring");
+        let (plane, thread) =
+            Handle::start(ServerSettings::default(), ExecutorOptions::default()).expect("the kernel has io_uring");
         assert!(plane.snapshot().await.is_ok());
         plane.call(|plane| plane.stop()).await.expect("nothing is in its way");
         let refused = plane.snapshot().await.expect_err("it has stopped");

@@ -107,7 +107,7 @@ async fn serve(server: &Rc<ServerInner>, id: u64, agreed: Agreed) {
     };
     let drain_timeout = server.settings.drain_timeout;
     let env = server.env.at_work_for(&format!("volume {}", agreement.export));
-    let session = Session::new(env, volume, transport, terms, server.share.clone(), drain_timeout);
+    let session = Session::new(env, volume, transport, terms, server.budget.clone(), drain_timeout);
     server.serves(id, agreement.export, Rc::clone(&session));
     session.run(answer, received).await;
 }

@@ -85,6 +85,8 @@ pub(super) struct Replies {
     sent_of_first: Cell<usize>,
     added: Event,
     sender_waits: Cell<bool>,
+    /// The client's socket takes nothing.
+    blocked: Cell<bool>,
     closed: Cell<bool>,
 }
 
@@ -98,6 +100,11 @@ impl Replies {
         self.queue.borrow_mut().push_back(reply);
         self.wake_sender();
         Cost::NOTHING
+    }
+
+    /// Whether replies wait for the client to take some.
+    pub(super) fn are_not_taken(&self) -> bool {
+        self.blocked.get()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -138,7 +145,12 @@ impl Replies {
             while !self.is_empty() {
                 match self.send_some(transport) {
                     Ok(bytes) => sent(self.advance(bytes)),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => transport.writable().await?,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.blocked.set(true);
+                        let writable = transport.writable().await;
+                        self.blocked.set(false);
+                        writable?;
+                    }
                     Err(error) => return Err(error),
                 }
             }

@@ -17,9 +17,9 @@ use hotset_block::{Env, HostEnv, InheritedListener, Instant, Listener, Stream};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorKind, Volume};
 
+use super::budget::Budget;
 use super::connection;
 use super::negotiation::{Catalogue, ExportInfo};
-use super::pending::Share;
 use super::session::Session;
 use super::wire::transmission_flag;
 use crate::tls::TlsAcceptor;
@@ -32,11 +32,23 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that make room at once.
 const ENDING_MAX: usize = 64;
 
+/// How often clients are looked after.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// So many looks in a row without a sign of a client end its connection: one that is late, because this process did not
+/// run, is one look.
+const LOOKS_MAX: u32 = 5;
+
 /// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// Connections at once. One more takes the place of one that has not chosen an export yet, or is closed at once.
+    /// Connections at once, as far as file descriptors allow. One more takes the place of one that has not chosen an export
+    /// yet, or is closed at once.
     pub connections_max: usize,
+    /// What the payloads of all connections may take together, beside 128 KiB of each. At least the longest request.
+    pub memory_bytes: usize,
+    /// What a connection may have in the kernel on its way, in each direction.
+    pub socket_buffer_bytes: usize,
     /// How long a client may take until it has chosen its export, TLS included.
     pub handshake_timeout: Duration,
     /// How much longer a client may wait for an export that is being opened.
@@ -50,7 +62,9 @@ pub struct ServerSettings {
 impl Default for ServerSettings {
     fn default() -> Self {
         Self {
-            connections_max: 256,
+            connections_max: usize::MAX,
+            memory_bytes: 512 << 20,
+            socket_buffer_bytes: 2 << 20,
             handshake_timeout: Duration::from_secs(10),
             export_timeout: Duration::from_secs(600),
             request_timeout: Duration::from_secs(30),
@@ -70,6 +84,19 @@ pub struct ConnectionStatus {
     pub tls: bool,
 }
 
+/// What a server counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Connections that were closed at once, because there were as many as there may be.
+    pub refused: u64,
+    /// Connections without an export that had to make room.
+    pub made_room: u64,
+    /// Connections that ended because their client was gone, or held what others waited for and did nothing.
+    pub abandoned: u64,
+    /// Times that no connection could be taken at all, for want of a file descriptor or memory.
+    pub accept_failures: u64,
+}
+
 /// See the file's summary. A handle: cloning it is cheap.
 #[derive(Clone)]
 pub struct Server {
@@ -83,8 +110,9 @@ pub(super) struct ServerInner {
     pub(super) catalogue_changed: Event,
     volumes: RefCell<BTreeMap<String, Volume<HostEnv>>>,
     connections: RefCell<BTreeMap<u64, Connection>>,
-    /// What the payloads of each connection may take.
-    pub(super) share: Share,
+    /// What the payloads of connections may take.
+    pub(super) budget: Budget,
+    counters: Cell<ServerCounters>,
     connections_made: Cell<u64>,
     connection_ended: Event,
     stopping: Cell<bool>,
@@ -115,7 +143,8 @@ impl Server {
             catalogue_changed: Event::new(),
             volumes: RefCell::default(),
             connections: RefCell::default(),
-            share: Share::default(),
+            budget: Budget::new(settings.memory_bytes.max(usize::try_from(REQUEST_BYTES_MAX).expect("32 MiB"))),
+            counters: Cell::default(),
             connections_made: Cell::new(0),
             connection_ended: Event::new(),
             stopping: Cell::new(false),
@@ -123,6 +152,8 @@ impl Server {
         });
         let swept = Rc::clone(&inner);
         inner.env.spawn(async move { swept.sweep().await });
+        let watched = Rc::clone(&inner);
+        inner.env.spawn(async move { watched.watch_clients().await });
         Self { inner }
     }
 
@@ -141,7 +172,8 @@ impl Server {
         Ok(self.listen(Listener::over_inherited(&self.inner.env, inherited)?, tls))
     }
 
-    fn listen(&self, listener: Listener, tls: Option<TlsAcceptor>) -> String {
+    fn listen(&self, mut listener: Listener, tls: Option<TlsAcceptor>) -> String {
+        listener.limit_buffers(self.inner.settings.socket_buffer_bytes);
         let address = listener.local_addr();
         let inner = Rc::clone(&self.inner);
         self.inner.env.spawn(async move { inner.accept(listener, tls).await });
@@ -207,6 +239,10 @@ impl Server {
         removed
     }
 
+    pub fn counters(&self) -> ServerCounters {
+        self.inner.counters.get()
+    }
+
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.inner.connections.borrow().values().map(Connection::status).collect()
     }
@@ -259,14 +295,18 @@ impl ServerInner {
             };
             match accepted {
                 Ok(stream) => self.welcome(stream, tls.clone()),
-                Err(_) => self.env.sleep(ACCEPT_PAUSE).await,
+                Err(_) => {
+                    self.count(|counters| counters.accept_failures += 1);
+                    self.env.sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
 
     /// Gives a connection its task, if there is room for one more.
     fn welcome(self: &Rc<Self>, stream: Stream, tls: Option<TlsAcceptor>) {
-        if !self.make_room() {
+        if !self.make_room(&stream) {
+            self.count(|counters| counters.refused += 1);
             stream.shutdown();
             return;
         }
@@ -283,19 +323,47 @@ impl ServerInner {
     }
 
     /// At the limit, whoever has been longest without choosing an export makes room: idle strangers keep nobody out.
-    fn make_room(&self) -> bool {
+    fn make_room(&self, newcomer: &Stream) -> bool {
         let mut connections = self.connections.borrow_mut();
         let ending = connections.values().filter(|connection| connection.ending).count();
-        if connections.len() - ending < self.settings.connections_max {
+        if connections.len() - ending < self.settings.connections_max && newcomer.may_be_kept() {
             return true;
         }
         let idle = connections.values_mut().find(|connection| connection.serving.is_none() && !connection.ending);
         let Some(idle) = idle.filter(|_| ending < ENDING_MAX) else { return false };
+        self.count(|counters| counters.made_room += 1);
         idle.ending = true;
         idle.stream.shutdown();
         // It may wait for an export.
         self.catalogue_changed.wake_all();
         true
+    }
+
+    fn count(&self, more: impl FnOnce(&mut ServerCounters)) {
+        let mut counters = self.counters.get();
+        more(&mut counters);
+        self.counters.set(counters);
+    }
+
+    /// Ends connections whose client is gone, or keeps others from their memory.
+    async fn watch_clients(&self) {
+        while !self.stopping.get() {
+            select(std::pin::pin!(self.env.sleep(LOOK)), self.stop.wait()).await;
+            let mut abandoned = 0;
+            for connection in self.connections.borrow().values() {
+                if connection.stream.is_abandoned() {
+                    abandoned += 1;
+                    connection.stream.shutdown();
+                } else if let Some(serving) = &connection.serving
+                    && serving.session.is_stalled(LOOKS_MAX)
+                    && self.budget.is_awaited()
+                {
+                    abandoned += 1;
+                    serving.session.end();
+                }
+            }
+            self.count(|counters| counters.abandoned += abandoned);
+        }
     }
 
     /// Whether a connection has to make room, or all have to end.
@@ -326,7 +394,7 @@ impl ServerInner {
 
     fn divide_memory(&self, connections: &BTreeMap<u64, Connection>) {
         let serving = connections.values().filter(|connection| connection.serving.is_some());
-        self.share.divide_among(serving.count());
+        self.budget.divide_among(serving.count());
     }
 
     /// Ends those connections, and waits until they are gone.

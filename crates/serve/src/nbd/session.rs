@@ -16,8 +16,9 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, Volume};
 
+use super::budget::Budget;
 use super::command::{Answer, Terms, errno, perform};
-use super::pending::{Pending, Share, Ticket};
+use super::pending::{Pending, Reserved, Ticket};
 use super::replies::{Cost, Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::receive::ReceiveBuffer;
@@ -39,6 +40,19 @@ pub(super) struct Session {
     drain_timeout: Cell<Duration>,
     stopping: Cell<bool>,
     stop: Event,
+    /// A payload is being received that the client has announced.
+    awaits_payload: Cell<bool>,
+    /// Counts the pieces of payloads that came, and the replies that went.
+    progress: Cell<u64>,
+    watched: Cell<Watched>,
+}
+
+/// What was seen of a session at the last look.
+#[derive(Clone, Copy, Default)]
+struct Watched {
+    progress: u64,
+    /// Looks in a row at which its client had not done its part.
+    stalled_looks: u32,
 }
 
 /// Why no more requests are received.
@@ -55,7 +69,7 @@ impl Session {
         volume: Volume<HostEnv>,
         transport: Transport,
         terms: Terms,
-        share: Share,
+        budget: Budget,
         drain_timeout: Duration,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -63,11 +77,14 @@ impl Session {
             volume,
             transport,
             terms,
-            pending: Pending::within(share),
+            pending: Pending::within(budget),
             replies: Replies::default(),
             drain_timeout: Cell::new(drain_timeout),
             stopping: Cell::new(false),
             stop: Event::new(),
+            awaits_payload: Cell::new(false),
+            progress: Cell::new(0),
+            watched: Cell::default(),
         })
     }
 
@@ -102,8 +119,33 @@ impl Session {
         self.pending.requests()
     }
 
+    /// Whether the client has held memory that others may wait for, and done nothing of its part (to send what it announced, or
+    /// to take its replies) over so many looks in a row. To be asked at every look.
+    pub(super) fn is_stalled(&self, looks: u32) -> bool {
+        let before = self.watched.get();
+        let progress = self.progress.get();
+        let waits = self.awaits_payload.get() || self.replies.are_not_taken();
+        let stalled = waits && self.pending.holds_counted() && progress == before.progress;
+        let stalled_looks = if stalled { before.stalled_looks + 1 } else { 0 };
+        self.watched.set(Watched { progress, stalled_looks });
+        stalled_looks >= looks
+    }
+
+    /// Ends the session at once.
+    pub(super) fn end(&self) {
+        self.close();
+    }
+
+    fn made_progress(&self) {
+        self.progress.set(self.progress.get() + 1);
+    }
+
     async fn send_replies(&self) {
-        let sent = self.replies.send_all(&self.env, &self.transport, |cost| self.pending.release(cost)).await;
+        let sent = |cost| {
+            self.made_progress();
+            self.pending.release(cost);
+        };
+        let sent = self.replies.send_all(&self.env, &self.transport, sent).await;
         if sent.is_err() {
             self.close();
         }
@@ -143,7 +185,7 @@ impl Session {
                     return Ended::Orderly;
                 }
                 match self.receive_payload(&request, &mut received).await {
-                    Ok(payload) => self.begin(request, payload, now),
+                    Ok((reserved, payload)) => self.begin(reserved, request, payload, now),
                     Err(ended) => return ended,
                 }
             }
@@ -154,7 +196,15 @@ impl Session {
     }
 
     /// Waits until there is room for the request, and receives what it stores, if it stores something.
-    async fn receive_payload(&self, request: &Request, received: &mut ReceiveBuffer) -> Result<Option<Buf>, Ended> {
+    async fn receive_payload(
+        &self,
+        request: &Request,
+        received: &mut ReceiveBuffer,
+    ) -> Result<(Reserved<'_>, Option<Buf>), Ended> {
+        if request.command == Command::Write && u64::from(request.length) > REQUEST_BYTES_MAX {
+            // "Block size constraints": too long to be skipped.
+            return Err(Ended::Broken);
+        }
         let bytes = payload_bytes(request);
         while !self.pending.has_room_for(bytes) {
             self.or_stop(self.pending.eased()).await?;
@@ -162,13 +212,17 @@ impl Session {
                 return Err(Ended::Broken);
             }
         }
+        let reserved = self.or_stop(self.pending.reserve(bytes)).await?;
         if request.command != Command::Write {
-            return Ok(None);
+            return Ok((reserved, None));
         }
-        if u64::from(request.length) > REQUEST_BYTES_MAX {
-            // "Block size constraints": too long to be skipped.
-            return Err(Ended::Broken);
-        }
+        self.awaits_payload.set(true);
+        let payload = self.receive_bytes(bytes, received).await;
+        self.awaits_payload.set(false);
+        Ok((reserved, Some(payload?)))
+    }
+
+    async fn receive_bytes(&self, bytes: usize, received: &mut ReceiveBuffer) -> Result<Buf, Ended> {
         let mut payload = self.env.buffers().take(bytes);
         while bytes <= COPIED_BYTES_MAX && received.bytes().len() < bytes {
             self.fill(received).await?;
@@ -179,8 +233,9 @@ impl Session {
             let (tail, more) = self.or_stop(self.transport.recv(tail)).await?;
             payload = head.join(tail);
             filled += some(more)?;
+            self.made_progress();
         }
-        Ok(Some(payload))
+        Ok(payload)
     }
 
     async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Ended> {
@@ -201,8 +256,8 @@ impl Session {
     }
 
     /// Starts a request's own task, or answers at once that it cannot be done.
-    fn begin(self: &Rc<Self>, request: Request, payload: Option<Buf>, now: Instant) {
-        let ticket = self.pending.begin(request, payload_bytes(&request), now);
+    fn begin(self: &Rc<Self>, reserved: Reserved<'_>, request: Request, payload: Option<Buf>, now: Instant) {
+        let ticket = self.pending.begin(reserved, request, now);
         if let Err(error) = self.terms.check(&request) {
             if let Some(cost) = self.pending.end(ticket) {
                 self.reply(self.failure(&request, error, cost));
@@ -275,9 +330,11 @@ impl Session {
     }
 }
 
-/// Bytes that a request brings or asks for, and that its session therefore holds.
+/// Bytes that a request brings or asks for, and that its session therefore holds. One that is too long is refused, and holds
+/// nothing.
 fn payload_bytes(request: &Request) -> usize {
     match request.command {
+        Command::Read if u64::from(request.length) > REQUEST_BYTES_MAX => 0,
         Command::Read | Command::Write => usize::try_from(request.length).expect("32 bits fit"),
         Command::Disconnect
         | Command::Flush

@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use hotset_api::{ApiError, ApiErrorKind, Role};
 
 use super::exchange::Failure;
-use crate::daemon::tokens::Tokens;
+use crate::daemon::room::Visit;
+use crate::daemon::tokens::{Identity, Tokens};
 
 /// The web console loads nothing from elsewhere, runs no script that is not a file of ours, and is shown in no frame.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -40,8 +41,7 @@ pub(crate) struct Gate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Client {
     pub(crate) role: Role,
-    /// The token's name.
-    pub(crate) token: Option<String>,
+    pub(crate) token: Option<Identity>,
 }
 
 impl Client {
@@ -58,6 +58,10 @@ impl Client {
 
 /// Lets a request through, or says why not.
 pub(super) async fn admit(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    let visit = request.extensions().get::<Visit>().cloned();
+    if let Some(visit) = &visit {
+        visit.is_answered();
+    }
     let mut response = match gate.check(&request) {
         Ok(client) => {
             request.extensions_mut().insert(client);
@@ -66,6 +70,9 @@ pub(super) async fn admit(State(gate): State<Gate>, mut request: Request, next: 
         Err(error) => Failure(error).into_response(),
     };
     secure(response.headers_mut());
+    if let Some(visit) = &visit {
+        visit.was_answered();
+    }
     response
 }
 
@@ -131,8 +138,8 @@ impl Gate {
         let token = value.to_str().ok().and_then(|value| value.split_once(' '));
         let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
         let found = token.and_then(|token| self.tokens.who(token));
-        let (name, role) = found.ok_or_else(|| unauthenticated("the token is not known here"))?;
-        Ok(Client { role, token: Some(name) })
+        let (identity, role) = found.ok_or_else(|| unauthenticated("the token is not known here"))?;
+        Ok(Client { role, token: Some(identity) })
     }
 }
 
@@ -233,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_viewer_changes_nothing() {
-        let viewer = Client { role: Role::View, token: Some("v".into()) };
+        let viewer = Client { role: Role::View, token: None };
         assert_eq!(viewer.must_be_admin("x").unwrap_err().kind, ApiErrorKind::Forbidden);
     }
 }

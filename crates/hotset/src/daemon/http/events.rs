@@ -5,10 +5,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::sse::{Event as Message, KeepAlive, Sse};
-use futures_util::stream::{self, Stream};
+use axum::{Extension, Json};
+use futures_util::stream::{self, Stream, StreamExt};
 use hotset_api as api;
 use hotset_api::{ApiError, Status};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,11 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::Control;
+use super::access::Client;
 use super::exchange::{Answer, Asked};
 use crate::daemon::events::EventLog;
+use crate::daemon::room::Visit;
+use crate::daemon::tokens::Tokens;
 
 /// A comment at least this often, so that whoever is between does not think that the connection is dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -44,8 +47,13 @@ pub(super) async fn list_events(
     responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ApiError)))]
 pub(super) async fn stream_events(
     State(control): State<Control>,
+    Extension(client): Extension<Option<Client>>,
+    visit: Option<Extension<Visit>>,
     Asked(asked): Asked<EventsAsked>,
 ) -> Sse<impl Stream<Item = Result<Message, Infallible>>> {
+    if let Some(Extension(visit)) = visit {
+        visit.follows_events();
+    }
     let after = asked.after.unwrap_or_else(|| control.events.list(Some(u64::MAX)).newest_id);
     let mut newest = control.events.follow();
     newest.mark_changed();
@@ -56,7 +64,16 @@ pub(super) async fn stream_events(
         let message = follower.next().await?;
         Some((Ok(message), follower))
     });
+    let messages = messages.take_until(Box::pin(token_is_deleted(control.tokens, client)));
     Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+/// Never, where none was shown.
+async fn token_is_deleted(tokens: Arc<Tokens>, client: Option<Client>) {
+    match client.and_then(|client| client.token) {
+        Some(identity) => tokens.is_deleted(&identity).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// One who listens.

@@ -10,7 +10,7 @@ use std::fmt::{Display, Write as _};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use hotset_api::{Condition, Health, Pool, PoolState, Status, Volume, VolumeState};
+use hotset_api::{Condition, DaemonCounters, Health, Pool, PoolState, Status, Volume, VolumeState};
 use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 
 use super::Manages;
@@ -38,6 +38,7 @@ fn text(status: &Status, look: &Look) -> String {
     let mut page = Page(String::new());
     of_daemon(&mut page, status);
     of_conditions(&mut page, &status.conditions);
+    of_counters(&mut page, &status.counters);
     of_pools(&mut page, &status.pools);
     of_ssds(&mut page, &status.pools);
     of_volumes(&mut page, &status.volumes);
@@ -155,6 +156,41 @@ fn of_conditions(page: &mut Page, conditions: &[Condition]) {
         labels,
         |condition| condition.since_unix_ms / 1000,
     );
+}
+
+/// What the daemon counts of itself.
+fn of_counters(page: &mut Page, counters: &DaemonCounters) {
+    for (name, help, value) in [
+        ("hotset_log_lines_dropped_total", "Lines of the log that could not be written.", counters.log_lines_dropped),
+        (
+            "hotset_events_not_kept_total",
+            "Events that could not be written to the state directory when they happened.",
+            counters.events_not_kept,
+        ),
+        (
+            "hotset_connections_refused_total",
+            "Connections of hosts that were refused, because there were as many as file descriptors allow.",
+            counters.connections_refused,
+        ),
+        (
+            "hotset_connections_made_room_total",
+            "Connections of hosts that had not chosen a volume, and had to make room for others.",
+            counters.connections_made_room,
+        ),
+        (
+            "hotset_connections_abandoned_total",
+            "Connections of hosts that are gone, or that held memory which others waited for and did nothing.",
+            counters.connections_abandoned,
+        ),
+        (
+            "hotset_accept_failures_total",
+            "Times that no connection of a host could be taken, for want of a file descriptor or memory.",
+            counters.accept_failures,
+        ),
+    ] {
+        page.head(name, Kind::Counter, help);
+        page.sample(name, &vec![], value);
+    }
 }
 
 fn of_pools(page: &mut Page, pools: &[Pool]) {

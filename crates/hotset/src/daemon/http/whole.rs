@@ -48,6 +48,7 @@ pub(super) async fn disks(
     responses((status = 200, body = api::Session), (status = "default", body = ApiError)))]
 pub(super) async fn session(Extension(client): Extension<Option<Client>>) -> Answer<api::Session> {
     let Client { role, token } = known(client)?;
+    let token = token.map(|identity| identity.name().to_owned());
     Ok(Json(api::Session { role, token, version: env!("CARGO_PKG_VERSION").to_owned() }))
 }
 

@@ -43,6 +43,7 @@ use self::operations::Operations;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
+use super::counters::Counters;
 use super::failures::Failures;
 use super::history::{self, Recent};
 use super::patience::Patience;
@@ -62,6 +63,7 @@ pub(crate) struct Manager {
     plane: Handle,
     state: StateDirectory,
     config: Config,
+    counters: Counters,
     failures: Failures,
     /// What is not as it should be.
     register: Register,
@@ -149,12 +151,19 @@ struct OfflineVolume {
 }
 
 impl Manager {
-    pub(crate) fn new(plane: Handle, state: StateDirectory, config: Config, register: Register) -> Self {
+    pub(crate) fn new(
+        plane: Handle,
+        state: StateDirectory,
+        config: Config,
+        register: Register,
+        counters: Counters,
+    ) -> Self {
         Self::remember(&state, &register);
         Self {
             ssds: Known::new(state.ssd_ledger()),
             failures: Failures::load(&state, register.clone()),
             register,
+            counters,
             scanner: Scanner::default(),
             patience: Patience::default(),
             plane,

@@ -176,6 +176,7 @@ impl Manager {
             memory_limit_bytes: self.config.memory_limit_bytes,
             dirty_bytes: pools.iter().filter_map(|pool| pool.write_log).map(|log| log.dirty_bytes).sum(),
             oldest_dirty_seconds: volumes.iter().filter_map(|volume| volume.oldest_dirty_seconds).max(),
+            counters: self.counters.now(),
             pools,
             volumes,
             work: self.work().iter().cloned().collect(),

@@ -1,0 +1,54 @@
+//! What the daemon counts of itself, beside pools and volumes. Whoever drops or refuses something counts it here; the
+//! status and the metrics show it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hotset_api::DaemonCounters;
+use hotset_serve::nbd::ServerCounters;
+
+/// A handle: cloning it is cheap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    log_lines_dropped: AtomicU64,
+    events_not_kept: AtomicU64,
+    server: Mutex<ServerCounters>,
+}
+
+impl Counters {
+    pub(crate) fn log_lines_dropped(&self, more: u64) {
+        self.counts.log_lines_dropped.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(crate) fn events_not_kept(&self, more: u64) {
+        self.counts.events_not_kept.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// What the server of hosts counted up to now.
+    pub(crate) fn set_server(&self, server: ServerCounters) {
+        *self.server() = server;
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn server(&self) -> MutexGuard<'_, ServerCounters> {
+        self.counts.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> DaemonCounters {
+        let server = *self.server();
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DaemonCounters {
+            log_lines_dropped: of(&self.counts.log_lines_dropped),
+            events_not_kept: of(&self.counts.events_not_kept),
+            connections_refused: server.refused,
+            connections_made_room: server.made_room,
+            connections_abandoned: server.abandoned,
+            accept_failures: server.accept_failures,
+        }
+    }
+}

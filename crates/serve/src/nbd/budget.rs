@@ -1,0 +1,123 @@
+//! The memory that the requests of all connections of a server take together, and who gets the next of it.
+//!
+//! Nobody takes memory that is not there: who needs more waits in line, and is not read from meanwhile (so that TCP slows
+//! its client down). Three rules keep the line moving. A request has all that it needs before its payload is received, so
+//! that what was begun can be finished. A little is every connection's own, so that ordinary requests never wait for those
+//! of others. And a client that holds what others wait for, and neither sends what it announced nor takes its replies, is
+//! let go (`Session::is_stalled`).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use hotset_block::sync::Event;
+
+/// What a connection may take beside all others: not counted, and never waited for.
+pub(super) const OWN_BYTES: usize = 128 << 10;
+/// What one connection may take, where there is enough: two requests of the longest kind.
+const SHARE_BYTES_MAX: usize = 64 << 20;
+/// So many connections may take all they may before each gets less.
+const FULL_SHARES: usize = 8;
+
+/// See the file's summary. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub(super) struct Budget {
+    inner: Rc<BudgetInner>,
+}
+
+struct BudgetInner {
+    limit_bytes: usize,
+    used_bytes: Cell<usize>,
+    share_bytes: Cell<usize>,
+    /// Numbers of those who wait, in order.
+    line: RefCell<VecDeque<u64>>,
+    next_number: Cell<u64>,
+    eased: Event,
+}
+
+/// A place in the line. Dropping it leaves the line.
+pub(super) struct Place<'a> {
+    budget: &'a BudgetInner,
+    number: u64,
+}
+
+impl Budget {
+    /// Of `limit_bytes` in all, [`OWN_BYTES`] of each connection not counted.
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        let inner = BudgetInner {
+            limit_bytes,
+            used_bytes: Cell::new(0),
+            share_bytes: Cell::new(0),
+            line: RefCell::default(),
+            next_number: Cell::new(0),
+            eased: Event::new(),
+        };
+        let budget = Self { inner: Rc::new(inner) };
+        budget.divide_among(0);
+        budget
+    }
+
+    /// There are so many connections.
+    pub(super) fn divide_among(&self, connections: usize) {
+        let share = self.inner.limit_bytes / connections.max(FULL_SHARES);
+        self.inner.share_bytes.set(share.clamp(OWN_BYTES, SHARE_BYTES_MAX));
+    }
+
+    /// What one connection may have in flight, unless a single request is longer.
+    pub(super) fn share_bytes(&self) -> usize {
+        self.inner.share_bytes.get()
+    }
+
+    /// Whether so much more is there now. If nothing is taken, anything is.
+    pub(super) fn has(&self, more_bytes: usize) -> bool {
+        let used = self.inner.used_bytes.get();
+        more_bytes == 0 || used == 0 || used + more_bytes <= self.inner.limit_bytes
+    }
+
+    /// Whether somebody waits.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.inner.line.borrow().is_empty()
+    }
+
+    /// The end of the line.
+    pub(super) fn stand_in_line(&self) -> Place<'_> {
+        let number = self.inner.next_number.get();
+        self.inner.next_number.set(number + 1);
+        self.inner.line.borrow_mut().push_back(number);
+        Place { budget: &self.inner, number }
+    }
+
+    /// What was counted as `before` is `now`.
+    pub(super) fn recount(&self, before: usize, now: usize) {
+        self.inner.used_bytes.set(self.inner.used_bytes.get() - before + now);
+        if now < before {
+            self.inner.ease();
+        }
+    }
+}
+
+impl BudgetInner {
+    fn ease(&self) {
+        if !self.line.borrow().is_empty() {
+            self.eased.wake_all();
+        }
+    }
+}
+
+impl Place<'_> {
+    pub(super) fn is_first(&self) -> bool {
+        self.budget.line.borrow().front() == Some(&self.number)
+    }
+
+    /// Waits until something was given back, or somebody left the line.
+    pub(super) async fn eased(&self) {
+        self.budget.eased.wait().await;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.budget.line.borrow_mut().retain(|number| *number != self.number);
+        self.budget.ease();
+    }
+}
