@@ -1,7 +1,8 @@
 // What the daemon is doing now: its status as it is pushed, its counters every two seconds.
-import { ApiFailure, call, follow, onTokenChange } from "./api/client";
+import { ApiFailure, call, onTokenChange } from "./api/client";
 import type { Operation, Pool, Session, Stats, Status } from "./api/types";
 import { EMPTY, extend, type Series } from "./rates";
+import { followTogether } from "./shared-stream";
 import { Store } from "./store";
 
 export type Connection =
@@ -50,7 +51,7 @@ async function followForever(): Promise<never> {
       session.set(await call("get", "/api/v1/session"));
       await refresh();
       connection.set({ state: "live" });
-      await follow("/api/v1/events/stream", abort.signal, pushed);
+      await followTogether("/api/v1/events/stream", abort.signal, pushed);
     } catch (error) {
       if (!abort.signal.aborted) connection.set(lost(error));
     }
@@ -59,6 +60,8 @@ async function followForever(): Promise<never> {
 }
 
 function pushed(name: string, data: string): void {
+  // What another tab hands on is for those alone who are signed in.
+  if (connection.get().state !== "live") return;
   if (name !== "status") {
     eventCount.set(eventCount.get() + 1);
     return;

@@ -20,7 +20,7 @@ async function serveOverTls(daemon: Daemon): Promise<string> {
   const [key, certificate, config] = [daemon.path("key.pem"), daemon.path("cert.pem"), daemon.path("hotset.toml")];
   const curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
   const name = ["-subj", "/CN=hotset", "-addext", `subjectAltName=IP:${address()}`];
-  await run("openssl", ["req", "-x509", ...curve, "-days", "2", ...name, "-keyout", key, "-out", certificate]);
+  await run("openssl", ["req", "-x509", ...curve, "-days", "90", ...name, "-keyout", key, "-out", certificate]);
   await writeFile(config, `[api_tls]\ncertificate = "${certificate}"\nkey = "${key}"\n`);
   const port = await freePort();
   await daemon.serve("--config", config, "--api", `tcp:${address()}:${port}`);

@@ -51,7 +51,7 @@ export const test = base.extend<Fixtures>({
 async function useBuilt(page: Page): Promise<void> {
   const dist = process.env.HOTSET_CONSOLE_DIST;
   if (dist === undefined) return;
-  await page.route(/^https?:\/\/[^/]+\/(?!api|metrics)/, async (route) => {
+  await page.context().route(/^https?:\/\/[^/]+\/(?!api|metrics)/, async (route) => {
     const { pathname } = new URL(route.request().url());
     await route.fulfill({ path: join(dist, pathname === "/" ? "index.html" : pathname) });
   });

@@ -114,3 +114,30 @@ test("a scrub is begun by a button, and what it found is told", async ({ page, d
   await page.getByRole("button", { name: "More information" }).click();
   await expect(page.getByRole("dialog")).toContainText("nothing bad");
 });
+
+// proves: S3, O6
+test("eight tabs of one browser are all live, and go on when the one that follows for them is closed", async ({
+  page,
+  daemon,
+}) => {
+  const streams: string[] = [];
+  const context = page.context();
+  context.on("request", (request) => {
+    if (request.url().includes("/events/stream")) streams.push(request.url());
+  });
+  await open(page, daemon, "volumes");
+  const others = await Promise.all(
+    Array.from({ length: 7 }, async () => {
+      const other = await context.newPage();
+      await other.goto(`${daemon.url}#/volumes`);
+      return other;
+    }),
+  );
+  await daemon.hotset("volume", "create", "first", "--backing", slowArray(daemon, "first"));
+  for (const tab of [page, ...others]) await expect(tab.getByRole("link", { name: "first" })).toBeVisible();
+  expect(streams).toHaveLength(1);
+  await page.goto("about:blank");
+  await daemon.hotset("volume", "create", "second", "--backing", slowArray(daemon, "second"));
+  for (const tab of others) await expect(tab.getByRole("link", { name: "second" })).toBeVisible();
+  for (const tab of others) await tab.close();
+});

@@ -566,7 +566,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "connections-refused";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -616,6 +616,16 @@ export interface components {
              * @description Lines of the log that could not be written.
              */
             log_lines_dropped: number;
+            /**
+             * Format: int64
+             * @description Requests with a token that is not known, or without one where one is needed.
+             */
+            logins_refused: number;
+            /**
+             * Format: int64
+             * @description TLS handshakes that failed, of hosts and of administrators.
+             */
+            tls_handshakes_refused: number;
         };
         /** @description What a `DELETE` removed. */
         Deleted: {

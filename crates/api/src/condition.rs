@@ -39,6 +39,8 @@ pub enum ConditionKind {
     EventHook,
     /// Lines of the log were dropped.
     Log,
+    /// A certificate ends within 30 days, or has ended, or a new one cannot be used.
+    Certificate,
     /// Hosts were refused for want of file descriptors, within the last minutes.
     ConnectionsRefused,
 }
@@ -61,6 +63,7 @@ impl ConditionKind {
             Self::Guard => "guard",
             Self::EventHook => "event-hook",
             Self::Log => "log",
+            Self::Certificate => "certificate",
             Self::ConnectionsRefused => "connections-refused",
         }
     }

@@ -18,4 +18,8 @@ pub struct DaemonCounters {
     pub connections_abandoned: u64,
     /// Times that no connection of a host could be taken, for want of a file descriptor or memory.
     pub accept_failures: u64,
+    /// TLS handshakes that failed, of hosts and of administrators.
+    pub tls_handshakes_refused: u64,
+    /// Requests with a token that is not known, or without one where one is needed.
+    pub logins_refused: u64,
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -54,13 +54,16 @@ enum Place {
 impl Listener {
     /// Listens on a unix socket that its owner alone may use. A socket file that nothing listens on is replaced.
     pub fn bind_unix(env: &HostEnv, path: &Path) -> io::Result<Self> {
-        Self::bind_unix_with_mode(env, path, SOCKET_MODE)
+        Self::bind_unix_for(env, path, SOCKET_MODE, None)
     }
 
-    /// As `bind_unix`, for those whom `mode` allows.
-    pub fn bind_unix_with_mode(env: &HostEnv, path: &Path, mode: u32) -> io::Result<Self> {
+    /// As `bind_unix`, for those whom `mode` allows, of whom `group` is the group.
+    pub fn bind_unix_for(env: &HostEnv, path: &Path, mode: u32, group: Option<u32>) -> io::Result<Self> {
         remove_stale(path)?;
         let socket = sys::unix_socket_bound_to(path)?;
+        if group.is_some() {
+            chown(path, None, group)?;
+        }
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         sys::listen(&socket, BACKLOG)?;
         let place = Place::Unix { path: path.to_owned(), made: Some(fs::metadata(path)?.ino()) };

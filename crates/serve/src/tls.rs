@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hotset_block::{Buf, Stream};
 use rustls::server::WebPkiClientVerifier;
@@ -46,34 +46,32 @@ impl std::error::Error for TlsError {}
 /// A server's TLS identity and whom it trusts. A handle: cloning it is cheap.
 #[derive(Clone)]
 pub struct TlsAcceptor {
-    config: Arc<ServerConfig>,
+    config: Arc<Mutex<Arc<ServerConfig>>>,
 }
 
 impl TlsAcceptor {
     /// Reads the files.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let chain = certificates(&files.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unusable(&files.key, &error))?;
-        let mut authorities = RootCertStore::empty();
-        for authority in certificates(&files.client_ca)? {
-            authorities.add(authority).map_err(|error| unusable(&files.client_ca, &error))?;
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider))
-            .build()
-            .map_err(|error| unusable(&files.client_ca, &error))?;
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&files.certificate, &error))?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(chain, key)
-            .map_err(|error| unusable(&files.certificate, &error))?;
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(Mutex::new(read(files)?)) })
+    }
+
+    /// Connections from now on are accepted with what these files hold; those there are go on. If they cannot be used,
+    /// nothing changes.
+    pub fn reload(&self, files: &TlsFiles) -> Result<(), TlsError> {
+        let config = read(files)?;
+        *self.config() = config;
+        Ok(())
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn config(&self) -> MutexGuard<'_, Arc<ServerConfig>> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The server's side of the TLS handshake; fails if the client has no certificate that is trusted here.
     pub(crate) async fn accept(&self, stream: Stream) -> io::Result<TlsStream> {
-        let mut connection = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        let config = Arc::clone(&self.config());
+        let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(BUFFERED_BYTES_MAX));
         let tls = TlsStream { stream, connection: Rc::new(RefCell::new(connection)) };
         while tls.connection.borrow().is_handshaking() {
@@ -90,6 +88,26 @@ impl TlsAcceptor {
         tls.flush().await?;
         Ok(tls)
     }
+}
+
+fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unusable(&files.key, &error))?;
+    let mut authorities = RootCertStore::empty();
+    for authority in certificates(&files.client_ca)? {
+        authorities.add(authority).map_err(|error| unusable(&files.client_ca, &error))?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), Arc::clone(&provider))
+        .build()
+        .map_err(|error| unusable(&files.client_ca, &error))?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&files.certificate, &error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(&files.certificate, &error))?;
+    Ok(Arc::new(config))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -243,7 +243,7 @@ fn over_the_network_the_api_needs_tls_and_a_token() {
     fs::create_dir(&at).expect("a folder can be made");
     let (key, certificate) = (at.join("key.pem"), at.join("cert.pem"));
     let arguments = format!(
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -keyout {} -out {} \
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 90 -subj /CN=localhost -keyout {} -out {} \
          -addext subjectAltName=DNS:localhost,IP:127.0.0.1",
         key.display(),
         certificate.display()
@@ -297,7 +297,7 @@ fn drive_from_elsewhere(daemon: &Daemon, url: &str, ca: &str) {
     // Another one who says that he is the daemon is not shown the token.
     let other = daemon.site.path("other.pem");
     let arguments = format!(
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost -keyout {}.key -out {}",
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 90 -subj /CN=localhost -keyout {}.key -out {}",
         other.display(),
         other.display()
     );

@@ -238,3 +238,112 @@ fn a_host_that_announces_long_writes_and_sends_none_keeps_others_from_nothing_fo
     assert!(counted > Some(0), "{counted:?}");
     drop((hogs, greet(&daemon.nbd_socket())));
 }
+
+// proves: H1
+#[test]
+fn a_host_of_another_user_connects_by_its_group_and_by_nothing_else() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    if fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own)).ok() != Some(0) {
+        return tools::skip("only root can be somebody else");
+    }
+    let config = daemon.site.path("hotset.toml");
+    fs::write(&config, "nbd_socket_group = \"4711\"\n").expect("a file can be written");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    daemon.make_volume(16, "");
+    let directory = daemon.nbd_socket().parent().expect("it is in a directory").to_owned();
+    fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let uri = daemon.uri("v");
+    let by = |group: &str| {
+        let who = ["--reuid=4712", group, "--clear-groups", "nbdinfo", "--size", &uri];
+        tools::run("setpriv", &who).status.success()
+    };
+    assert!(by("--regid=4711"), "one of the group");
+    assert!(!by("--regid=4713"), "one of another group");
+    let api = format!("unix:{}", daemon.api_socket().display());
+    let verb = ["--reuid=4712", "--regid=4711", "--clear-groups"].map(str::to_owned);
+    let binary = hotset_e2e::daemon::binary().display().to_string();
+    let words = [&verb[..], &[binary, "--api".to_owned(), api, "status".to_owned()]].concat();
+    assert!(!tools::run("setpriv", &words).status.success(), "the API is its owner's");
+}
+
+/// Asks for the event stream and reads that it began.
+fn follow<S: Read + Write>(mut stream: S, authorization: &str) -> S {
+    let request = format!("GET /api/v1/events/stream HTTP/1.1\r\nHost: localhost\r\n{authorization}\r\n");
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
+// proves: O6
+#[test]
+fn who_only_follows_events_or_only_connects_keeps_no_verb_out() {
+    let daemon = Daemon::start();
+    let connect = || UnixStream::connect(daemon.api_socket()).expect("a connection");
+    let streams: Vec<_> = (0..200).map(|_| follow(connect(), "")).collect();
+    let idle: Vec<_> = (0..300).map(|_| connect()).collect();
+    for _ in 0..5 {
+        daemon.ok("status");
+    }
+    drop((streams, idle));
+}
+
+// proves: O6
+#[test]
+fn a_token_that_is_deleted_ends_its_streams() {
+    let port = free_port();
+    let daemon = Daemon::start_with(&format!("--missing-wait 1 --api tcp:127.0.0.1:{port}"));
+    let token = daemon.json("token create viewer --role view")["token"].as_str().expect("a token").to_owned();
+    let connect = || TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let mut stream = follow(connect(), &format!("Authorization: Bearer {token}\r\n"));
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("20 s is a time");
+    daemon.ok("token delete viewer");
+    // What was under way, then the end.
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("it ends");
+    let mut stream = connect();
+    let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it is taken");
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 401");
+    tools::eventually("it is counted", Duration::from_secs(20), || {
+        daemon.json("status")["counters"]["logins_refused"].as_u64() > Some(0)
+    });
+}
+
+// proves: O6
+#[test]
+fn a_verb_ends_when_the_daemon_gives_no_sign_and_a_check_has_found_a_failure() {
+    let daemon = Daemon::start();
+    let pid = daemon.pid().to_string();
+    tools::succeed("kill", &["-STOP", &pid]);
+    for (arguments, code) in [
+        ("--timeout 1 status", 1),
+        ("--timeout 1 status --check", 2),
+        ("--timeout 1 pool delete p", 1),
+        ("--timeout 1 volume create v --backing /nowhere", 1),
+        ("--timeout 1 events --follow", 1),
+        ("--timeout 1 top", 1),
+    ] {
+        let output = daemon.hotset(arguments);
+        let text = tools::text(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {text}");
+        assert!(text.contains("did not answer within 1 s"), "{arguments}: {text}");
+    }
+    tools::succeed("kill", &["-CONT", &pid]);
+    daemon.ok("status");
+}
+
+// proves: S4
+#[test]
+fn the_environment_of_the_verbs_moves_no_daemon_and_the_usage_asks_for_no_more_than_is_needed() {
+    let mut daemon = Daemon::prepare("--missing-wait 1");
+    daemon.run_by(&["env", "HOTSET_API=unix:/nowhere/api.sock"]);
+    daemon.launch();
+    daemon.ok("status");
+    let usage = tools::text(&daemon.hotset("pool frobnicate"));
+    assert!(usage.contains("Usage: hotset pool") && !usage.contains("--api <"), "{usage}");
+}

@@ -17,9 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio_rustls::TlsAcceptor;
 
-use super::http::Door;
+use super::counters::Counters;
+use super::http::{ApiTls, Door, Peer};
 use super::room::{Room, Visit};
 use crate::endpoint::{Endpoint, Socket};
 use crate::paths::own_user;
@@ -37,12 +37,12 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(super) struct Listeners {
     unix: Vec<OwnerOnly>,
     loopback: Vec<TcpListener>,
-    tls: Vec<(TcpListener, TlsAcceptor)>,
+    tls: Vec<(TcpListener, ApiTls)>,
 }
 
 /// Binds all sockets that are not there yet; those that are not of this machine alone need `tls`. An error is a message
 /// for people.
-pub(super) async fn bind(sockets: Vec<Socket>, tls: Option<&TlsAcceptor>) -> Result<Listeners, String> {
+pub(super) async fn bind(sockets: Vec<Socket>, tls: Option<&ApiTls>) -> Result<Listeners, String> {
     let mut listeners = Listeners { unix: Vec::new(), loopback: Vec::new(), tls: Vec::new() };
     for Socket { endpoint, inherited } in sockets {
         let context = |error: io::Error| format!("api {endpoint}: {error}");
@@ -81,15 +81,15 @@ fn tcp_over_inherited(inherited: InheritedListener) -> io::Result<TcpListener> {
 impl Listeners {
     /// Answers in the background, until the runtime ends. `router` makes the router for those who come by a door. Each
     /// listener has a room of its own, so that nobody takes room from those who come elsewhere.
-    pub(super) fn serve(self, router: impl Fn(Door) -> Router) {
+    pub(super) fn serve(self, counters: &Counters, router: impl Fn(Door) -> Router) {
         for listener in self.unix {
             tokio::spawn(serve_unix(listener, router(Door::Unix)));
         }
         for listener in self.loopback {
-            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback)));
+            tokio::spawn(serve_tcp(listener, None, router(Door::Loopback), counters.clone()));
         }
         for (listener, acceptor) in self.tls {
-            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls)));
+            tokio::spawn(serve_tcp(listener, Some(acceptor), router(Door::Tls), counters.clone()));
         }
     }
 }
@@ -99,15 +99,16 @@ async fn serve_unix(listener: OwnerOnly, router: Router) {
     loop {
         let stream = listener.accept().await;
         let Some(visit) = welcome(&stream, &room).await else { continue };
-        tokio::spawn(converse(stream, router.clone(), visit));
+        let router = router.clone();
+        tokio::spawn(async move { converse(stream, router, visit, "a client of the unix socket").await });
     }
 }
 
-async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router: Router) {
+async fn serve_tcp(listener: TcpListener, tls: Option<ApiTls>, router: Router, counters: Counters) {
     let room = Room::default();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok((stream, peer)) => (stream, peer.to_string()),
             Err(error) => {
                 tracing::warn!("control API: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -115,16 +116,14 @@ async fn serve_tcp(listener: TcpListener, acceptor: Option<TlsAcceptor>, router:
             }
         };
         let Some(visit) = welcome(&stream, &room).await else { continue };
-        let (router, acceptor) = (router.clone(), acceptor.clone());
+        let (router, tls, counters) = (router.clone(), tls.clone(), counters.clone());
         tokio::spawn(async move {
-            match acceptor {
-                None => converse(stream, router, visit).await,
-                Some(acceptor) => {
-                    // One who cannot do it in time, or does not want to, is none of ours.
-                    if let Ok(Ok(stream)) = tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                        converse(stream, router, visit).await;
-                    }
-                }
+            let Some(tls) = tls else { return converse(stream, router, visit, &peer).await };
+            // One who cannot do it in time, or does not want to, is none of ours.
+            match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
+                Ok(Ok(stream)) => converse(stream, router, visit, &peer).await,
+                Ok(Err(error)) => counters.tls_handshake_refused(&peer, &error.to_string()),
+                Err(_) => counters.tls_handshake_refused(&peer, "it took too long"),
             }
         });
     }
@@ -142,8 +141,13 @@ async fn welcome(stream: &impl AsFd, room: &Room) -> Option<Visit> {
 }
 
 /// Answers one connection until it ends, or has to.
-async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, router: Router, visit: Visit) {
-    let service = OfVisit { visit: visit.clone(), router: TowerToHyperService::new(router) };
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    router: Router,
+    visit: Visit,
+    peer: &str,
+) {
+    let service = OfVisit { visit: visit.clone(), peer: Peer(peer.into()), router: TowerToHyperService::new(router) };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -162,6 +166,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S,
 /// Lets the router know on which connection a request came.
 struct OfVisit {
     visit: Visit,
+    peer: Peer,
     router: TowerToHyperService<Router>,
 }
 
@@ -174,6 +179,7 @@ impl Service<Request<Incoming>> for OfVisit {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         request.extensions_mut().insert(self.visit.clone());
+        request.extensions_mut().insert(self.peer.clone());
         self.router.call(request)
     }
 }

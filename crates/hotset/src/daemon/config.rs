@@ -25,6 +25,8 @@ const MISSING_WAIT_S_MAX: u64 = 86_400;
 struct File {
     api: Option<Vec<String>>,
     nbd: Option<Vec<String>>,
+    nbd_socket_group: Option<String>,
+    nbd_socket_mode: Option<String>,
     state: Option<PathBuf>,
     missing_wait_s: Option<u64>,
     request_timeout_s: Option<u64>,
@@ -62,6 +64,9 @@ pub(crate) struct TlsFiles {
 pub(crate) struct Config {
     pub(crate) api: Vec<Endpoint>,
     pub(crate) nbd: Vec<Endpoint>,
+    /// Of the unix sockets for hosts; none: the daemon's own.
+    pub(crate) nbd_socket_group: Option<u32>,
+    pub(crate) nbd_socket_mode: u32,
     pub(crate) state: PathBuf,
     pub(crate) missing_wait_s: u64,
     /// How long a host's request may take until it is answered with an error.
@@ -100,6 +105,8 @@ impl Config {
         let config = Self {
             api: chosen(api, file.api, "api", || paths::api_socket(&state))?,
             nbd: chosen(&arguments.nbd, file.nbd, "nbd", || paths::nbd_socket(&state))?,
+            nbd_socket_mode: socket_mode(file.nbd_socket_mode.as_deref(), file.nbd_socket_group.is_some())?,
+            nbd_socket_group: file.nbd_socket_group.as_deref().map(group).transpose()?,
             missing_wait_s: arguments.missing_wait.or(file.missing_wait_s).unwrap_or(MISSING_WAIT_S),
             request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
             memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref(), &memory)?,
@@ -127,6 +134,16 @@ impl Config {
         }
         if self.event_hook.first().is_some_and(|program| !Path::new(program).is_absolute()) {
             return Err("event_hook: name the program from the root, as [\"/usr/local/bin/hook\"]".to_owned());
+        }
+        let in_state = |endpoint: &&Endpoint| match endpoint {
+            Endpoint::Unix(path) => path.starts_with(&self.state),
+            Endpoint::Tcp(_) => false,
+        };
+        if let (Some(_), Some(endpoint)) = (self.nbd_socket_group, self.nbd.iter().find(in_state)) {
+            return Err(format!(
+                "nbd_socket_group: {endpoint} is in the state directory, into which nobody else gets; name a socket elsewhere \
+                 with nbd, as unix:/run/hotset/nbd.sock"
+            ));
         }
         for endpoint in &self.api {
             if let Endpoint::Tcp(address) = endpoint
@@ -173,6 +190,28 @@ fn chosen(
     }
     let Some(listed) = file else { return Ok(vec![default()]) };
     listed.iter().map(|text| text.parse().map_err(|error| format!("configuration, {key}: {error}"))).collect()
+}
+
+/// By default for the owner alone, or for the group too, if one is named.
+fn socket_mode(mode: Option<&str>, has_group: bool) -> Result<u32, String> {
+    let Some(text) = mode else { return Ok(if has_group { 0o660 } else { 0o600 }) };
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("configuration, nbd_socket_mode {text:?}: write an octal mode, as \"0660\""))
+}
+
+/// A group of this machine by its name in /etc/group (group(5)), or by its number.
+fn group(name: &str) -> Result<u32, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").map_err(|error| format!("/etc/group: {error}"))?;
+    let number = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then(|| fields.nth(1)?.parse().ok()).flatten()
+    });
+    number.ok_or_else(|| {
+        format!("configuration, nbd_socket_group {name:?}: /etc/group has no such group; write its number")
+    })
 }
 
 /// By default udev's own folder, for a daemon that may write there; an empty path means no file.
@@ -293,6 +332,9 @@ mod tests {
             ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
             ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),
             ("event_hook = [\"hook\"]", ["event_hook", "from the root"]),
+            ("nbd_socket_mode = \"rw\"", ["nbd_socket_mode", "octal"]),
+            ("nbd_socket_group = \"nobody-has-this\"", ["nbd_socket_group", "/etc/group"]),
+            ("state = \"/a\"\nnbd_socket_group = \"0\"", ["nbd_socket_group", "state directory"]),
             ("[tls]\ncertificate = \"/c\"", ["line 1", "key"]),
             ("[tls]\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/a\"", ["line 4", "ca"]),
             ("state = \"/a", ["line 1", "state"]),

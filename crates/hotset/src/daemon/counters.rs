@@ -17,6 +17,10 @@ pub(crate) struct Counters {
 struct Counts {
     log_lines_dropped: AtomicU64,
     events_not_kept: AtomicU64,
+    tls_handshakes_refused: AtomicU64,
+    logins_refused: AtomicU64,
+    /// Who was refused last, and why.
+    refused: Mutex<String>,
     server: Mutex<ServerCounters>,
 }
 
@@ -27,6 +31,27 @@ impl Counters {
 
     pub(crate) fn events_not_kept(&self, more: u64) {
         self.counts.events_not_kept.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// An administrator's TLS handshake failed.
+    pub(crate) fn tls_handshake_refused(&self, who: &str, why: &str) {
+        self.counts.tls_handshakes_refused.fetch_add(1, Ordering::Relaxed);
+        *self.refused() = format!("TLS with {who}: {why}");
+    }
+
+    /// Somebody is not known here.
+    pub(crate) fn login_refused(&self, who: &str, why: &str) {
+        self.counts.logins_refused.fetch_add(1, Ordering::Relaxed);
+        *self.refused() = format!("request of {who}: {why}");
+    }
+
+    /// Who was refused last, and why.
+    pub(crate) fn last_refused(&self) -> String {
+        self.refused().clone()
+    }
+
+    fn refused(&self) -> MutexGuard<'_, String> {
+        self.counts.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the server of hosts counted up to now.
@@ -49,6 +74,8 @@ impl Counters {
             connections_made_room: server.made_room,
             connections_abandoned: server.abandoned,
             accept_failures: server.accept_failures,
+            tls_handshakes_refused: of(&self.counts.tls_handshakes_refused) + server.handshakes_refused,
+            logins_refused: of(&self.counts.logins_refused),
         }
     }
 }

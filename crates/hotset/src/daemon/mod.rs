@@ -3,6 +3,7 @@
 //! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
 
 mod api_socket;
+mod certificates;
 mod clock;
 mod config;
 mod connect;
@@ -42,11 +43,12 @@ use sd_notify::NotifyState;
 use tokio::sync::Notify;
 
 use self::api_socket::Listeners;
+use self::certificates::Certificates;
 use self::config::Config;
 use self::counters::Counters;
 use self::events::EventLog;
 use self::hook::Hook;
-use self::http::{Control, Gate};
+use self::http::{ApiTls, Control, Gate};
 use self::inherited::Inherited;
 use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
 use self::manager::Manager;
@@ -83,7 +85,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     let log = Log::start(&config.log, counters.clone())?;
     let sink = log.sink.clone();
     let reload = Reload { arguments: arguments.clone(), api: api.to_vec(), log };
-    let outcome = run_logged(config, Own { signals, counters, register, log: sink.clone() }, reload);
+    let outcome = run_logged(config, Own { signals, counters, register, log: sink.clone(), reload });
     sink.settle(LAST_WORDS_LIMIT);
     outcome
 }
@@ -94,9 +96,10 @@ struct Own {
     counters: Counters,
     register: Register,
     log: LogSink,
+    reload: Reload,
 }
 
-fn run_logged(config: Config, own: Own, reload: Reload) -> Result<ExitCode, String> {
+fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
     let state = StateDirectory::open(&config.state)?;
     state.wait_for_predecessor();
     failures::remember_panics(state.path());
@@ -104,6 +107,8 @@ fn run_logged(config: Config, own: Own, reload: Reload) -> Result<ExitCode, Stri
     tell_limits(&config);
     let server = ServerSettings {
         request_timeout: Duration::from_secs(config.request_timeout_s),
+        socket_mode: config.nbd_socket_mode,
+        socket_group: config.nbd_socket_group,
         memory_bytes: config.memory.for_requests(),
         socket_buffer_bytes: config.memory.for_socket_buffer(),
         ..Default::default()
@@ -116,10 +121,7 @@ fn run_logged(config: Config, own: Own, reload: Reload) -> Result<ExitCode, Stri
     let (plane, _thread) = Handle::start(server, buffers).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
-    let outcome = runtime.block_on(async {
-        tokio::spawn(reload.follow(own.signals.clone()));
-        serve(plane, state, config, sockets, own).await
-    });
+    let outcome = runtime.block_on(serve(plane, state, config, sockets, own));
     // Blocking steps that are still under way belong to changes that nobody waits for any more.
     runtime.shutdown_background();
     outcome
@@ -163,9 +165,8 @@ async fn serve(
     own: Own,
 ) -> Result<ExitCode, String> {
     let begun = Instant::now();
-    let Own { mut signals, counters, register, log } = own;
-    let api_tls =
-        config.api_tls.as_ref().map(|files| http::tls_acceptor(&files.certificate, &files.key)).transpose()?;
+    let Own { mut signals, counters, register, log, reload } = own;
+    let api_tls = config.api_tls.as_ref().map(|files| ApiTls::load(&files.certificate, &files.key)).transpose()?;
     let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
     let names = config.api_names.clone();
     let tokens = Arc::new(Tokens::load(&state)?);
@@ -175,15 +176,28 @@ async fn serve(
     let last_run = LastRun::of(&events);
     observer::record(&events, hook.as_ref(), vec![last_run.started()]);
     let (tls, smartctl) = (config.tls.clone().map(tls_files), config.smartctl.clone());
+    let certificates = Certificates {
+        api: api_tls,
+        plane: plane.clone(),
+        register: register.clone(),
+        paths: certificates::paths(&config),
+        unusable: Vec::new(),
+    };
     let manager = Arc::new(Manager::new(plane.clone(), state, config, register.clone(), counters.clone()));
     // Hosts may come at once: each waits until its volume is open.
     manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
     let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
     manager.listens(listening);
+    tokio::spawn(reload.follow(signals.clone(), certificates));
     signals.heed();
-    let check =
-        SelfCheck { plane: plane.clone(), counters, register: register.clone(), log, events: Arc::clone(&events) };
+    let check = SelfCheck {
+        plane: plane.clone(),
+        counters: counters.clone(),
+        register: register.clone(),
+        log,
+        events: Arc::clone(&events),
+    };
     tokio::spawn(check.run());
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
@@ -211,7 +225,7 @@ async fn serve(
             tokens,
             latest: status,
         };
-        answer(listeners, &control, names);
+        answer(listeners, &control, names, &counters);
         tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
         let observer = Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook, history, register };
         tokio::spawn(observer.run(latest));
@@ -236,10 +250,11 @@ async fn serve(
 }
 
 /// Answers administrators, and keeps what they ask for up to date: in the background, until the runtime ends.
-fn answer(listeners: Listeners, control: &Control, names: Vec<String>) {
+fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters: &Counters) {
     let names = Arc::new(names);
-    listeners.serve(|door| {
-        let gate = Gate { door, tokens: Arc::clone(&control.tokens), names: Arc::clone(&names) };
+    listeners.serve(counters, |door| {
+        let (tokens, counters) = (Arc::clone(&control.tokens), counters.clone());
+        let gate = Gate { door, tokens, counters, names: Arc::clone(&names) };
         http::router(control.clone(), gate)
     });
     tokio::spawn(control.history.clone().sample(Arc::clone(&control.manager)));

@@ -203,6 +203,7 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Guard
         | ConditionKind::EventHook
         | ConditionKind::Log
+        | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()

@@ -297,6 +297,9 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             "make the file writable, or choose another one with `udev_rules`: it is tried again every few seconds"
         }
         ConditionKind::EventHook => "mend the program that `event_hook` names: it is run again every minute",
+        ConditionKind::Certificate => {
+            "put a good certificate there, then `systemctl reload hotset`, or send the daemon a HUP: it needs no restart"
+        }
         ConditionKind::ConnectionsRefused => {
             "raise the limit of file descriptors (LimitNOFILE= of the service, `ulimit -n`), or let hosts share connections"
         }
@@ -383,6 +386,7 @@ mod tests {
             ConditionKind::Guard,
             ConditionKind::EventHook,
             ConditionKind::Log,
+            ConditionKind::Certificate,
             ConditionKind::ConnectionsRefused,
         ] {
             assert!(!action(kind, &volume).is_empty(), "{}", kind.word());

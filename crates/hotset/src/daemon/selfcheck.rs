@@ -16,6 +16,9 @@ use crate::plane::Handle;
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+/// Refused handshakes and logins are logged so often at most, however many there are.
+const REFUSALS_TOLD_EVERY: Duration = Duration::from_secs(5);
+
 /// How long it is told that connections were refused, after the last one.
 const TOLD: Duration = Duration::from_secs(5 * 60);
 
@@ -33,14 +36,35 @@ impl SelfCheck {
     pub(super) async fn run(self) {
         let mut before = ServerCounters::default();
         let mut refused: Option<Instant> = None;
+        let (mut told, mut told_hosts, mut told_others) = (Instant::now() - REFUSALS_TOLD_EVERY, 0, 0);
         let mut counted = DaemonCounters::default();
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             counted = self.look_at_sinks(counted);
-            let Ok(server) = self.plane.call(|plane| async move { Ok(plane.server_counters()) }).await else { return };
+            let Ok((server, refused_handshake)) =
+                self.plane.call(|plane| async move { Ok(plane.server_counters()) }).await
+            else {
+                return;
+            };
             tell(before, server);
+            let logins = self.counters.now();
+            if told.elapsed() >= REFUSALS_TOLD_EVERY {
+                let of_hosts = server.handshakes_refused - told_hosts;
+                let all = logins.tls_handshakes_refused + logins.logins_refused;
+                if of_hosts > 0 {
+                    tracing::warn!("{of_hosts} TLS handshakes of hosts were refused; the last: {refused_handshake}");
+                }
+                let of_others = (all - server.handshakes_refused.min(all)).saturating_sub(told_others);
+                if of_others > 0 {
+                    tracing::warn!("{of_others} logins were refused; the last: {}", self.counters.last_refused());
+                }
+                (told_hosts, told_others) = (server.handshakes_refused, told_others + of_others);
+                if of_hosts + of_others > 0 {
+                    told = Instant::now();
+                }
+            }
             if server.refused + server.accept_failures > before.refused + before.accept_failures {
                 refused = Some(Instant::now());
                 let reason = "connections of hosts were refused: there are as many as file descriptors allow";

@@ -20,6 +20,7 @@ impl Plane {
         let invalid = |message: String| Error::new(ErrorKind::Invalid, message);
         let acceptor =
             tls.map(|files| TlsAcceptor::load(&files)).transpose().map_err(|error| invalid(error.to_string()))?;
+        *self.tls.borrow_mut() = acceptor.clone();
         let mut listening = Vec::new();
         for Socket { endpoint, inherited } in sockets {
             let tls = || match endpoint {
@@ -39,6 +40,15 @@ impl Plane {
             listening.push(address.parse().map_err(invalid)?);
         }
         Ok(listening)
+    }
+
+    /// Hosts that connect from now on are met with these certificates. If they cannot be used, or there was no TLS at the start,
+    /// nothing changes.
+    pub(crate) async fn reload_tls(self: Rc<Self>, files: TlsFiles) -> Result<(), Error> {
+        let acceptor = self.tls.borrow().clone();
+        let invalid = |message: String| Error::new(ErrorKind::Invalid, message);
+        let acceptor = acceptor.ok_or_else(|| invalid("there was no TLS for hosts at the start".to_owned()))?;
+        acceptor.reload(&files).map_err(|error| invalid(error.to_string()))
     }
 
     /// Hosts that ask for one of these volumes wait until it is exported, or expected no more.

@@ -17,6 +17,7 @@ use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
+use hotset_serve::TlsAcceptor;
 use hotset_serve::nbd::{Server, ServerCounters, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,6 +33,8 @@ type Job = Box<dyn FnOnce(Rc<Plane>) -> Pin<Box<dyn Future<Output = ()>>> + Send
 pub(crate) struct Plane {
     env: HostEnv,
     server: Server,
+    /// With which hosts are met, if with TLS.
+    tls: RefCell<Option<TlsAcceptor>>,
     pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
     volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
     /// Nothing is done any more but stopping.
@@ -52,7 +55,14 @@ pub(crate) struct Snapshot {
 impl Plane {
     fn new(env: HostEnv, server: ServerSettings) -> Self {
         let server = Server::new(env.clone(), server);
-        Self { env, server, pools: RefCell::default(), volumes: RefCell::default(), stopping: Cell::default() }
+        Self {
+            env,
+            server,
+            tls: RefCell::default(),
+            pools: RefCell::default(),
+            volumes: RefCell::default(),
+            stopping: Cell::default(),
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -64,8 +74,8 @@ impl Plane {
     }
 
     /// What the server of hosts counts.
-    pub(crate) fn server_counters(&self) -> ServerCounters {
-        self.server.counters()
+    pub(crate) fn server_counters(&self) -> (ServerCounters, String) {
+        (self.server.counters(), self.server.refused_handshake())
     }
 
     /// How long the requests of hosts took, reads and writes, by volume: to be read elsewhere, at no cost to hosts.

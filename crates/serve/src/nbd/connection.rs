@@ -87,7 +87,9 @@ async fn shake_hands(
             Next::Continue => {}
             Next::StartTls => {
                 let acceptor = tls.as_ref().expect("TLS is offered only where it is configured");
-                transport = Transport::Tls(acceptor.accept(stream.clone()).await?);
+                let accepted = acceptor.accept(stream.clone()).await;
+                let accepted = accepted.inspect_err(|error| server.refuses_handshake(&stream, error));
+                transport = Transport::Tls(accepted?);
                 negotiation.tls_established();
             }
             Next::Await | Next::Serve(_) => unreachable!("done above"),

@@ -47,6 +47,9 @@ pub struct ServerSettings {
     pub connections_max: usize,
     /// What the payloads of all connections may take together, beside 128 KiB of each. At least the longest request.
     pub memory_bytes: usize,
+    /// Who may connect to unix sockets that the server makes: their mode, and their group, if not the process's own.
+    pub socket_mode: u32,
+    pub socket_group: Option<u32>,
     /// What a connection may have in the kernel on its way, in each direction.
     pub socket_buffer_bytes: usize,
     /// How long a client may take until it has chosen its export, TLS included.
@@ -64,6 +67,8 @@ impl Default for ServerSettings {
         Self {
             connections_max: usize::MAX,
             memory_bytes: 512 << 20,
+            socket_mode: 0o600,
+            socket_group: None,
             socket_buffer_bytes: 2 << 20,
             handshake_timeout: Duration::from_secs(10),
             export_timeout: Duration::from_secs(600),
@@ -95,6 +100,8 @@ pub struct ServerCounters {
     pub abandoned: u64,
     /// Times that no connection could be taken at all, for want of a file descriptor or memory.
     pub accept_failures: u64,
+    /// Clients whose TLS handshake failed.
+    pub handshakes_refused: u64,
 }
 
 /// See the file's summary. A handle: cloning it is cheap.
@@ -113,6 +120,8 @@ pub(super) struct ServerInner {
     /// What the payloads of connections may take.
     pub(super) budget: Budget,
     counters: Cell<ServerCounters>,
+    /// Who was refused TLS last, and why.
+    refused_handshake: RefCell<String>,
     connections_made: Cell<u64>,
     connection_ended: Event,
     stopping: Cell<bool>,
@@ -145,6 +154,7 @@ impl Server {
             connections: RefCell::default(),
             budget: Budget::new(settings.memory_bytes.max(usize::try_from(REQUEST_BYTES_MAX).expect("32 MiB"))),
             counters: Cell::default(),
+            refused_handshake: RefCell::default(),
             connections_made: Cell::new(0),
             connection_ended: Event::new(),
             stopping: Cell::new(false),
@@ -159,7 +169,8 @@ impl Server {
 
     /// Listens on a unix socket. With `tls`, clients must begin TLS before anything else. Answers where it listens.
     pub fn listen_unix(&self, path: &Path, tls: Option<TlsAcceptor>) -> io::Result<String> {
-        Ok(self.listen(Listener::bind_unix(&self.inner.env, path)?, tls))
+        let ServerSettings { socket_mode, socket_group, .. } = self.inner.settings;
+        Ok(self.listen(Listener::bind_unix_for(&self.inner.env, path, socket_mode, socket_group)?, tls))
     }
 
     /// Listens on a TCP address; port 0 lets the kernel choose one. As [`Server::listen_unix`].
@@ -241,6 +252,11 @@ impl Server {
 
     pub fn counters(&self) -> ServerCounters {
         self.inner.counters.get()
+    }
+
+    /// Whose TLS handshake failed last, and why; empty if nobody's did.
+    pub fn refused_handshake(&self) -> String {
+        self.inner.refused_handshake.borrow().clone()
     }
 
     pub fn connections(&self) -> Vec<ConnectionStatus> {
@@ -337,6 +353,11 @@ impl ServerInner {
         // It may wait for an export.
         self.catalogue_changed.wake_all();
         true
+    }
+
+    pub(super) fn refuses_handshake(&self, stream: &Stream, why: &io::Error) {
+        self.count(|counters| counters.handshakes_refused += 1);
+        *self.refused_handshake.borrow_mut() = format!("{}: {why}", stream.peer());
     }
 
     fn count(&self, more: impl FnOnce(&mut ServerCounters)) {

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use hotset_api::{ApiError, ApiErrorKind, Role};
 
 use super::exchange::Failure;
+use crate::daemon::counters::Counters;
 use crate::daemon::room::Visit;
 use crate::daemon::tokens::{Identity, Tokens};
 
@@ -33,9 +34,14 @@ pub(crate) enum Door {
 pub(crate) struct Gate {
     pub(crate) door: Door,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) counters: Counters,
     /// Names of this machine by which hosts elsewhere may call it.
     pub(crate) names: Arc<Vec<String>>,
 }
+
+/// Where a request came from, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer(pub(crate) Arc<str>);
 
 /// Who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +73,13 @@ pub(super) async fn admit(State(gate): State<Gate>, mut request: Request, next: 
             request.extensions_mut().insert(client);
             next.run(request).await
         }
-        Err(error) => Failure(error).into_response(),
+        Err(error) => {
+            if error.kind == ApiErrorKind::Unauthenticated {
+                let peer = request.extensions().get::<Peer>().map_or("somebody", |peer| &peer.0);
+                gate.counters.login_refused(peer, &error.message);
+            }
+            Failure(error).into_response()
+        }
     };
     secure(response.headers_mut());
     if let Some(visit) = &visit {
@@ -183,7 +195,12 @@ mod tests {
     use super::*;
 
     fn gate(door: Door) -> Gate {
-        Gate { door, tokens: Arc::default(), names: Arc::new(vec!["cache.example".to_owned()]) }
+        Gate {
+            door,
+            tokens: Arc::default(),
+            counters: Counters::default(),
+            names: Arc::new(vec!["cache.example".to_owned()]),
+        }
     }
 
     fn check(door: Door, method: &str, path: &str, headers: &[(&str, &str)]) -> Result<Option<Client>, ApiErrorKind> {

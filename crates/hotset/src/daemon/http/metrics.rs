@@ -187,6 +187,16 @@ fn of_counters(page: &mut Page, counters: &DaemonCounters) {
             "Times that no connection of a host could be taken, for want of a file descriptor or memory.",
             counters.accept_failures,
         ),
+        (
+            "hotset_tls_handshakes_refused_total",
+            "TLS handshakes that failed, of hosts and of administrators.",
+            counters.tls_handshakes_refused,
+        ),
+        (
+            "hotset_logins_refused_total",
+            "Requests with a token that is not known, or without one where one is needed.",
+            counters.logins_refused,
+        ),
     ] {
         page.head(name, Kind::Counter, help);
         page.sample(name, &vec![], value);

@@ -28,8 +28,9 @@ use super::events::EventLog;
 use super::manager::Manager;
 use super::tokens::Tokens;
 
+pub(crate) use access::Peer;
 pub(crate) use access::{Door, Gate};
-pub(crate) use tls::acceptor as tls_acceptor;
+pub(crate) use tls::ApiTls;
 
 /// The largest body: room for the longest list of SSDs.
 const BODY_BYTES_MAX: usize = 256 << 10;

@@ -2,18 +2,52 @@
 
 use std::fmt::Display;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::ServerConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+/// How administrators elsewhere are met. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub(crate) struct ApiTls {
+    acceptor: Arc<Mutex<TlsAcceptor>>,
+}
+
+impl ApiTls {
+    /// # Errors
+    /// A message that names the file.
+    pub(crate) fn load(certificate: &Path, key: &Path) -> Result<Self, String> {
+        Ok(Self { acceptor: Arc::new(Mutex::new(acceptor(certificate, key)?)) })
+    }
+
+    /// Connections from now on are met with what these files hold. If they cannot be used, nothing changes.
+    ///
+    /// # Errors
+    /// A message that names the file.
+    pub(crate) fn reload(&self, certificate: &Path, key: &Path) -> Result<(), String> {
+        let acceptor = acceptor(certificate, key)?;
+        *self.lock() = acceptor;
+        Ok(())
+    }
+
+    /// As of now.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.lock().clone()
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn lock(&self) -> MutexGuard<'_, TlsAcceptor> {
+        self.acceptor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Reads the certificate chain and the key. Clients show no certificate: they have tokens.
 ///
 /// # Errors
 /// A message that names the file.
-pub(crate) fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unusable(certificate, &error))?;
