@@ -26,6 +26,7 @@ const WORDS: Record<string, Word> = {
   leaving: { text: "Leaving", tone: "busy" },
   spare: { text: "Spare", tone: "quiet" },
   offline: { text: "Offline", tone: "bad" },
+  silent: { text: "Silent", tone: "warning" },
   missing: { text: "Missing", tone: "bad" },
   expelled: { text: "Expelled", tone: "bad" },
   good: { text: "Good", tone: "good" },

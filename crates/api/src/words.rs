@@ -106,6 +106,8 @@ pub enum SsdState {
     Rebuilding,
     /// In use, and being emptied, so that it can be removed.
     Flushing,
+    /// In use, but it does not answer; it is waited for, and nothing is lost.
+    Silent,
     /// It was not there when the pool was opened, or the pool is not open yet.
     Missing,
     /// It failed, or had left the pool before: nothing on it is used. The reason says more.
@@ -129,6 +131,7 @@ impl SsdState {
             Self::Online => "online",
             Self::Rebuilding => "rebuilding",
             Self::Flushing => "flushing",
+            Self::Silent => "silent",
             Self::Missing => "missing",
             Self::Expelled => "expelled",
         }

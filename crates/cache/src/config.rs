@@ -51,6 +51,8 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How long SSDs of a read-write pool are waited for that fell silent together, if nothing is dirty.
+    pub const SSD_GONE_TIMEOUT: Duration = Duration::from_secs(150);
     /// How long a backing device may answer nothing until it counts as one that hangs, and an administrator's change does not
     /// wait for it; and how long a fill may take until other volumes' fills do not wait for it.
     pub const BACKING_TIMEOUT: Duration = Duration::from_secs(10);

@@ -174,6 +174,8 @@ bugs! {
     ScrubHoldsNothing: "believed-until-dropped",
     /// A reader lists the copies of a segment once, and does not see what takes the place of one meanwhile.
     CopiesListedOnce: "two-copies",
+    /// An SSD that does not answer leaves, also where nothing else has what it holds.
+    SilenceIsDeath: "membership",
 }
 
 #[cfg(feature = "planted")]

@@ -497,9 +497,9 @@ impl<E: Env> PoolInner<E> {
         self.ssds.iter().filter(|ssd| ssd.is_online())
     }
 
-    /// The SSDs that take something new.
+    /// The SSDs that have their share of what is new.
     pub(crate) fn serving_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
-        self.ssds.iter().filter(|ssd| ssd.life().may_take_batches())
+        self.ssds.iter().filter(|ssd| ssd.life().is_serving())
     }
 
     pub(crate) fn has_two_ssds(&self) -> bool {
@@ -609,6 +609,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn health_of_ssds(&self) -> (Health, String) {
+        if let Some(reason) = self.silence() {
+            return (Health::Failed, reason);
+        }
         let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
@@ -701,9 +704,10 @@ impl<E: Env> PoolInner<E> {
             missing: false,
             failed: !ssd.is_online(),
             disk: ssd.disk.clone(),
+            silent: ssd.life().is_suspect(),
             rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
-            reason: ssd.reason.borrow().clone(),
+            reason: self.reason_of(ssd),
             slots: ssd.segments.borrow().slot_count(),
             slots_used: u64::from(ssd.slots_used.get()),
             read_errors: ssd.read_errors.get(),

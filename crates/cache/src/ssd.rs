@@ -72,6 +72,8 @@ pub(crate) struct Ssd<E: Env> {
     /// Of them, counted in the pool's budget.
     pub(crate) bytes_noted: Cell<u64>,
     pub(crate) io: IoCounts,
+    /// It was asked for something to find out whether it answers.
+    pub(crate) probing: Cell<bool>,
     watch: Watch,
 }
 
@@ -125,6 +127,7 @@ impl<E: Env> Ssd<E> {
             bytes_written: Cell::new(0),
             bytes_noted: Cell::new(0),
             io: IoCounts::default(),
+            probing: Cell::new(false),
             watch: Watch::default(),
         }
     }
@@ -199,6 +202,16 @@ impl<E: Env> Ssd<E> {
         Ok(buf)
     }
 
+    /// Reads what is elsewhere, too: not from an SSD that is suspect.
+    pub(crate) async fn read_clean(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let mut read = pin!(self.read(offset, buf));
+        poll_fn(|context| match read.as_mut().poll(context) {
+            Poll::Pending if self.life().is_suspect() => Poll::Ready(Err(Fault::Offline)),
+            polled => polled,
+        })
+        .await
+    }
+
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let device = self.device()?;
         let written = self.watched(pin!(device.write(offset, buf))).await?;
@@ -267,6 +280,11 @@ impl<E: Env> Ssd<E> {
         self.journal.wake_all();
         self.segments_changed.wake_all();
         true
+    }
+
+    /// Whoever can do without it does not wait for it any more.
+    pub(crate) fn fell_silent(&self) {
+        self.watch.wake_all();
     }
 
     /// How long the slowest operation in flight has been waiting.

@@ -149,6 +149,8 @@ pub struct SsdStatus {
     pub failed: bool,
     /// The physical device with which it fails; empty if that is not known.
     pub disk: String,
+    /// It does not answer, and is waited for.
+    pub silent: bool,
     /// It gets copies of what has lost one.
     pub rebuilding: bool,
     /// It is being emptied, so that it can be removed.
@@ -175,6 +177,7 @@ impl SsdStatus {
             missing: false,
             failed: false,
             disk: String::new(),
+            silent: false,
             rebuilding: false,
             evacuation: None,
             reason,

@@ -426,7 +426,7 @@ impl Daemon {
                 Err(error) => {
                     clean = false;
                     let may_fail = self.world.volumes.iter().any(|host| host.may_fail());
-                    if !self.world.cache_trouble.get() && !may_fail {
+                    if !self.world.cache_trouble.get() && !may_fail && !self.saw_silence() {
                         self.world.violate(format!("the pool does not close: {error}"));
                     }
                 }
@@ -460,9 +460,15 @@ impl Daemon {
         }
     }
 
+    fn saw_silence(&self) -> bool {
+        !self.world.silent_for.get().is_zero()
+    }
+
     /// Whether a host may get this error now.
     pub fn may_answer(&self, host: &HostVolume, error: &Error) -> bool {
-        host.may_fail() || (error.kind == ErrorKind::Stopping && self.closing.get())
+        // A pool that stops does not wait for SSDs that do not answer.
+        let stops = error.kind == ErrorKind::Stopping || (error.kind == ErrorKind::Gone && self.saw_silence());
+        host.may_fail() || (stops && self.closing.get())
     }
 }
 

@@ -106,6 +106,10 @@ struct State {
     failed_operations: u64,
     reads: u64,
     gone: bool,
+    /// It answers nothing.
+    silent: bool,
+    /// What it would have answered meanwhile.
+    unanswered: Vec<u64>,
     watcher: Option<Rc<dyn Watcher>>,
 }
 
@@ -182,6 +186,8 @@ impl Disk {
             failed_operations: 0,
             reads: 0,
             gone: false,
+            silent: false,
+            unanswered: Vec::new(),
             watcher: None,
         };
         let simulation = Rc::clone(simulation);
@@ -299,6 +305,10 @@ impl Disk {
     }
 
     fn complete(&self, operation: u64) {
+        if self.state.borrow().silent {
+            self.state.borrow_mut().unanswered.push(operation);
+            return;
+        }
         let Some(flight) = self.state.borrow_mut().flying.remove(&operation) else { return };
         let outcome = self.carry_out(operation, flight.work, &flight.answer);
         self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
@@ -420,6 +430,19 @@ impl Disk {
     /// The disk is there again, for the next daemon.
     pub fn come_back(&self) {
         self.state.borrow_mut().gone = false;
+    }
+
+    /// It answers nothing until [`Self::answer_again`].
+    pub fn fall_silent(&self) {
+        self.simulation.note(|| format!("{}: falls silent", self.name));
+        self.state.borrow_mut().silent = true;
+    }
+
+    /// It goes on where it was.
+    pub fn answer_again(&self) {
+        self.state.borrow_mut().silent = false;
+        let unanswered = std::mem::take(&mut self.state.borrow_mut().unanswered);
+        unanswered.into_iter().for_each(|operation| self.complete(operation));
     }
 
     fn lose_cache(&self) {

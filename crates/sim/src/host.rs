@@ -113,7 +113,7 @@ impl Host {
             self.daemon.world.violate(format!("{request:?} failed though the backing device did not: {error}"));
         }
         let took = self.daemon.env.now().since(started);
-        if took > ANSWER_MAX && !host.may_hang.get() {
+        if took > ANSWER_MAX + 2 * self.daemon.world.silent_for.get() && !host.may_hang.get() {
             self.daemon.world.violate(format!("{request:?} took {took:?}"));
         }
     }

@@ -64,6 +64,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::AckBeforeEpoch, PoolKind::ReadWrite, Profile::AlternateMissing),
     (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),
     (Planted::LossForgotten, PoolKind::ReadWrite, Profile::SecondLoss),
+    (Planted::SilenceIsDeath, PoolKind::ReadWrite, Profile::Silence),
     (Planted::MirrorForgotten, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ReleasedBeforeEmpty, PoolKind::ReadWrite, Profile::Changing),
     (Planted::ScrubBelievesFirstCopy, PoolKind::ReadWrite, Profile::Scrubs),

@@ -27,5 +27,6 @@ pub mod scenario;
 pub mod scrubs;
 pub mod second_loss;
 pub mod shape;
+pub mod silences;
 pub mod trace;
 pub mod world;

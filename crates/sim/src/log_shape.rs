@@ -109,6 +109,16 @@ pub(crate) fn second_loss(random: &mut Random) -> Shape {
     shape
 }
 
+/// Dirty data stays, and little is cleaned by the time the SSDs fall silent.
+pub(crate) fn silence(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(2, 4), ..busy(Profile::Silence, random) };
+    shape.ssds.extend((0..random.pick(&[0, 0, 1])).map(|_| ssd(random)));
+    shape.ssds_at_first = shape.ssds.len();
+    shape.settings.cleaning.dirty_watermark_percent = random.pick(&[10, 90, 90]);
+    shape.troubles = Troubles { crashes: random.one_in(2), ..Troubles::NONE };
+    shape
+}
+
 /// One host, so that nothing comes between its writes and their flushes.
 pub(crate) fn commits(random: &mut Random) -> Shape {
     let mut shape = Shape { lives: random.between(3, 7), hosts: 1, ..busy(Profile::Commits, random) };

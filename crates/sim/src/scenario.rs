@@ -10,7 +10,7 @@ use crate::executor::{SimEnv, Step};
 use crate::host::Host;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
-use crate::{administrator, chaos, idle, liveness, scrubs, second_loss};
+use crate::{administrator, chaos, idle, liveness, scrubs, second_loss, silences};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -302,6 +302,8 @@ async fn serve(daemon: Daemon) {
     }
     if daemon.world.shape.profile == Profile::SecondLoss {
         daemon.world.simulation.spawn(second_loss::strike(daemon.clone()));
+    } else if daemon.world.shape.profile == Profile::Silence {
+        daemon.world.simulation.spawn(silences::strike(daemon.clone()));
     } else {
         daemon.world.simulation.spawn(chaos::work(daemon.clone()));
     }

@@ -57,6 +57,8 @@ pub enum Profile {
     Commits,
     /// Of write logs: two SSDs vanish, one soon after the other, with dirty data that nobody else has.
     SecondLoss,
+    /// Of write logs: all SSDs stop answering at once, for seconds or minutes, and answer again.
+    Silence,
 }
 
 impl Profile {
@@ -79,6 +81,7 @@ impl Profile {
         Self::Changing,
         Self::Commits,
         Self::SecondLoss,
+        Self::Silence,
     ];
 }
 

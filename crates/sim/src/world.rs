@@ -42,6 +42,8 @@ pub struct World {
     pub calm: Cell<bool>,
     /// When two SSDs vanished at once: what only they had is lost.
     pub two_lost: Cell<Option<Instant>>,
+    /// How long SSDs did not answer, in the life of this daemon.
+    pub silent_for: Cell<std::time::Duration>,
     /// No byte rots any more.
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
@@ -236,6 +238,7 @@ impl World {
             journal_damaged: Cell::new(false),
             calm: Cell::new(false),
             two_lost: Cell::new(None),
+            silent_for: Cell::new(std::time::Duration::ZERO),
             rot_has_ended: Cell::new(false),
             commands: Cell::new(0),
             phase: RefCell::default(),
@@ -366,6 +369,8 @@ impl World {
             volume.waiting.set(0);
         }
         self.commands.set(0);
+        self.silent_for.set(std::time::Duration::ZERO);
+        self.ssds.iter().for_each(|ssd| ssd.disk.answer_again());
         self.ssds.iter().for_each(|ssd| ssd.taken.set(false));
         for ssd in self.present_ssds() {
             ssd.disk.come_back();
@@ -393,6 +398,9 @@ fn draw_shape(seed: u64, random: &mut Random) -> Shape {
     if commits(seed) {
         return log_shape::commits(random);
     }
+    if falls_silent(seed) {
+        return log_shape::silence(random);
+    }
     let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
     draw(kind_of(seed), random)
 }
@@ -405,6 +413,11 @@ fn loses_two(seed: u64) -> bool {
 /// One seed of fifty is of a read-write pool whose host flushes all that it writes.
 fn commits(seed: u64) -> bool {
     seed % 50 == 7
+}
+
+/// One seed of fifty is of a read-write pool whose SSDs do not answer for a time.
+fn falls_silent(seed: u64) -> bool {
+    seed % 50 == 21
 }
 
 /// One seed of five is of a pool whose SSDs come and go.

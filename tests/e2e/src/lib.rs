@@ -11,4 +11,5 @@ pub mod http;
 pub mod load;
 pub mod nbd;
 pub mod pattern;
+pub mod served;
 pub mod tools;

@@ -30,5 +30,6 @@ mod refusals;
 mod restart;
 mod scrub;
 mod sinks;
+mod silence;
 mod tls;
 mod write_back;

@@ -286,6 +286,10 @@ impl<E: Env> PoolInner<E> {
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, and holds up
     /// nothing else. The mover makes that durable. `Ok`: nothing is lost, it is only elsewhere by now.
     async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
+        if let Some(error) = &*self.fenced.borrow() {
+            // Nobody knows what SSDs hold that are not asked any more.
+            return Err(error.clone());
+        }
         let mut lost = 0;
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {

@@ -100,7 +100,7 @@ impl<E: Env> PoolInner<E> {
             return false;
         }
         self.make_room();
-        self.serving_ssds().any(|ssd| !ssd.ready.borrow().is_empty())
+        self.serving_ssds().any(|ssd| ssd.life().may_take_batches() && !ssd.ready.borrow().is_empty())
     }
 
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
@@ -162,8 +162,9 @@ impl<E: Env> PoolInner<E> {
             let free = u64::try_from(ssd.ready.borrow().len()).expect("slots fit in memory");
             free * 1_000_000 / u64::from(ssd.layout.slot_count())
         };
-        let usable =
-            |ssd: &&Rc<crate::ssd::Ssd<E>>| !ssd.ready.borrow().is_empty() && ssd.fills.get() < ssd.fill_ceiling.get();
+        let usable = |ssd: &&Rc<crate::ssd::Ssd<E>>| {
+            ssd.life().may_take_batches() && !ssd.ready.borrow().is_empty() && ssd.fills.get() < ssd.fill_ceiling.get()
+        };
         let ssd = self.serving_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
         let generation = ssd.next_generation()?;
         let local = ssd.take_ready()?;

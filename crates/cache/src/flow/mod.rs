@@ -63,6 +63,7 @@ pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod scrub;
 pub(crate) mod share;
+mod silence;
 pub(crate) mod survey;
 pub(crate) mod wear;
 pub(crate) mod write;

@@ -388,23 +388,16 @@ impl<E: Env> PoolInner<E> {
             self.env.spawn(Rc::clone(self).run_mirrorer(Rc::clone(log)));
         }
     }
-
-    fn expel_silent_ssds(self: &Rc<Self>) {
-        for ssd in self.online_ssds().filter(|ssd| ssd.oldest_operation() > limits::SSD_TIMEOUT) {
-            let seconds = ssd.oldest_operation().as_secs();
-            self.expel(ssd, &format!("it did not answer for {seconds} s"));
-        }
-    }
 }
 
-/// The task that expels an SSD that does not answer, from the first I/O of a start to the end of the stop, and knows which
+/// The task that watches for SSDs that do not answer, from the first I/O of a start to the end of the stop, and knows which
 /// backing devices do not. While it sleeps it keeps neither the pool nor its devices.
 pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
     loop {
         env.sleep(limits::SSD_TIMEOUT / 4).await;
         match pool.upgrade() {
             Some(pool) if !pool.stopped.get() => {
-                pool.expel_silent_ssds();
+                pool.watch_ssds();
                 for (_, volume) in pool.attached_volumes() {
                     volume.backing.hangs_for();
                 }

@@ -259,6 +259,10 @@ impl<E: Env> VolumeInner<E> {
             if log.overlay.borrow().get(attached.index, page) != Some(run.first) {
                 continue;
             }
+            if let Some(error) = &*attached.pool.fenced.borrow() {
+                // SSDs that are not asked any more may have it.
+                return Err(error.clone());
+            }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
                 let name = &self.spec.borrow().name;
                 let message = format!("volume {name}: both copies of dirty page {page} are lost");
@@ -402,7 +406,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn is_readable(&self, slot: SlotIndex) -> bool {
-        self.ssd_of(slot).is_online()
+        self.ssd_of(slot).life().may_be_read()
     }
 
     /// The pages' places in their block; they are all in one.
@@ -466,7 +470,7 @@ impl<E: Env> PoolInner<E> {
         }
         let offset =
             ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
-        let error = match ssd.read(offset, buf).await {
+        let error = match ssd.read_clean(offset, buf).await {
             Ok(buf) if self.checksums_match(slot, pages.start, &buf) => return Some(buf),
             Ok(_) => None,
             Err(Fault::Offline) => return None,
@@ -550,7 +554,7 @@ impl<E: Env> PoolInner<E> {
     async fn load_header(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, slot: SlotIndex, key: BlockKey) -> Header {
         let local = ssd.local(slot);
         let buf = self.env.buffers().take(usize::try_from(ssd.layout.header_bytes()).expect("a few pages"));
-        let read = ssd.read(ssd.layout.slot_offset(local), buf).await;
+        let read = ssd.read_clean(ssd.layout.slot_offset(local), buf).await;
         // A volume that is leaving the pool has no id any more, and its slots are about to be free.
         let leaving = self.attachment_of(key.volume).is_none_or(|attachment| attachment == DEAD);
         if leaving || self.map.borrow().find(key) != Some(slot) {

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::ssd::Ssd;
-use crate::state::life::{Life, LifeChange};
+use crate::state::life::LifeChange;
 use crate::state::log::Log;
 use crate::status::Evacuation;
 
@@ -116,7 +116,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
-        let Life::Leaving { since, bytes } = ssd.life() else { return None };
+        let (since, bytes) = ssd.life().evacuation()?;
         let left_bytes = self.bytes_to_evacuate(ssd);
         let total_bytes = bytes.max(left_bytes);
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);

@@ -46,10 +46,11 @@ pub(crate) struct CacheWish {
 }
 
 impl<E: Env> PoolInner<E> {
-    /// Two copies of new writes can be kept, and what lost a copy can have another one (REQUIREMENTS F2).
+    /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
     pub(crate) fn may_cache_writes(&self) -> bool {
         let stuck = self.log.as_ref().is_some_and(|log| log.mirrors.stuck.get());
-        !stuck && self.has_two_ssds() && self.fenced.borrow().is_none()
+        let silent = self.online_ssds().any(|ssd| ssd.life().is_suspect());
+        !stuck && !silent && self.has_two_ssds() && self.fenced.borrow().is_none()
     }
 
     /// No SSD is left, and what was lost with the last ones is on record.

@@ -22,10 +22,21 @@ pub(crate) enum Life {
         /// Bytes that lay on it when that began.
         bytes: u64,
     },
+    /// It does not answer, and nothing could go on without it: what waits for it waits, and it gets nothing new. When it
+    /// answers, it is what it was.
+    Suspect(Duty),
     /// Out of use though nobody wanted that: it is missed until another one is in its place.
     Failed(Departure),
     /// Out of use, and not missed: it was removed, or another one is in its place.
     Removed(Departure),
+}
+
+/// What an SSD was when it fell silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    Online,
+    Rebuilding,
+    Leaving { since: Instant, bytes: u64 },
 }
 
 /// How far an SSD that is out of use has left.
@@ -52,6 +63,10 @@ pub(crate) enum LifeChange {
     RemovalBegan { since: Instant, bytes: u64 },
     /// … and does not any more.
     RemovalCancelled,
+    /// It does not answer, and is waited for.
+    FellSilent,
+    /// … and answers again.
+    Answered,
     /// Nothing more is asked of it.
     Failed,
     /// It is removed, or another one is in its place.
@@ -69,15 +84,26 @@ impl Life {
             (Self::Joining, LifeChange::Joined)
             | (Self::Rebuilding, LifeChange::RebuildEnded)
             | (Self::Leaving { .. }, LifeChange::RemovalCancelled) => Some(Self::Online),
+            (Self::Online, LifeChange::FellSilent) => Some(Self::Suspect(Duty::Online)),
+            (Self::Rebuilding, LifeChange::FellSilent) => Some(Self::Suspect(Duty::Rebuilding)),
+            (Self::Leaving { since, bytes }, LifeChange::FellSilent) => {
+                Some(Self::Suspect(Duty::Leaving { since, bytes }))
+            }
+            (Self::Suspect(duty), LifeChange::Answered) => Some(duty.resumed()),
+            (Self::Suspect(Duty::Rebuilding), LifeChange::RebuildEnded) => Some(Self::Suspect(Duty::Online)),
+            (Self::Suspect(Duty::Online | Duty::Rebuilding), LifeChange::RemovalBegan { since, bytes }) => {
+                Some(Self::Suspect(Duty::Leaving { since, bytes }))
+            }
+            (Self::Suspect(Duty::Leaving { .. }), LifeChange::RemovalCancelled) => Some(Self::Suspect(Duty::Online)),
             (Self::Joining, LifeChange::Failed) => Some(Self::Refused),
             (Self::Online, LifeChange::RebuildBegan) => Some(Self::Rebuilding),
             (Self::Online | Self::Rebuilding, LifeChange::RemovalBegan { since, bytes }) => {
                 Some(Self::Leaving { since, bytes })
             }
-            (Self::Online | Self::Rebuilding | Self::Leaving { .. }, LifeChange::Failed) => {
+            (Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_), LifeChange::Failed) => {
                 Some(Self::Failed(Departure::Unrecorded))
             }
-            (Self::Online | Self::Rebuilding | Self::Leaving { .. }, LifeChange::Replaced) => {
+            (Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_), LifeChange::Replaced) => {
                 Some(Self::Removed(Departure::Unrecorded))
             }
             (Self::Failed(departure), LifeChange::Replaced) => Some(Self::Removed(departure)),
@@ -93,6 +119,7 @@ impl Life {
                 | Self::Online
                 | Self::Rebuilding
                 | Self::Leaving { .. }
+                | Self::Suspect(_)
                 | Self::Failed(_)
                 | Self::Removed(_),
                 _,
@@ -103,7 +130,7 @@ impl Life {
     /// Operations may be begun on it.
     pub(crate) fn is_online(self) -> bool {
         match self {
-            Self::Joining | Self::Online | Self::Rebuilding | Self::Leaving { .. } => true,
+            Self::Joining | Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_) => true,
             Self::Refused | Self::Failed(_) | Self::Removed(_) => false,
         }
     }
@@ -112,18 +139,52 @@ impl Life {
     pub(crate) fn has_joined(self) -> bool {
         match self {
             Self::Joining | Self::Refused => false,
-            Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Failed(_) | Self::Removed(_) => true,
+            Self::Online
+            | Self::Rebuilding
+            | Self::Leaving { .. }
+            | Self::Suspect(_)
+            | Self::Failed(_)
+            | Self::Removed(_) => true,
         }
+    }
+
+    /// It has its share of the log and of the slots, whether it answers or not.
+    pub(crate) fn is_serving(self) -> bool {
+        self.is_online() && !self.is_leaving()
     }
 
     /// New batches of the write log, copies and fills may go to it.
     pub(crate) fn may_take_batches(self) -> bool {
-        self.is_online() && !self.is_leaving()
+        self.is_serving() && !self.is_suspect()
+    }
+
+    /// What is on a backing device too is read from it, too.
+    pub(crate) fn may_be_read(self) -> bool {
+        self.is_online() && !self.is_suspect()
+    }
+
+    /// It does not answer, and is waited for.
+    pub(crate) fn is_suspect(self) -> bool {
+        matches!(self, Self::Suspect(_))
     }
 
     /// It is to be removed, and is not gone yet.
     pub(crate) fn is_leaving(self) -> bool {
-        matches!(self, Self::Leaving { .. })
+        self.evacuation().is_some()
+    }
+
+    /// Since when it is to be removed, and the bytes that lay on it then.
+    pub(crate) fn evacuation(self) -> Option<(Instant, u64)> {
+        match self {
+            Self::Leaving { since, bytes } | Self::Suspect(Duty::Leaving { since, bytes }) => Some((since, bytes)),
+            Self::Joining
+            | Self::Refused
+            | Self::Online
+            | Self::Rebuilding
+            | Self::Suspect(Duty::Online | Duty::Rebuilding)
+            | Self::Failed(_)
+            | Self::Removed(_) => None,
+        }
     }
 
     pub(crate) fn is_rebuilding(self) -> bool {
@@ -133,7 +194,12 @@ impl Life {
     fn departure(self) -> Option<Departure> {
         match self {
             Self::Failed(departure) | Self::Removed(departure) => Some(departure),
-            Self::Joining | Self::Refused | Self::Online | Self::Rebuilding | Self::Leaving { .. } => None,
+            Self::Joining
+            | Self::Refused
+            | Self::Online
+            | Self::Rebuilding
+            | Self::Leaving { .. }
+            | Self::Suspect(_) => None,
         }
     }
 
@@ -158,6 +224,16 @@ impl Life {
     }
 }
 
+impl Duty {
+    fn resumed(self) -> Life {
+        match self {
+            Self::Online => Life::Online,
+            Self::Rebuilding => Life::Rebuilding,
+            Self::Leaving { since, bytes } => Life::Leaving { since, bytes },
+        }
+    }
+}
+
 impl Departure {
     fn after(self, change: LifeChange) -> Option<Self> {
         match (self, change) {
@@ -173,20 +249,27 @@ mod tests {
     use super::*;
 
     const LEAVING: Life = Life::Leaving { since: Instant(5), bytes: 7 };
+    const ONLINE_SILENT: Life = Life::Suspect(Duty::Online);
+    const REBUILDING_SILENT: Life = Life::Suspect(Duty::Rebuilding);
+    const LEAVING_SILENT: Life = Life::Suspect(Duty::Leaving { since: Instant(5), bytes: 7 });
     const REMOVAL: LifeChange = LifeChange::RemovalBegan { since: Instant(5), bytes: 7 };
 
     fn lives() -> Vec<Life> {
         let departures = [Departure::Unrecorded, Departure::Recorded, Departure::Forgotten];
         let gone = departures.into_iter().flat_map(|departure| [Life::Failed(departure), Life::Removed(departure)]);
-        [Life::Joining, Life::Refused, Life::Online, Life::Rebuilding, LEAVING].into_iter().chain(gone).collect()
+        let suspects = [ONLINE_SILENT, REBUILDING_SILENT, LEAVING_SILENT];
+        let here = [Life::Joining, Life::Refused, Life::Online, Life::Rebuilding, LEAVING];
+        here.into_iter().chain(suspects).chain(gone).collect()
     }
 
-    const CHANGES: [LifeChange; 9] = [
+    const CHANGES: [LifeChange; 11] = [
         LifeChange::Joined,
         LifeChange::RebuildBegan,
         LifeChange::RebuildEnded,
         REMOVAL,
         LifeChange::RemovalCancelled,
+        LifeChange::FellSilent,
+        LifeChange::Answered,
         LifeChange::Failed,
         LifeChange::Replaced,
         LifeChange::LeftDurably,
@@ -211,6 +294,22 @@ mod tests {
             (LEAVING, LifeChange::RemovalCancelled, Life::Online),
             (LEAVING, LifeChange::Failed, Life::Failed(Unrecorded)),
             (LEAVING, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (Life::Online, LifeChange::FellSilent, ONLINE_SILENT),
+            (Life::Rebuilding, LifeChange::FellSilent, REBUILDING_SILENT),
+            (LEAVING, LifeChange::FellSilent, LEAVING_SILENT),
+            (ONLINE_SILENT, LifeChange::Answered, Life::Online),
+            (REBUILDING_SILENT, LifeChange::Answered, Life::Rebuilding),
+            (LEAVING_SILENT, LifeChange::Answered, LEAVING),
+            (ONLINE_SILENT, REMOVAL, LEAVING_SILENT),
+            (REBUILDING_SILENT, REMOVAL, LEAVING_SILENT),
+            (LEAVING_SILENT, LifeChange::RemovalCancelled, ONLINE_SILENT),
+            (REBUILDING_SILENT, LifeChange::RebuildEnded, ONLINE_SILENT),
+            (ONLINE_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (REBUILDING_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (LEAVING_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
+            (ONLINE_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (REBUILDING_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
+            (LEAVING_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
             (Life::Failed(Unrecorded), LifeChange::LeftDurably, Life::Failed(Recorded)),
             (Life::Failed(Unrecorded), LifeChange::Replaced, Life::Removed(Unrecorded)),
             (Life::Failed(Recorded), LifeChange::SlotsForgotten, Life::Failed(Forgotten)),

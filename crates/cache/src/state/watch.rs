@@ -1,9 +1,49 @@
-//! The operations in flight on one SSD: since when, and whom to wake when it has to leave.
+//! The operations in flight on one SSD: since when, and whom to wake when it has to leave; and what its silence means.
 
 use std::cell::RefCell;
 use std::task::Waker;
 
+use std::time::Duration;
+
 use hotset_block::Instant;
+
+use crate::config::limits;
+
+/// What is known of an SSD that may be silent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    /// Since its oldest operation began.
+    pub(crate) lasts: Duration,
+    /// Its pool has a write log.
+    pub(crate) holds_log: bool,
+    /// Another SSD of the pool answers.
+    pub(crate) another_answers: bool,
+    /// Something in the log has no copy on an SSD that answers.
+    pub(crate) holds_last_copy: bool,
+    /// Something is dirty, or about to be.
+    pub(crate) dirty: bool,
+}
+
+/// What is done about an SSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Answers,
+    /// It is waited for.
+    Suspect,
+    Leaves,
+}
+
+impl Silence {
+    /// A pool without a write log loses nothing with any SSD.
+    pub(crate) fn verdict(self) -> Verdict {
+        if self.lasts <= limits::SSD_TIMEOUT {
+            return Verdict::Answers;
+        }
+        let can_do_without = self.another_answers && !self.holds_last_copy;
+        let is_given_up = !self.dirty && self.lasts > limits::SSD_GONE_TIMEOUT;
+        if !self.holds_log || can_do_without || is_given_up { Verdict::Leaves } else { Verdict::Suspect }
+    }
+}
 
 /// Seats for operations that did not complete at once.
 #[derive(Default)]
@@ -62,5 +102,29 @@ impl Drop for Seat<'_> {
         let mut seats = self.watch.seats.borrow_mut();
         seats.taken[self.index] = None;
         seats.free.push(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_ssd_leaves_only_where_nothing_is_lost_with_it() {
+        let silence = |lasts_s: u64, bits: u32| Silence {
+            lasts: Duration::from_secs(lasts_s),
+            holds_log: bits & 1 != 0,
+            another_answers: bits & 2 != 0,
+            holds_last_copy: bits & 4 != 0,
+            dirty: bits & 8 != 0,
+        };
+        for bits in 0..16 {
+            assert_eq!(silence(10, bits).verdict(), Verdict::Answers, "{bits:04b}");
+            let silent = silence(11, bits);
+            let lossless = !silent.holds_log || (silent.another_answers && !silent.holds_last_copy);
+            assert_eq!(silent.verdict() == Verdict::Leaves, lossless, "{bits:04b}");
+            let long = silence(151, bits);
+            assert_eq!(long.verdict() == Verdict::Leaves, lossless || !long.dirty, "{bits:04b}");
+        }
     }
 }

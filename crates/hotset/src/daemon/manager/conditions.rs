@@ -25,6 +25,8 @@ pub(super) struct PoolFacts<'a> {
     /// What the engine and the start say of it.
     pub(super) said: &'a str,
     pub(super) ssds_online: usize,
+    /// Of them, those that do not answer and are waited for.
+    pub(super) ssds_silent: usize,
     /// SSDs that failed or are missing, and have no successor.
     pub(super) ssds_gone: usize,
     /// All of it is flushed, to be deleted or converted.
@@ -56,6 +58,12 @@ pub(super) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
         let action = format!("replace its SSDs, then `hotset pool delete {name}` and make it anew");
         let reason = first(facts.said, "no SSD is left");
         return Condition { state: PoolState::Online, health: health.max(Health::Failed), reason, action };
+    }
+    if facts.ssds_silent > 0 {
+        let action =
+            "see to what its SSDs share: controller, path, file system; when they answer again, all goes on by itself";
+        let reason = first(facts.said, "its SSDs do not answer");
+        return Condition { state: PoolState::Online, health, reason, action: action.to_owned() };
     }
     if kind == PoolKind::ReadWrite && facts.write_caching_off {
         let state = if facts.dirty_bytes > 0 { PoolState::Flushing } else { PoolState::Online };
@@ -101,6 +109,8 @@ pub(super) fn joined(one: &str, other: &str) -> String {
 pub(super) struct SsdFacts {
     pub(super) online: bool,
     pub(super) missing: bool,
+    /// It does not answer, and is waited for.
+    pub(super) silent: bool,
     pub(super) rebuilding: bool,
     /// It is being emptied.
     pub(super) leaving: bool,
@@ -108,6 +118,7 @@ pub(super) struct SsdFacts {
 
 pub(super) fn ssd_state(facts: SsdFacts) -> SsdState {
     match (facts.online, facts.missing) {
+        (true, _) if facts.silent => SsdState::Silent,
         (true, _) if facts.leaving => SsdState::Flushing,
         (true, _) if facts.rebuilding => SsdState::Rebuilding,
         (true, _) => SsdState::Online,
@@ -122,6 +133,7 @@ pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: 
         SsdState::Online => "",
         SsdState::Rebuilding => "it gets copies of dirty data that has lost one",
         SsdState::Flushing => "it is being emptied, so that it can be removed",
+        SsdState::Silent => "it does not answer, and is waited for",
         SsdState::Missing => "it was not there when the pool was opened",
         SsdState::Expelled => "it left the pool",
     };
@@ -137,6 +149,10 @@ pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: 
 pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHealth) -> String {
     match (state, health) {
         (SsdState::Flushing, _) => format!("wait, or keep it with `hotset pool cancel-remove {pool}`"),
+        (SsdState::Silent, _) => {
+            "see to its controller, its path, or the file system of its image: when it answers again, all goes on by itself"
+                .to_owned()
+        }
         (SsdState::Missing, _) => format!(
             "replace it with `hotset pool add-ssd {pool} --ssd PATH`; `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
         ),
@@ -284,6 +300,7 @@ mod tests {
         health: Health::Good,
         said: "",
         ssds_online: 3,
+        ssds_silent: 0,
         ssds_gone: 0,
         flushed_for: None,
         rebuilding: false,
@@ -357,7 +374,7 @@ mod tests {
     // proves: P10
     #[test]
     fn an_ssd_has_each_state_for_a_reason_and_says_what_to_do() {
-        let facts = SsdFacts { online: true, missing: false, rebuilding: false, leaving: false };
+        let facts = SsdFacts { online: true, missing: false, silent: false, rebuilding: false, leaving: false };
         let gone = SsdFacts { online: false, ..facts };
         for (facts, health, state, action) in [
             (facts, SsdHealth::Good, SsdState::Online, ""),
@@ -371,6 +388,7 @@ mod tests {
                 "cancel-remove p",
             ),
             (SsdFacts { rebuilding: true, ..facts }, SsdHealth::ReadErrors, SsdState::Rebuilding, "scrub p"),
+            (SsdFacts { silent: true, ..facts }, SsdHealth::Good, SsdState::Silent, "goes on by itself"),
             (SsdFacts { missing: true, ..gone }, SsdHealth::Unknown, SsdState::Missing, "add-ssd p"),
             (gone, SsdHealth::Failed, SsdState::Expelled, "--ssd /a"),
         ] {

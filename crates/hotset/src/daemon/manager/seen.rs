@@ -70,7 +70,7 @@ pub(in crate::daemon) fn volume_health(volume: &Volume) -> Health {
 pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
         SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
-        SsdState::Missing => Health::Degraded,
+        SsdState::Missing | SsdState::Silent => Health::Degraded,
         SsdState::Expelled => Health::Failed,
     };
     let of_health = match ssd.health {

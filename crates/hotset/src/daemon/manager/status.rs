@@ -372,6 +372,7 @@ fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
         health: words::health(status.health),
         said: &status.reason,
         ssds_online: status.ssds.len() - gone,
+        ssds_silent: status.ssds.iter().filter(|ssd| ssd.silent).count(),
         // A read-write pool is whole when all has two copies again, on however many SSDs.
         ssds_gone: match status.kind {
             PoolKind::Read => gone,
@@ -385,7 +386,13 @@ fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
 }
 
 fn ssd_facts(ssd: &SsdStatus) -> SsdFacts {
-    SsdFacts { online: ssd.online, missing: ssd.missing, rebuilding: ssd.rebuilding, leaving: ssd.evacuation.is_some() }
+    SsdFacts {
+        online: ssd.online,
+        missing: ssd.missing,
+        silent: ssd.silent,
+        rebuilding: ssd.rebuilding,
+        leaving: ssd.evacuation.is_some(),
+    }
 }
 
 /// What the drive says of itself is added by `describe_ssds`, and with it the reason and the action.
