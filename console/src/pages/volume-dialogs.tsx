@@ -139,6 +139,31 @@ export function GrowVolume({ volume, close }: Props) {
   );
 }
 
+export function ClearVolume({ volume, close }: Props) {
+  const run = () =>
+    change(
+      (answer) => {
+        if (!answer.changed) return `The backing device of ${volume.name} takes what it is given: nothing to clear.`;
+        return answer.doubtful
+          ? `The backing device of ${volume.name} is open again. What hosts wrote past the cache may be lost: their next flush fails.`
+          : `The backing device of ${volume.name} is open again, and nothing is lost.`;
+      },
+      () => call("post", "/api/v1/volumes/{name}/clear", { at: { name: volume.name } }),
+    );
+  return (
+    <AskDialog title={`Clear volume ${volume.name}`} label="Clear" reason={null} run={run} close={close}>
+      <p>
+        Look at its backing device <Path text={volume.backing} /> first. It is then closed and opened again, compared with
+        what it was, and what is dirty is written to it again. Hosts stay connected.
+      </p>
+      <p>
+        What hosts wrote past the cache and had not flushed when a flush failed may be lost: the next flush of each of them
+        fails, so that they know.
+      </p>
+    </AskDialog>
+  );
+}
+
 export function DeleteVolume({ volume, close }: Props) {
   return (
     <RemovalDialog

@@ -16,7 +16,7 @@ import { loadFigures } from "./overview";
 import { spelledShare } from "./sizes";
 import { ConnectHosts } from "./volume-connect";
 import { CreateVolume } from "./volume-create";
-import { DeleteVolume, DisableCache, EnableCache, GrowVolume, RenameVolume } from "./volume-dialogs";
+import { ClearVolume, DeleteVolume, DisableCache, EnableCache, GrowVolume, RenameVolume } from "./volume-dialogs";
 import { VolumeSettings } from "./volume-settings";
 
 export function Volumes() {
@@ -103,7 +103,7 @@ export function Volumes() {
 /** From so many on they are searched for. */
 const MANY = 10;
 
-type Open = "settings" | "rename" | "grow" | "enable" | "disable" | "delete" | null;
+type Open = "settings" | "rename" | "grow" | "clear" | "enable" | "disable" | "delete" | null;
 
 function Selected({ volume, status }: { volume: Volume; status: Status }) {
   const [open, setOpen] = useState<Open>(null);
@@ -132,6 +132,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
             <Action label="Settings" reason={offline} run={() => setOpen("settings")} />
             <Action label="Rename" reason={offline} run={() => setOpen("rename")} />
             <Action label="Grow" reason={offline} run={() => setOpen("grow")} />
+            <Action label="Clear" reason={offline} run={() => setOpen("clear")} />
             <Action label="Delete" kind="danger" reason={flushing} run={() => setOpen("delete")} />
           </div>
         </header>
@@ -160,6 +161,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
       {open === "settings" && <VolumeSettings volume={volume} pools={status.pools} close={close} />}
       {open === "rename" && <RenameVolume volume={volume} volumes={status.volumes} close={close} />}
       {open === "grow" && <GrowVolume volume={volume} close={close} />}
+      {open === "clear" && <ClearVolume volume={volume} close={close} />}
       {open === "delete" && <DeleteVolume volume={volume} close={close} />}
     </>
   );

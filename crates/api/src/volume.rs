@@ -175,6 +175,16 @@ pub struct VolumeList {
     pub volumes: Vec<Volume>,
 }
 
+/// A volume whose backing device was checked and opened again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct VolumeClear {
+    /// False if nothing was wrong with it.
+    pub changed: bool,
+    /// What hosts wrote past the cache since the last flush that succeeded may be lost; the next flush of each of them is an error.
+    pub doubtful: bool,
+    pub volume: Volume,
+}
+
 /// A volume, and whether the request changed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeChange {

@@ -1,9 +1,10 @@
 //! A volume's backing device: the only place that reads, writes, flushes and discards it.
 //!
 //! A flush that fails latches the device (rule `flush-covers-all`): nothing that needs durability is believed of it
-//! again until it is reopened. Reads go on.
+//! again until it is reopened (`flow/clear.rs`). Reads go on.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::sync::Event;
@@ -26,8 +27,21 @@ pub(crate) struct Backing<E: Env> {
     env: E,
     /// How people know it.
     pub(crate) name: String,
-    pub(crate) device: E::Device,
+    /// `None`: it was closed, and could not be opened again.
+    device: RefCell<Option<Rc<E::Device>>>,
+    /// Its own mark when it was opened first; empty if it could not say.
+    pub(crate) id: String,
+    /// What it was like when it was opened first. One that is opened again is as that one, but for its size.
     pub(crate) info: DeviceInfo,
+    /// It is being opened again: hosts and fills wait with what they want to read.
+    reopening: Cell<bool>,
+    reopened: Event,
+    /// How often it was latched.
+    failures: Cell<Failures>,
+    /// What hosts were told of as written up to here may not be there.
+    doubtful: Cell<Mark>,
+    /// … of which some host was told, by a flush, up to here.
+    reported: Cell<Mark>,
     pub(crate) flusher: Flusher,
     pub(crate) io: IoCounts,
     /// Cost of the hosts' transfers in flight.
@@ -51,6 +65,10 @@ pub(crate) struct Backing<E: Env> {
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
 }
+
+/// A count of the times that a backing device was latched: who began before one of them is not told of success after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Failures(u64);
 
 fn cost_of(bytes: u64) -> u64 {
     1 + bytes / COST_BYTES
@@ -156,7 +174,7 @@ pub(crate) struct HostsTurn<'a, E: Env>(HostRequest<'a, E>);
 
 impl<E: Env> HostsTurn<'_, E> {
     pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        self.0.backing.read_now(offset, buf).await
+        self.0.backing.read_when_open(offset, buf).await
     }
 }
 
@@ -193,7 +211,7 @@ impl<'a, E: Env> FillReading<'a, E> {
     }
 
     pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        self.backing.read_now(offset, buf).await
+        self.backing.read_when_open(offset, buf).await
     }
 }
 
@@ -212,11 +230,18 @@ impl<E: Env> Backing<E> {
     pub(crate) fn new(env: E, name: String, device: E::Device) -> Self {
         let info = device.info();
         let flusher = Flusher::new();
+        let id = device.identity().map_or_else(|_| String::new(), |identity| identity.id);
         Self {
             env,
             name,
-            device,
+            device: RefCell::new(Some(Rc::new(device))),
+            id,
             info,
+            reopening: Cell::new(false),
+            reopened: Event::new(),
+            failures: Cell::default(),
+            doubtful: Cell::default(),
+            reported: Cell::default(),
             around: Cell::new(flusher.mark()),
             clean_cost: Cell::new(0),
             clean_ended: Event::new(),
@@ -236,6 +261,99 @@ impl<E: Env> Backing<E> {
 
     pub(crate) fn error(&self, error: &DeviceError) -> Error {
         Error::device(&format!("backing device {}", self.name), error)
+    }
+
+    /// The device, for what does not wait.
+    pub(crate) fn device(&self) -> Result<Rc<E::Device>, Error> {
+        let closed = || Error::new(ErrorKind::Gone, format!("backing device {}: it is not open", self.name));
+        self.device.borrow().clone().ok_or_else(closed)
+    }
+
+    /// It was closed to be opened again, and that did not succeed yet.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.device.borrow().is_none()
+    }
+
+    /// Closes the device, so that it can be opened again: nothing uses it any more. Until [`Backing::reopen`] reads wait, and
+    /// nothing is written, for the reason given.
+    pub(crate) fn begin_reopening(&self, reason: String) {
+        self.reopening.set(true);
+        if self.latched.borrow().is_none() {
+            self.failures.set(Failures(self.failures.get().0 + 1));
+        }
+        *self.latched.borrow_mut() = Some(reason);
+    }
+
+    /// Nobody but this has the device.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.device.borrow().as_ref().is_none_or(|device| Rc::strong_count(device) == 1)
+    }
+
+    pub(crate) fn close(&self) {
+        *self.device.borrow_mut() = None;
+    }
+
+    /// Takes a device that was opened again: it is judged next.
+    pub(crate) fn put(&self, device: E::Device) {
+        *self.device.borrow_mut() = Some(Rc::new(device));
+    }
+
+    /// Reads go on; nothing is written, for this reason.
+    pub(crate) fn end_reopening(&self, reason: String) {
+        *self.latched.borrow_mut() = Some(reason);
+        self.reopening.set(false);
+        self.reopened.wake_all();
+    }
+
+    /// Everything goes on, and what was written before counts as written no more. Answers whether hosts were told of something
+    /// of that which they had not flushed.
+    pub(crate) fn unlatch(&self) -> bool {
+        let doubtful = !self.flusher.covers(self.around.get());
+        if doubtful {
+            self.doubtful.set(self.around.get());
+        }
+        self.flusher.wrote();
+        self.around.set(Mark::default());
+        *self.latched.borrow_mut() = None;
+        self.reopening.set(false);
+        self.reopened.wake_all();
+        doubtful
+    }
+
+    pub(crate) fn failures(&self) -> Failures {
+        self.failures.get()
+    }
+
+    /// What a client that comes now need not be told of. What nobody was told of, it is: it may be one that came back.
+    pub(crate) fn reported(&self) -> Mark {
+        self.reported.get()
+    }
+
+    /// A host is told, by a flush, of all that was written so far.
+    pub(crate) fn report(&self) -> Mark {
+        self.reported.set(self.flusher.mark());
+        self.flusher.mark()
+    }
+
+    /// Refuses who was told of what was written up to `told` only, if something that was written later may not be there.
+    pub(crate) fn check_told(&self, told: Mark) -> Result<(), Error> {
+        if self.doubtful.get() <= told || planted(Planted::ClearForgetsFailure) {
+            return Ok(());
+        }
+        let message = format!(
+            "backing device {}: what was written to it before a flush of it failed, and not flushed since, may not be there",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Media, message))
+    }
+
+    /// Refuses what began when the device had failed so often, if it has failed since.
+    pub(crate) fn check_failures(&self, before: Failures) -> Result<(), Error> {
+        if self.failures.get() == before || planted(Planted::ClearForgetsFailure) {
+            return Ok(());
+        }
+        let message = format!("backing device {}: a flush of it failed meanwhile", self.name);
+        Err(Error::new(ErrorKind::Media, message))
     }
 
     /// Why nothing is written to it any more.
@@ -301,8 +419,20 @@ impl<E: Env> Backing<E> {
         }
     }
 
-    async fn read_now(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
-        let (buf, result) = self.watched(&self.reads, self.device.read(offset, buf)).await;
+    async fn read_when_open(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        while self.reopening.get() {
+            self.reopened.wait().await;
+        }
+        self.read_to_judge(offset, buf).await
+    }
+
+    /// Reads from the device as it is now, whether or not it is the right one.
+    pub(crate) async fn read_to_judge(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let device = match self.device() {
+            Ok(device) => device,
+            Err(error) => return (buf, Err(error)),
+        };
+        let (buf, result) = self.watched(&self.reads, device.read(offset, buf)).await;
         self.io.has_read(buf.len());
         (buf, result.map_err(|error| self.error(&error)))
     }
@@ -343,10 +473,10 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
-        self.check_latch()?;
+        let device = self.writable_device()?;
         let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
-        let (buf, result) = self.watched(&self.changes, self.device.write(offset, buf)).await;
+        let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
@@ -360,8 +490,9 @@ impl<E: Env> Backing<E> {
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }
+        let device = self.writable_device()?;
         let working = Counted::new(&self.clean_cost, cost);
-        let (buf, result) = self.watched(&self.changes, self.device.write(offset, buf)).await;
+        let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
         self.io.has_written(buf.len());
         self.flusher.wrote();
         drop(working);
@@ -396,8 +527,8 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
-        self.check_latch()?;
-        let result = self.watched(&self.changes, self.device.discard(range)).await;
+        let device = self.writable_device()?;
+        let result = self.watched(&self.changes, device.discard(range)).await;
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -405,8 +536,8 @@ impl<E: Env> Backing<E> {
 
     /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
     pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
-        self.check_latch()?;
-        let result = self.watched(&self.changes, self.device.write_zeroes(range, mode)).await;
+        let device = self.writable_device()?;
+        let result = self.watched(&self.changes, device.write_zeroes(range, mode)).await;
         self.flusher.wrote();
         self.around.set(self.flusher.mark());
         result.map_err(|error| self.error(&error))
@@ -417,22 +548,39 @@ impl<E: Env> Backing<E> {
         if planted(Planted::FlushDoesNothing) {
             return Ok(());
         }
-        let mark = self.flusher.mark();
+        let (mark, failures) = (self.flusher.mark(), self.failures.get());
         let flush = async || {
-            self.check_latch()?;
-            let result = self.watched(&self.changes, self.device.flush()).await;
-            result.map_err(|error| self.latch(&error))
+            let device = self.writable_device()?;
+            self.flush_device(&device).await
         };
         if !self.flusher.covers(mark) {
             cover(&self.flusher, mark, flush).await?;
         }
-        self.check_latch()
+        self.check_latch()?;
+        self.check_failures(failures)
+    }
+
+    /// Flushes the device that was put in place to be judged.
+    pub(crate) async fn flush_to_judge(&self) -> Result<(), Error> {
+        let device = self.device()?;
+        self.watched(&self.changes, device.flush()).await.map_err(|error| self.error(&error))
+    }
+
+    async fn flush_device(&self, device: &E::Device) -> Result<(), Error> {
+        let result = self.watched(&self.changes, device.flush()).await;
+        result.map_err(|error| self.latch(&error))
+    }
+
+    fn writable_device(&self) -> Result<Rc<E::Device>, Error> {
+        self.check_latch()?;
+        self.device()
     }
 
     fn latch(&self, error: &DeviceError) -> Error {
         let text = self.error(error);
         if !planted(Planted::FailedFlushForgotten) {
-            let reason = format!("{text}; after a failed flush nothing more is written to it: check it, then restart");
+            let reason = format!("{text}; after a failed flush nothing more is written to it until it is cleared");
+            self.failures.set(Failures(self.failures.get().0 + 1));
             *self.latched.borrow_mut() = Some(reason);
         }
         text

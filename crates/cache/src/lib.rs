@@ -18,6 +18,7 @@ mod status;
 mod volume;
 
 pub use error::{Error, ErrorKind};
+pub use flow::clear::Cleared;
 pub use flow::remove::Removed;
 pub use format::{Corrupt, Newer, Unusable};
 pub use pool::{

@@ -245,7 +245,7 @@ impl<E: Env> Offline<E> {
         let known = self.pool.catalogue.borrow().volumes.iter().find(|volume| volume.spec.name == *name).cloned();
         let known = known.expect("it has an index");
         let backing = Backing::new(self.pool.env.clone(), known.spec.backing.clone(), device);
-        let identity = backing.device.identity().map_err(|error| backing.error(&error))?;
+        let identity = backing.device()?.identity().map_err(|error| backing.error(&error))?;
         if backing.info.size_bytes < known.backing.size_bytes {
             let message = format!(
                 "volume {name} has {} bytes, the device given for it {}",

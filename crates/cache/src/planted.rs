@@ -58,6 +58,10 @@ bugs! {
     FlushJoinsRunningFlush: "flush-covers-all",
     /// After a failed backing flush, the next one that succeeds is believed.
     FailedFlushForgotten: "flush-covers-all",
+    /// A device that was opened again after a failed flush counts as one that lost nothing: hosts are not told.
+    ClearForgetsFailure: "flush-covers-all",
+    /// … and slots that were filled from what it may have lost stay.
+    ClearKeepsUnflushed: "publish-late",
     /// FUA is answered without a flush.
     FuaWithoutFlush: "flush-covers-all",
     /// FLUSH is answered at once, without any device flush.

@@ -14,7 +14,7 @@ use crate::flow::join::Spare;
 use crate::flow::remove::Removed;
 use crate::flow::rows::{LogSize, ROWS_MIN, capacity};
 use crate::format::Unusable;
-use crate::format::catalogue::Catalogue;
+use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::layout::{records_bytes, segment_bytes_for};
 use crate::format::members::Members;
@@ -521,6 +521,11 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn attachment_of(&self, index: VolumeIndex) -> Option<u64> {
         let volumes = self.volumes.borrow();
         Some(volumes.get(usize::from(index.0))?.as_ref()?.attachment)
+    }
+
+    pub(crate) fn catalogued_at(&self, index: VolumeIndex) -> Option<CataloguedVolume> {
+        let attachment = self.attachment_of(index)?;
+        self.catalogue.borrow().volumes.iter().find(|known| known.attachment == attachment).cloned()
     }
 
     pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {

@@ -7,9 +7,10 @@ use std::rc::Rc;
 
 use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, ZeroMode};
 
-use crate::backing::Backing;
+use crate::backing::{Backing, Failures};
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
+use crate::flow::clear::Cleared;
 use crate::flow::read_log::LogRun;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -38,9 +39,12 @@ pub enum ZeroEffort {
     FastOnly,
 }
 
-/// A block device that a host sees. A handle: cloning it is cheap.
+/// A block device that a host sees. A handle: cloning it is cheap. Each client has its own: it is told once
+/// of what may be lost of what was written.
 pub struct Volume<E: Env> {
     pub(crate) inner: Rc<VolumeInner<E>>,
+    /// Who uses this handle was told, by a flush, that what was written up to here may not be there.
+    told: Cell<Mark>,
 }
 
 pub(crate) struct VolumeInner<E: Env> {
@@ -139,7 +143,7 @@ impl Stats {
 
 impl<E: Env> Clone for Volume<E> {
     fn clone(&self) -> Self {
-        Self { inner: Rc::clone(&self.inner) }
+        Self::of(Rc::clone(&self.inner))
     }
 }
 
@@ -188,7 +192,12 @@ impl<E: Env> Volume<E> {
             pace: Cell::new(0),
             clean_error: RefCell::default(),
         };
-        Ok(Self { inner: Rc::new(inner) })
+        Ok(Self::of(Rc::new(inner)))
+    }
+
+    pub(crate) fn of(inner: Rc<VolumeInner<E>>) -> Self {
+        let told = Cell::new(inner.backing.reported());
+        Self { inner, told }
     }
 
     pub fn size_bytes(&self) -> u64 {
@@ -245,7 +254,9 @@ impl<E: Env> Volume<E> {
             return Ok(());
         }
         let began = volume.stats.write_latency.begin(|| volume.env.real_now());
+        let failures = volume.backing.failures();
         let result = volume.write_range(offset, buf, durability).await;
+        let result = result.and_then(|()| volume.check_durable(durability, failures));
         volume.stats.write_latency.end(began, || volume.env.real_now());
         volume.counted(result)
     }
@@ -258,7 +269,13 @@ impl<E: Env> Volume<E> {
             return Ok(());
         }
         volume.last_flush.set(Some(volume.env.now()));
-        volume.counted(volume.flush_all().await)
+        let (failures, told) = (volume.backing.failures(), self.told.get());
+        let flushed = volume.flush_all().await.and_then(|()| volume.check_durable(Durability::Durable, failures));
+        let untold = volume.backing.check_told(told);
+        if untold.is_err() || (flushed.is_err() && volume.backing.latched().is_some()) {
+            self.told.set(volume.backing.report());
+        }
+        volume.counted(flushed.and(untold))
     }
 
     /// Gives a range back to the backing device, where its discard reads back zero; else changes nothing.
@@ -269,7 +286,9 @@ impl<E: Env> Volume<E> {
         if range.is_empty() {
             return Ok(());
         }
-        volume.counted(volume.trim_range(range, durability).await)
+        let failures = volume.backing.failures();
+        let result = volume.trim_range(range, durability).await;
+        volume.counted(result.and_then(|()| volume.check_durable(durability, failures)))
     }
 
     /// Makes a range read as zeroes.
@@ -286,8 +305,9 @@ impl<E: Env> Volume<E> {
         if range.is_empty() {
             return Ok(());
         }
+        let failures = volume.backing.failures();
         let result = volume.zero_range(range, mode, effort, durability).await;
-        match result {
+        match result.and_then(|()| volume.check_durable(durability, failures)) {
             Err(error) if error.kind == ErrorKind::Unsupported => Err(error),
             result => volume.counted(result),
         }
@@ -312,9 +332,10 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         volume.check(range, u64::MAX)?;
         let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
-        match volume.backing.device.allocation(range, extents_max) {
-            Ok(extents) if !extents.is_empty() => Ok(volume.with_live_pages(range, extents, extents_max)),
-            Ok(_) | Err(_) => Ok(data),
+        let extents = volume.backing.device().ok().and_then(|device| device.allocation(range, extents_max).ok());
+        match extents {
+            Some(extents) if !extents.is_empty() => Ok(volume.with_live_pages(range, extents, extents_max)),
+            Some(_) | None => Ok(data),
         }
     }
 
@@ -416,6 +437,18 @@ impl<E: Env> Volume<E> {
         Ok(volume.size_bytes.get())
     }
 
+    /// Checks the backing device and opens it again, if a flush of it failed, it was away or takes no writes. `open` opens it
+    /// after it was closed, and may block briefly. Refused, with nothing changed, while it does not answer or the volume
+    /// is fenced; if it cannot be opened, or is not as it was, reads of it fail until this succeeds.
+    pub async fn clear(&self, open: impl FnOnce() -> Result<E::Device, Error>) -> Result<Cleared, Error> {
+        self.inner.clear(open).await
+    }
+
+    /// The backing device was closed and could not be opened again: [`Volume::clear`] is to be tried again.
+    pub fn is_closed(&self) -> bool {
+        self.inner.backing.is_closed()
+    }
+
     /// Whether [`Volume::grow`] has something to do.
     pub fn can_grow(&self) -> bool {
         self.inner.size_of_backing().is_ok_and(|size_bytes| size_bytes > self.inner.size_bytes.get())
@@ -442,7 +475,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// In whole logical blocks, as it is now.
     fn size_of_backing(&self) -> Result<u64, Error> {
-        let device_bytes = self.backing.device.grow().map_err(|error| self.backing.error(&error))?;
+        let device_bytes = self.backing.device()?.grow().map_err(|error| self.backing.error(&error))?;
         let settings = self.spec.borrow().settings;
         let block_bytes = self.backing.info.logical_block_bytes.max(settings.logical_block_bytes);
         Ok(device_bytes - device_bytes % u64::from(block_bytes))
@@ -480,6 +513,14 @@ impl<E: Env> VolumeInner<E> {
             return Err(Error::new(ErrorKind::ReadOnly, format!("volume {} is read-only", self.spec.borrow().name)));
         }
         Ok(())
+    }
+
+    /// Refuses to say that something is durable which was written before a flush failed, and flushed after.
+    fn check_durable(&self, durability: Durability, failures: Failures) -> Result<(), Error> {
+        match durability {
+            Durability::Durable => self.backing.check_failures(failures),
+            Durability::Volatile => Ok(()),
+        }
     }
 
     fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
@@ -534,7 +575,8 @@ impl<E: Env> VolumeInner<E> {
 
     fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {
         if let Some(reason) = self.backing.latched() {
-            return (Health::Failed, reason);
+            let name = &self.spec.borrow().name;
+            return (Health::Failed, format!("{reason}: check the device, then `hotset volume clear {name}`"));
         }
         if let Some(reason) = &*self.fenced.borrow() {
             return (Health::Failed, reason.clone());

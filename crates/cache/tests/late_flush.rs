@@ -10,7 +10,7 @@ use hotset_block::{
     ExecutorOptions, Extent, HostEnv, Instant, MemoryDevice, Operation, ZeroMode,
 };
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
-use hotset_cache::{Durability, ErrorKind, Health, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{Cleared, Durability, ErrorKind, Health, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 /// A device with a volatile cache, of which one operation can be held back, to fail in the end.
 #[derive(Clone)]
@@ -224,5 +224,90 @@ fn a_flush_that_fails_after_an_administrator_gave_it_up_is_not_forgotten() {
         let error = volume.flush().await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Media, "{error}");
         assert_eq!(volume.status().health, Health::Failed);
+    });
+}
+
+// proves: F6
+#[test]
+fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_told_once() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env, PoolKind::Read).await;
+        let backing = Slow::new(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        pool.attach(&volume).await.unwrap();
+        assert_eq!(volume.clear(|| unreachable!()).await.unwrap(), Cleared::NotNeeded);
+        let other = volume.clone();
+        volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        backing.release();
+        backing.held.armed.set(Some(Operation::Flush));
+        volume.flush().await.unwrap_err();
+        let status = volume.status();
+        assert!(status.reason.contains("hotset volume clear disk"), "{}", status.reason);
+        assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
+        assert_eq!(volume.status().health, Health::Good);
+        volume.flush().await.unwrap();
+        let untold = other.flush().await.unwrap_err();
+        assert!(untold.to_string().contains("may not be there"), "{untold}");
+        other.flush().await.unwrap();
+        volume.clone().flush().await.unwrap();
+        volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();
+    });
+}
+
+// proves: F6, D11
+#[test]
+fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_one() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env, PoolKind::ReadWrite).await;
+        let backing = Slow::new(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        pool.attach(&volume).await.unwrap();
+        let mut page = Buf::zeroed(4096);
+        page.fill(7);
+        backing.release();
+        backing.held.armed.set(Some(Operation::Flush));
+        volume.write(1 << 20, page, Durability::Durable).await.unwrap();
+        while volume.status().health != Health::Failed {
+            env.sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(volume.status().dirty_bytes, 4096, "no flush vouches for it");
+        // What the device had in its cache is gone.
+        let reset = Slow::new(16 << 20);
+        assert_eq!(volume.clear(|| Ok(reset.clone())).await.unwrap(), Cleared::Opened { doubtful: false });
+        while volume.status().dirty_bytes > 0 {
+            env.sleep(Duration::from_secs(1)).await;
+        }
+        let (held, read) = reset.memory.read(1 << 20, Buf::zeroed(4096)).await;
+        read.unwrap();
+        assert!(held.iter().all(|byte| *byte == 7), "it is written again");
+        volume.flush().await.unwrap();
+    });
+}
+
+// proves: F6, F8
+#[test]
+fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_back() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let pool = pool(&env, PoolKind::Read).await;
+        let backing = Slow::new(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        pool.attach(&volume).await.unwrap();
+        backing.release();
+        backing.held.armed.set(Some(Operation::Flush));
+        volume.write(1 << 20, Buf::zeroed(4096), Durability::Durable).await.unwrap_err();
+        let other = Slow::new(16 << 20);
+        let mut page = Buf::zeroed(4096);
+        page.fill(1);
+        other.memory.write(0, page).await.1.unwrap();
+        let refused = volume.clear(|| Ok(other)).await.unwrap_err();
+        assert!(refused.to_string().contains("not as it was"), "{refused}");
+        assert!(volume.is_closed());
+        volume.read(ByteRange::at(0, 4096)).await.unwrap_err();
+        assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
+        assert!(!volume.is_closed());
+        volume.read(ByteRange::at(0, 4096)).await.unwrap();
     });
 }

@@ -403,6 +403,16 @@ pub(crate) enum VolumeVerb {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
+    /// Check a volume's backing device after a failed flush, or after it was away, and open it again, while hosts use it
+    #[command(
+        after_help = "The device is closed and opened, its identity and fingerprints are compared, and what is dirty is written to it \
+        again. What hosts wrote past the cache and had not flushed may be lost there: the next flush of each of them is an \
+        error, so that they know. A device that is not as it was stays closed, and is tried again every 5 s."
+    )]
+    Clear {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+    },
     /// Rename a volume, while it serves
     #[command(after_help = "Hosts that are connected go on; from their next connection on they ask for the new name.")]
     Rename {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use hotset_block::Env;
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{Drained, ErrorKind, PoolStatus};
+use hotset_cache::{Cleared, Drained, ErrorKind, PoolStatus};
 
 use crate::daemon::Daemon;
+use crate::device::SimDevice;
 use crate::shape::Profile;
 use crate::world::{Attachment, PoolKnown};
 use crate::{idle, log_shape, members, scrubs, second_loss, shape};
@@ -29,6 +30,9 @@ pub async fn work(daemon: Daemon) {
         let pause = daemon.world.simulation.draw(|random| random.between(1, longest_ms));
         daemon.env.sleep(Duration::from_millis(pause)).await;
         check_status(&daemon);
+        if daemon.world.shape.profile == Profile::FailedFlush && !daemon.stopping.get() {
+            clear(&daemon).await;
+        }
         // Of a pool that is being deleted or made nobody else asks for anything.
         let unsure = daemon.world.pool.get() == PoolKnown::Unsure;
         if daemon.world.shape.troubles.administrators && !daemon.stopping.get() && !unsure {
@@ -66,6 +70,37 @@ async fn one_command(daemon: &Daemon) {
         48 => grow(daemon, number).await,
         _ if daemon.world.commands.get() == 1 => daemon.replace_pool().await,
         _ => {}
+    }
+}
+
+/// A backing device of which a flush failed is opened again.
+async fn clear(daemon: &Daemon) {
+    let Some(volume) = daemon.volume(0) else { return };
+    let host = &daemon.world.volumes[0];
+    let writes_back = daemon.world.writes_back();
+    let open = || {
+        host.disk.reset();
+        // What the log has is not lost: there the model allows more than may happen.
+        if writes_back {
+            host.model.borrow_mut().reopened();
+        }
+        Ok(SimDevice::open(&host.disk))
+    };
+    match volume.clear(open).await {
+        Ok(Cleared::Opened { doubtful }) => {
+            daemon.world.simulation.note(|| format!("{}: opened again, doubtful: {doubtful}", host.disk.name));
+            if doubtful && !writes_back {
+                host.model.borrow_mut().reopened_untold();
+            }
+        }
+        Ok(Cleared::NotNeeded) => {}
+        Err(error) if host.may_fail() || daemon.stopping.get() => {
+            daemon.world.simulation.note(|| format!("not cleared: {error}"));
+            if volume.is_closed() {
+                host.model.borrow_mut().reopened();
+            }
+        }
+        Err(error) => daemon.expect_cache_trouble("clearing a volume", &error),
     }
 }
 

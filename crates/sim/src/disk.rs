@@ -445,6 +445,12 @@ impl Disk {
         unanswered.into_iter().for_each(|operation| self.complete(operation));
     }
 
+    /// The disk is reset: it loses some of what was not flushed.
+    pub fn reset(&self) {
+        self.simulation.note(|| format!("{}: is reset", self.name));
+        self.lose_cache();
+    }
+
     fn lose_cache(&self) {
         let mut state = self.state.borrow_mut();
         let mut rest = Vec::new();

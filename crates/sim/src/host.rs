@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env, ExtentKind, Instant, ZeroMode};
-use hotset_cache::{Durability, Error, ErrorKind, Volume, ZeroEffort};
+use hotset_cache::{Durability, Error, ErrorKind, Health, Volume, ZeroEffort};
 
 use crate::daemon::Daemon;
 use crate::executor::SimEnv;
@@ -161,7 +161,15 @@ impl Host {
     pub async fn flush(&self) -> Result<(), Error> {
         let model = Rc::clone(&self.disk().model);
         let begun = model.borrow_mut().begin_flush();
-        self.volume.flush().await?;
+        if let Err(error) = self.volume.flush().await {
+            let latched = self.volume.status().health == Health::Failed;
+            if latched || error.to_string().contains("may not be there") {
+                model.borrow_mut().flush_failed();
+            }
+            return Err(error);
+        }
+        let told = model.borrow().check_told();
+        self.daemon.world.report(told);
         model.borrow_mut().end_flush(begun);
         let flushes = &self.daemon.world.simulation.host_flushes;
         flushes.set(flushes.get() + 1);

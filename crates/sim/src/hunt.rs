@@ -46,6 +46,8 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::PublishWithoutSlotFlush, PoolKind::Read, Profile::PowerCuts),
     (Planted::PublishBeforeHeader, PoolKind::Read, Profile::PowerCuts),
     (Planted::FailedFlushForgotten, PoolKind::Read, Profile::FailedFlush),
+    (Planted::ClearForgetsFailure, PoolKind::Read, Profile::FailedFlush),
+    (Planted::ClearKeepsUnflushed, PoolKind::Read, Profile::FailedFlush),
     (Planted::AttachmentIdReused, PoolKind::Read, Profile::Everything),
     (Planted::IndexGapIgnored, PoolKind::Read, Profile::Everything),
     (Planted::GenerationNotChecked, PoolKind::Read, Profile::OldContent),

@@ -57,6 +57,10 @@ pub struct VolumeModel {
     /// Acknowledged and not durable, by cell.
     volatile: Vec<(usize, u64)>,
     power_cut: Tick,
+    /// Writes below this number may be lost whatever a flush says, unless it has vouched for them already.
+    doubted_below: u64,
+    /// Something was lost, and no flush has said so yet.
+    untold: bool,
 }
 
 impl VolumeModel {
@@ -74,6 +78,8 @@ impl VolumeModel {
             reading: Vec::new(),
             volatile: Vec::new(),
             power_cut: 0,
+            doubted_below: 0,
+            untold: false,
         }
     }
 
@@ -141,8 +147,8 @@ impl VolumeModel {
         for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
             let seen = content::recognise(held, self.place(at));
             match self.cell(at).observe(seen, begun.0, now, power_cut) {
-                Some(Some(learnt)) => self.volatile.push((at, learnt)),
-                Some(None) => {}
+                Some(Some(learnt)) if learnt >= self.doubted_below => self.volatile.push((at, learnt)),
+                Some(Some(_) | None) => {}
                 None => return Err(self.complaint(at, held, begun.0)),
             }
         }
@@ -166,11 +172,41 @@ impl VolumeModel {
         self.volatile = volatile;
     }
 
+    /// A flush failed because the backing device may have lost what it was given: no later one vouches for that.
+    pub fn flush_failed(&mut self) {
+        self.untold = false;
+        self.volatile.clear();
+        self.doubted_below = self.next_write;
+    }
+
+    /// The backing device was opened again, and may have lost what was not flushed.
+    pub fn reopened(&mut self) {
+        let now = self.tick();
+        self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()).for_each(|cell| cell.cut_power(now));
+        self.doubted_below = self.next_write;
+    }
+
+    /// … and no flush failed since hosts were told of some of that as written: the next one has to.
+    pub fn reopened_untold(&mut self) {
+        self.reopened();
+        self.untold = !self.volatile.is_empty();
+        self.volatile.clear();
+    }
+
+    /// Whether a flush that succeeds now passes over what was lost.
+    pub fn check_told(&self) -> Result<(), String> {
+        match self.untold {
+            true => Err("a flush succeeds, and what was written before may be lost".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     /// The daemon is gone.
     pub fn end_run(&mut self, ending: Ending) {
         let now = self.tick();
         self.writing.clear();
         self.reading.clear();
+        (self.doubted_below, self.untold) = (0, false);
         for cell in self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()) {
             match ending {
                 Ending::Kill => cell.kill(now),

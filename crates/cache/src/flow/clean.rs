@@ -187,6 +187,7 @@ impl<E: Env> PoolInner<E> {
             // What was overwritten or cleaned while this waited is not written.
             extents.extend(split_at_gaps(&range, runs, &held));
         }
+        let failures = volume.backing.failures();
         // What was moved or overwritten has its turn again.
         let Written { extents, failed, .. } = self.write_extents(log, volume, extents, effort).await?;
         if let Some(error) = failed.filter(|_| extents.is_empty()) {
@@ -194,6 +195,7 @@ impl<E: Env> PoolInner<E> {
         }
         if !planted(Planted::CleanWithoutBackingFlush) {
             volume.backing.flush().await?;
+            volume.backing.check_failures(failures)?;
         }
         let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
         self.mark_clean(log, index, volume, &runs);

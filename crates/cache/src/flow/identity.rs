@@ -35,7 +35,7 @@ impl<E: Env> VolumeInner<E> {
         size_bytes: u64,
         mark_is_final: bool,
     ) -> Result<BackingIdentity, Error> {
-        let device = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
+        let device = self.backing.device()?.identity().map_err(|error| self.backing.error(&error))?;
         let reads = fingerprint_pages(size_bytes).into_iter().map(async |page| {
             let checksum = self.fingerprint(page, size_bytes).await;
             Fingerprint { page, checksum: checksum.unwrap_or(0), unsettled: checksum.is_none() }
@@ -55,7 +55,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// Flushes the backing device. Who gives up the wait does not give up the flush, for only the flush itself learns that it
     /// failed.
-    async fn flush_in_time(self: &Rc<Self>) -> Result<(), Error> {
+    pub(super) async fn flush_in_time(self: &Rc<Self>) -> Result<(), Error> {
         let volume = Rc::clone(self);
         let mut flush = Box::pin(async move { volume.backing.flush().await });
         match self.in_time(&mut flush).await {
@@ -67,10 +67,15 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    async fn fingerprint(&self, page: u64, size_bytes: u64) -> Option<u64> {
-        let end = ((page + 1) * PAGE).min(size_bytes);
-        let buf = self.read_backing(ByteRange { start: page * PAGE, end }).await.ok()?;
-        Some(crc64(&buf))
+    /// Of the device as it is now, whether or not it is the right one.
+    pub(super) async fn fingerprint(&self, page: u64, size_bytes: u64) -> Option<u64> {
+        let range = ByteRange { start: page * PAGE, end: ((page + 1) * PAGE).min(size_bytes) };
+        let wide = range.widened_to(u64::from(self.backing.info.logical_block_bytes));
+        let bytes_of = |range: ByteRange| usize::try_from(range.length()).expect("a page or two");
+        let buf = self.env.buffers().take(bytes_of(wide));
+        let (buf, read) = self.backing.read_to_judge(wide.start, buf).await;
+        let skip = usize::try_from(range.start - wide.start).expect("less than a block");
+        read.ok().map(|()| crc64(&buf.narrow(skip, bytes_of(range))))
     }
 
     /// What the backing device is now, durably, if it is the same one and has only grown: every byte that was judged before is as it

@@ -26,6 +26,7 @@
 //! | `attach.rs`, `identity.rs` | a volume joins and leaves | attachment ids, backing identity |
 //! | `share.rs`, `wear.rs` | shares of volumes; what may be written to the SSDs in a day | |
 //! | `scrub.rs` | everything is read and checked, and mended | `checked-or-not-served` |
+//! | `clear.rs` | a backing device is checked and opened again | `flush-covers-all` |
 //! | `close.rs` | a pool stops | |
 
 use std::pin::pin;
@@ -38,6 +39,7 @@ pub(crate) mod append;
 pub(crate) mod attach;
 pub(crate) mod batch;
 pub(crate) mod clean;
+pub(crate) mod clear;
 pub(crate) mod close;
 pub(crate) mod create;
 pub(crate) mod detach;

@@ -49,7 +49,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Whose slot it is, if it is still the one that was filled, and not published.
-    fn unpublished_volume(&self, slot: SlotIndex, generation: u32) -> Option<VolumeIndex> {
+    pub(super) fn unpublished_volume(&self, slot: SlotIndex, generation: u32) -> Option<VolumeIndex> {
         let map = self.map.borrow();
         let same = map.generation(slot) == generation && !map.published(slot);
         map.key(slot).filter(|_| same).map(|key| key.volume)

@@ -1,8 +1,8 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeCreate, VolumeList, VolumeRename,
-    VolumeState,
+    ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList,
+    VolumeRename, VolumeState,
 };
 use hyper::Method;
 
@@ -45,6 +45,18 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
                     human(volume.size_bytes)
                 ),
                 false => format!("Volume {name} has {}, as its backing device\n", human(volume.size_bytes)),
+            })
+        }
+        VolumeVerb::Clear { name } => {
+            let clear: VolumeClear = client.send(Method::POST, &format!("/volumes/{name}/clear"), &())?;
+            print(output, &clear, |VolumeClear { changed, doubtful, volume }| match (changed, doubtful) {
+                (false, _) => format!("Backing device {} takes what it is given: nothing to clear\n", volume.backing),
+                (true, false) => format!("Backing device {} is open again, and nothing is lost\n", volume.backing),
+                (true, true) => format!(
+                    "Backing device {} is open again. What hosts wrote to it past the cache after the last flush that succeeded \
+                     may be lost: the next flush of each host is an error, so that it knows. Check its file system\n",
+                    volume.backing
+                ),
             })
         }
         VolumeVerb::Rename { name, to } => {

@@ -260,6 +260,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
     tokio::spawn(control.history.clone().sample(Arc::clone(&control.manager)));
     tokio::spawn(Arc::clone(&control.manager).follow_members());
     tokio::spawn(Arc::clone(&control.manager).follow_growth());
+    tokio::spawn(Arc::clone(&control.manager).reopen_closed());
     tokio::spawn(Arc::clone(&control.manager).watch_paths());
     tokio::spawn(Arc::clone(&control.manager).keep_records());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use hotset_block::{Device, Env as _, HostDevice};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Error, ErrorKind, Volume, VolumeStatus};
+use hotset_cache::{Cleared, Error, ErrorKind, Volume, VolumeStatus};
 
 use super::stop::HOSTS_LIMIT;
 use super::{Plane, device};
@@ -104,6 +104,19 @@ impl Plane {
             self.server.refresh_export(&volume);
         }
         Ok(grown)
+    }
+
+    /// Checks a volume's backing device and opens it again.
+    pub(crate) async fn clear_volume(self: Rc<Self>, name: VolumeName) -> Result<Cleared, Error> {
+        let volume = self.volume(&name)?;
+        let spec = VolumeSpec { name, backing: volume.status().backing, settings: volume.settings() };
+        volume.clear(|| device::open_backing(&self.env, &spec)).await
+    }
+
+    /// The volumes whose backing devices were closed and could not be opened again.
+    pub(crate) async fn closed(self: Rc<Self>) -> Result<Vec<VolumeName>, Error> {
+        let volumes = self.volumes.borrow();
+        Ok(volumes.values().filter(|volume| volume.is_closed()).map(Volume::name).collect())
     }
 
     pub(crate) async fn set_volume(

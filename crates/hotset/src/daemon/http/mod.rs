@@ -80,6 +80,7 @@ impl FromRef<Control> for Arc<Manager> {
         volumes::delete_volume,
         volumes::rename_volume,
         volumes::grow_volume,
+        volumes::clear_volume,
         volumes::enable_cache,
         volumes::disable_cache,
         volumes::volume_flush,
@@ -129,6 +130,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes/{name}", get(volumes::show_volume).patch(volumes::set_volume).delete(volumes::delete_volume))
         .route("/volumes/{name}/name", put(volumes::rename_volume))
         .route("/volumes/{name}/growth", post(volumes::grow_volume))
+        .route("/volumes/{name}/clear", post(volumes::clear_volume))
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
         .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
         .route("/volumes/{name}/connect", get(volumes::connect))

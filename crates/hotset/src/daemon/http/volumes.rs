@@ -81,6 +81,13 @@ pub(super) async fn grow_volume(State(manager): Manages, Name(name): Name<String
     lasting(async move { manager.grow_volume(&name).await }).await
 }
 
+/// Checks the backing device after a failed flush, or after it was away, and opens it again. Hosts stay connected.
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/clear", params(("name" = String, Path)),
+    responses((status = 200, body = api::VolumeClear), (status = "default", body = ApiError)))]
+pub(super) async fn clear_volume(State(manager): Manages, Name(name): Name<String>) -> Answer<api::VolumeClear> {
+    lasting(async move { manager.clear_volume(&name).await }).await
+}
+
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn enable_cache(

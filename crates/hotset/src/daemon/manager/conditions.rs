@@ -245,7 +245,9 @@ pub(super) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth>
         ),
         (Health::Degraded, false) | (Health::Failed, _) => (
             first(said, "its backing device is in trouble"),
-            "look after its backing device; the volume is opened anew when the daemon restarts".to_owned(),
+            format!(
+                "look after its backing device, then have it checked and opened again: `hotset volume clear {volume}`"
+            ),
         ),
     };
     Condition { state, health, reason, action }

@@ -527,7 +527,7 @@ fn action_without_pool(volume: &Volume) -> String {
         ),
         (VolumeState::Online | VolumeState::Flushing, Health::Good) => String::new(),
         (VolumeState::Online | VolumeState::Flushing, Health::Degraded | Health::Failed) => {
-            "look after its backing device, or bring its pool back".to_owned()
+            format!("look after its backing device, then `hotset volume clear {}`; or bring its pool back", volume.name)
         }
     }
 }

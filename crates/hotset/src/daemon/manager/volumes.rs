@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeCreate, VolumeSet};
+use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeSet};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{DirtyData, VolumeStatus};
+use hotset_cache::{Cleared, DirtyData, VolumeStatus};
 
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, no_such_pool, no_such_volume, pool_name, volume_name};
@@ -189,6 +189,38 @@ impl Manager {
             tracing::info!(volume = name, "has grown with its backing device");
         }
         Ok(VolumeChange { changed, volume: self.volume(name).await? })
+    }
+
+    /// Checks a volume's backing device after a failed flush, or after it was away, and opens it again.
+    pub(crate) async fn clear_volume(&self, name: &str) -> Result<VolumeClear, ApiError> {
+        let status = self.open_volume_status(name).await?;
+        // Opening it must not hold up the data plane.
+        self.check_answers(&status.backing).await?;
+        let _one_at_a_time = self.change.lock().await;
+        let volume = self.open_volume_status(name).await?.name;
+        let cleared = self.plane.call(move |plane| plane.clear_volume(volume)).await?;
+        let (changed, doubtful) = match cleared {
+            Cleared::NotNeeded => (false, false),
+            Cleared::Opened { doubtful } => (true, doubtful),
+        };
+        if changed {
+            tracing::info!(volume = name, doubtful, "opened its backing device again");
+        }
+        Ok(VolumeClear { changed, doubtful, volume: self.volume(name).await? })
+    }
+
+    /// What was closed to be opened again and could not be is tried again, as a volume that is offline is.
+    pub(crate) async fn reopen_closed(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let Ok(closed) = self.plane.call(|plane| plane.closed()).await else { return };
+            for name in closed {
+                // Why not is in its status.
+                if self.clear_volume(name.as_str()).await.is_ok() {
+                    tracing::info!(volume = %name, "its backing device is there again");
+                }
+            }
+        }
     }
 
     /// Backing devices grow without anybody's word, for as long as the daemon runs.
