@@ -436,6 +436,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{name}/clear": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Checks the backing device after a failed flush, or after it was away, and opens it again. Hosts stay connected. */
+        post: operations["clear_volume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{name}/connect": {
         parameters: {
             query?: never;
@@ -1622,6 +1639,14 @@ export interface components {
         /** @description A volume, and whether the request changed it. */
         VolumeChange: {
             changed: boolean;
+            volume: components["schemas"]["Volume"];
+        };
+        /** @description A volume whose backing device was checked and opened again. */
+        VolumeClear: {
+            /** @description False if nothing was wrong with it. */
+            changed: boolean;
+            /** @description What hosts wrote past the cache since the last flush that succeeded may be lost; the next flush of each of them is an error. */
+            doubtful: boolean;
             volume: components["schemas"]["Volume"];
         };
         /** @description A volume's counters. */
@@ -3034,6 +3059,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    clear_volume: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeClear"];
                 };
             };
             default: {

@@ -15,6 +15,7 @@ mod predecessor;
 mod recover;
 mod settings;
 mod size;
+mod state_file;
 mod udev;
 mod words;
 

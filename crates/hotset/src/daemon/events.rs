@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 
 use super::clock::unix_ms;
 use super::counters::Counters;
+use crate::state_file;
 
 /// Events that are kept. The file holds twice as many at most, before it is written anew.
 const EVENTS_MAX: usize = 10_000;
@@ -211,7 +211,7 @@ impl Writer {
     fn append(&mut self, events: &[Event]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            closed => closed.insert(open(&self.path, options().append(true))?),
+            closed => closed.insert(state_file::open(&self.path, OpenOptions::new().create(true).append(true))?),
         };
         file.write_all(&lines(events)?)?;
         self.lines += events.len();
@@ -220,11 +220,8 @@ impl Writer {
 
     /// Beside, then in its place: a crash leaves the old file or the new one.
     fn write_anew(&mut self, events: &[Event]) -> io::Result<()> {
-        let beside = self.path.with_extension("new");
-        let mut file = open(&beside, options().write(true).truncate(true))?;
-        file.write_all(&lines(events)?)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &self.path)?;
+        let directory = self.path.parent().expect("it is in the state directory");
+        state_file::replace(directory, FILE_NAME, &lines(events)?)?;
         self.file = None;
         self.lines = events.len();
         Ok(())
@@ -253,23 +250,8 @@ fn parse(text: &[u8], max: usize) -> (VecDeque<Event>, usize) {
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    open(path, OpenOptions::new().read(true))?.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    state_file::open(path, OpenOptions::new().read(true))?.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
     Ok(text)
-}
-
-/// Does not wait for the other end of a FIFO, and opens none.
-fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "something that is no file is there")),
-    }
-}
-
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.create(true).mode(0o600);
-    options
 }
 
 fn lines(events: &[Event]) -> io::Result<Vec<u8>> {

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::unix_ms;
 use super::register::Register;
 use super::state::{PoolRecord, StateDirectory};
+use crate::state_file;
 
 /// So many failures …
 const FAILURES_MAX: usize = 3;
@@ -186,9 +187,9 @@ fn pool_of(subject: &str, pools: &[Result<PoolRecord, String>]) -> Option<String
 /// What the last run wrote when it panicked, once.
 fn take_panic(state: &Path) -> Option<String> {
     let path = state.join(PANIC_FILE);
-    let subject = fs::read_to_string(&path).ok()?;
+    let subject = state_file::read(&path).ok()??;
     fs::remove_file(&path).ok();
-    Some(subject.trim_end().to_owned())
+    Some(String::from_utf8_lossy(&subject).trim_end().to_owned())
 }
 
 /// From now on a panic in work for a pool or a volume leaves that name in the state directory.

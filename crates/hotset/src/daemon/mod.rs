@@ -169,7 +169,7 @@ async fn serve(
     let api_tls = config.api_tls.as_ref().map(|files| ApiTls::load(&files.certificate, &files.key)).transpose()?;
     let listeners = api_socket::bind(sockets.api, api_tls.as_ref()).await?;
     let names = config.api_names.clone();
-    let tokens = Arc::new(Tokens::load(&state)?);
+    let tokens = Arc::new(Tokens::load(&state));
     let state_path = state.path().to_owned();
     let events = Arc::new(EventLog::open(&state_path, counters.clone()));
     let hook = Hook::start(config.event_hook.clone(), register.clone());
@@ -263,6 +263,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
     tokio::spawn(Arc::clone(&control.manager).reopen_closed());
     tokio::spawn(Arc::clone(&control.manager).watch_paths());
     tokio::spawn(Arc::clone(&control.manager).keep_records());
+    tokio::spawn(Arc::clone(&control.manager).read_records_again(Arc::clone(&control.tokens)));
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

@@ -1,11 +1,10 @@
 //! The state directory: the lock, a record and a member file for each pool, and the uncached volumes.
 //!
-//! Records are replaced as a whole: written beside, synced, renamed, and the directory synced, so that a crash leaves
-//! the old one or the new one. What the SSDs say wins over a pool's record; the record serves to find them.
+//! Records are replaced as a whole (`state_file.rs`). What the SSDs say wins over a pool's record; the record serves to find them.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use hotset_api::{Share, WriteMode};
@@ -21,6 +20,7 @@ use super::smart::Ledger;
 use super::tokens::TokenRecord;
 use crate::paths::{POOLS, files_of_pools};
 use crate::predecessor::{lock_patiently, wait_for_files};
+use crate::state_file::{self, remove_if_there};
 use crate::words;
 
 /// The newest version of the records; a newer one is not read.
@@ -255,14 +255,17 @@ impl StateDirectory {
     /// Its record cannot be read: nothing may take its place.
     pub(crate) fn check_record_of(&self, name: &PoolName) -> Result<(), String> {
         let path = self.path.join(POOLS).join(format!("{name}.json"));
-        let read = if path.exists() { read_record::<PoolRecord>(&path).map(drop) } else { Ok(()) };
-        read.map_err(|error| {
+        read_if_there::<PoolRecord>(&path).map(drop).map_err(|error| {
             format!(
                 "pool {name} is on record, and the record cannot be read: {error}; what was taken from the pool, and which of \
                  its SSDs failed, may be on record there alone: bring the file back as it was and restart, or, if there is \
                  none, move it away"
             )
         })
+    }
+
+    pub(crate) fn has_record_of(&self, name: &PoolName) -> bool {
+        self.path.join(POOLS).join(format!("{name}.json")).exists()
     }
 
     pub(crate) fn write_pool(&self, record: &PoolRecord) -> io::Result<()> {
@@ -361,10 +364,8 @@ impl StateDirectory {
 
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
     pub(super) fn try_to_write(&self) -> io::Result<()> {
-        let path = self.path.join("probe");
-        let written = fs::write(&path, [0; PROBE_BYTES]);
-        let removed = remove_if_there(&path);
-        written.and(removed)
+        state_file::replace(&self.path, "probe", &[0; PROBE_BYTES])?;
+        remove_if_there(&self.path.join("probe"))
     }
 
     pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
@@ -374,6 +375,14 @@ impl StateDirectory {
     /// The state directory's copy of a pool: the pool's member beside its SSDs.
     pub(crate) fn member(&self, name: &PoolName) -> PathBuf {
         self.path.join(POOLS).join(format!("{name}.member"))
+    }
+
+    /// Fails if the state directory's copy of a pool is no file that can be written; one that is not there can be made.
+    pub(crate) fn check_member(&self, name: &PoolName) -> io::Result<()> {
+        match state_file::open(&self.member(name), OpenOptions::new().read(true).write(true)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// Makes the member file anew, knowing nothing: what the pool's SSDs hold is not believed at its next open.
@@ -422,9 +431,8 @@ pub(crate) fn given_up(directory: &Path, pool: &PoolName, pool_uuid: u128) -> Gi
 fn lock(directory: &Path) -> Result<File, String> {
     let path = directory.join("state.lock");
     let context = |error: io::Error| format!("{}: {error}", path.display());
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.open(&path).map_err(context)?;
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+    let mut file = state_file::open(&path, &options).map_err(context)?;
     match lock_patiently(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(in_use(directory, &mut file)),
@@ -448,37 +456,31 @@ fn in_use(directory: &Path, file: &mut File) -> String {
 }
 
 fn read_record<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let version: Result<serde_json::Value, _> = serde_json::from_str(&text);
+    let there = read_if_any(path)?;
+    there.ok_or_else(|| format!("{}: it is not there", path.display()))
+}
+
+/// `None`: there is no such file.
+fn read_if_any<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+    let text = state_file::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let Some(text) = text else { return Ok(None) };
+    let version: Result<serde_json::Value, _> = serde_json::from_slice(&text);
     let found = version.as_ref().ok().and_then(|value| value.get("version")?.as_u64());
     if found.is_some_and(|found| found > u64::from(VERSION)) {
         return Err(format!("{}: it was written by a newer version of hotset", path.display()));
     }
-    let record: Versioned<T> = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(record.content)
+    let record: Versioned<T> = serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Some(record.content))
 }
 
 /// A missing file means that there is nothing yet.
 fn read_if_there<T: DeserializeOwned + Default>(path: &Path) -> Result<T, String> {
-    if path.exists() { read_record(path) } else { Ok(T::default()) }
+    read_if_any(path).map(Option::unwrap_or_default)
 }
 
 fn write_record<T: Serialize>(directory: &Path, name: &str, version: u32, content: &T) -> io::Result<()> {
     let text = serde_json::to_vec_pretty(&Versioned { version, content })?;
-    let beside = directory.join(format!("{name}.new"));
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&beside, directory.join(name))?;
-    File::open(directory)?.sync_all()
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    state_file::replace(directory, name, &text)
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct TokenRecord {
 pub(crate) struct Tokens {
     records: Mutex<Vec<TokenRecord>>,
     deleted: watch::Sender<()>,
+    /// Why the record cannot be read, if so: then nobody has a token, rather than anybody.
+    unread: Mutex<Option<String>>,
 }
 
 /// Which token somebody showed. Another one of the same name is another one.
@@ -53,12 +55,33 @@ impl Identity {
 }
 
 impl Tokens {
-    /// Reads what is kept.
-    ///
-    /// # Errors
-    /// If the record cannot be read: then nobody has a token, rather than anybody.
-    pub(crate) fn load(state: &StateDirectory) -> Result<Self, String> {
-        state.tokens().map(|tokens| Self { records: Mutex::new(tokens), deleted: watch::Sender::default() })
+    /// Reads what is kept. Blocking.
+    pub(crate) fn load(state: &StateDirectory) -> Self {
+        let tokens = Self { unread: Mutex::new(Some(String::new())), ..Self::default() };
+        tokens.read_again(state);
+        tokens
+    }
+
+    /// Tries again to read what could not be read; answers why it still cannot. Blocking.
+    pub(crate) fn read_again(&self, state: &StateDirectory) -> Option<String> {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if unread.is_some() {
+            *unread = match state.tokens() {
+                Ok(records) => {
+                    *self.records() = records;
+                    None
+                }
+                Err(error) => Some(format!("{error}; nobody gets in with a token")),
+            };
+        }
+        unread.clone()
+    }
+
+    fn check_read(&self) -> Result<(), ApiError> {
+        match &*self.unread.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(why) => Err(ApiError::new(ApiErrorKind::Device, format!("the tokens cannot be changed: {why}"))),
+        }
     }
 
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
@@ -101,6 +124,7 @@ impl Tokens {
     /// Makes a token. Blocking.
     pub(crate) fn create(&self, state: &StateDirectory, request: &TokenCreate) -> Result<TokenCreated, ApiError> {
         check_name(&request.name)?;
+        self.check_read()?;
         let mut records = self.records();
         if records.iter().any(|record| record.name == request.name) {
             let message = format!("token {}: a token of this name exists already", request.name);
@@ -128,6 +152,7 @@ impl Tokens {
 
     /// From this answer on nobody gets in with it. Blocking.
     pub(crate) fn delete(&self, state: &StateDirectory, name: &str) -> Result<Deleted, ApiError> {
+        self.check_read()?;
         let mut records = self.records();
         let left: Vec<_> = records.iter().filter(|record| record.name != name).cloned().collect();
         if left.len() == records.len() {
@@ -184,13 +209,13 @@ mod tests {
     fn a_token_is_known_by_its_hash_until_it_is_deleted_also_after_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::open(directory.path()).unwrap();
-        let tokens = Tokens::load(&state).unwrap();
+        let tokens = Tokens::load(&state);
         let made = tokens.create(&state, &request("grafana", Role::View)).unwrap();
         let other = tokens.create(&state, &request("me", Role::Admin)).unwrap();
         assert_ne!(made.token, other.token);
         let kept = std::fs::read_to_string(directory.path().join("tokens.json")).unwrap();
         assert!(!kept.contains(made.token.trim_start_matches(TOKEN_PREFIX)), "only the hash is kept");
-        let again = Tokens::load(&state).unwrap();
+        let again = Tokens::load(&state);
         let named = |token: &str| again.who(token).map(|(identity, role)| (identity.name().to_owned(), role));
         assert_eq!(named(&made.token), Some(("grafana".to_owned(), Role::View)));
         assert_eq!(named(&other.token), Some(("me".to_owned(), Role::Admin)));
@@ -205,7 +230,7 @@ mod tests {
     fn names_are_checked_and_taken_once() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::open(directory.path()).unwrap();
-        let tokens = Tokens::load(&state).unwrap();
+        let tokens = Tokens::load(&state);
         for wrong in ["", "a b", "a/b", "é", &"x".repeat(65)] {
             let error = tokens.create(&state, &request(wrong, Role::View)).unwrap_err();
             assert_eq!(error.kind, ApiErrorKind::Invalid, "{wrong}");

@@ -1,11 +1,14 @@
 //! Opens devices by the spelling that administrators use.
 
+use std::fs::OpenOptions;
 use std::path::Path;
 
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, EmulatedSsd, EmulatedSsdSpec, SpellingError};
 use hotset_block::{Device, DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Named, STATE_BYTES};
+
+use crate::state_file;
 
 const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true };
 /// Nothing is written to it, and nobody else has it.
@@ -50,21 +53,27 @@ pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostD
 
 /// The state directory's copy of a pool.
 pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
-    lengthen_member(path);
+    lengthen_member(path)?;
     let device = FileDevice::open(env, path, FOR_US_ALONE).map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
 }
 
 /// Older versions made it shorter, without room for losses. Where it cannot grow the pool does without that.
-fn lengthen_member(path: &Path) {
-    let file = std::fs::OpenOptions::new().write(true).open(path);
-    let grown = file.and_then(|file| match file.metadata()?.len() {
+///
+/// # Errors
+/// It is no file that can be written.
+fn lengthen_member(path: &Path) -> Result<(), Error> {
+    let unusable =
+        |error: std::io::Error| Error::new(ErrorKind::Gone, format!("state of the pool, {}: {error}", path.display()));
+    let file = state_file::open(path, OpenOptions::new().read(true).write(true)).map_err(unusable)?;
+    let grown = match file.metadata().map_err(unusable)?.len() {
         1..STATE_BYTES => file.set_len(STATE_BYTES),
         _ => Ok(()),
-    });
+    };
     if let Err(error) = grown {
         tracing::warn!("{}: {error}", path.display());
     }
+    Ok(())
 }
 
 /// The device that holds a volume's data.

@@ -3,12 +3,16 @@
 //! Each level has its own rows, made by adding those of the level below when an interval is complete, so that every level
 //! reaches from its limit to now. What the file holds is a convenience: it is never waited for by anything but itself.
 
+use std::fmt::{self, Display};
+use std::fs::OpenOptions;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hotset_api::{Subject, SubjectKind};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
 use super::bucket::Bucket;
+use crate::state_file;
 
 pub(super) const FILE_NAME: &str = "history.sqlite";
 
@@ -44,13 +48,16 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Opens the file, or makes it. One that cannot be used is set aside, and told of.
+    /// Opens the file, or makes it. One whose bytes make no sense is set aside, and told of; whatever else keeps it from being
+    /// used (a full disk, a lock, a missing right) may pass.
     pub(super) fn open(directory: &Path) -> Result<(Self, Option<String>), String> {
         let path = directory.join(FILE_NAME);
         match Self::try_open(&path) {
             Ok(store) => Ok((store, None)),
-            Err(error) => {
-                let aside = set_aside(&path).map_err(|failed| format!("{}: {error}; {failed}", path.display()))?;
+            Err(Unusable::ForNow(error)) => Err(format!("{}: {error}", path.display())),
+            Err(Unusable::Bad(error)) => {
+                let aside = set_aside(&path)
+                    .map_err(|failed| format!("{}: {error}; it cannot be set aside: {failed}", path.display()))?;
                 let store = Self::try_open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let message = format!("{} cannot be used ({error}); it is now {}", path.display(), aside.display());
                 Ok((store, Some(message)))
@@ -58,7 +65,10 @@ impl Store {
         }
     }
 
-    fn try_open(path: &Path) -> Result<Self, String> {
+    fn try_open(path: &Path) -> Result<Self, Unusable> {
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        // A pipe would be waited for.
+        state_file::open(path, &options).map_err(|error| Unusable::ForNow(error.to_string()))?;
         let open = || -> rusqlite::Result<(Connection, i64)> {
             let connection = Connection::open(path)?;
             connection.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")?;
@@ -78,11 +88,11 @@ impl Store {
             let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             Ok((connection, version))
         };
-        let (connection, version) = open().map_err(|error| error.to_string())?;
+        let (connection, version) = open().map_err(|error| Unusable::of(&error))?;
         match version {
-            0 => connection.pragma_update(None, "user_version", VERSION).map_err(|error| error.to_string())?,
+            0 => connection.pragma_update(None, "user_version", VERSION).map_err(|error| Unusable::of(&error))?,
             VERSION => {}
-            other => return Err(format!("it has version {other}, not {VERSION}")),
+            other => return Err(Unusable::Bad(format!("it has version {other}, not {VERSION}"))),
         }
         Ok(Self { connection })
     }
@@ -228,15 +238,40 @@ pub(super) fn set_aside_files(directory: &Path) -> Vec<PathBuf> {
     entries.filter(is_aside).map(|entry| entry.path()).collect()
 }
 
-/// Moves the file out of the way, over one that was moved before; its log files go.
-fn set_aside(path: &Path) -> Result<PathBuf, String> {
-    let aside = path.with_extension("sqlite.broken");
+/// Moves the file out of the way; its log files go.
+fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = state_file::set_aside(path)?;
     for log in ["sqlite-wal", "sqlite-shm"] {
         // Without their file they mean nothing; they may not be there.
         let _ = std::fs::remove_file(path.with_extension(log));
     }
-    std::fs::rename(path, &aside).map_err(|error| format!("it cannot be set aside: {error}"))?;
     Ok(aside)
+}
+
+/// Why a file is not used.
+#[derive(Debug)]
+enum Unusable {
+    /// That may pass.
+    ForNow(String),
+    /// What it holds is of no use to this version.
+    Bad(String),
+}
+
+impl Unusable {
+    fn of(error: &rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Bad(error.to_string()),
+            Some(_) | None => Self::ForNow(error.to_string()),
+        }
+    }
+}
+
+impl Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ForNow(why) | Self::Bad(why) => f.write_str(why),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -348,14 +383,42 @@ mod tests {
         torn[200..].fill(0xA5);
         let mut newer = good.clone();
         newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
-        for broken in [b"this is no database".repeat(300), torn, newer] {
+        let broken = [b"this is no database".repeat(300), torn, newer];
+        for (broken, aside) in broken.into_iter().zip(["broken", "broken.2", "broken.3"]) {
             std::fs::write(&path, &broken).unwrap();
             let (mut store, message) = Store::open(directory.path()).unwrap();
-            assert!(message.unwrap().contains("history.sqlite.broken"));
-            assert_eq!(std::fs::read(directory.path().join("history.sqlite.broken")).unwrap(), broken);
+            let aside = format!("history.sqlite.{aside}");
+            assert!(message.unwrap().contains(&aside));
+            assert_eq!(std::fs::read(directory.path().join(aside)).unwrap(), broken);
             store.append(60, &[(subject(), bucket(2, 1))]).unwrap();
             assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 100).unwrap(), Field::Reads), 2);
         }
+    }
+
+    // proves: F11
+    #[test]
+    fn a_file_that_cannot_be_used_for_a_while_stays_where_it_is_and_is_used_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE_NAME);
+        store(directory.path()).append(30, &[(subject(), bucket(7, 1))]).unwrap();
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::rename(&path, &elsewhere).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(Store::open(directory.path()).is_err());
+        std::fs::remove_dir(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(Store::open(directory.path()).is_err(), "a pipe is not waited for");
+        std::fs::rename(&elsewhere, &path).unwrap();
+        let locked = Connection::open(&path).unwrap();
+        locked.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE;").unwrap();
+        let for_now = [ErrorCode::DatabaseBusy, ErrorCode::DiskFull, ErrorCode::ReadOnly, ErrorCode::CannotOpen];
+        let code = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error { code, extended_code: 0 }, None);
+        assert!(for_now.into_iter().all(|passing| matches!(Unusable::of(&code(passing)), Unusable::ForNow(_))));
+        drop(locked);
+        let (store, message) = Store::open(directory.path()).unwrap();
+        assert_eq!(message, None);
+        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::Reads), 7);
+        assert!(!directory.path().join("history.sqlite.broken").exists());
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod serve;
 mod ssds;
 mod start;
 mod status;
+mod unread;
 mod upkeep;
 mod volumes;
 
@@ -99,16 +100,36 @@ struct Offline {
     volumes: BTreeMap<String, OfflineVolume>,
     /// Of the state directory: records that cannot be read.
     broken: Vec<String>,
+    /// … which are tried again: of pools, of the volumes without one, of the tokens.
+    unread_pools: Vec<String>,
+    unread_volumes: Option<String>,
+    unread_tokens: Option<String>,
     /// By pool: SSDs that have left it.
     left: BTreeMap<String, Vec<LeftRecord>>,
     /// By pool: SSDs that were missing at this start and have left it, with what is said of each.
     notes: BTreeMap<String, Vec<Note>>,
+    /// By pool that is open: what was taken from it while it was not, and is still to be detached.
+    taken: BTreeMap<String, Taken>,
     /// By pool: what is not as safe as it could be.
     warnings: BTreeMap<String, Vec<String>>,
     /// Volumes that serve nothing although all of theirs is there: open, and hidden from hosts.
     fenced: BTreeMap<String, Fenced>,
     /// Devices in use that are not at their paths any more, as they are spelled.
     astray: BTreeSet<String>,
+}
+
+/// Volumes that were taken from a pool while it could not be opened: by name and by backing device.
+#[derive(Clone, Debug, Default)]
+struct Taken {
+    detached: Vec<String>,
+    detached_backings: Vec<String>,
+}
+
+impl Taken {
+    fn of(record: &PoolRecord) -> Self {
+        let PoolRecord { detached, detached_backings, .. } = record.clone();
+        Self { detached, detached_backings }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -260,6 +281,8 @@ impl Manager {
         volumes.extend(joining);
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
         let left = self.left_of(pool);
+        let Taken { detached, detached_backings } =
+            self.offline().taken.get(name.as_str()).cloned().unwrap_or_default();
         let record = PoolRecord {
             name: name.to_string(),
             uuid: uuid(pool.uuid),
@@ -268,8 +291,8 @@ impl Manager {
             spares: pool.spares.iter().map(|ssd| SsdRecord { path: ssd.path.clone(), uuid: uuid(ssd.uuid) }).collect(),
             volumes,
             left,
-            detached: Vec::new(),
-            detached_backings: Vec::new(),
+            detached,
+            detached_backings,
         };
         let written = self.state.write_pool(&record).map_err(|error| self.state_failed(&error));
         self.register.follow_for(
@@ -282,6 +305,13 @@ impl Manager {
 
     /// Writes which volumes are served without a pool.
     async fn save_volumes(&self) -> Result<(), ApiError> {
+        if let Some(unread) = &self.offline().unread_volumes {
+            // What is on record there would be forgotten.
+            let message =
+                format!("the volumes without a pool cannot be recorded, because the record cannot be read: {unread}");
+            return Err(ApiError::new(ApiErrorKind::Refused, message)
+                .with_hint("bring the file back as it was, or move it away: it is read again within seconds"));
+        }
         let snapshot = self.plane.snapshot().await?;
         let offline = self.offline().clone();
         let of_a_pool = |name: &str| offline.pool_of(name).is_some();

@@ -106,7 +106,7 @@ impl Manager {
                 format!("{}; --accept-missing goes on without SSDs that are gone for good", error.message),
             ),
         })?;
-        self.settle(name, opened).await?;
+        self.settle(name, opened).await;
         tracing::info!(pool = %name, "imported");
         Ok(())
     }

@@ -173,7 +173,8 @@ impl Manager {
         if is_made(conversion, &candidates)
             && let Ok(opened) = self.open(name, paths.clone(), Missing::Refuse).await
         {
-            return self.settle(name, opened).await;
+            self.settle(name, opened).await;
+            return Ok(());
         }
         let settings = conversion.new_settings().map_err(|error| words::error(&error))?;
         let kind = words::engine_pool_kind(conversion.target.kind);

@@ -18,6 +18,13 @@ impl Manager {
         let open = self.plane.snapshot().await?.volumes.into_iter().find(|open| open.name == volume);
         // It may serve uncached since its pool could not be opened at the start.
         let serves = open.as_ref().is_some_and(|open| open.backing == spec.backing);
+        if open.as_ref().is_some_and(|open| open.pool.as_ref() == Some(pool))
+            && !self.offline().fenced.contains_key(volume.as_str())
+        {
+            // A step after that failed.
+            self.offline().volumes.remove(volume.as_str());
+            return Ok(());
+        }
         if !serves {
             self.check_answers(&spec.backing).await?;
             self.plane.call(move |plane| plane.open_volume(spec)).await?;
@@ -87,8 +94,11 @@ impl Manager {
 
     pub(super) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
         let seconds = RETRY_INTERVAL.as_secs();
-        let reason =
-            format!("{error}; it is tried every {seconds} s; `hotset volume delete {}` gives it up", spec.name);
+        let reason = match pool {
+            // The pool may have data of it that nothing else has.
+            Some(_) => format!("{error}; it is tried every {seconds} s"),
+            None => format!("{error}; it is tried every {seconds} s; `hotset volume delete {}` gives it up", spec.name),
+        };
         let volume = OfflineVolume { record: VolumeRecord::of(spec), pool: pool.map(PoolName::to_string), reason };
         self.offline().volumes.insert(spec.name.to_string(), volume);
     }
@@ -148,11 +158,19 @@ impl Manager {
     }
 
     pub(super) async fn open_uncached_volumes(&self) {
-        let records = self.state.volumes().unwrap_or_else(|message| {
-            tracing::error!("{message}");
-            self.offline().broken.push(message);
-            Vec::new()
-        });
+        let records = match self.state.volumes() {
+            Ok(records) => {
+                self.offline().unread_volumes = None;
+                records
+            }
+            Err(message) => {
+                // It is tried again, and told once.
+                if self.offline().unread_volumes.replace(message.clone()).as_ref() != Some(&message) {
+                    tracing::error!("{message}");
+                }
+                return;
+            }
+        };
         self.ask_backing_devices(&records).await;
         let _one_at_a_time = self.change.lock().await;
         for record in records {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
-use super::{Manager, Note, OfflinePool, Waiting, blocking, pool_name, uuid};
+use super::{Manager, Note, OfflinePool, Taken, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{Found, FoundNewer, Scan};
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
@@ -121,7 +121,7 @@ impl Manager {
                 Ok(record) => records.push(record),
                 Err(message) => {
                     tracing::error!("{message}");
-                    self.offline().broken.push(message);
+                    self.offline().unread_pools.push(message);
                 }
             }
         }
@@ -184,12 +184,21 @@ impl Manager {
         }
         let search = self.search(&record).await;
         self.try_open(&record.name, search, Missing::Leave).await;
-        match record.kind {
-            RecordedKind::Read => {}
-            RecordedKind::ReadWrite => {
-                let manager = Arc::clone(self);
-                tokio::spawn(async move { manager.wait_on(record).await });
-            }
+        let waits = match record.kind {
+            // Its copy in the state directory may be one that can be used in a while.
+            RecordedKind::Read => pool_name(&record.name).is_ok_and(|name| self.state.check_member(&name).is_err()),
+            RecordedKind::ReadWrite => true,
+        };
+        if waits {
+            let manager = Arc::clone(self);
+            tokio::spawn(async move { manager.wait_on(record).await });
+        }
+    }
+
+    /// Opens a pool whose record came to light after the start.
+    pub(super) async fn open_and_wait(self: Arc<Self>, record: PoolRecord) {
+        if let Some(record) = self.open_recorded(record).await {
+            self.wait_for_ssds(record).await;
         }
     }
 
@@ -329,9 +338,14 @@ impl Manager {
             self.state.reset_member(name).map_err(|error| self.state_failed(&error))?;
         }
         let mut opened = self.open_with_returned(name, record, paths, missing).await?;
-        opened.status = self.remember_failed(name, record).await?;
+        // The pool is open: nothing that fails from here on makes it one that is not.
+        match self.remember_failed(name, record).await {
+            Ok(status) => opened.status = status,
+            Err(error) => tracing::warn!(pool = %name, "which of its SSDs failed before is not shown: {error}"),
+        }
         self.note_absent(record, &opened.status);
-        self.settle(name, opened).await
+        self.settle(name, opened).await;
+        Ok(())
     }
 
     /// Opens the pool with the SSDs that had left it and are there again: the engine believes nothing of them, and takes
@@ -408,10 +422,13 @@ impl Manager {
         self.plane.call(move |plane| plane.open_pool(name, paths, member, missing)).await
     }
 
-    /// Opens the volumes of a pool that was just opened, and records the pool as it is now.
-    pub(super) async fn settle(&self, name: &PoolName, mut opened: Opened) -> Result<(), ApiError> {
-        self.note_disks(name, &opened).await?;
-        self.detach_taken(name, &mut opened.volumes).await?;
+    /// Opens the volumes of a pool that was just opened, and records the pool as it is now. What fails is tried again by itself:
+    /// the pool serves.
+    pub(super) async fn settle(&self, name: &PoolName, mut opened: Opened) {
+        if let Err(error) = self.note_disks(name, &opened).await {
+            tracing::warn!(pool = %name, "on which disks its SSDs are is not known: {error}");
+        }
+        self.detach_taken(name, &mut opened.volumes).await;
         let catalogued = opened.volumes.clone();
         for spec in opened.volumes {
             let volume = spec.name.clone();
@@ -426,23 +443,29 @@ impl Manager {
             self.offline().left.entry(record.name.clone()).or_insert_with(|| record.left.clone());
         }
         for volume in record.iter().flat_map(|record| &record.volumes) {
-            self.serve_left_over(volume, &catalogued).await?;
+            if let Err(error) = self.serve_left_over(volume, &catalogued).await {
+                tracing::warn!(pool = %name, volume = volume.name, "{error}");
+            }
         }
         tracing::info!(pool = %name, recovery = opened.status.recovery, "opened");
-        self.save_pool(name).await
+        // A record that cannot be written is a condition, and is written when it can be.
+        let _ = self.save_pool(name).await;
     }
 
     /// Gives up what the pool holds of the volumes that were taken from it while it was offline: whoever took one knew that
     /// this would be lost, and hosts have written around the pool since. A start that came to an end before this was
     /// recorded leaves some that are gone already.
-    async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) -> Result<(), ApiError> {
+    async fn detach_taken(&self, name: &PoolName, volumes: &mut Vec<VolumeSpec>) {
         let record = self.offline().pools.get(name.as_str()).map(|pool| pool.record.clone()).unwrap_or_default();
         let is_taken = |volume: &mut VolumeSpec| record.is_detached(volume.name.as_str(), &volume.backing);
         for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
             let pool = name.clone();
-            self.plane.call(move |plane| plane.detach(pool, volume, DirtyData::Discard)).await?;
+            let of = volume.clone();
+            if let Err(error) = self.plane.call(move |plane| plane.detach(pool, of, DirtyData::Discard)).await {
+                tracing::error!(pool = %name, %volume, "was taken from it, which cannot be recorded on its SSDs: {error}");
+                self.offline().taken.entry(name.to_string()).or_insert_with(|| Taken::of(&record));
+            }
         }
-        Ok(())
     }
 
     /// Of a pool that was just made.

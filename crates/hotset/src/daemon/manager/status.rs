@@ -160,7 +160,7 @@ impl Manager {
     fn status_of(&self, snapshot: &Snapshot) -> Status {
         let pools = self.pools_of(snapshot);
         let volumes = self.volumes_of(snapshot);
-        let broken = self.offline().broken.clone();
+        let broken = self.unread();
         let seen = pools.iter().flat_map(seen::of_pool).chain(volumes.iter().filter_map(seen::of_volume));
         let conditions = self.register.all(seen.chain(seen::of_records(&broken)).collect());
         Status {
