@@ -328,7 +328,7 @@ fn inspect_block_device(
     metadata: &std::fs::Metadata,
     read_only: bool,
 ) -> io::Result<DeviceInfo> {
-    let sector = sys::ioctl_int(fd, libc::BLKSSZGET)?;
+    let sector = sys::logical_block_bytes(fd)?;
     let logical_block_bytes = known_block(u32::try_from(sector).unwrap_or(u32::MAX))?;
     let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
     let queue = sysfs::queue(metadata.rdev());

@@ -1,5 +1,9 @@
 //! What the ring can be asked to do. An operation owns all memory and the descriptor that the kernel uses for it, and
 //! lives in the ring's table until the kernel is done; so nobody can free them early.
+//!
+//! Why `unsafe`: the kernel answers an accept with the number of a descriptor, which is taken over here.
+
+#![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io;
@@ -65,7 +69,8 @@ pub(crate) struct Message {
     _buffers: Vec<Buf>,
     parts: Vec<libc::iovec>,
     first_part: usize,
-    header: libc::msghdr,
+    /// One, in memory of its own that stays where it is when the message is moved: the kernel has its address.
+    header: Vec<libc::msghdr>,
 }
 
 /// What an operation answers: bytes transferred (0 where there are none), or an errno.
@@ -132,7 +137,8 @@ impl RingOperation {
             Self::Send(message) => message.advance(result),
             Self::Accept(_, connection) => {
                 if result >= 0 {
-                    *connection = Some(sys::adopt(result));
+                    // SAFETY: the kernel made this descriptor for this accept, and its completion is the only one to say so.
+                    *connection = Some(unsafe { sys::adopt(result) });
                 }
                 Step::Done(outcome(result))
             }
@@ -220,7 +226,7 @@ impl Message {
     pub(crate) fn new(socket: Rc<OwnedFd>, mut buffers: Vec<Buf>) -> Self {
         let part = |buf: &mut Buf| libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() };
         let parts = buffers.iter_mut().filter(|buf| !buf.is_empty()).map(part).collect();
-        let header = sys::message_of(std::ptr::null_mut(), 0);
+        let header = vec![sys::message_of(std::ptr::null_mut(), 0)];
         Self { socket, _buffers: buffers, parts, first_part: 0, header }
     }
 
@@ -230,9 +236,9 @@ impl Message {
 
     fn entry(&mut self) -> squeue::Entry {
         let rest = &mut self.parts[self.first_part..];
-        self.header = sys::message_of(rest.as_mut_ptr(), rest.len().min(sys::MESSAGE_PARTS_MAX));
+        self.header[0] = sys::message_of(rest.as_mut_ptr(), rest.len().min(sys::MESSAGE_PARTS_MAX));
         let flags = u32::try_from(libc::MSG_NOSIGNAL | libc::MSG_WAITALL).expect("flags are positive");
-        opcode::SendMsg::new(fd(&self.socket), &raw const self.header).flags(flags).build()
+        opcode::SendMsg::new(fd(&self.socket), self.header.as_ptr()).flags(flags).build()
     }
 
     fn advance(&mut self, result: i32) -> Step {

@@ -34,10 +34,12 @@ fn length_of<T>() -> libc::socklen_t {
 ///
 /// # Panics
 /// If `fd` is negative.
-pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+///
+/// # Safety
+/// The descriptor is open, and whoever calls is its only owner: it is closed with what this answers.
+pub(crate) unsafe fn adopt(fd: RawFd) -> OwnedFd {
     assert!(fd >= 0, "a descriptor that the kernel made is not negative");
-    // SAFETY: callers pass a descriptor that a successful system call, or the protocol by which this process was started,
-    // gave to them alone.
+    // SAFETY: that is what the caller promises.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -59,7 +61,8 @@ pub(crate) fn random_bytes(bytes: &mut [u8]) {
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    check(fd).map(adopt)
+    // SAFETY: the call that succeeded made the descriptor, and gave it to nobody else.
+    check(fd).map(|fd| unsafe { adopt(fd) })
 }
 
 /// Raises an eventfd. A counter at its limit is raised already, so that an error is no loss.
@@ -82,11 +85,25 @@ pub(crate) fn lock(fd: &OwnedFd, operation: c_int) -> io::Result<()> {
     check(unsafe { libc::flock(fd.as_raw_fd(), operation | libc::LOCK_NB) }).map(drop)
 }
 
-/// An ioctl that writes one `c_int`, for instance `BLKSSZGET`.
-pub(crate) fn ioctl_int(fd: &OwnedFd, request: libc::Ioctl) -> io::Result<c_int> {
-    // Some of these ioctls (`FS_IOC_GETVERSION`) are declared with a long; the room is there for either.
+/// The smallest unit of a block device's transfers, in bytes.
+pub(crate) fn logical_block_bytes(fd: &OwnedFd) -> io::Result<c_int> {
+    // SAFETY: this request writes an int.
+    unsafe { ioctl_int(fd, libc::BLKSSZGET) }
+}
+
+/// Tells a file from others that had its inode number before. Not every file system knows it.
+pub(crate) fn file_generation(fd: &OwnedFd) -> io::Result<c_int> {
+    // SAFETY: this request writes an int, and is declared with a long.
+    unsafe { ioctl_int(fd, libc::FS_IOC_GETVERSION) }
+}
+
+/// An ioctl that writes one `c_int`.
+///
+/// # Safety
+/// The request takes a pointer, and writes at most a long there.
+unsafe fn ioctl_int(fd: &OwnedFd, request: libc::Ioctl) -> io::Result<c_int> {
     let mut value: [c_int; 2] = [0; 2];
-    // SAFETY: callers pass requests that write at most a long, for which `value` has room.
+    // SAFETY: the caller promises that a long is the most that is written, for which `value` has room.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), request, value.as_mut_ptr()) })?;
     Ok(value[0])
 }
@@ -171,7 +188,9 @@ pub(crate) fn peer_credentials(fd: &OwnedFd) -> io::Result<(i32, u32)> {
 /// A unix socket bound to `path`. Nobody can connect before `listen`, so that its mode can be set in between.
 pub(crate) fn unix_socket_bound_to(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
-    let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) }).map(adopt)?;
+    let fd = check(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the call that succeeded made the descriptor, and gave it to nobody else.
+    let fd = unsafe { adopt(fd) };
     let mut address =
         libc::sockaddr_un { sun_family: libc::sa_family_t::try_from(libc::AF_UNIX).expect("1"), sun_path: [0; 108] };
     let name = CString::new(path.as_os_str().as_bytes())?;
@@ -204,9 +223,9 @@ pub(crate) fn inherited_descriptors() -> io::Result<Vec<OwnedFd>> {
     for fd in FIRST..FIRST.saturating_add(count) {
         // SAFETY: no pointers are passed.
         check(unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        // It is open, and was there before anything of ours: the manager says so to this process, by its id. The flag
-        // above keeps a second call from taking it again.
-        descriptors.push(adopt(fd));
+        // SAFETY: it is open, and was there before anything of ours: the manager says so to this process, by its id. The
+        // flag above keeps a second call from taking it again.
+        descriptors.push(unsafe { adopt(fd) });
     }
     Ok(descriptors)
 }

@@ -56,7 +56,7 @@ pub(crate) fn identity(file: &OwnedFd, path: &Path) -> io::Result<DeviceIdentity
 fn file_identity(file: &OwnedFd, metadata: &Metadata, boot: u128) -> io::Result<DeviceIdentity> {
     let mut id = format!("file:{:016x}:{}", sys::file_system_id(file)?, metadata.ino());
     // An inode number can come back for another file; its generation cannot. Not every file system has one.
-    if let Ok(generation) = sys::ioctl_int(file, libc::FS_IOC_GETVERSION) {
+    if let Ok(generation) = sys::file_generation(file) {
         id.push_str(&format!(":{generation:08x}"));
     }
     let parent = sysfs_directory(metadata.dev()).map(|directory| name_of_disk(&bottom_of(directory)));

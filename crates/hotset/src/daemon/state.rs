@@ -364,8 +364,12 @@ impl StateDirectory {
 
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
     pub(super) fn try_to_write(&self) -> io::Result<()> {
-        state_file::replace(&self.path, "probe", &[0; PROBE_BYTES])?;
-        remove_if_there(&self.path.join("probe"))
+        let path = self.path.join("probe");
+        remove_if_there(&path)?;
+        let mut file = state_file::open(&path, OpenOptions::new().write(true).create_new(true))?;
+        let written = file.write_all(&[0; PROBE_BYTES]);
+        let removed = remove_if_there(&path);
+        written.and(removed)
     }
 
     pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
