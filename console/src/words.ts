@@ -4,7 +4,6 @@ import type {
   IoType,
   Operation,
   PolicyKind,
-  Pool,
   PoolKind,
   Scrub,
   Severity,
@@ -13,7 +12,7 @@ import type {
   Volume,
   WriteMode,
 } from "./api/types";
-import { bytes, duration, percentOf, plural } from "./format";
+import { bytes, duration, moment, percentOf, plural } from "./format";
 
 export type Tone = "good" | "busy" | "warning" | "bad" | "quiet";
 export type Word = { text: string; tone: Tone };
@@ -134,9 +133,25 @@ export function writeMode(value: WriteMode): { text: string; meaning: string } {
 }
 
 /** Where a volume's writes go now: a read pool holds no dirty data, whatever the mode says. */
-export function effectiveWriteMode(volume: Volume, pools: Pool[]): string {
-  const pool = pools.find((pool) => pool.name === volume.pool);
-  return writeMode(pool?.type === "read-write" ? volume.write_mode : "write-around").text;
+export function effectiveWriteMode(volume: Volume): string {
+  return writeMode(volume.effective_write_mode).text;
+}
+
+/** By which way a host uses a volume. */
+export function hostProtocol(value: Volume["clients"][number]["protocol"]): string {
+  switch (value) {
+    case "nbd":
+      return "NBD";
+    case "nbd-tls":
+      return "NBD with TLS";
+  }
+}
+
+/** The hosts that are connected. */
+export function usedBy(volume: Volume): string {
+  const one = (client: Volume["clients"][number]) =>
+    `${client.peer} by ${hostProtocol(client.protocol)} since ${moment(new Date(client.since_unix_ms))}`;
+  return volume.clients.map(one).join(", ") || "no host";
 }
 
 export const WRITE_MODES: WriteMode[] = ["write-back", "instant-write-back", "write-through", "write-around"];

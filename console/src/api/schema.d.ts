@@ -533,7 +533,7 @@ export interface components {
          * @description What the caller can do about it.
          * @enum {string}
          */
-        ApiErrorKind: "invalid" | "not-found" | "refused" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "full" | "unavailable" | "internal";
+        ApiErrorKind: "invalid" | "not-found" | "refused" | "in-use" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "full" | "unavailable" | "internal";
         /** @description `PUT /api/v1/volumes/{name}/cache` */
         CacheEnable: {
             pool: string;
@@ -888,6 +888,27 @@ export interface components {
             /** Format: double */
             writes_per_second?: number | null;
         };
+        /** @description A connection of a host. */
+        HostClient: {
+            /**
+             * Format: int64
+             * @description Requests that it waits for.
+             */
+            in_flight: number;
+            /** @description Its address, or the process behind a unix socket. */
+            peer: string;
+            protocol: components["schemas"]["HostProtocol"];
+            /**
+             * Format: int64
+             * @description When it connected, in milliseconds since 1970.
+             */
+            since_unix_ms: number;
+        };
+        /**
+         * @description The way in which a host uses a volume.
+         * @enum {string}
+         */
+        HostProtocol: "nbd" | "nbd-tls";
         /**
          * @description The preset by which a pool was made.
          * @enum {string}
@@ -1279,8 +1300,8 @@ export interface components {
          */
         Removal: {
             /**
-             * @description Do not flush: dirty data is lost. Refused, with the number of bytes, unless `lose_data` is set too or nothing is
-             *     dirty.
+             * @description Do it although hosts use the volume, whom the refusal names, and do not flush: dirty data is lost. Refused, with the
+             *     number of bytes, unless `lose_data` is set too or nothing is dirty.
              */
             force?: boolean;
             /** @description The administrator knows what is lost. */
@@ -1585,12 +1606,16 @@ export interface components {
              * @description Bytes of its pages in the cache.
              */
             cache_used_bytes: number;
+            /** @description Hosts that are connected to it. */
+            clients: components["schemas"]["HostClient"][];
             /**
              * Format: int64
              * @description Data at risk: bytes acknowledged to hosts and not yet on the backing device.
              */
             dirty_bytes: number;
             dirty_cap?: null | components["schemas"]["Share"];
+            /** @description Where its writes go now: around the cache unless its pool is a read-write pool. */
+            effective_write_mode: components["schemas"]["WriteMode"];
             /** @description Of the volume with its cache. */
             health: components["schemas"]["Health"];
             /** Format: int32 */
@@ -1610,6 +1635,7 @@ export interface components {
             oldest_dirty_seconds?: number | null;
             /** @description The pool that caches it; null: none. */
             pool?: string | null;
+            pool_type?: null | components["schemas"]["PoolKind"];
             /** @description Whether reads populate the cache and are answered from it. */
             read_cache: boolean;
             /**

@@ -33,7 +33,7 @@ export function CachedVolumes({ pool, volumes }: { pool: Pool; volumes: Volume[]
           numeric: true,
           cell: (volume) => atRisk(volume.dirty_bytes, volume.oldest_dirty_seconds),
         },
-        { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume, [pool]) },
+        { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume) },
       ]}
     />
   );

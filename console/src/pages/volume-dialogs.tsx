@@ -8,7 +8,7 @@ import { go, link } from "../router";
 import { AskDialog } from "../ui/ask-dialog";
 import { Notice, Path } from "../ui/basics";
 import { TextField } from "../ui/text-field";
-import { cacheType, health, ioType } from "../words";
+import { cacheType, health, ioType, usedBy } from "../words";
 import { RemovalDialog } from "./removal-dialog";
 import { NAME_RULE } from "./volume-create";
 
@@ -173,6 +173,7 @@ export function DeleteVolume({ volume, close }: Props) {
       labelOfLoss="Delete and lose data"
       dirtyBytes={volume.dirty_bytes}
       offline={isUnknown(volume)}
+      hosts={volume.clients.length === 0 ? "" : usedBy(volume)}
       close={close}
     >
       <Notice tone="warning">Hosts that are connected to it lose it.</Notice>

@@ -1,6 +1,6 @@
 // Volumes: the list, and of the selected one how hosts connect to it, its cache and its settings.
 import { useState } from "preact/hooks";
-import type { Pool, Status, Volume } from "../api/types";
+import type { Status, Volume } from "../api/types";
 import { useReadOnly } from "../change";
 import { bytes, count, duration, percent } from "../format";
 import { series, status } from "../live";
@@ -9,8 +9,9 @@ import { go, link, useRoute } from "../router";
 import { useStore } from "../store";
 import { Action, Badge, Empty, Facts, Figures, Heading, Notice, Path, ToDo } from "../ui/basics";
 import { Table } from "../ui/table";
-import { atRisk, effectiveWriteMode, word } from "../words";
+import { atRisk, effectiveWriteMode, usedBy, word } from "../words";
 import { CACHE_COLUMNS } from "./cache-columns";
+import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
 import { loadFigures } from "./overview";
 import { spelledShare } from "./sizes";
@@ -25,7 +26,7 @@ export function Volumes() {
   const readOnly = useReadOnly();
   const [find, setFind] = useState("");
   if (known === null) return null;
-  const selected = known.volumes.find((volume) => volume.name === route.name) ?? known.volumes[0];
+  const selected = route.name === "" ? known.volumes[0] : known.volumes.find((volume) => volume.name === route.name);
   const wanted = find.trim().toLowerCase();
   const shown = known.volumes.filter((volume) => `${volume.name} ${volume.pool ?? ""}`.toLowerCase().includes(wanted));
   return (
@@ -82,7 +83,7 @@ export function Volumes() {
               cell: (volume) =>
                 typeof volume.pool === "string" ? <a href={link("pools", volume.pool)}>{volume.pool}</a> : "none",
             },
-            { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume, known.pools) },
+            { head: "Write mode", extra: true, cell: (volume) => effectiveWriteMode(volume) },
             { head: "Cache used", numeric: true, extra: true, cell: (volume) => bytes(volume.cache_used_bytes) },
             {
               head: "Data at risk now",
@@ -93,6 +94,7 @@ export function Volumes() {
         />
       </section>
       {selected !== undefined && <Selected key={selected.name} volume={selected} status={known} />}
+      {selected === undefined && route.name !== "" && <Gone kind="volume" name={route.name} />}
       {route.query.get("dialog") === "create" && (
         <CreateVolume status={known} close={() => go(link("volumes", route.name))} />
       )}
@@ -152,7 +154,7 @@ function Selected({ volume, status }: { volume: Volume; status: Status }) {
           {running.map((operation) => (
             <RunningOperation key={operation.id} operation={operation} />
           ))}
-          <VolumeFacts volume={volume} pools={status.pools} />
+          <VolumeFacts volume={volume} />
         </div>
       </section>
       <ConnectHosts volume={volume} />
@@ -196,16 +198,17 @@ function Now({ volume }: { volume: Volume }) {
   );
 }
 
-function VolumeFacts({ volume, pools }: { volume: Volume; pools: Pool[] }) {
+function VolumeFacts({ volume }: { volume: Volume }) {
   const { stats } = volume;
   return (
     <Facts
       facts={[
         ["Backing device", <Path text={volume.backing} />, "wide"],
         ["Capacity", bytes(volume.size_bytes)],
-        ["Write mode", effectiveWriteMode(volume, pools)],
+        ["Write mode", effectiveWriteMode(volume)],
         ["Logical block", bytes(volume.logical_block_bytes)],
         ["Access", volume.read_only ? "read only" : "read and write"],
+        ["Used by", usedBy(volume), "wide"],
         ["Read caching", volume.read_cache ? "on" : "off"],
         ["Streams past the cache", streams(volume)],
         ["Share of the cache", shares(volume)],
@@ -232,7 +235,8 @@ function reads({ stats }: Volume): string {
 }
 
 function shares(volume: Volume): string {
-  const { cache_min, cache_max, dirty_cap } = volume;
+  const { cache_min, cache_max } = volume;
+  const dirty_cap = volume.pool_type === "read-write" ? volume.dirty_cap : null;
   const set = [
     cache_min ? `keeps ${spelledShare(cache_min)}` : "",
     cache_max ? `at most ${spelledShare(cache_max)}` : "",

@@ -13,6 +13,8 @@ pub enum ApiErrorKind {
     NotFound,
     /// It exists already, is in use, or something has to be done first; the message says what.
     Refused,
+    /// Hosts use it, and would get errors; the message names them. `force` does it all the same.
+    InUse,
     /// The request has no token, or not one that is known here.
     Unauthenticated,
     /// The role of the request's token does not allow it.

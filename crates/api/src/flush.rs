@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Removal {
-    /// Do not flush: dirty data is lost. Refused, with the number of bytes, unless `lose_data` is set too or nothing is
-    /// dirty.
+    /// Do it although hosts use the volume, whom the refusal names, and do not flush: dirty data is lost. Refused, with the
+    /// number of bytes, unless `lose_data` is set too or nothing is dirty.
     #[serde(default)]
     pub force: bool,
     /// The administrator knows what is lost.

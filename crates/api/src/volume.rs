@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::DeviceIo;
-use crate::words::{CacheHealth, CacheState, Health, VolumeState, WriteMode};
+use crate::words::{CacheHealth, CacheState, Health, PoolKind, VolumeState, WriteMode};
 
 /// `POST /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -76,6 +76,35 @@ pub struct CacheEnable {
     pub pool: String,
 }
 
+/// The way in which a host uses a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostProtocol {
+    Nbd,
+    NbdTls,
+}
+
+impl HostProtocol {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Nbd => "NBD",
+            Self::NbdTls => "NBD with TLS",
+        }
+    }
+}
+
+/// A connection of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HostClient {
+    pub protocol: HostProtocol,
+    /// Its address, or the process behind a unix socket.
+    pub peer: String,
+    /// When it connected, in milliseconds since 1970.
+    pub since_unix_ms: u64,
+    /// Requests that it waits for.
+    pub in_flight: u64,
+}
+
 /// A volume as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
@@ -105,6 +134,8 @@ pub struct Volume {
     /// A write stream longer than this bypasses the cache; null: never.
     pub write_cutoff_bytes: Option<u64>,
     pub write_mode: WriteMode,
+    /// Where its writes go now: around the cache unless its pool is a read-write pool.
+    pub effective_write_mode: WriteMode,
     /// Whether reads populate the cache and are answered from it.
     pub read_cache: bool,
     /// How much of it may be dirty at once, of the pool's dirty capacity; null: all of that.
@@ -115,6 +146,8 @@ pub struct Volume {
     pub cache_max: Option<Share>,
     /// The pool that caches it; null: none.
     pub pool: Option<String>,
+    /// The type of that pool.
+    pub pool_type: Option<PoolKind>,
     /// Bytes of its pages in the cache.
     pub cache_used_bytes: u64,
     /// Bytes of its newest pages in the write log, dirty or clean.
@@ -128,6 +161,10 @@ pub struct Volume {
     pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,
+    /// Hosts that are connected to it.
+    #[serde(default)]
+    #[schema(required)]
+    pub clients: Vec<HostClient>,
     /// What the backing device has had to do.
     #[serde(default)]
     #[schema(required)]

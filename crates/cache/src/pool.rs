@@ -620,10 +620,7 @@ impl<E: Env> PoolInner<E> {
         let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
-            let reason =
-                "no SSD is left: volumes run at their backing devices' speed; replace the SSDs, then delete and \
-                          create the pool"
-                    .to_owned();
+            let reason = "no SSD is left: volumes run at their backing devices' speed".to_owned();
             return (Health::Failed, reason);
         }
         let reason = match self.kind {

@@ -345,7 +345,7 @@ const INTERRUPTING: &str = "Ctrl-C cancels the flush. If this command is killed,
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct RemovalArguments {
-    /// Do not flush: dirty data is lost; says how much, and refuses without --yes-lose-data
+    /// Also while hosts use the volume, and without a flush; says how much would be lost, and refuses without --yes-lose-data
     #[arg(long)]
     pub(crate) force: bool,
     /// The dirty data that --force named may be lost

@@ -151,7 +151,7 @@ fn an_ssd_that_says_it_fails_is_an_alert_an_event_and_no_reason_to_stop() {
     }
     assert_eq!((&ssd["health"], &ssd["state"]), (&json!("error-alert"), &json!("online")), "{ssd}");
     assert_eq!((&ssd["identity"]["model"], &ssd["smart"]["wear_percent"]), (&json!("Fast"), &json!(104)));
-    assert!(pool["warnings"].to_string().contains("104 %"), "{pool}");
+    assert!(pool["reason"].to_string().contains("104 %") && pool["health"] == "degraded", "{pool}");
     assert!(daemon.ok("pool show p").contains("error alert"));
     let uuid = ssd["uuid"].as_str().expect("it has one");
     eventually("the alert is an event", Duration::from_secs(10), || {

@@ -71,6 +71,7 @@ fn errors_that_hosts_got_are_a_condition_for_an_hour_also_after_a_restart() {
     daemon.ok("volume rename v w");
     let name = || condition(&daemon, "host-errors").map(|told| told["subject"]["name"].clone());
     eventually("it goes by the new name", PATIENCE, || name() == Some("w".into()));
+    drop(client);
     daemon.ok("volume delete w");
     eventually("nobody is left whom it concerns", PATIENCE, || name().is_none());
 }
@@ -79,9 +80,11 @@ fn errors_that_hosts_got_are_a_condition_for_an_hour_also_after_a_restart() {
 #[test]
 fn a_hook_that_fails_and_a_guard_that_cannot_be_written_are_conditions_until_they_work() {
     let mut daemon = Daemon::prepare("--missing-wait 1");
-    let (hook, rules, config) = (daemon.site.path("hook"), daemon.site.path("no/such/rules"), daemon.site.path("toml"));
+    let (hook, rules, config) = (daemon.site.path("hook"), daemon.site.path("rules"), daemon.site.path("toml"));
     let text = format!("event_hook = [{:?}]\nudev_rules = {:?}\n", hook.display(), rules.display());
     fs::write(&config, text.replace('\'', "")).expect("a file can be written");
+    // Where a file should be.
+    fs::create_dir(&rules).expect("a folder can be made");
     daemon.add_arguments(&format!("--config {}", config.display()));
     daemon.launch();
     daemon.make_read_write_pool(&[24, 24], "");
@@ -89,12 +92,56 @@ fn a_hook_that_fails_and_a_guard_that_cannot_be_written_are_conditions_until_the
     is_told(&daemon, "event-hook");
     let guard = is_told(&daemon, "guard");
     assert!(guard["reason"].as_str().is_some_and(|reason| reason.contains("not guarded")), "{guard}");
-    fs::create_dir_all(rules.parent().expect("it has one")).expect("a folder can be made");
+    fs::remove_dir(&rules).expect("it is empty");
     is_over(&daemon, "guard");
-    assert!(rules.exists());
     fs::write(&hook, "#!/bin/sh\n").expect("a file can be written");
     fs::set_permissions(&hook, fs::Permissions::from_mode(0o700)).expect("it is ours");
     daemon.ok("volume delete v");
+    // Its deletion is an event that the hook takes.
     is_over(&daemon, "event-hook");
     assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
+}
+
+// proves: F12, P9, P10
+#[test]
+fn a_read_pool_without_ssds_has_one_advice_which_works_and_says_it_once() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[24], "");
+    daemon.make_volume(64, "p");
+    assert!(daemon.stop().success());
+    let (ssd, away) = (daemon.site.path("ssd0"), daemon.site.path("away"));
+    fs::rename(&ssd, &away).expect("it can be taken away");
+    daemon.launch();
+    eventually("the pool goes on without it", PATIENCE, || daemon.json("pool show p")["state"] == "online");
+    let pool = daemon.json("pool show p");
+    assert_eq!(
+        (&pool["health"], pool["ssds"][0]["action"].clone()),
+        (&"failed".into(), pool["action"].clone()),
+        "{pool}"
+    );
+    let said = pool.to_string();
+    assert!(said.contains("hotset pool add-ssd p --ssd PATH") && !said.contains("delete"), "{said}");
+    eventually("it is logged", PATIENCE, || daemon.log().contains("WARN event: pool p"));
+    let warnings = daemon.log().lines().filter(|line| line.contains("WARN") && line.contains("ssd0")).count();
+    assert_eq!(warnings, 1, "{}", daemon.log());
+    daemon.ok(&format!("image create {} 24M", ssd.display()));
+    daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
+    assert_eq!(daemon.json("status")["health"], "good", "{}", daemon.ok("status"));
+}
+
+// proves: P8
+#[test]
+fn a_volume_of_a_read_pool_says_where_its_writes_go_and_takes_nothing_that_means_nothing() {
+    let daemon = Daemon::start();
+    daemon.make_pool(&[24], "");
+    daemon.make_volume(64, "p");
+    let volume = daemon.json("volume show v");
+    assert_eq!((&volume["effective_write_mode"], &volume["pool_type"]), (&"write-around".into(), &"read".into()));
+    let shown = daemon.ok("volume show v");
+    assert!(shown.contains("write-around: its pool caches no writes") && !shown.contains("Dirty cap"), "{shown}");
+    for setting in ["mode=write-through", "mode=write-back", "dirty-cap=10%"] {
+        let said = daemon.refuse(&format!("volume set v {setting}"), 1, "read pool");
+        assert!(said.contains("pool convert p"), "{said}");
+    }
+    daemon.ok("volume set v mode=write-around dirty-cap=auto");
 }

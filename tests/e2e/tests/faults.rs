@@ -186,6 +186,11 @@ fn an_ssd_that_failed_is_not_used_again_after_a_restart_until_it_is_added() {
         tools::eventually("nothing lacks a copy", Duration::from_secs(30), || {
             daemon.json("pool show p")["rebuild"].is_null()
         });
+        // Whole or not: a failed SSD is not good before it is replaced or removed, whoever asks when.
+        let pool = daemon.json("pool show p");
+        assert_eq!((&pool["health"], health(&daemon).as_str()), (&"degraded".into(), "degraded"), "{pool}");
+        assert!(pool["reason"] != "" && pool["action"] != "", "{pool}");
+        assert_eq!(daemon.hotset("status --check").status.code(), Some(1));
         daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
         for _ in 0..2 {
             let shown = shown_at(&daemon, &ssd);

@@ -1,14 +1,15 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Deleted, Share, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeList,
-    VolumeRename, VolumeState,
+    ApiError, ApiErrorKind, CacheEnable, Deleted, HostClient, PoolKind, Share, Volume, VolumeChange, VolumeClear,
+    VolumeCreate, VolumeList, VolumeRename, VolumeState,
 };
 use hyper::Method;
 
 use super::table::{Table, facts, notes, on_off};
 use super::{Client, print, removal};
 use crate::args::{Output, VolumeVerb};
+use crate::date::date_and_time;
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
 use crate::size::{grouped, human};
@@ -71,8 +72,12 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
         }
         VolumeVerb::DisableCache { name, removal } => {
             let (path, flush) = (format!("/volumes/{name}/cache"), format!("/volumes/{name}/flush"));
-            let change = removal::remove(client, output, &path, &flush, removal)?;
-            print_change(output, &change, "Disabled the cache of")
+            let change: VolumeChange = removal::remove(client, output, &path, &flush, removal)?;
+            print_change(output, &change, "Disabled the cache of")?;
+            if change.changed && !change.volume.clients.is_empty() && output == Output::Text {
+                super::write_out(&format!("Hosts go on, uncached: {}\n", used_by(&change.volume)))?;
+            }
+            Ok(())
         }
         VolumeVerb::Delete { name, removal } => {
             let (path, flush) = (format!("/volumes/{name}"), format!("/volumes/{name}/flush"));
@@ -188,6 +193,39 @@ fn data_at_risk(volume: &Volume) -> String {
     format!("{} ({} bytes){age}{lost}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
 }
 
+/// Where writes go now, and where they would go if its pool took them.
+fn write_mode(volume: &Volume) -> String {
+    let [now, set] =
+        [volume.effective_write_mode, volume.write_mode].map(|mode| words::engine_write_mode(mode).to_string());
+    match volume.pool_type {
+        _ if now == set => now,
+        Some(_) => format!("{now}: its pool caches no writes ({set} in a read-write pool)"),
+        None => format!("{now}: it has no cache ({set} in a read-write pool)"),
+    }
+}
+
+/// Nothing where nothing can be dirty.
+fn dirty_cap(volume: &Volume) -> String {
+    match volume.pool_type {
+        Some(PoolKind::ReadWrite) => {
+            volume.dirty_cap.map_or_else(|| "auto: the pool's dirty capacity".to_owned(), share)
+        }
+        Some(PoolKind::Read) | None => String::new(),
+    }
+}
+
+/// The hosts that are connected: who, by which protocol, since when.
+fn used_by(volume: &Volume) -> String {
+    let one = |client: &HostClient| {
+        let since = date_and_time(client.since_unix_ms / 1000);
+        format!("{} by {} since {since}", client.peer, client.protocol.word())
+    };
+    match volume.clients.as_slice() {
+        [] => "no host".to_owned(),
+        clients => clients.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
 fn show(volume: &Volume) -> String {
     let stats = &volume.stats;
     facts(&[
@@ -201,17 +239,18 @@ fn show(volume: &Volume) -> String {
         ("Size", format!("{} ({} bytes)", human(volume.size_bytes), grouped(volume.size_bytes))),
         ("Logical block", human(volume.logical_block_bytes.into())),
         ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),
-        ("Write mode", words::engine_write_mode(volume.write_mode).to_string()),
+        ("Write mode", write_mode(volume)),
         ("Read caching", on_off(volume.read_cache)),
         ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
         ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
-        ("Dirty cap", volume.dirty_cap.map_or_else(|| "auto: the pool's dirty capacity".to_owned(), share)),
+        ("Dirty cap", dirty_cap(volume)),
         ("Share of the cache", shares(volume)),
         ("Pool", volume.pool.clone().unwrap_or_else(|| "none: served uncached".to_owned())),
         ("Cached", human(volume.cache_used_bytes)),
         ("Write cache", format!("{} used", human(volume.write_cache_used_bytes))),
         ("Data at risk", data_at_risk(volume)),
         ("Reach it at", volume.nbd.join("  ")),
+        ("Used by", used_by(volume)),
         ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
         ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),
         ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),

@@ -240,6 +240,7 @@ async fn serve(
         }
     }
     events.append(vec![runs::stopping()]);
+    manager.save_host_errors().await;
     let code = stop(&manager, &plane, signals).await;
     if code == ExitCode::SUCCESS {
         manager.ends_cleanly();

@@ -69,6 +69,7 @@ impl Observer {
                 renamed.push((from, to));
             }
             errors.count(&self.register, &status);
+            self.manager.save_host_errors().await;
             let mut happened = before.as_mut().map_or_else(Vec::new, |before| follow(&mut renamed, before, &now));
             happened.extend(match &before {
                 Some(before) => changes(before, &now),
@@ -124,7 +125,16 @@ pub(super) fn record(log: &EventLog, hook: Option<&Hook>, happened: Vec<Happened
     if happened.is_empty() {
         return;
     }
-    for event in &happened {
+    // What an SSD does to its pool is said of the pool.
+    let of_its_pool = |event: &&Happened| {
+        event.subject.kind == SubjectKind::Ssd
+            && happened.iter().any(|other| {
+                other.subject.kind == SubjectKind::Pool
+                    && other.severity != Severity::Info
+                    && Some(&other.subject.name) == event.pool.as_ref()
+            })
+    };
+    for event in happened.iter().filter(|event| !of_its_pool(event)) {
         match event.severity {
             Severity::Info => tracing::info!("event: {}: {}", event.subject, said(event)),
             Severity::Warning | Severity::Error => tracing::warn!("event: {}: {}", event.subject, said(event)),

@@ -12,12 +12,14 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::TlsAcceptor;
+use hotset_serve::nbd::{ConnectionStatus, Server, ServerCounters, ServerSettings};
 use hotset_serve::nbd::{Server, ServerCounters, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
@@ -50,6 +52,8 @@ pub(crate) struct Snapshot {
     pub(crate) at: RealInstant,
     pub(crate) pools: Vec<PoolStatus>,
     pub(crate) volumes: Vec<VolumeStatus>,
+    /// Hosts that have chosen a volume, with how long they have been connected.
+    pub(crate) connections: Vec<(ConnectionStatus, Duration)>,
 }
 
 impl Plane {
@@ -70,12 +74,24 @@ impl Plane {
             at: self.env.real_now(),
             pools: self.pools.borrow().values().map(Pool::status).collect(),
             volumes: self.volumes.borrow().values().map(Volume::status).collect(),
+            connections: self.connections(),
         }
     }
 
     /// What the server of hosts counts.
     pub(crate) fn server_counters(&self) -> (ServerCounters, String) {
         (self.server.counters(), self.server.refused_handshake())
+    }
+
+    fn connections(&self) -> Vec<(ConnectionStatus, Duration)> {
+        let now = self.env.real_now();
+        let serving = self.server.connections().into_iter().filter(|connection| connection.export.is_some());
+        serving
+            .map(|connection| {
+                let age = now.since(connection.since);
+                (connection, age)
+            })
+            .collect()
     }
 
     /// How long the requests of hosts took, reads and writes, by volume: to be read elsewhere, at no cost to hosts.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hotset_block::sync::Event;
-use hotset_block::{Env, HostEnv, InheritedListener, Instant, Listener, Stream};
+use hotset_block::{Env, HostEnv, InheritedListener, Instant, Listener, RealInstant, Stream};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorKind, Volume};
 
@@ -87,6 +87,8 @@ pub struct ConnectionStatus {
     /// Requests received and not answered.
     pub in_flight: usize,
     pub tls: bool,
+    /// When it was taken, in real time.
+    pub since: RealInstant,
 }
 
 /// What a server counts.
@@ -132,6 +134,7 @@ pub(super) struct ServerInner {
 struct Connection {
     stream: Stream,
     tls: bool,
+    since: RealInstant,
     /// It had to make room, and its task is about to end.
     ending: bool,
     serving: Option<Serving>,
@@ -328,7 +331,8 @@ impl ServerInner {
         }
         let id = self.connections_made.get();
         self.connections_made.set(id + 1);
-        let connection = Connection { stream: stream.clone(), tls: tls.is_some(), ending: false, serving: None };
+        let (of_tls, since) = (tls.is_some(), self.env.real_now());
+        let connection = Connection { stream: stream.clone(), tls: of_tls, since, ending: false, serving: None };
         self.connections.borrow_mut().insert(id, connection);
         let inner = Rc::clone(self);
         self.env.spawn(async move {
@@ -458,6 +462,7 @@ impl Connection {
             export: self.export().map(str::to_owned),
             in_flight: self.serving.as_ref().map_or(0, |serving| serving.session.in_flight()),
             tls: self.tls,
+            since: self.since,
         }
     }
 }

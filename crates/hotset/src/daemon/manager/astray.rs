@@ -57,7 +57,8 @@ pub(super) fn tell_of_ssds(pool: &mut Pool, astray: &BTreeSet<String>) {
             "put it back at {}, or take it out of the pool with `hotset pool remove-ssd` before the daemon stops",
             ssd.path
         );
-        pool.warnings.push(format!("SSD {} {WHAT}; it serves until the daemon stops: {}", ssd.path, ssd.action));
+        pool.reason = joined(&pool.reason, &format!("SSD {} {WHAT}; it serves until the daemon stops", ssd.path));
+        pool.action = joined(&pool.action, &ssd.action);
         pool.health = pool.health.max(Health::Degraded);
     }
 }

@@ -55,7 +55,12 @@ pub(super) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
         return Condition { state: PoolState::Flushing, health, reason, action };
     }
     if facts.ssds_online == 0 {
-        let action = format!("replace its SSDs, then `hotset pool delete {name}` and make it anew");
+        let action = match kind {
+            PoolKind::Read => {
+                format!("`hotset pool add-ssd {name} --ssd PATH` gives it SSDs again, and it caches anew")
+            }
+            PoolKind::ReadWrite => format!("replace its SSDs, then `hotset pool delete {name}` and make it anew"),
+        };
         let reason = first(facts.said, "no SSD is left");
         return Condition { state: PoolState::Online, health: health.max(Health::Failed), reason, action };
     }
@@ -337,13 +342,7 @@ mod tests {
             ),
             ("too few SSDs", PoolFacts { dirty_bytes: 1, ..alone }, PoolState::Flushing, Degraded, "add-ssd p"),
             ("too few, clean", alone, PoolState::Online, Degraded, "add-ssd p"),
-            (
-                "no SSD",
-                PoolFacts { ssds_online: 0, health: Failed, ..read },
-                PoolState::Online,
-                Failed,
-                "replace its SSDs",
-            ),
+            ("no SSD", PoolFacts { ssds_online: 0, health: Failed, ..read }, PoolState::Online, Failed, "add-ssd p"),
             (
                 "an SSD of a read pool is gone",
                 PoolFacts { ssds_gone: 1, health: Degraded, ..read },

@@ -214,6 +214,10 @@ impl Manager {
                 if let Err(error) = self.save_pool(&name).await {
                     tracing::warn!(pool = %name, "its SSDs changed, and that was not recorded: {error}");
                 }
+                if let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == name) {
+                    // What they share is told anew: of those that left, nothing.
+                    let _ = self.note_shared_disks(pool).await;
+                }
             }
             before = now;
         }

@@ -5,6 +5,7 @@
 
 mod ask;
 mod astray;
+mod clients;
 mod conditions;
 mod convert;
 mod create;

@@ -1,16 +1,21 @@
 //! Deleting volumes and pools, and disabling caches: what is dirty and in the way, and the steps when nothing is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, Removal, VolumeChange};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
 use super::flush::{Extent, Running, Subject, dirty_bytes};
-use super::{Manager, no_such_pool, no_such_volume, pool_name};
+use super::{Manager, clients, no_such_pool, no_such_volume, pool_name};
 use crate::daemon::state::{RecordedKind, VolumeRecord};
 use crate::plane::Snapshot;
 use crate::size::{grouped, human};
+
+/// How often hosts of a volume are looked for before it is said that they use it, and how long after one another.
+const LOOKS_FOR_HOSTS: u32 = 6;
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What has to be done about dirty data before a cache is taken away.
 enum Plan {
@@ -118,6 +123,7 @@ impl Manager {
 
     async fn plan_removal(&self, subject: &Subject, purpose: FlushPurpose, removal: Removal) -> Result<Plan, ApiError> {
         let flush = self.flushes.concerning(subject);
+        self.check_no_host_uses_it(subject, purpose, removal).await?;
         let snapshot = self.plane.snapshot().await?;
         if let Some(flush) = flush {
             if !removal.force {
@@ -130,6 +136,34 @@ impl Manager {
         self.plan_for(subject, removal, &snapshot)
     }
 
+    /// Hosts are not cut off without a word. Taking a cache away is nothing to them: they go on.
+    async fn check_no_host_uses_it(
+        &self,
+        subject: &Subject,
+        purpose: FlushPurpose,
+        removal: Removal,
+    ) -> Result<(), ApiError> {
+        let (Subject::Volume(name), FlushPurpose::DeleteVolume, false) = (subject, purpose, removal.force) else {
+            return Ok(());
+        };
+        let mut clients = Vec::new();
+        for look in 0..LOOKS_FOR_HOSTS {
+            // One that has just hung up is seen to be gone in a moment.
+            if look > 0 {
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+            clients = clients::of_volume(name.as_str(), &self.plane.snapshot().await?);
+            if clients.is_empty() {
+                return Ok(());
+            }
+        }
+        let message = format!("volume {name}: hosts use it, and would get errors: {}", clients::named(&clients));
+        Err(ApiError::new(ApiErrorKind::InUse, message).with_hint(format!(
+            "disconnect them first, or cut them off with --force; `hotset volume disable-cache {name}` takes only its cache \
+             away, and flushes what is dirty, while they go on"
+        )))
+    }
+
     fn plan_for(&self, subject: &Subject, removal: Removal, snapshot: &Snapshot) -> Result<Plan, ApiError> {
         if removal.force && removal.lose_data {
             return Ok(Plan::Remove(DirtyData::Discard));
@@ -138,7 +172,7 @@ impl Manager {
             InTheWay::Nothing | InTheWay::AskTheEngine => Ok(Plan::Remove(DirtyData::Clean)),
             InTheWay::Dirty(extent) if !removal.force => Ok(Plan::Flush(extent)),
             InTheWay::Dirty(Extent { dirty_bytes: 0, .. }) => Ok(Plan::Remove(DirtyData::Clean)),
-            InTheWay::Dirty(extent) => Err(would_lose(subject, extent.dirty_bytes, "without --force they are flushed")),
+            InTheWay::Dirty(extent) => Err(would_lose(subject, extent.dirty_bytes, &flushed_otherwise(subject))),
             InTheWay::Stuck { dirty_bytes, why } => Err(would_lose(subject, dirty_bytes, &why)),
             InTheWay::Unknown { pool } => Err(may_lose(subject, &pool)),
         }
@@ -434,6 +468,7 @@ pub(super) fn or_by_force(error: ApiError) -> ApiError {
         ApiErrorKind::Refused => ApiError::new(error.kind, format!("{error} (--force --yes-lose-data)")),
         ApiErrorKind::Invalid
         | ApiErrorKind::NotFound
+        | ApiErrorKind::InUse
         | ApiErrorKind::Cancelled
         | ApiErrorKind::Unsupported
         | ApiErrorKind::Device
@@ -454,6 +489,16 @@ fn is_kind_read_write(pool: &PoolStatus) -> bool {
     match pool.kind {
         PoolKind::Read => false,
         PoolKind::ReadWrite => true,
+    }
+}
+
+/// How dirty data is kept.
+fn flushed_otherwise(subject: &Subject) -> String {
+    match subject {
+        Subject::Volume(name) => format!(
+            "without --force they are flushed; while hosts use the volume, `hotset volume disable-cache {name}` flushes them"
+        ),
+        Subject::Pool(_) => "without --force they are flushed".to_owned(),
     }
 }
 

@@ -4,6 +4,7 @@ use hotset_api::{
     CacheHealth, ConditionKind, Health, Pool, PoolState, Ssd, SsdHealth, SsdState, Subject, SubjectKind, Volume,
 };
 
+use super::conditions::joined;
 use crate::daemon::register::Seen;
 
 /// Of a pool and its SSDs. What its SSDs are while it is not open is said of the pool.
@@ -28,6 +29,19 @@ pub(super) fn of_pool(pool: &Pool) -> Vec<Seen> {
         action: ssd.action.clone(),
     });
     std::iter::once(itself).chain(ssds).filter(|seen| seen.health != Health::Good).collect()
+}
+
+/// A pool is not good while one of its SSDs is not. Of those that are out of use it says so itself, if it is not good.
+pub(super) fn blame_ssds(pool: &mut Pool) {
+    if pool.state == PoolState::Offline {
+        return;
+    }
+    let was_good = pool.health == Health::Good;
+    for ssd in pool.ssds.iter().filter(|ssd| ssd_health(ssd) != Health::Good && (was_good || ssd.online)) {
+        pool.health = pool.health.max(Health::Degraded);
+        pool.reason = joined(&pool.reason, &format!("SSD {}: {}", ssd.path, ssd.reason));
+        pool.action = joined(&pool.action, &ssd.action);
+    }
 }
 
 /// Of a volume.
@@ -66,6 +80,9 @@ pub(in crate::daemon) fn volume_health(volume: &Volume) -> Health {
     volume.health.max(of_cache)
 }
 
+/// So many read errors of an SSD, which hosts did not see, are more than an accident.
+const READ_ERRORS_TOLD: u64 = 100;
+
 /// How bad it is with an SSD.
 pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
@@ -75,6 +92,7 @@ pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     };
     let of_health = match ssd.health {
         SsdHealth::Good | SsdHealth::Unknown => Health::Good,
+        SsdHealth::ReadErrors if ssd.read_errors < READ_ERRORS_TOLD => Health::Good,
         SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
         SsdHealth::Failed => Health::Failed,
     };

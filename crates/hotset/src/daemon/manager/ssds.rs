@@ -1,6 +1,6 @@
 //! What the SSDs are and how they say they are: beside what their pools know of them.
 
-use hotset_api::{ApiError, ConditionKind, Pool, PoolState, SsdHealth, SsdState};
+use hotset_api::{ApiError, ConditionKind, Health, Pool, PoolState, SsdHealth, SsdState};
 
 use super::{Manager, conditions, uuid};
 use crate::daemon::smart::{Known, Ledger, OpenSsd};
@@ -45,10 +45,11 @@ impl Manager {
             ssd.reason = conditions::ssd_reason(ssd.state, ssd.health, &ssd.reason, &ssd.smart.alert);
             // Nothing of the kind can be done to a pool that is not open: what can is said of the pool.
             if pool.state != PoolState::Offline {
-                ssd.action = conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health);
-            }
-            if ssd.health == SsdHealth::ErrorAlert {
-                pool.warnings.push(format!("SSD {}: {}; replace it soon", ssd.path, ssd.smart.alert));
+                // Without any SSD there is one thing to do, whichever of them one looks at.
+                ssd.action = match ssd.online || pool.health != Health::Failed {
+                    true => conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health),
+                    false => pool.action.clone(),
+                };
             }
         }
     }

@@ -157,7 +157,7 @@ impl Manager {
             return None;
         }
         let (seconds, reason) = (self.config.missing_wait_s, search.waits_for());
-        tracing::warn!(pool = record.name, seconds, "{reason}");
+        tracing::info!(pool = record.name, seconds, "{reason}");
         self.explain_offline(&record.name, reason, Waiting::ForItsSsds, String::new());
         Some(record)
     }
@@ -408,9 +408,6 @@ impl Manager {
             }
             left.push(gone.clone());
         }
-        for note in &notes {
-            tracing::warn!(pool = record.name, "{}", note.text);
-        }
         let mut offline = self.offline();
         offline.left.insert(record.name.clone(), left);
         offline.notes.insert(record.name.clone(), notes);
@@ -468,10 +465,11 @@ impl Manager {
         }
     }
 
-    /// Of a pool that was just made.
+    /// Of an open pool, of the SSDs that it has now.
     pub(super) async fn note_shared_disks(&self, status: &PoolStatus) -> Result<(), ApiError> {
         let (kind, name) = (status.kind, status.name.to_string());
-        let on_disks = status.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
+        let online = status.ssds.iter().filter(|ssd| ssd.online);
+        let on_disks = online.map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
         let warnings = blocking(move || disks::warnings(kind, &SsdOnDisk::all(on_disks))).await?;
         self.offline().warnings.insert(name, warnings);
         Ok(())
@@ -563,7 +561,7 @@ fn newer_error(ssd: &FoundNewer) -> ApiError {
 /// Whether an error may go away when SSDs come.
 fn may_pass(kind: ApiErrorKind) -> bool {
     match kind {
-        ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Device => true,
+        ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::InUse | ApiErrorKind::Device => true,
         ApiErrorKind::Invalid
         | ApiErrorKind::Cancelled
         | ApiErrorKind::Unsupported

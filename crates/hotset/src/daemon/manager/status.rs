@@ -10,7 +10,6 @@ use hotset_cache::{
     FenceCause, PoolStatus, ScrubState, ScrubStatus, SpareStatus, SsdStatus, VolumeStatus, WriteLogStatus,
 };
 
-use super::astray;
 use super::conditions::{self, CacheFacts, Condition, PoolFacts, SsdFacts};
 use super::create::memory_in_use;
 use super::flush::Subject;
@@ -18,6 +17,7 @@ use super::seen;
 use super::{
     Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid, volume_name,
 };
+use super::{astray, clients};
 use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
@@ -38,6 +38,7 @@ impl Manager {
         for pool in &mut pools {
             self.describe_ssds(pool);
             astray::tell_of_ssds(pool, &offline.astray);
+            seen::blame_ssds(pool);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Pool, pool.name.as_str())) {
                 pool.health = pool.health.max(raised.health);
                 pool.reason = conditions::joined(&pool.reason, &raised.reason);
@@ -82,6 +83,8 @@ impl Manager {
         for volume in &mut volumes {
             self.describe_cache(volume, snapshot, &offline);
             astray::tell_of_backing(volume, &offline.astray);
+            volume.clients = clients::of_volume(&volume.name, snapshot);
+            (volume.pool_type, volume.effective_write_mode) = writes_of(volume, snapshot, &offline);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str())) {
                 volume.health = volume.health.max(raised.health);
                 volume.reason = conditions::joined(&raised.reason, &volume.reason);
@@ -502,19 +505,33 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         read_cutoff_bytes: settings.read_cutoff_bytes,
         write_cutoff_bytes: settings.write_cutoff_bytes,
         write_mode: words::write_mode(settings.write_mode),
+        effective_write_mode: api::WriteMode::WriteAround,
         read_cache: settings.read_cache,
         dirty_cap: settings.dirty_cap.map(words::share),
         cache_min: settings.cache_min.map(words::share),
         cache_max: settings.cache_max.map(words::share),
         pool: None,
+        pool_type: None,
         cache_used_bytes: 0,
         write_cache_used_bytes: 0,
         dirty_bytes: 0,
         lost_bytes: 0,
         oldest_dirty_seconds: None,
         nbd: Vec::new(),
+        clients: Vec::new(),
         backing_io: DeviceIo::default(),
         stats: VolumeStats::default(),
+    }
+}
+
+/// The type of its pool, and where its writes go because of it.
+fn writes_of(volume: &Volume, snapshot: &Snapshot, offline: &Offline) -> (Option<api::PoolKind>, api::WriteMode) {
+    let Some(name) = &volume.pool else { return (None, api::WriteMode::WriteAround) };
+    let open = snapshot.pools.iter().find(|pool| pool.name.as_str() == name).map(|pool| pool.kind);
+    let away = || offline.pools.get(name).map(|pool| pool.record.kind.engine());
+    match open.or_else(away).map(words::pool_kind) {
+        Some(api::PoolKind::ReadWrite) => (Some(api::PoolKind::ReadWrite), volume.write_mode),
+        kind @ (Some(api::PoolKind::Read) | None) => (kind, api::WriteMode::WriteAround),
     }
 }
 

@@ -26,7 +26,6 @@ impl Manager {
             ticks.tick().await;
             self.try_state_directory().await;
             self.write_outdated_records().await;
-            self.save_host_errors().await;
         }
     }
 

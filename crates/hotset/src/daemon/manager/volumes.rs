@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeSet};
+use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeSet, WriteMode};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, DirtyData, VolumeStatus};
 
@@ -162,6 +162,7 @@ impl Manager {
     pub(crate) async fn set_volume(&self, name: &str, set: VolumeSet) -> Result<VolumeChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let status = self.open_volume_status(name).await?;
+        self.check_meaning(&status, set).await?;
         let settings = merged(status.settings, set);
         let changed = settings != status.settings;
         if changed {
@@ -171,6 +172,27 @@ impl Manager {
             tracing::info!(volume = name, ?set, "changed settings");
         }
         Ok(VolumeChange { changed, volume: self.volume(name).await? })
+    }
+
+    /// A read pool caches no writes: settings that are about nothing else are refused.
+    async fn check_meaning(&self, status: &VolumeStatus, set: VolumeSet) -> Result<(), ApiError> {
+        let around = set.write_mode.is_none_or(|mode| mode == WriteMode::WriteAround);
+        let uncapped = set.dirty_cap.is_none_or(|cap| words::engine_share(cap).is_none());
+        let Some(pool) = status.pool.as_ref().filter(|_| !around || !uncapped) else { return Ok(()) };
+        let snapshot = self.plane.snapshot().await?;
+        let kind = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
+        match kind {
+            None | Some(PoolKind::ReadWrite) => Ok(()),
+            Some(PoolKind::Read) => {
+                let what = if around { "a dirty cap" } else { "a write mode other than write-around" };
+                let message = format!(
+                    "volume {}: {what} means nothing in pool {pool}, which is a read pool: writes go to the backing device at once",
+                    status.name
+                );
+                Err(ApiError::new(ApiErrorKind::Invalid, message)
+                    .with_hint(format!("`hotset pool convert {pool} --type read-write` makes a read-write pool of it")))
+            }
+        }
     }
 
     async fn save_records_of(&self, status: &VolumeStatus) -> Result<(), ApiError> {
