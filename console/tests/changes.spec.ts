@@ -163,3 +163,26 @@ test("pools and their volumes are shown with all columns, in the words of the AP
     await expect(plain.getByRole("cell", { name: "No cache", exact: true }).first()).toBeVisible();
   }
 });
+
+// An address that named a volume of before led to the first of those that are left, with its "Delete".
+// proves: S3
+test("an address that names what was deleted says so, and shows no other in its place", async ({ page, daemon }) => {
+  const backing = slowArray(daemon, "array.img", "ncq=32");
+  await daemon.hotset("volume", "create", "first", "--backing", backing);
+  await daemon.hotset("volume", "create", "second", "--backing", slowArray(daemon, "other.img", "ncq=32"));
+  // The daemon looks every second: what came and went within one is no event.
+  const events = async () => JSON.stringify(await daemon.get("/api/v1/events"));
+  await expect.poll(events).toContain("second");
+  await daemon.hotset("volume", "delete", "second");
+  await expect.poll(events).toContain("removed");
+  await open(page, daemon, "events");
+  await page.getByRole("link", { name: "second" }).first().click();
+  await expect(page.getByText(/There is no volume second: it was deleted at /)).toBeVisible();
+  await expect(page.getByRole("button", { name: "Delete" })).toHaveCount(0);
+  await open(page, daemon, "pools/nobody");
+  await expect(page.getByText("There is no pool nobody")).toBeVisible();
+  await open(page, daemon, "statistics?subject=volume%3Asecond");
+  await expect(page.getByText(/There is no volume second/)).toBeVisible();
+  await open(page, daemon, "volumes");
+  await expect(page.getByRole("heading", { name: "Volume first" })).toBeVisible();
+});

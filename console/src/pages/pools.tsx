@@ -10,6 +10,7 @@ import { Action, Badge, Empty, Facts, type Figure, Figures, Heading, Meter, Noti
 import { Dialog } from "../ui/dialog";
 import { Table } from "../ui/table";
 import { atRisk, cacheType, health, ioType, policy, raid, scrubbed, threshold, word } from "../words";
+import { Gone } from "./gone";
 import { RunningOperation, useRunning } from "./operation";
 import { ConvertPool } from "./pool-convert";
 import { DeletePool } from "./pool-delete";
@@ -25,7 +26,7 @@ export function Pools() {
   const route = useRoute();
   const readOnly = useReadOnly();
   if (known === null) return null;
-  const selected = known.pools.find((pool) => pool.name === route.name) ?? known.pools[0];
+  const selected = route.name === "" ? known.pools[0] : known.pools.find((pool) => pool.name === route.name);
   return (
     <>
       <Heading title="Cache pools">
@@ -76,7 +77,8 @@ export function Pools() {
           ]}
         />
       </section>
-      {selected !== undefined && <Selected pool={selected} status={known} />}
+      {selected !== undefined && <Selected key={selected.name} pool={selected} status={known} />}
+      {selected === undefined && route.name !== "" && <Gone kind="pool" name={route.name} />}
     </>
   );
 }

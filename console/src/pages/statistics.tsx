@@ -7,6 +7,7 @@ import { go, link, useRoute } from "../router";
 import { type Polled, usePolled, useStore } from "../store";
 import { Empty, Heading, Notice } from "../ui/basics";
 import { Select } from "../ui/select";
+import { Gone } from "./gone";
 import { Averages } from "./statistics-averages";
 import { Charts } from "./statistics-charts";
 import { Disks } from "./statistics-disks";
@@ -23,7 +24,16 @@ export function Statistics() {
   if (known === null) return null;
   const subjects = subjectsOf(known);
   const asked = route.query.get("subject");
-  const subject = subjects.find((one) => one.value === asked)?.value ?? subjects[0]?.value;
+  const subject = asked === null ? subjects[0]?.value : subjects.find((one) => one.value === asked)?.value;
+  const missing = subject === undefined && asked !== null ? splitSubject(asked) : null;
+  if (missing !== null) {
+    return (
+      <>
+        <Heading title="Statistics" />
+        <Gone kind={missing.kind} name={missing.name} />
+      </>
+    );
+  }
   if (subject === undefined) {
     return (
       <>
@@ -50,6 +60,12 @@ export function Statistics() {
       <Shown subject={subject} status={known} frame={frame} setFrame={setFrame} />
     </>
   );
+}
+
+/** What an address asks for: `pool:NAME`, `volume:NAME`. */
+function splitSubject(asked: string): { kind: "pool" | "volume"; name: string } {
+  const [kind = "", ...name] = asked.split(":");
+  return { kind: kind === "pool" ? "pool" : "volume", name: name.join(":") || asked };
 }
 
 type ShownProps = { subject: string; status: Status; frame: Frame; setFrame: (frame: Frame) => void };
