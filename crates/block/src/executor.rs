@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::buf::POOL_KEEPS_BYTES;
+use crate::in_use::OpenDevices;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
@@ -92,6 +93,7 @@ impl Executor {
             start: std::time::Instant::now(),
             clock: RunningClock::new(Instant::default(), RealInstant::default()),
             pool,
+            devices: RefCell::default(),
             inbox,
         };
         Ok(Self { core: Rc::new(core) })
@@ -244,6 +246,7 @@ pub(crate) struct Core {
     start: std::time::Instant,
     clock: RunningClock,
     pub(crate) pool: BufPool,
+    pub(crate) devices: RefCell<OpenDevices>,
     inbox: Arc<Inbox>,
 }
 

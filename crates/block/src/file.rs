@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{Direction, RingOperation, Transfer};
 use crate::{
-    Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent, ExtentKind,
-    HostEnv, Operation, ZeroMode, sys, sysfs,
+    Access, Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent,
+    ExtentKind, Footprint, HostEnv, Operation, User, ZeroMode, check_is_storage, in_use, sys, sysfs,
 };
 
 /// The logical blocks that the rest of Hotset knows.
@@ -33,6 +33,12 @@ pub struct FileOptions {
     pub read_only: bool,
     /// A block device that is only read is claimed all the same: it is refused if anybody uses it, and nobody can begin to.
     pub claimed: bool,
+}
+
+impl FileOptions {
+    fn access(self) -> Access {
+        if self.read_only { Access::Read } else { Access::Alone }
+    }
 }
 
 /// A file or block device. A handle: cloning it is cheap; the last one closes and unlocks it, once the kernel has
@@ -82,12 +88,14 @@ impl FileDevice {
     }
 
     fn open_through(env: &HostEnv, path: &Path, options: FileOptions, caching: Caching) -> Result<Self, OpenError> {
-        let fail = |doing: &'static str| move |source: io::Error| OpenError::new(path, doing, source);
-        let file_type = std::fs::metadata(path).map_err(fail("find"))?.file_type();
-        if !file_type.is_file() && !file_type.is_block_device() {
-            let source = io::Error::new(io::ErrorKind::Unsupported, "it is neither a file nor a block device");
-            return Err(OpenError::new(path, "use", source));
-        }
+        let metadata = check_is_storage(path).map_err(|source| OpenError::new(path, "use", source))?;
+        let fail = |doing: &'static str| {
+            let metadata = &metadata;
+            move |source: io::Error| OpenError::of_busy(path, doing, source, metadata)
+        };
+        let file_type = metadata.file_type();
+        let (access, footprint) = (options.access(), Footprint::of_metadata(&metadata));
+        check_unused(env, path, access, &footprint)?;
         let (file, direct) = open_file(path, options, file_type.is_block_device(), caching).map_err(fail("open"))?;
         if !descriptors::may_keep(&file, DescriptorUse::Device) {
             return Err(OpenError::new(path, "open", descriptors::none_left(DescriptorUse::Device)));
@@ -95,10 +103,12 @@ impl FileDevice {
         let file_of_info = file.try_clone().map_err(fail("open"))?;
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
+        in_use::lock_as_qemu_does(&file, access).map_err(fail("lock"))?;
         let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
         let (is_regular, info) = (file_type.is_file(), Cell::new(info));
         let elsewhere = is_regular && sys::is_kept_elsewhere(&file).map_err(fail("inspect"))?;
         let (file, cut) = (Rc::new(file), Cell::new(false));
+        env.devices().borrow_mut().add(&file, path, access, footprint);
         let shared = Shared { file, is_regular, elsewhere, cut, info, direct, path: path.to_owned() };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
@@ -268,6 +278,16 @@ impl Device for FileDevice {
     }
 }
 
+/// The one place that every device passes before it is opened: nobody else may use the bytes that it stands for.
+fn check_unused(env: &HostEnv, path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
+    let ours = env.devices().borrow_mut().user_of(footprint, access);
+    let user = match ours {
+        Some(user) => Some(user),
+        None => in_use::user_of(path, access).map_err(|source| OpenError::new(path, "find", source))?,
+    };
+    user.map_or(Ok(()), |user| Err(OpenError::in_use(path, &user)))
+}
+
 /// The second value says whether I/O is direct.
 fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Caching) -> io::Result<(File, bool)> {
     // O_EXCL without O_CREAT asks a block device whether anybody has claimed it: a mount, RAID, LVM, another Hotset.
@@ -434,13 +454,32 @@ impl OpenError {
         };
         Self { kind, path: path.to_owned(), doing, source }
     }
+
+    fn in_use(path: &Path, user: &User) -> Self {
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, user.to_string());
+        Self { kind: DeviceErrorKind::Busy, path: path.to_owned(), doing: "open", source }
+    }
+
+    /// One that says by whom a device is kept busy.
+    fn of_busy(path: &Path, doing: &'static str, source: io::Error, metadata: &Metadata) -> Self {
+        let error = Self::new(path, doing, source);
+        match error.kind {
+            DeviceErrorKind::Busy => Self::in_use(path, &in_use::user_of_busy(metadata)),
+            DeviceErrorKind::OutOfRange
+            | DeviceErrorKind::Media
+            | DeviceErrorKind::Gone
+            | DeviceErrorKind::Full
+            | DeviceErrorKind::ReadOnly
+            | DeviceErrorKind::Unsupported => error,
+        }
+    }
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
         if self.kind == DeviceErrorKind::Busy {
-            return write!(f, "cannot {} {path}: it is in use (mounted, or opened by another program)", self.doing);
+            return write!(f, "cannot {} {path}: it is in use: {}", self.doing, self.source);
         }
         write!(f, "cannot {} {path}: {}", self.doing, self.source)
     }

@@ -138,17 +138,108 @@ pub(crate) fn file_system_id(fd: &OwnedFd) -> io::Result<u64> {
     Ok(unsafe { status.assume_init() }.f_fsid)
 }
 
+/// The UUID of the file system that holds the file, where the kernel tells (`FS_IOC_GETFSUUID` of Linux 6.9).
+pub(crate) fn file_system_uuid(fd: &OwnedFd) -> Option<Vec<u8>> {
+    const FS_IOC_GETFSUUID: libc::Ioctl = 0x8011_1500;
+    // A length, and room for so many bytes.
+    let mut answer = [0_u8; 17];
+    // SAFETY: the kernel writes the 17 bytes of a `struct fsuuid2`, for which `answer` has room.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_GETFSUUID, answer.as_mut_ptr()) }).ok()?;
+    let length = usize::from(answer[0]);
+    answer.get(1..=length).filter(|uuid| uuid.iter().any(|byte| *byte != 0)).map(<[u8]>::to_vec)
+}
+
 /// Whether another program or machine keeps the file, so that whatever is asked of it may wait for that one: even I/O
 /// that is not to wait, as on FUSE once its program has enough to do (`fuse_get_req` of Linux 6.18).
 pub(crate) fn is_kept_elsewhere(fd: &OwnedFd) -> io::Result<bool> {
     /// Of virtiofs too; then 9P, NFS, CIFS and SMB (linux/magic.h), Ceph (linux/ceph/ceph_fs.h).
-    const ELSEWHERE: [u32; 6] = [0x6573_5546, 0x0102_1997, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400];
+    const ELSEWHERE: [u32; 6] = [0x6573_5546, 0x0102_1997, 0x6969, SMB[0], SMB[1], 0x00c3_6400];
+    let kind = file_system_kind(fd)?;
+    Ok(ELSEWHERE.into_iter().any(|known| i64::from(known) == kind))
+}
+
+/// CIFS and SMB of version 2 (linux/magic.h).
+const SMB: [u32; 2] = [0xff53_4d42, 0xfe53_4d42];
+
+/// Whether a locked byte cannot be written, by whoever has locked it either.
+pub(crate) fn byte_locks_are_mandatory(fd: &OwnedFd) -> io::Result<bool> {
+    let kind = file_system_kind(fd)?;
+    Ok(SMB.into_iter().any(|known| i64::from(known) == kind))
+}
+
+/// Of what kind the file system is that holds the file (statfs(2)). A descriptor opened with `O_PATH` will do.
+pub(crate) fn file_system_kind(fd: &OwnedFd) -> io::Result<i64> {
     let mut status = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `status` is large enough for what the call writes.
     check(unsafe { libc::fstatfs(fd.as_raw_fd(), status.as_mut_ptr()) })?;
     // SAFETY: all bit patterns are valid for this plain struct, and it was zeroed.
-    let kind = unsafe { status.assume_init() }.f_type;
-    Ok(ELSEWHERE.into_iter().any(|known| i64::from(known) == kind))
+    Ok(unsafe { status.assume_init() }.f_type)
+}
+
+/// One byte of a file, for `fcntl`.
+fn one_byte(kind: c_int, start: i64) -> libc::flock {
+    let short = |value: c_int| libc::c_short::try_from(value).expect("the constants of locks are small");
+    libc::flock { l_type: short(kind), l_whence: short(libc::SEEK_SET), l_start: start, l_len: 1, l_pid: 0 }
+}
+
+/// Locks one byte for reading, for as long as the file description lives; others may do so too. Never waits.
+pub(crate) fn lock_byte(fd: &OwnedFd, byte: i64) -> io::Result<()> {
+    let wanted = one_byte(libc::F_RDLCK, byte);
+    // SAFETY: the pointer is to a live struct of the kind that this command reads.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) }).map(drop)
+}
+
+/// Whether another file description has locked that byte.
+pub(crate) fn is_byte_locked(fd: &OwnedFd, byte: i64) -> io::Result<bool> {
+    let mut found = one_byte(libc::F_WRLCK, byte);
+    // SAFETY: the pointer is to a live struct of the kind that this command reads and writes.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut found) })?;
+    Ok(c_int::from(found.l_type) != libc::F_UNLCK)
+}
+
+/// Whether anybody has the file open for writing; `fd` is open for reading only. False where the file system cannot tell.
+pub(crate) fn is_open_for_writing(fd: &OwnedFd) -> bool {
+    /// fcntl(2).
+    const F_SETSIG: c_int = 10;
+    let raw = fd.as_raw_fd();
+    // Who opens the file for writing while the lease is there makes the kernel send a signal: one that nobody heeds.
+    // SAFETY: no pointers are passed.
+    if check(unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) }).is_err() {
+        return false;
+    }
+    // SAFETY: no pointers are passed.
+    match check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_RDLCK) }) {
+        Ok(_) => {
+            // A lease that cannot be given back goes with the descriptor.
+            // SAFETY: no pointers are passed.
+            let _ = unsafe { libc::fcntl(raw, libc::F_SETLEASE, libc::F_UNLCK) };
+            false
+        }
+        Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+    }
+}
+
+/// What the kernel says of a loop device (linux/loop.h).
+#[repr(C)]
+pub(crate) struct LoopInfo {
+    /// The device of the file system that holds the file.
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// The block device that is shown, if it is no file.
+    pub(crate) shown_device: u64,
+    pub(crate) offset: u64,
+    /// 0: to the end.
+    pub(crate) size_limit: u64,
+    rest: [u64; 24],
+}
+
+/// Fails if nothing is bound to the loop device.
+pub(crate) fn loop_info(fd: &OwnedFd) -> io::Result<LoopInfo> {
+    const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
+    let mut info = LoopInfo { device: 0, inode: 0, shown_device: 0, offset: 0, size_limit: 0, rest: [0; 24] };
+    // SAFETY: the kernel writes a `struct loop_info64` of 232 bytes, which is what `LoopInfo` has.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), LOOP_GET_STATUS64, &raw mut info) })?;
+    Ok(info)
 }
 
 /// Where the next data or the next hole is, or the end: `whence` is `SEEK_DATA`, `SEEK_HOLE` or `SEEK_END`.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::{DeviceIdentity, sys};
+use crate::{ByteRange, DeviceIdentity, file_system, sys};
 
 /// Devices stacked on one another that are followed down to a disk (LVM on md on …).
 const STACK_MAX: usize = 8;
@@ -24,7 +24,7 @@ pub(crate) struct Queue {
 }
 
 pub(crate) fn queue(device: u64) -> Queue {
-    let queue = sysfs_directory(device).map(|directory| disk_of(&directory).join("queue")).unwrap_or_default();
+    let queue = directory(device).map(|found| disk_of(&found).join("queue")).unwrap_or_default();
     Queue {
         optimal_io_bytes: number(&queue.join("optimal_io_size")).unwrap_or(0),
         // A device that does not say is not trusted to keep what it was not told to flush.
@@ -49,24 +49,27 @@ pub(crate) fn identity(file: &OwnedFd, path: &Path) -> io::Result<DeviceIdentity
     if metadata.file_type().is_block_device() {
         Ok(block_device_identity(&metadata, path, boot))
     } else {
-        file_identity(file, &metadata, boot)
+        file_identity(file, &metadata, path, boot)
     }
 }
 
-fn file_identity(file: &OwnedFd, metadata: &Metadata, boot: u128) -> io::Result<DeviceIdentity> {
-    let mut id = format!("file:{:016x}:{}", sys::file_system_id(file)?, metadata.ino());
+fn file_identity(file: &OwnedFd, metadata: &Metadata, path: &Path, boot: u128) -> io::Result<DeviceIdentity> {
+    let mut id = format!("file:{}:", file_system::id_of(file, metadata.dev())?);
+    match path.file_name().filter(|_| file_system::makes_up_inodes(file).unwrap_or(false)) {
+        Some(name) => id.push_str(&name.to_string_lossy()),
+        None => id.push_str(&metadata.ino().to_string()),
+    }
     // An inode number can come back for another file; its generation cannot. Not every file system has one.
     if let Ok(generation) = sys::file_generation(file) {
         id.push_str(&format!(":{generation:08x}"));
     }
-    let parent = sysfs_directory(metadata.dev()).map(|directory| name_of_disk(&bottom_of(directory)));
-    let nanoseconds = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
-    let change_mark = u64::try_from(nanoseconds).ok();
+    let parent = directory(metadata.dev()).map(|found| bottom_of(&found));
+    let change_mark = modified(metadata);
     Ok(DeviceIdentity { id, parent: parent.unwrap_or_default(), change_mark, boot })
 }
 
 fn block_device_identity(metadata: &Metadata, path: &Path, boot: u128) -> DeviceIdentity {
-    let Some(directory) = sysfs_directory(metadata.rdev()) else {
+    let Some(directory) = directory(metadata.rdev()) else {
         return DeviceIdentity {
             id: format!("path:{}", path.display()),
             parent: String::new(),
@@ -78,13 +81,24 @@ fn block_device_identity(metadata: &Metadata, path: &Path, boot: u128) -> Device
     if let Some(partition) = text(&directory.join("partition")) {
         id.push_str(&format!("-part{partition}"));
     }
-    let change_mark = text(&directory.join("stat"))
-        .and_then(|stat| stat.split_ascii_whitespace().nth(STAT_SECTORS_WRITTEN).and_then(|word| word.parse().ok()));
-    DeviceIdentity { id, parent: name_of_disk(&bottom_of(directory)), change_mark, boot }
+    let change_mark = match text(&disk_of(&directory).join("loop/backing_file")) {
+        // What a loop device counts is not of its file: it goes on when another one is shown.
+        Some(file) => fs::metadata(file).ok().and_then(|metadata| modified(&metadata)),
+        None => text(&directory.join("stat")).and_then(|stat| {
+            stat.split_ascii_whitespace().nth(STAT_SECTORS_WRITTEN).and_then(|word| word.parse().ok())
+        }),
+    };
+    DeviceIdentity { id, parent: bottom_of(&directory), change_mark, boot }
+}
+
+/// Nanoseconds since 1970.
+fn modified(metadata: &Metadata) -> Option<u64> {
+    let nanoseconds = i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+    u64::try_from(nanoseconds).ok()
 }
 
 /// The directory of a block device in sysfs. Anonymous devices (btrfs, network file systems) have none.
-fn sysfs_directory(device: u64) -> Option<PathBuf> {
+pub(crate) fn directory(device: u64) -> Option<PathBuf> {
     let (major, minor) = (libc::major(device), libc::minor(device));
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
@@ -97,19 +111,108 @@ fn disk_of(directory: &Path) -> PathBuf {
     }
 }
 
-/// The disk at the bottom of a stack in which each device has one device under it.
-fn bottom_of(directory: PathBuf) -> PathBuf {
-    let mut device = disk_of(&directory);
+/// The disk at the bottom of a stack in which each device has one device under it; for a loop device over a file of a file system
+/// without a disk, that file system.
+fn bottom_of(found: &Path) -> String {
+    let mut device = disk_of(found);
     for _ in 0..STACK_MAX {
-        let below: Vec<PathBuf> = fs::read_dir(device.join("slaves"))
-            .map(|entries| entries.flatten().filter_map(|entry| fs::canonicalize(entry.path()).ok()).collect())
-            .unwrap_or_default();
-        match below.as_slice() {
+        if let Some(shown) = number_of(&device).and_then(|number| loop_backing(&device, number)) {
+            let holder = shown.device.unwrap_or(shown.file_system);
+            let Some(below) = directory(holder) else { return format!("file system {holder}") };
+            device = disk_of(&below);
+            continue;
+        }
+        match slaves(&device).as_slice() {
             [only] => device = disk_of(only),
             [] | [_, _, ..] => break,
         }
     }
-    device
+    name_of_disk(&device)
+}
+
+/// The devices that a RAID, LVM or multipath device is made of.
+pub(crate) fn slaves(device: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(device.join("slaves"));
+    entries.map_or_else(
+        |_| Vec::new(),
+        |entries| entries.flatten().filter_map(|entry| fs::canonicalize(entry.path()).ok()).collect(),
+    )
+}
+
+/// The number of a block device, by its directory.
+pub(crate) fn number_of(directory: &Path) -> Option<u64> {
+    let text = text(&directory.join("dev"))?;
+    let (major, minor) = text.split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// What a loop device shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    /// `None`: a regular file.
+    pub(crate) device: Option<u64>,
+    pub(crate) file_system: u64,
+    pub(crate) inode: u64,
+    pub(crate) range: ByteRange,
+}
+
+/// What a loop device shows, if it is one and shows something.
+pub(crate) fn loop_backing(directory: &Path, device: u64) -> Option<Shown> {
+    let path = text(&directory.join("loop/backing_file"))?;
+    shown_by_driver(directory, device).or_else(|| shown_by_path(directory, &path))
+}
+
+fn shown_by_driver(directory: &Path, device: u64) -> Option<Shown> {
+    let node = Path::new("/dev").join(directory.file_name()?);
+    let file = fs::File::open(&node).ok()?;
+    if file.metadata().ok()?.rdev() != device {
+        return None;
+    }
+    let info = sys::loop_info(&OwnedFd::from(file)).ok()?;
+    let device = Some(info.shown_device).filter(|device| *device != 0);
+    let range = shown_range(info.offset, info.size_limit);
+    Some(Shown { device, file_system: info.device, inode: info.inode, range })
+}
+
+/// Where the driver cannot be asked: the file may have gone from its path.
+fn shown_by_path(directory: &Path, path: &str) -> Option<Shown> {
+    let metadata = fs::metadata(path).ok()?;
+    let device = metadata.file_type().is_block_device().then(|| metadata.rdev());
+    let bytes = |file: &str| number(&directory.join(file)).unwrap_or(0);
+    let range = shown_range(bytes("loop/offset"), bytes("loop/sizelimit"));
+    Some(Shown { device, file_system: metadata.dev(), inode: metadata.ino(), range })
+}
+
+fn shown_range(offset: u64, size_limit: u64) -> ByteRange {
+    let end = if size_limit == 0 { u64::MAX } else { offset.saturating_add(size_limit) };
+    ByteRange { start: offset, end }
+}
+
+/// The loop devices that show something: name and number.
+pub(crate) fn bound_loops() -> Vec<(String, u64)> {
+    let Ok(entries) = fs::read_dir("/sys/block") else { return Vec::new() };
+    let directories = entries.flatten().map(|entry| entry.path());
+    let bound = directories.filter(|directory| directory.join("loop/backing_file").exists());
+    bound.filter_map(|found| Some((found.file_name()?.to_str()?.to_owned(), number_of(&found)?))).collect()
+}
+
+/// Whether nobody can write to a block device.
+pub(crate) fn is_read_only(device: u64) -> bool {
+    directory(device).and_then(|found| text(&found.join("ro"))).is_some_and(|ro| ro == "1")
+}
+
+/// A block device and its partitions.
+pub(crate) fn with_partitions(device: u64) -> Vec<u64> {
+    let entries = directory(device).and_then(|found| fs::read_dir(found).ok());
+    let inside = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let partitions = inside.filter(|inside| inside.join("partition").exists());
+    std::iter::once(device).chain(partitions.filter_map(|partition| number_of(&partition))).collect()
+}
+
+/// The first device that is made of this one, by name.
+pub(crate) fn holder(device: u64) -> Option<String> {
+    let mut holders = fs::read_dir(directory(device)?.join("holders")).ok()?.flatten();
+    holders.next().map(|holder| holder.file_name().to_string_lossy().into_owned())
 }
 
 /// The most durable name that a disk has: its world-wide id, a serial number, the id of what it is made of; at last
@@ -123,9 +226,13 @@ fn name_of_disk(directory: &Path) -> String {
         ("serial", "serial"),
         ("device/serial", "serial"),
         ("loop/backing_file", "loop"),
+        ("dm/name", "dm-name"),
     ];
     let mark = marks.iter().find_map(|(file, kind)| text(&directory.join(file)).map(|value| format!("{kind}:{value}")));
     let name = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    // Two loop devices may show two parts of one file.
+    let part = number::<u64>(&directory.join("loop/offset")).filter(|offset| *offset > 0);
+    let mark = mark.map(|mark| part.map_or(mark.clone(), |offset| format!("{mark}@{offset}")));
     mark.unwrap_or_else(|| format!("name:{name}"))
 }
 
@@ -136,12 +243,12 @@ fn boot_id() -> io::Result<u128> {
 }
 
 /// A file's text without the spaces around it; `None` if it is empty or cannot be read.
-fn text(path: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
+pub(crate) fn number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 
@@ -166,7 +273,7 @@ mod tests {
     #[test]
     fn a_volume_on_one_disk_has_that_disk_as_its_parent() {
         let root = stack();
-        assert_eq!(name_of_disk(&bottom_of(root.path().join("dm-0"))), "wwid:naa.5000");
+        assert_eq!(bottom_of(&root.path().join("dm-0")), "wwid:naa.5000");
         assert_eq!(name_of_disk(&disk_of(&root.path().join("sda/sda1"))), "wwid:naa.5000");
     }
 
@@ -175,7 +282,7 @@ mod tests {
         let root = stack();
         fs::create_dir_all(root.path().join("sdb")).unwrap();
         std::os::unix::fs::symlink(root.path().join("sdb"), root.path().join("dm-0/slaves/sdb")).unwrap();
-        assert_eq!(name_of_disk(&bottom_of(root.path().join("dm-0"))), "name:dm-0");
+        assert_eq!(bottom_of(&root.path().join("dm-0")), "name:dm-0");
     }
 
     #[test]

@@ -296,7 +296,7 @@ fn what_is_no_device_is_refused_with_a_reason() {
     fs::write(&empty, b"").unwrap();
     run(async |env| {
         for (path, reason) in
-            [(directory.path(), "neither a file"), (&empty, "empty"), (Path::new("/no/such"), "No such")]
+            [(directory.path(), "neither a block device"), (&empty, "empty"), (Path::new("/no/such"), "No such")]
         {
             let error = FileDevice::open(&env, path, FileOptions::default()).map(drop).unwrap_err();
             assert!(error.to_string().contains(reason), "{error}");
