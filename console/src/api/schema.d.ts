@@ -420,6 +420,24 @@ export interface paths {
         patch: operations["set_volume"];
         trace?: never;
     };
+    "/api/v1/volumes/{name}/backing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What speaks for and against the backing device's being the right one. */
+        get: operations["backing_evidence"];
+        /** Takes the backing device of a fenced volume for the right one. */
+        put: operations["accept_backing"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/volumes/{name}/cache": {
         parameters: {
             query?: never;
@@ -534,6 +552,50 @@ export interface components {
          * @enum {string}
          */
         ApiErrorKind: "invalid" | "not-found" | "refused" | "in-use" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "full" | "unavailable" | "internal";
+        /** @description Takes the backing device of a fenced volume for the right one. */
+        BackingAccept: {
+            /** @description Although what is on it speaks against it. */
+            force?: boolean;
+        };
+        /** @description What speaks for and against a backing device's being the one that a pool has on record, and as it was left. */
+        BackingEvidence: {
+            /** @description What speaks against it. Empty: nothing does. */
+            against: string;
+            /** Format: int64 */
+            dirty_bytes: number;
+            /** @description The volume serves nothing, because its backing device is taken for another one. */
+            fenced: boolean;
+            /** @description First bytes of the fingerprint pages that are not as they were. */
+            fingerprints_changed: number[];
+            /**
+             * Format: int64
+             * @description Fingerprint pages that are as they were.
+             */
+            fingerprints_matching: number;
+            /**
+             * Format: int64
+             * @description Of them, those that are not all zeroes: blank devices are alike.
+             */
+            fingerprints_telling: number;
+            /**
+             * Format: int64
+             * @description Fingerprint pages that hosts may have written to since: they say nothing.
+             */
+            fingerprints_unsettled: number;
+            identity: string;
+            /** @description What the device was called when it was seen last. */
+            identity_before: string;
+            /** @description More than its name speaks against it: it is accepted with `force` only. */
+            needs_force: boolean;
+            /** @description Null: the two names cannot be compared. */
+            same_identity?: boolean | null;
+            /** Format: int64 */
+            size_bytes: number;
+            /** Format: int64 */
+            size_bytes_before: number;
+            /** @description Whether it was written to since the last clean stop; null where that cannot be told. */
+            written?: boolean | null;
+        };
         /** @description `PUT /api/v1/volumes/{name}/cache` */
         CacheEnable: {
             pool: string;
@@ -3010,6 +3072,68 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["VolumeSet"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    backing_evidence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BackingEvidence"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    accept_backing: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BackingAccept"];
             };
         };
         responses: {

@@ -222,6 +222,44 @@ pub struct VolumeClear {
     pub volume: Volume,
 }
 
+/// What speaks for and against a backing device's being the one that a pool has on record, and as it was left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BackingEvidence {
+    /// The volume serves nothing, because its backing device is taken for another one.
+    pub fenced: bool,
+    pub dirty_bytes: u64,
+    pub size_bytes_before: u64,
+    pub size_bytes: u64,
+    /// What the device was called when it was seen last.
+    pub identity_before: String,
+    pub identity: String,
+    /// Null: the two names cannot be compared.
+    pub same_identity: Option<bool>,
+    /// Fingerprint pages that are as they were.
+    pub fingerprints_matching: u64,
+    /// Of them, those that are not all zeroes: blank devices are alike.
+    pub fingerprints_telling: u64,
+    /// First bytes of the fingerprint pages that are not as they were.
+    pub fingerprints_changed: Vec<u64>,
+    /// Fingerprint pages that hosts may have written to since: they say nothing.
+    pub fingerprints_unsettled: u64,
+    /// Whether it was written to since the last clean stop; null where that cannot be told.
+    pub written: Option<bool>,
+    /// What speaks against it. Empty: nothing does.
+    pub against: String,
+    /// More than its name speaks against it: it is accepted with `force` only.
+    pub needs_force: bool,
+}
+
+/// Takes the backing device of a fenced volume for the right one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BackingAccept {
+    /// Although what is on it speaks against it.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// A volume, and whether the request changed it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeChange {

@@ -25,6 +25,7 @@ pub use pool::{
     Closed, DirtyData, Drained, FenceCause, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
     SsdLabel, inspect,
 };
+pub use state::evidence::BackingEvidence;
 pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use state::memory::{MemoryTerm, MemoryTerms};
 pub use status::{

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use hotset_block::{Device, Env};
+use hotset_block::{Device, Env, Likeness, likeness};
 
 use crate::backing::Backing;
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
@@ -253,13 +253,9 @@ impl<E: Env> Offline<E> {
             );
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        if identity.id != known.backing.device.id && !anywhere {
-            let message = format!(
-                "volume {name}: its dirty data belongs to {:?}, the device given is {:?}: give the right device, or write \
-                 to this one with --force",
-                known.backing.device.id, identity.id
-            );
-            return Err(Error::new(ErrorKind::Refused, message));
+        let alike = likeness(&known.backing.device.id, &identity.id);
+        if alike == Likeness::Other && !anywhere {
+            return Err(other_device(name, &known.backing.device.id, &identity.id));
         }
         if !anywhere {
             if was_written(&known.backing, &identity) {
@@ -270,21 +266,25 @@ impl<E: Env> Offline<E> {
                 );
                 return Err(Error::new(ErrorKind::Refused, message));
             }
-            self.check_fingerprints(index, &known, &backing).await?;
+            let telling = self.check_fingerprints(index, &known, &backing).await?;
+            if telling == 0 && alike == Likeness::Unknown {
+                return Err(other_device(name, &known.backing.device.id, &identity.id));
+            }
         }
         let applied = self.write_dirty(index, known.backing.size_bytes, &backing, &mut progress).await?;
         backing.flush().await?;
         Ok(applied)
     }
 
-    /// Refused if a page is not what the pool has seen there last. Dirty pages are not judged: they are about to be written,
+    /// Answers how many pages, other than blank ones, are what the pool has seen there last; refused if one is not. Dirty pages are not judged: they are about to be written,
     /// and were before, if an earlier call did not come to its end.
     async fn check_fingerprints(
         &self,
         index: VolumeIndex,
         known: &CataloguedVolume,
         backing: &Backing<E>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
+        let mut telling = 0;
         let is_dirty = |page| {
             let log = self.pool.log.as_ref();
             log.is_some_and(|log| log.overlay.borrow().range(index, page..page + 1).any(|live| live.dirty))
@@ -299,7 +299,9 @@ impl<E: Env> Offline<E> {
             let buf = self.pool.env.buffers().take(bytes_to(backing.info.size_bytes));
             let (buf, read) = backing.read(start, buf).await;
             read?;
-            if crc64(&buf[..bytes_to(known.backing.size_bytes)]) != fingerprint.checksum {
+            let seen = &buf[..bytes_to(known.backing.size_bytes)];
+            telling += usize::from(seen.iter().any(|byte| *byte != 0));
+            if crc64(seen) != fingerprint.checksum {
                 let message = format!(
                     "volume {}: the device given for it does not hold at byte {start} what the pool saw there last: it is another \
                      one, or was written to without the pool, and may be newer than what is dirty: give the right device, or \
@@ -309,7 +311,7 @@ impl<E: Env> Offline<E> {
                 return Err(Error::new(ErrorKind::Refused, message));
             }
         }
-        Ok(())
+        Ok(telling)
     }
 
     async fn write_dirty(
@@ -474,4 +476,12 @@ impl<E: Env> PoolInner<E> {
             }
         }
     }
+}
+
+fn other_device(volume: &VolumeName, before: &str, now: &str) -> Error {
+    let message = format!(
+        "volume {volume}: its dirty data belongs to {before:?}, the device given is {now:?}: give the right device, or write \
+         to this one with --force"
+    );
+    Error::new(ErrorKind::Refused, message)
 }

@@ -22,6 +22,7 @@ use crate::format::record::LOSSES_AREA_BYTES;
 use crate::format::superblock::Superblock;
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
+use crate::state::evidence::BackingEvidence;
 use crate::state::fills::Fills;
 use crate::state::log::{CopyOrder, Log};
 use crate::state::map::Map;
@@ -301,6 +302,23 @@ impl<E: Env> Pool<E> {
     /// changed behind our back, its cached pages are dropped first; the answer says so.
     pub async fn reattach(&self, volume: &Volume<E>) -> Result<Reattached, Error> {
         self.inner.reattach(&volume.inner).await
+    }
+
+    /// What speaks for and against the backing device of a volume being the one on record.
+    ///
+    /// # Errors
+    /// If the pool does not cache the volume, or the device does not answer.
+    pub async fn backing_evidence(&self, volume: &Volume<E>) -> Result<BackingEvidence, Error> {
+        self.inner.backing_evidence(&volume.inner).await
+    }
+
+    /// Takes the backing device of a volume that is fenced with [`FenceCause::OtherBacking`] for the right one: what is dirty goes
+    /// there, what is clean is dropped.
+    ///
+    /// # Errors
+    /// `Refused` if the volume is not fenced, or its device is smaller than it was.
+    pub async fn accept_backing(&self, volume: &Volume<E>) -> Result<(), Error> {
+        self.inner.accept_backing(&volume.inner).await
     }
 
     /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unsettled_volumes`.

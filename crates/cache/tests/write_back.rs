@@ -8,8 +8,8 @@ use hotset_block::{
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
-    DirtyData, Durability, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
-    ZeroEffort,
+    DirtyData, Drained, Durability, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
+    Volume, ZeroEffort,
 };
 
 const MIB: u64 = 1 << 20;
@@ -504,6 +504,34 @@ fn dirty_data_of_another_backing_device_is_fenced_and_kept() {
         let volume = world.volume();
         pool.reattach(&volume).await.unwrap();
         assert_eq!(read(&volume, 100).await, 3);
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F8
+#[test]
+fn a_fenced_device_that_is_accepted_gets_the_dirty_data_and_nothing_else_is_believed() {
+    run(async |env| {
+        let mut world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create().await;
+        let volume = attached(&world, &pool).await;
+        write(&volume, 100, 3).await;
+        assert!(pool.accept_backing(&volume).await.is_err(), "it is not fenced");
+        pool.close().await.unwrap();
+        world.backing = MemoryDevice::new(64 * MIB, 512);
+        let pool = world.open().await;
+        let volume = world.volume();
+        assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Fenced { .. }));
+        let evidence = pool.backing_evidence(&volume).await.unwrap();
+        assert!(evidence.against().is_some() && evidence.likeness == hotset_block::Likeness::Other, "{evidence:?}");
+        pool.accept_backing(&volume).await.unwrap();
+        assert_eq!(read(&volume, 100).await, 3);
+        assert_eq!(pool.drain(&volume.name()).await.unwrap(), Drained::Clean);
+        assert_eq!(world.on_backing(100).await, 3);
+        pool.close().await.unwrap();
+        let pool = world.open().await;
+        let volume = world.volume();
+        assert!(matches!(pool.reattach(&volume).await.unwrap(), Reattached::Warm { .. }), "it is on record");
         pool.close().await.unwrap();
     });
 }

@@ -413,6 +413,22 @@ pub(crate) enum VolumeVerb {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
+    /// Take a fenced volume's backing device for the right one, and serve it again
+    #[command(
+        after_help = "For a volume that serves nothing because its backing device is taken for another one. Prints what speaks for \
+        and against the device. What is dirty is written there; what else was cached is dropped. Where more than the device's name \
+        speaks against it, this needs --force: what it holds may be newer, or somebody else's."
+    )]
+    AcceptBacking {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        /// Accept it although what is on it speaks against it
+        #[arg(long)]
+        force: bool,
+        /// Only show what speaks for and against it
+        #[arg(long, conflicts_with = "force")]
+        dry_run: bool,
+    },
     /// Rename a volume, while it serves
     #[command(after_help = "Hosts that are connected go on; from their next connection on they ask for the new name.")]
     Rename {
@@ -619,6 +635,8 @@ mod tests {
             "hotset volume delete v --force",
             "hotset volume disable-cache v --force --yes-lose-data",
             "hotset volume cancel-flush v",
+            "hotset volume accept-backing v --force",
+            "hotset volume accept-backing v --dry-run",
             "hotset pool import --ssd a b --accept-missing",
             "hotset pool open p",
             "hotset volume create v --backing emulated:disks=16,level=raid5,size=8G,file=x --pool p --block 4096 --read-only",

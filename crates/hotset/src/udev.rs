@@ -15,7 +15,10 @@ use std::path::Path;
 pub(crate) const RULES_FILE: &str = "/etc/udev/rules.d/63-z-hotset.rules";
 
 /// Properties that tell a device from another, the best first. The last one tells its place only.
-const IDENTITIES: [&str; 5] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", "ID_PATH"];
+const IDENTITIES: [&str; 7] = ["DM_UUID", "MD_UUID", "ID_WWN", "ID_SERIAL", LOOP_FILE, "DM_NAME", "ID_PATH"];
+
+/// Not of udev: the file of a loop device, which sysfs tells.
+const LOOP_FILE: &str = "the file of a loop device";
 
 const HEADING: &str = "# Written by hotset. These block devices back volumes whose newest data may be on SSDs: hotset \
 serves them,\n# nobody else may mount or activate them meanwhile. `hotset udev-rules` prints this file anew.\n";
@@ -99,10 +102,11 @@ fn rule_before(guarded: &Guarded, before: &str) -> String {
 fn rule(properties: &BTreeMap<String, String>) -> Option<String> {
     let found = IDENTITIES.iter().find_map(|name| Some((name, properties.get(*name).filter(|id| !id.is_empty())?)));
     let (name, id) = found?;
+    let what = if *name == LOOP_FILE { "ATTRS{loop/backing_file}".to_owned() } else { format!("ENV{{{name}}}") };
     // Partitions have the world-wide name of their disk.
     let partition = properties.get("PARTN").map_or(String::new(), |number| format!(", ENV{{PARTN}}==\"{number}\""));
     Some(format!(
-        "ACTION!=\"remove\", SUBSYSTEM==\"block\", ENV{{{name}}}==\"{}\"{partition}, ENV{{UDISKS_IGNORE}}=\"1\", \
+        "ACTION!=\"remove\", SUBSYSTEM==\"block\", {what}==\"{}\"{partition}, ENV{{UDISKS_IGNORE}}=\"1\", \
          ENV{{SYSTEMD_READY}}=\"0\", OPTIONS+=\"link_priority=-100\"",
         pattern(id)
     ))
@@ -120,7 +124,13 @@ fn properties(device: u64) -> BTreeMap<String, String> {
     let kernel = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/uevent")).unwrap_or_default();
     let udev = fs::read_to_string(format!("/run/udev/data/b{major}:{minor}")).unwrap_or_default();
     let known = udev.lines().filter_map(|line| line.strip_prefix("E:"));
-    known.chain(kernel.lines()).filter_map(|line| line.split_once('=')).map(owned).collect()
+    let named = known.chain(kernel.lines()).filter_map(|line| line.split_once('='));
+    let file = ["loop/backing_file", "../loop/backing_file"].iter().find_map(|file| {
+        let path = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?.join(file);
+        fs::read_to_string(path).ok()
+    });
+    let file = file.as_deref().map(|file| (LOOP_FILE, file.trim_end_matches('\n')));
+    named.chain(file).map(owned).collect()
 }
 
 fn owned((name, value): (&str, &str)) -> (String, String) {
@@ -148,6 +158,8 @@ mod tests {
         assert!(partition.contains("ENV{ID_WWN}==\"0x5\", ENV{PARTN}==\"3\""), "{partition}");
         let volume = rule(&of(&[("DM_UUID", "LVM-abc"), ("ID_SERIAL", "x")])).unwrap();
         assert!(volume.contains("ENV{DM_UUID}==\"LVM-abc\""), "{volume}");
+        let image = rule(&of(&[(LOOP_FILE, "/srv/disk 1.img"), ("ID_PATH", "x")])).unwrap();
+        assert!(image.contains("ATTRS{loop/backing_file}==\"/srv/disk 1.img\", ENV{UDISKS"), "{image}");
         assert_eq!(rule(&of(&[("DEVNAME", "sda"), ("ID_WWN", "")])), None);
     }
 

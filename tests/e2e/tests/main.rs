@@ -22,6 +22,7 @@ mod guest_journal;
 mod guest_machine;
 mod guest_power;
 mod hostile;
+mod identity;
 mod in_use;
 mod limits;
 mod live;

@@ -16,6 +16,7 @@ use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::planted::{Planted, planted};
 use crate::pool::{FenceCause, PoolInner, PoolVolume, Reattached};
 use crate::state::VolumeIndex;
+use crate::state::evidence::BackingEvidence;
 use crate::state::locks::Held;
 use crate::state::overlay::PAGES_MAX;
 use crate::volume::{Attached, VolumeInner, add};
@@ -175,6 +176,51 @@ impl<E: Env> PoolInner<E> {
         Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
     }
 
+    /// What speaks for and against the backing device of a volume of this pool.
+    pub(crate) async fn backing_evidence(&self, volume: &VolumeInner<E>) -> Result<BackingEvidence, Error> {
+        let known = self.catalogued(volume)?;
+        volume.in_time(volume.evidence(&known.backing)).await?
+    }
+
+    fn catalogued(&self, volume: &VolumeInner<E>) -> Result<CataloguedVolume, Error> {
+        let name = &volume.spec.borrow().name;
+        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == *name).cloned();
+        known.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))
+    }
+
+    /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
+    /// Nothing that is cached of it is believed any more, durably, before what the device is now is on record.
+    pub(crate) async fn accept_backing(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let known = self.catalogued(volume)?;
+        let refused = |why: String| {
+            let name = &volume.spec.borrow().name;
+            Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
+        };
+        let Some(index) = self.index_of(known.attachment).filter(|_| volume.fenced.borrow().is_some()) else {
+            return refused("it is not fenced".to_owned());
+        };
+        if let Some(reason) = self.unknown_loss(known.attachment) {
+            return refused(reason);
+        }
+        let size_bytes = volume.size_bytes.get();
+        if size_bytes < known.backing.size_bytes {
+            let before = known.backing.size_bytes;
+            return refused(format!(
+                "its backing device had {before} bytes and has {size_bytes}: some of it is not there"
+            ));
+        }
+        self.check_volume_size(volume, size_bytes)?;
+        let held = volume.in_time(volume.hold_all()).await?;
+        let backing = volume.capture_durable_identity(size_bytes).await?;
+        self.drop_pages(index, 0..size_bytes.div_ceil(PAGE)).await?;
+        let accepted = self.record_growth(known, backing).await?;
+        self.put_volume(index, accepted.attachment, volume, &accepted.backing).await?;
+        drop(held);
+        add(&volume.stats.cache_drops, 1);
+        Ok(())
+    }
+
     /// The volume serves nothing, and nothing of its dirty data is touched.
     async fn fence_volume(
         self: &Rc<Self>,
@@ -314,7 +360,7 @@ impl<E: Env> VolumeInner<E> {
 fn of_another_device(dirty_bytes: u64, difference: &str) -> String {
     format!(
         "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
-         the volume serves nothing and nothing is lost. Put the right device back and restart, or give the dirty data \
-         up with disable-cache --force --yes-lose-data"
+         the volume serves nothing and nothing is lost. Put the right device back and restart; or, if it is the right one, \
+         accept-backing; or give the dirty data up with disable-cache --force --yes-lose-data"
     )
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{ByteRange, Device, DeviceIdentity, Env};
+use hotset_block::{ByteRange, Device, DeviceIdentity, Env, Likeness, likeness};
 
 use crate::config::{PAGE, limits};
 use crate::error::Error;
@@ -12,6 +12,7 @@ use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
+use crate::state::evidence::BackingEvidence;
 use crate::volume::{Attached, VolumeInner};
 
 /// The fingerprint pages of a device: some in the first and the last MiB, where partition tables and file systems keep
@@ -88,7 +89,7 @@ impl<E: Env> VolumeInner<E> {
         }
         let now = self.capture_durable_identity(size_bytes).await?;
         // Growing a file changes its mark too, so that one which grew while Hotset was stopped is taken for a changed one.
-        if now.device.id != before.device.id || was_written(before, &now.device) {
+        if likeness(&before.device.id, &now.device.id) != Likeness::Same || was_written(before, &now.device) {
             return Ok(None);
         }
         for fingerprint in before.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
@@ -105,32 +106,48 @@ impl<E: Env> VolumeInner<E> {
         if planted(Planted::ChangedBackingIgnored) {
             return None;
         }
-        let Ok(now) = self.capture_identity(self.size_bytes.get(), false).await else {
-            return Some("its identity cannot be read".to_owned());
-        };
-        if now.size_bytes != before.size_bytes {
-            return Some(format!("its size was {} bytes and is {} bytes", before.size_bytes, now.size_bytes));
+        match self.evidence(before).await {
+            Ok(evidence) => evidence.against(),
+            Err(_) => Some("its identity cannot be read".to_owned()),
         }
-        if now.device.id != before.device.id {
-            return Some(format!("it was {:?} and is {:?}", before.device.id, now.device.id));
-        }
-        if was_written(before, &now.device) {
-            return Some("it was written to while Hotset was stopped".to_owned());
-        }
-        let differs = |fingerprint: &&Fingerprint| {
-            let same = now.fingerprints.iter().find(|other| other.page == fingerprint.page);
-            !fingerprint.unsettled
-                && same.is_some_and(|other| other.unsettled || other.checksum != fingerprint.checksum)
-        };
-        let changed = before.fingerprints.iter().find(differs)?;
-        Some(format!("its bytes at {} were changed while Hotset was not running", changed.page * PAGE))
+    }
+
+    /// What speaks for and against the backing device's being the one that was seen last.
+    pub(crate) async fn evidence(&self, before: &BackingIdentity) -> Result<BackingEvidence, Error> {
+        let now = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
+        let settled: Vec<&Fingerprint> = before.fingerprints.iter().filter(|page| !page.unsettled).collect();
+        // A page in which the device ended is known by so much of it.
+        let end_bytes = before.size_bytes.min(self.size_bytes.get());
+        let reads = settled.iter().map(async |fingerprint| {
+            let is_there = fingerprint.page * PAGE < end_bytes;
+            if is_there { self.fingerprint(fingerprint.page, end_bytes).await } else { None }
+        });
+        let found = join_all(reads).await;
+        let is_as_before = |(fingerprint, found): &(&&Fingerprint, &Option<u64>)| **found == Some(fingerprint.checksum);
+        let (same, other): (Vec<_>, Vec<_>) = settled.iter().zip(&found).partition(is_as_before);
+        let blank = crc64(&vec![0; usize::try_from(PAGE).expect("a page is small")]);
+        Ok(BackingEvidence {
+            size_bytes_before: before.size_bytes,
+            size_bytes: self.size_bytes.get(),
+            likeness: likeness(&before.device.id, &now.id),
+            written: was_compared(before, &now).then(|| was_written(before, &now)),
+            identity_before: before.device.id.clone(),
+            identity: now.id,
+            matching: same.len(),
+            telling: same.iter().filter(|(fingerprint, _)| fingerprint.checksum != blank).count(),
+            changed: other.iter().map(|(fingerprint, _)| fingerprint.page * PAGE).collect(),
+            unsettled: before.fingerprints.len() - settled.len(),
+        })
     }
 }
 
 /// The device's mark says that it was written to since a clean stop. Without one, or in another boot, it says nothing.
 pub(crate) fn was_written(before: &BackingIdentity, now: &DeviceIdentity) -> bool {
-    let comparable = before.mark_is_final && now.boot == before.device.boot;
-    comparable && now.change_mark != before.device.change_mark
+    was_compared(before, now) && now.change_mark != before.device.change_mark
+}
+
+fn was_compared(before: &BackingIdentity, now: &DeviceIdentity) -> bool {
+    before.mark_is_final && now.boot == before.device.boot
 }
 
 /// The pages of an identity whose change has to be recorded before it is made.

@@ -6,6 +6,7 @@
 
 pub(crate) mod budget;
 pub mod counters;
+pub(crate) mod evidence;
 pub(crate) mod fills;
 pub(crate) mod flusher;
 pub mod ghost;

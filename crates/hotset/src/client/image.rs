@@ -24,12 +24,22 @@ pub(crate) fn create(output: Output, path: &Path, Size(size_bytes): Size) -> Res
         let message = format!("image of {size_bytes} bytes: an SSD has at least {least}, in whole pages of 4 KiB");
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
+    if lies_in_dev(path) {
+        let message = format!("image {}: /dev is memory, gone at the next start; make it elsewhere", path.display());
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
     let bar = fill_bar(size_bytes, "Writing");
     let made = hotset_block::create_image(path, size_bytes, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
     made.map_err(|error| ApiError::new(ApiErrorKind::Device, format!("image {}: {error}", path.display())))?;
     let created = Created { path: super::absolute(path)?, size_bytes };
     print(output, &created, |created| format!("Created {} of {}\n", created.path, human(created.size_bytes)))
+}
+
+/// In /dev itself: not in what is mounted in there.
+fn lies_in_dev(path: &Path) -> bool {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::metadata(directory).is_ok_and(|metadata| hotset_block::lies_among_devices(&metadata))
 }
 
 /// A bar with rate and remaining time on a terminal's standard error; nothing elsewhere, or for nothing to do.

@@ -1,8 +1,8 @@
 //! The `volume` verbs.
 
 use hotset_api::{
-    ApiError, ApiErrorKind, CacheEnable, Deleted, HostClient, PoolKind, Share, Volume, VolumeChange, VolumeClear,
-    VolumeCreate, VolumeList, VolumeRename, VolumeState,
+    ApiError, ApiErrorKind, BackingAccept, BackingEvidence, CacheEnable, Deleted, HostClient, PoolKind, Share, Volume,
+    VolumeChange, VolumeClear, VolumeCreate, VolumeList, VolumeRename, VolumeState,
 };
 use hyper::Method;
 
@@ -60,6 +60,9 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
                 ),
             })
         }
+        VolumeVerb::AcceptBacking { name, force, dry_run } => {
+            accept_backing(&client, output, &name.to_string(), force, dry_run)
+        }
         VolumeVerb::Rename { name, to } => {
             let body = VolumeRename { name: to.to_string() };
             let change = client.send(Method::PUT, &format!("/volumes/{name}/name"), &body)?;
@@ -88,6 +91,59 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             removal::cancel(client, output, "volume", &format!("/volumes/{name}/flush"))
         }
     }
+}
+
+/// Shows what is known before anything is done.
+fn accept_backing(client: &Client, output: Output, name: &str, force: bool, dry_run: bool) -> Result<(), ApiError> {
+    let path = format!("/volumes/{name}/backing");
+    let evidence: BackingEvidence = client.get(&path)?;
+    if dry_run {
+        return print(output, &evidence, evidence_text);
+    }
+    let change: VolumeChange = client.send(Method::PUT, &path, &BackingAccept { force })?;
+    print(output, &change, |VolumeChange { changed, volume }| match changed {
+        true => {
+            format!("{}Accepted the backing device of volume {name}\n{}", evidence_text(&evidence), condition(volume))
+        }
+        false => {
+            format!("Volume {name} is not fenced for its backing device: nothing to accept\n{}", condition(volume))
+        }
+    })
+}
+
+fn evidence_text(evidence: &BackingEvidence) -> String {
+    let BackingEvidence { size_bytes_before: size_before, size_bytes: size, identity_before, identity, .. } = evidence;
+    let size = if size == size_before {
+        format!("{size} bytes, as before")
+    } else {
+        format!("{size} bytes, was {size_before}")
+    };
+    let name = match evidence.same_identity {
+        Some(true) => format!("{identity}, as before"),
+        Some(false) => format!("{identity}, was {identity_before}: another one"),
+        None => format!("{identity}, was {identity_before}: the two names say nothing of each other"),
+    };
+    let (matching, changed) = (evidence.fingerprints_matching, evidence.fingerprints_changed.len());
+    let judged = matching + u64::try_from(changed).expect("fingerprints are few");
+    let first =
+        evidence.fingerprints_changed.first().map_or(String::new(), |byte| format!("; changed first at byte {byte}"));
+    let fingerprints = format!(
+        "{matching} of {judged} pages as before ({} of them not blank){first}; {} say nothing, for hosts may have written to them",
+        evidence.fingerprints_telling, evidence.fingerprints_unsettled
+    );
+    let written = match evidence.written {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "cannot be told (no clean stop in this boot)",
+    };
+    facts(&[
+        ("Size", size),
+        ("Identity", name),
+        ("Fingerprints", fingerprints),
+        ("Written to since the stop", written.to_owned()),
+        ("Dirty data that waits", human(evidence.dirty_bytes)),
+        ("Against it", if evidence.against.is_empty() { "nothing".to_owned() } else { evidence.against.clone() }),
+    ])
 }
 
 fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(), ApiError> {

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use hotset_api::{ApiError, ApiErrorKind};
+use hotset_block::Footprint;
 use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 
 use crate::image;
@@ -25,7 +26,7 @@ pub(crate) enum DeviceKey {
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) path: String,
-    pub(crate) key: DeviceKey,
+    pub(crate) footprint: Footprint,
     pub(crate) size_bytes: u64,
     /// An image file that was never written in full.
     pub(crate) sparse: bool,
@@ -38,16 +39,14 @@ pub(crate) struct Candidate {
 /// Looks at a path that is to become an SSD.
 pub(crate) fn candidate(path: &str) -> Result<Candidate, ApiError> {
     let metadata = metadata(path, "SSD")?;
-    let key = key_of(&metadata).ok_or_else(|| {
-        ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it is neither a block device nor a regular file"))
-    })?;
+    let footprint = footprint(path).unwrap_or_default();
     let (size_bytes, label) = look(path)?;
     let signature = match ours(&label) {
         Some(ours) => Some(ours),
         None => foreign_signature(path)?,
     };
     let (sparse, label) = (image::is_sparse(&metadata), label.ok().flatten());
-    Ok(Candidate { path: path.to_owned(), key, size_bytes, sparse, label, signature })
+    Ok(Candidate { path: path.to_owned(), footprint, size_bytes, sparse, label, signature })
 }
 
 /// What an SSD of ours says of itself.
@@ -90,6 +89,11 @@ pub(crate) fn backing_key(spelling: &str) -> Option<DeviceKey> {
     std::fs::metadata(backing_path(spelling)).ok().as_ref().and_then(key_of)
 }
 
+/// The storage that the spelling of a device stands for, if it is there.
+pub(crate) fn footprint(spelling: &str) -> Option<Footprint> {
+    Footprint::of(Path::new(backing_path(spelling))).ok()
+}
+
 /// The path within the spelling of a device.
 pub(crate) fn backing_path(spelling: &str) -> &str {
     let prefixes = ["emulated:", "emulated-ssd:"];
@@ -107,10 +111,6 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
     if metadata.is_file() && (metadata.len() == 0 || !metadata.len().is_multiple_of(512)) {
         let message =
             format!("backing device {path}: it has {} bytes; a disk has whole sectors of 512", metadata.len());
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
-    }
-    if key_of(&metadata).is_none() {
-        let message = format!("backing device {path}: it is neither a block device nor a regular file");
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
     let (_, label) = look(path)?;
@@ -135,15 +135,26 @@ pub(crate) fn touch(path: &str) {
 }
 
 fn metadata(path: &str, what: &str) -> Result<Metadata, ApiError> {
-    std::fs::metadata(backing_path(path)).map_err(|error| {
-        let absent = error.kind() == ErrorKind::NotFound;
-        let kind = if absent { ApiErrorKind::NotFound } else { ApiErrorKind::Device };
-        let hint = match absent && what == "SSD" {
-            true => format!("; make an image file with `hotset image create {path} SIZE`"),
-            false => String::new(),
-        };
-        ApiError::new(kind, format!("{what} {path}: {error}{hint}"))
+    hotset_block::check_is_storage(Path::new(backing_path(path))).map_err(|error| {
+        if error.kind() == ErrorKind::NotFound {
+            let message = format!("{what} {path}: {error}{}", hint_at_absent(path, what));
+            return ApiError::new(ApiErrorKind::NotFound, message);
+        }
+        let is_no_storage = error.kind() == ErrorKind::Unsupported;
+        let kind = if is_no_storage { ApiErrorKind::Invalid } else { ApiErrorKind::Device };
+        ApiError::new(kind, format!("{what} {path}: {error}"))
     })
+}
+
+/// Files are not made in /dev.
+fn hint_at_absent(path: &str, what: &str) -> String {
+    if Path::new(path).starts_with("/dev") {
+        return "; `lsblk` lists the devices that are there".to_owned();
+    }
+    match what == "SSD" {
+        true => format!("; make an image file with `hotset image create {path} SIZE`"),
+        false => String::new(),
+    }
 }
 
 fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
@@ -248,6 +259,19 @@ mod tests {
         let error = candidate("/nowhere/ssd.img").unwrap_err();
         assert_eq!(error.kind, ApiErrorKind::NotFound);
         assert!(error.message.contains("hotset image create /nowhere/ssd.img SIZE"), "{}", error.message);
+        let error = candidate("/dev/nvme99n1").unwrap_err();
+        assert!(error.message.contains("lsblk") && !error.message.contains("image"), "{}", error.message);
+    }
+
+    // proves: F10
+    #[test]
+    fn what_is_no_storage_is_neither_an_ssd_nor_a_backing_device() {
+        for path in ["/sys/kernel/uevent_seqnum", "/proc/version", "/dev/zero", "/dev", "/proc/self/mem"] {
+            assert_eq!(candidate(path).unwrap_err().kind, ApiErrorKind::Invalid, "{path}");
+            for spelling in [path.to_owned(), format!("emulated:disks=4,file={path},size=1G")] {
+                assert_eq!(check_backing(&spelling).unwrap_err().kind, ApiErrorKind::Invalid, "{spelling}");
+            }
+        }
     }
 
     #[test]

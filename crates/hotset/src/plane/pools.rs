@@ -6,7 +6,8 @@ use std::rc::Rc;
 use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
-    DirtyData, Drained, Error, ErrorKind, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached, Removed,
+    BackingEvidence, DirtyData, Drained, Error, ErrorKind, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus,
+    Reattached, Removed,
 };
 
 use super::{Plane, device};
@@ -161,6 +162,19 @@ impl Plane {
 
     pub(crate) async fn reattach(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<Reattached, Error> {
         self.pool(&pool)?.reattach(&self.volume(&volume)?).await
+    }
+
+    pub(crate) async fn backing_evidence(
+        self: Rc<Self>,
+        pool: PoolName,
+        volume: VolumeName,
+    ) -> Result<BackingEvidence, Error> {
+        self.pool(&pool)?.backing_evidence(&self.volume(&volume)?).await
+    }
+
+    /// Takes the backing device of a fenced volume for the right one.
+    pub(crate) async fn accept_backing(self: Rc<Self>, pool: PoolName, volume: VolumeName) -> Result<(), Error> {
+        self.pool(&pool)?.accept_backing(&self.volume(&volume)?).await
     }
 
     pub(crate) async fn detach(

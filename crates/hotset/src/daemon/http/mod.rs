@@ -81,6 +81,8 @@ impl FromRef<Control> for Arc<Manager> {
         volumes::rename_volume,
         volumes::grow_volume,
         volumes::clear_volume,
+        volumes::backing_evidence,
+        volumes::accept_backing,
         volumes::enable_cache,
         volumes::disable_cache,
         volumes::volume_flush,
@@ -131,6 +133,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes/{name}/name", put(volumes::rename_volume))
         .route("/volumes/{name}/growth", post(volumes::grow_volume))
         .route("/volumes/{name}/clear", post(volumes::clear_volume))
+        .route("/volumes/{name}/backing", get(volumes::backing_evidence).put(volumes::accept_backing))
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
         .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
         .route("/volumes/{name}/connect", get(volumes::connect))

@@ -88,6 +88,28 @@ pub(super) async fn clear_volume(State(manager): Manages, Name(name): Name<Strin
     lasting(async move { manager.clear_volume(&name).await }).await
 }
 
+/// What speaks for and against the backing device's being the right one.
+#[utoipa::path(get, path = "/api/v1/volumes/{name}/backing", params(("name" = String, Path)),
+    responses((status = 200, body = api::BackingEvidence), (status = "default", body = ApiError)))]
+pub(super) async fn backing_evidence(
+    State(manager): Manages,
+    Name(name): Name<String>,
+) -> Answer<api::BackingEvidence> {
+    Ok(Json(manager.backing_evidence(&name).await?))
+}
+
+/// Takes the backing device of a fenced volume for the right one.
+#[utoipa::path(put, path = "/api/v1/volumes/{name}/backing", params(("name" = String, Path)),
+    request_body = api::BackingAccept,
+    responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
+pub(super) async fn accept_backing(
+    State(manager): Manages,
+    Name(name): Name<String>,
+    Body(accept): Body<api::BackingAccept>,
+) -> Answer<api::VolumeChange> {
+    lasting(async move { manager.accept_backing(&name, accept).await }).await
+}
+
 #[utoipa::path(put, path = "/api/v1/volumes/{name}/cache", params(("name" = String, Path)), request_body = api::CacheEnable,
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn enable_cache(

@@ -1,14 +1,16 @@
 //! What devices are asked before anything is done with them. One that does not answer holds up neither the data plane, which
 //! opens devices on its own thread, nor the other changes that wait for their turn.
 
+use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt as _};
 use hotset_api::{ApiError, ApiErrorKind};
+use hotset_block::{Access, Footprint};
 
 use super::{Manager, Offline};
-use crate::daemon::probe::{self, Candidate, DeviceKey};
+use crate::daemon::probe::{self, Candidate};
 use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
 
@@ -19,7 +21,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) const AT_ONCE: usize = 32;
 
 /// What is used already, and as what.
-pub(super) type Users = Vec<(DeviceKey, String)>;
+pub(super) type Users = Vec<(Footprint, String)>;
 
 impl Manager {
     /// Refuses a backing device that does not answer.
@@ -55,15 +57,30 @@ impl Manager {
         })
     }
 
-    /// Refuses a device that is an SSD or a backing device of anything already, however it is spelled.
-    pub(super) async fn check_unused(&self, what: &str, key: DeviceKey, snapshot: &Snapshot) -> Result<(), ApiError> {
-        check_not_among(&self.users(snapshot).await, what, key)
+    /// Refuses a device that is an SSD or a backing device of anything already, or that somebody else uses, by whatever name.
+    pub(super) async fn check_unused(
+        &self,
+        what: &str,
+        spelling: &str,
+        access: Access,
+        snapshot: &Snapshot,
+    ) -> Result<(), ApiError> {
+        let (path, looked_at) = (probe::backing_path(spelling).to_owned(), spelling.to_owned());
+        if let Some(footprint) = self.ask(what, move || probe::footprint(&looked_at)).await? {
+            check_not_among(&self.users(snapshot).await, what, &footprint)?;
+            // What cannot be looked at is for whoever opens it to say.
+            let user = self.ask(what, move || hotset_block::user_of(Path::new(&path), access).ok().flatten()).await?;
+            return user.map_or(Ok(()), |user| Err(in_use(what, &format!(": {user}"))));
+        }
+        Ok(())
     }
 
     /// … of several that may become SSDs.
     pub(super) async fn check_all_unused(&self, ssds: &[Candidate], snapshot: &Snapshot) -> Result<(), ApiError> {
-        let users = self.users(snapshot).await;
-        ssds.iter().try_for_each(|ssd| check_not_among(&users, &format!("SSD {}", ssd.path), ssd.key))
+        for ssd in ssds {
+            self.check_unused(&format!("SSD {}", ssd.path), &ssd.path, Access::Alone, snapshot).await?;
+        }
+        Ok(())
     }
 
     /// All that is used, but for what does not answer: its lock keeps others off.
@@ -71,20 +88,25 @@ impl Manager {
         let used = used(snapshot, &self.offline());
         let asked = used.into_iter().map(async |(spelling, user)| {
             let path = spelling.clone();
-            let key =
-                self.patience.ask(&format!("device {spelling}"), PATIENCE, move || probe::backing_key(&path)).await;
-            Some((key??, user))
+            let footprint =
+                self.patience.ask(&format!("device {spelling}"), PATIENCE, move || probe::footprint(&path)).await;
+            Some((footprint??, user))
         });
         let users: Vec<Option<_>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
         users.into_iter().flatten().collect()
     }
 }
 
-fn check_not_among(users: &Users, what: &str, key: DeviceKey) -> Result<(), ApiError> {
-    match users.iter().find(|(used, _)| *used == key) {
+fn check_not_among(users: &Users, what: &str, footprint: &Footprint) -> Result<(), ApiError> {
+    match users.iter().find(|(used, _)| used.overlaps(footprint)) {
         None => Ok(()),
-        Some((_, user)) => Err(ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use as {user}"))),
+        Some((_, user)) => Err(in_use(what, &format!(" as {user}"))),
     }
+}
+
+/// Nothing overrides it.
+fn in_use(what: &str, user: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Refused, format!("{what}: it is in use{user}"))
 }
 
 /// The spellings of all devices that are used, and as what.

@@ -275,9 +275,8 @@ fn unfence(cause: FenceCause, volume: &str, pool: &str) -> String {
     match cause {
         FenceCause::OtherBacking => {
             format!(
-                "put the right backing device back and restart the daemon; if it is the right one, `hotset recover` shows, with the \
-                 daemon stopped, what is dirty, and writes it to the device all the same with --write --force; or give its dirty \
-                 data up with {give_up}"
+                "put the right backing device back and restart the daemon; if it is the right one, `hotset volume accept-backing \
+                 {volume}` says what speaks for and against it, and serves it again; or give its dirty data up with {give_up}"
             )
         }
         FenceCause::UnknownLoss => format!(

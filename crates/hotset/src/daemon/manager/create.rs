@@ -246,7 +246,7 @@ pub(super) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
 
 pub(super) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     for (index, candidate) in candidates.iter().enumerate() {
-        if let Some(same) = candidates[..index].iter().find(|other| other.key == candidate.key) {
+        if let Some(same) = candidates[..index].iter().find(|other| other.footprint.overlaps(&candidate.footprint)) {
             return Err(invalid(format!("SSDs {} and {} are the same device", same.path, candidate.path)));
         }
     }

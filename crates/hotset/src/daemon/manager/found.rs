@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::stream::{self, StreamExt as _};
 use hotset_api::{ApiError, ApiErrorKind, Disk, DiskKind, DiskList};
+use hotset_block::Access;
 use hotset_cache::config::limits;
 
 use super::ask::{AT_ONCE, Users};
@@ -58,9 +59,14 @@ fn judge(disk: &mut Disk, users: &Users) {
     if !disk.not_as_ssd.is_empty() && !disk.not_as_backing.is_empty() {
         return;
     }
-    let key = probe::backing_key(&disk.path);
-    if let Some((_, user)) = users.iter().find(|(used, _)| Some(*used) == key) {
+    if let Some(footprint) = probe::footprint(&disk.path)
+        && let Some((_, user)) = users.iter().find(|(used, _)| used.overlaps(&footprint))
+    {
         refuse(disk, &format!("it is in use as {user}"));
+        return;
+    }
+    if let Ok(Some(user)) = hotset_block::user_of(Path::new(&disk.path), Access::Alone) {
+        refuse(disk, &format!("it is in use: {user}"));
         return;
     }
     match probe::candidate(&disk.path) {

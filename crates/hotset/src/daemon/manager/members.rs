@@ -14,6 +14,7 @@ use super::operations::Operations;
 use super::{Manager, blocking, pool_name, uuid};
 use crate::daemon::probe::Candidate;
 use crate::plane::Snapshot;
+use crate::size::human;
 
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ impl Manager {
     pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<PoolChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let pool = pool_name(name)?;
-        let candidates = self.check_add(name, add).await?;
+        let candidates = self.check_add(name, add, place).await?;
         self.fill_sparse(&pool, &candidates).await?;
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
@@ -48,7 +49,7 @@ impl Manager {
     }
 
     /// Everything that is known without writing.
-    async fn check_add(&self, name: &str, add: &SsdsAdd) -> Result<Vec<Candidate>, ApiError> {
+    async fn check_add(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<Vec<Candidate>, ApiError> {
         let pool = pool_name(name)?;
         let snapshot = self.plane.snapshot().await?;
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
@@ -57,6 +58,9 @@ impl Manager {
         let candidates = self.candidates(&add.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
+        if place == Place::Spare {
+            check_spare_sizes(now, &candidates)?;
+        }
         self.check_all_unused(&candidates, &snapshot).await?;
         // One that was in this pool and left it is recognised.
         let own = |candidate: &&Candidate| candidate.label.as_ref().is_some_and(|label| label.pool_uuid == now.uuid);
@@ -268,6 +272,17 @@ fn select(pool: &str, known: &[(u128, &str)], wanted: &[String]) -> Result<Vec<u
         })
     };
     wanted.iter().map(one).collect()
+}
+
+/// A spare that is smaller than every SSD can take the place of none.
+fn check_spare_sizes(pool: &PoolStatus, spares: &[Candidate]) -> Result<(), ApiError> {
+    let Some(least) = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes).min() else { return Ok(()) };
+    let Some(small) = spares.iter().find(|spare| spare.size_bytes < least) else { return Ok(()) };
+    let (path, has, least, pool) = (&small.path, human(small.size_bytes), human(least), &pool.name);
+    let message = format!(
+        "spare {path}: it has {has}, and the smallest SSD of pool {pool} {least}: it can take the place of none"
+    );
+    Err(ApiError::new(ApiErrorKind::Invalid, message).with_hint("take a spare that is as large as the SSDs"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! One change at a time. The data plane and the pools' own catalogues are the truth about what is open; this keeps
 //! what is *not* open, and why.
 
+mod accept;
 mod ask;
 mod astray;
 mod clients;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
 use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeSet, WriteMode};
+use hotset_block::Access;
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, DirtyData, VolumeStatus};
 
@@ -90,12 +91,11 @@ impl Manager {
             self.check_pool_is_open(pool, &snapshot)?;
         }
         let what = format!("backing device {}", spec.backing);
-        let (backing, again) = (spec.backing.clone(), spec.backing.clone());
+        let access = if spec.settings.read_only { Access::Read } else { Access::Alone };
         // Before what lies on it is judged: an SSD in use is not to be cleared.
-        if let Some(key) = self.ask(&what, move || probe::backing_key(&backing)).await? {
-            self.check_unused(&what, key, &snapshot).await?;
-        }
-        self.ask(&what, move || probe::check_backing(&again)).await?
+        self.check_unused(&what, &spec.backing, access, &snapshot).await?;
+        let backing = spec.backing.clone();
+        self.ask(&what, move || probe::check_backing(&backing)).await?
     }
 
     fn check_pool_is_open(&self, pool: &PoolName, snapshot: &Snapshot) -> Result<(), ApiError> {
