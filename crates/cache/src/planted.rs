@@ -180,6 +180,8 @@ bugs! {
     CopiesListedOnce: "two-copies",
     /// An SSD that does not answer leaves, also where nothing else has what it holds.
     SilenceIsDeath: "membership",
+    /// Time in which the daemon did not run counts like any other: the world's clock has this bug, not the engine.
+    PauseCounted: "silence",
 }
 
 #[cfg(feature = "planted")]
@@ -196,7 +198,7 @@ pub fn plant(bug: Option<Planted>) {
 /// Whether the engine is to break this rule.
 #[cfg(feature = "planted")]
 #[inline]
-pub(crate) fn planted(bug: Planted) -> bool {
+pub fn planted(bug: Planted) -> bool {
     ACTIVE.get() == Some(bug)
 }
 

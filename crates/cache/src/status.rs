@@ -240,6 +240,17 @@ pub struct VolumeStatus {
     pub stats: VolumeStats,
 }
 
+/// Why a host was answered with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorAnswer {
+    /// It could not be done.
+    Failed,
+    /// It made no progress for too long.
+    TimedOut,
+    /// The request itself was wrong.
+    Invalid,
+}
+
 /// Counters since the volume was opened. Requests count once, whatever their length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
@@ -260,8 +271,12 @@ pub struct VolumeStats {
     pub evicted_blocks: u64,
     /// Errors of SSDs that the backing device made good.
     pub read_errors_hidden: u64,
-    /// Requests answered with an error.
+    /// Requests that hosts were answered with an error, by whatever layer; not those that were `invalid`.
     pub errors: u64,
+    /// Of them, those that made no progress for too long. They go on behind, and are not counted again.
+    pub timed_out: u64,
+    /// Requests that hosts should not have made: outside the volume, not aligned, writes where it is read-only.
+    pub invalid: u64,
     /// Writes acknowledged from the SSDs alone.
     pub write_hits: u64,
     /// Bytes of dirty data written to the backing device.

@@ -19,7 +19,7 @@ use crate::state::latency::{Latencies, LatencyCounters};
 use crate::state::locks::RangeLocks;
 use crate::state::overlay::{Content, Counts};
 use crate::state::{BlockKey, Streams, VolumeIndex};
-use crate::status::{Health, VolumeStats, VolumeStatus};
+use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 
 /// When a write may be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(crate) struct VolumeInner<E: Env> {
     /// It has dirty data of another backing device: it serves nothing. The reason, and what to do.
     pub(crate) fenced: RefCell<Option<String>>,
     pub(crate) last_flush: Cell<Option<Instant>>,
+    /// Parts of what takes long that are done: pieces of zeroes and trims, blocks brought in, extents cleaned.
+    pub(crate) steps: Cell<u64>,
     /// The requests so far, and since when there were no more of them.
     pub(crate) idle_since: Cell<(u64, Instant)>,
     /// A task cleans it.
@@ -104,6 +106,8 @@ pub(crate) struct Stats {
     pub(crate) evicted_blocks: Cell<u64>,
     pub(crate) read_errors_hidden: Cell<u64>,
     pub(crate) errors: Cell<u64>,
+    pub(crate) timed_out: Cell<u64>,
+    pub(crate) invalid: Cell<u64>,
     pub(crate) write_hits: Cell<u64>,
     pub(crate) cleaned_bytes: Cell<u64>,
     pub(crate) moved_bytes: Cell<u64>,
@@ -133,6 +137,8 @@ impl Stats {
             evicted_blocks: self.evicted_blocks.get(),
             read_errors_hidden: self.read_errors_hidden.get(),
             errors: self.errors.get(),
+            timed_out: self.timed_out.get(),
+            invalid: self.invalid.get(),
             write_hits: self.write_hits.get(),
             cleaned_bytes: self.cleaned_bytes.get(),
             moved_bytes: self.moved_bytes.get(),
@@ -185,6 +191,7 @@ impl<E: Env> Volume<E> {
             draining: Cell::new(false),
             fenced: RefCell::default(),
             last_flush: Cell::new(None),
+            steps: Cell::new(0),
             idle_since: Cell::default(),
             cleaning: Cell::new(false),
             clean_locks: RangeLocks::default(),
@@ -222,6 +229,25 @@ impl<E: Env> Volume<E> {
         self.inner.backing.info.optimal_io_bytes
     }
 
+    /// Changes while something goes on that takes long: zeroes, trims, filling on request, cleaning. Hosts that wait for it
+    /// are not told that it failed.
+    pub fn steps(&self) -> u64 {
+        self.inner.steps.get()
+    }
+
+    /// A host was answered with an error, by whatever layer: serving it counts, and nobody else.
+    pub fn count_error_answer(&self, answer: ErrorAnswer) {
+        let stats = &self.inner.stats;
+        match answer {
+            ErrorAnswer::Failed => add(&stats.errors, 1),
+            ErrorAnswer::TimedOut => {
+                add(&stats.errors, 1);
+                add(&stats.timed_out, 1);
+            }
+            ErrorAnswer::Invalid => add(&stats.invalid, 1),
+        }
+    }
+
     /// Whether TRIM changes anything here (the backing device's discard reads back zero).
     pub fn trims(&self) -> bool {
         self.inner.backing.info.discard == Discard::Zeroes
@@ -240,7 +266,7 @@ impl<E: Env> Volume<E> {
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);
         add(&volume.stats.read_bytes, range.length());
-        volume.counted(result)
+        result
     }
 
     /// Stores `buf` at `offset`. The buffer comes back to its pool when the last device is done with it.
@@ -258,7 +284,7 @@ impl<E: Env> Volume<E> {
         let result = volume.write_range(offset, buf, durability).await;
         let result = result.and_then(|()| volume.check_durable(durability, failures));
         volume.stats.write_latency.end(began, || volume.env.real_now());
-        volume.counted(result)
+        result
     }
 
     /// Makes every write durable that was answered before this call, on any connection.
@@ -275,7 +301,7 @@ impl<E: Env> Volume<E> {
         if untold.is_err() || (flushed.is_err() && volume.backing.latched().is_some()) {
             self.told.set(volume.backing.report());
         }
-        volume.counted(flushed.and(untold))
+        flushed.and(untold)
     }
 
     /// Gives a range back to the backing device, where its discard reads back zero; else changes nothing.
@@ -288,7 +314,7 @@ impl<E: Env> Volume<E> {
         }
         let failures = volume.backing.failures();
         let result = volume.trim_range(range, durability).await;
-        volume.counted(result.and_then(|()| volume.check_durable(durability, failures)))
+        result.and_then(|()| volume.check_durable(durability, failures))
     }
 
     /// Makes a range read as zeroes.
@@ -307,10 +333,7 @@ impl<E: Env> Volume<E> {
         }
         let failures = volume.backing.failures();
         let result = volume.zero_range(range, mode, effort, durability).await;
-        match result.and_then(|()| volume.check_durable(durability, failures)) {
-            Err(error) if error.kind == ErrorKind::Unsupported => Err(error),
-            result => volume.counted(result),
-        }
+        result.and_then(|()| volume.check_durable(durability, failures))
     }
 
     /// Brings the blocks of `range` into the cache, as far as there is room (NBD's `CACHE`).
@@ -321,6 +344,7 @@ impl<E: Env> Volume<E> {
         let pages = PoolInner::<E>::pages_of(range);
         for (block, _) in attached.pool.blocks_of(pages) {
             attached.pool.populate_block(BlockKey { volume: attached.index, block }).await;
+            add(&volume.steps, 1);
         }
         Ok(())
     }
@@ -521,13 +545,6 @@ impl<E: Env> VolumeInner<E> {
             Durability::Durable => self.backing.check_failures(failures),
             Durability::Volatile => Ok(()),
         }
-    }
-
-    fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if result.is_err() {
-            add(&self.stats.errors, 1);
-        }
-        result
     }
 
     /// Whether this request belongs to a stream that is longer than `cutoff`.

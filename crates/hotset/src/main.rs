@@ -13,6 +13,7 @@ mod paths;
 mod plane;
 mod predecessor;
 mod recover;
+mod running_time;
 mod settings;
 mod size;
 mod state_file;

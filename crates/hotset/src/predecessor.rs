@@ -6,21 +6,21 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hotset_block::{Env, HostEnv};
 
+use crate::running_time::Tries;
+
 /// How long the kernel may take to end the I/O of a process.
 const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Locks the file, waiting for a moment if somebody else has it.
 pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut tries = Tries::within(PATIENCE);
     loop {
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if tries.pause_again() => {}
             result => return result,
         }
     }
@@ -28,12 +28,10 @@ pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
 
 /// Listens by `bind`, again and again for a moment while it says that the address is in use.
 pub(crate) async fn bind_patiently<T>(env: &HostEnv, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    let deadline = Instant::now() + PATIENCE;
+    let mut tries = Tries::within(PATIENCE);
     loop {
         match bind() {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                env.sleep(PAUSE).await
-            }
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries.again() => env.sleep(Tries::PAUSE).await,
             result => return result,
         }
     }
@@ -43,10 +41,8 @@ pub(crate) async fn bind_patiently<T>(env: &HostEnv, bind: impl Fn() -> io::Resu
 /// to do, is told when it is opened.
 pub(crate) fn wait_for_files(paths: impl Iterator<Item = PathBuf>) {
     let paths: Vec<PathBuf> = paths.collect();
-    let deadline = Instant::now() + PATIENCE;
-    while paths.iter().any(|path| is_held(path)) && Instant::now() < deadline {
-        thread::sleep(PAUSE);
-    }
+    let mut tries = Tries::within(PATIENCE);
+    while paths.iter().any(|path| is_held(path)) && tries.pause_again() {}
 }
 
 /// Whether another process has locked the file, or claimed the block device. What cannot be asked is judged where it is
@@ -67,6 +63,7 @@ fn is_held(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::thread;
 
     use hotset_block::{Executor, ExecutorOptions};
 

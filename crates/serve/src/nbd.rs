@@ -6,6 +6,7 @@ mod connection;
 pub mod fuzz;
 pub mod negotiation;
 mod pending;
+mod progress;
 mod replies;
 mod server;
 mod session;

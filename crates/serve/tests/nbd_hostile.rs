@@ -11,7 +11,9 @@ use std::time::Duration;
 use hotset_block::{ByteRange, Env, HostEnv};
 use hotset_cache::config::VolumeSettings;
 use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, Workload};
-use hotset_serve::nbd::wire::{Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, errno, option};
+use hotset_serve::nbd::wire::{
+    Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
+};
 use hotset_serve::nbd::{Server, ServerSettings};
 use serving::{Backing, PATIENCE, Served, Serving};
 use tempfile::TempDir;
@@ -492,4 +494,29 @@ fn the_load_generator_counts_errors_and_reports_refusals() {
         let counted = progress.snapshot();
         assert_eq!((counted.requests, counted.errors, counted.bytes), (100, 100, 0));
     });
+}
+
+// proves: S1
+#[test]
+fn zeroes_that_take_many_time_limits_are_done_piece_by_piece_and_what_waits_for_them_too() {
+    let directory = TempDir::new().expect("a directory");
+    let file = directory.path().join("array");
+    // Zeroes that stay allocated take their time on it: 16 MiB about a tenth of a second.
+    let spelling = format!("emulated:disks=1,level=raid0,size=64M,file={}", file.display());
+    let slow = Served { backing: Backing::Emulated(spelling), ..Served::memory("slow", 0) };
+    let settings = ServerSettings { request_timeout: Duration::from_millis(300), ..ServerSettings::default() };
+    let serving = Serving::start(&[slow], settings, None);
+    let mut client = RawClient::choosing(&serving, "slow");
+    for (cookie, offset) in [(1, 0), (2, 0)] {
+        let flags = command_flag::NO_HOLE;
+        let zeroes = Request { flags, command: Command::WriteZeroes, cookie, offset, length: 64 << 20 };
+        client.send(&zeroes.encode());
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..2 {
+        let head = client.receive(SIMPLE_REPLY_BYTES);
+        let reply = SimpleReply::decode(head.first_chunk().expect("whole")).expect("a reply");
+        assert_eq!(reply.error, 0, "request {}", reply.cookie);
+    }
+    assert!(begun.elapsed() > settings.request_timeout, "the device was faster than the time limit");
 }

@@ -1,6 +1,7 @@
 //! A seeded executor: virtual time, tasks polled in an order that the seed chooses, and the `Env` made of them.
 //!
-//! Time moves only when no task is ready. The same seed gives the same history: nothing here looks at a real clock, an
+//! Time moves only when no task is ready, or while the daemon is paused: then devices go on, no task runs, and the clock
+//! that the engine sees (`RunningClock`, as in the real executor) forgives the time. The same seed gives the same history: nothing here looks at a real clock, an
 //! address or a hash map.
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use hotset_block::{BufPool, Env, Instant};
+use hotset_block::{BufPool, Env, Instant, RealInstant, RunningClock, WAIT_MAX};
 
 use crate::device::SimDevice;
 use crate::random::Random;
@@ -21,11 +22,15 @@ use crate::trace::Trace;
 
 /// Clock, tasks, timers and chance of one simulated world.
 pub struct Simulation {
-    now: Cell<u64>,
+    real: Cell<RealInstant>,
+    clock: RunningClock,
     random: RefCell<Random>,
     tasks: RefCell<BTreeMap<u64, Task>>,
     ready: Arc<Mutex<Vec<u64>>>,
-    timers: RefCell<BTreeMap<(u64, u64), Timer>>,
+    /// Who sleeps, by the running time at which he wakes.
+    sleepers: RefCell<BTreeMap<(Instant, u64), Waker>>,
+    /// What the world does, by the real time at which it does it: a device completes an operation.
+    calls: RefCell<BTreeMap<(RealInstant, u64), Call>>,
     next_id: Cell<u64>,
     buffers: BufPool,
     pub trace: Trace,
@@ -73,12 +78,19 @@ impl Wake for TaskWaker {
     }
 }
 
-enum Timer {
-    /// Somebody sleeps.
-    Wake(Waker),
-    /// The world does something: a device completes an operation.
-    Call(Box<dyn FnOnce()>),
+type Call = Box<dyn FnOnce()>;
+
+/// Whose turn is next when no task is ready.
+enum Next {
+    Sleeper,
+    Call,
 }
+
+/// What is due so soon may come before what is ready.
+const NEAR: Duration = Duration::from_micros(200);
+
+/// When the first daemon begins, in either time.
+const BEGINNING_NS: u64 = 1_000_000_000;
 
 /// What a step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +105,13 @@ pub enum Step {
 impl Simulation {
     pub fn new(seed: u64, traced: bool) -> Rc<Self> {
         Rc::new(Self {
-            now: Cell::new(1_000_000_000),
+            real: Cell::new(RealInstant(BEGINNING_NS)),
+            clock: RunningClock::new(Instant(BEGINNING_NS), RealInstant(BEGINNING_NS)),
             random: RefCell::new(Random::new(seed)),
             tasks: RefCell::default(),
             ready: Arc::default(),
-            timers: RefCell::default(),
+            sleepers: RefCell::default(),
+            calls: RefCell::default(),
             next_id: Cell::new(1),
             buffers: BufPool::new(),
             trace: Trace::new(traced),
@@ -117,8 +131,13 @@ impl Simulation {
         draw(&mut self.random.borrow_mut())
     }
 
+    /// Running time.
     pub fn now(&self) -> Instant {
-        Instant(self.now.get())
+        self.clock.at(self.real.get())
+    }
+
+    pub fn real_now(&self) -> RealInstant {
+        self.real.get()
     }
 
     /// A write of this begins on some disk.
@@ -132,7 +151,7 @@ impl Simulation {
 
     /// Writes a line of history.
     pub fn note(&self, line: impl FnOnce() -> String) {
-        self.trace.note(self.now.get(), line);
+        self.trace.note(self.real.get().0, line);
     }
 
     /// A number never given before in this world.
@@ -152,8 +171,8 @@ impl Simulation {
 
     /// Calls `action` after `delay`, unless the tasks are dropped before.
     pub fn call_after(&self, delay: Duration, action: impl FnOnce() + 'static) {
-        let key = (self.now().plus(delay).0, self.unique());
-        self.timers.borrow_mut().insert(key, Timer::Call(Box::new(action)));
+        let key = (self.real.get().plus(delay), self.unique());
+        self.calls.borrow_mut().insert(key, Box::new(action));
     }
 
     /// Polls one ready task, or lets time pass until the next timer.
@@ -178,8 +197,7 @@ impl Simulation {
     }
 
     fn next_timer_is_near(&self) -> bool {
-        let timers = self.timers.borrow();
-        timers.first_key_value().is_some_and(|((when, _), _)| when.saturating_sub(self.now.get()) < 200_000)
+        self.next().is_some_and(|(_, when, _)| when.since(self.real.get()) < NEAR)
     }
 
     fn poll(&self, id: u64) {
@@ -205,14 +223,70 @@ impl Simulation {
     }
 
     fn fire_next(&self) -> Step {
-        let Some(((when, id), timer)) = self.timers.borrow_mut().pop_first() else { return Step::Idle };
-        self.now.set(self.now.get().max(when));
-        self.trace.mix(when ^ id.rotate_left(32));
-        match timer {
-            Timer::Wake(waker) => waker.wake(),
-            Timer::Call(action) => action(),
+        let Some((next, when, id)) = self.next() else { return Step::Idle };
+        self.run_until(when);
+        self.trace.mix(when.0 ^ id.rotate_left(32));
+        match next {
+            Next::Sleeper => {
+                let sleeper = self.sleepers.borrow_mut().pop_first();
+                sleeper.into_iter().for_each(|(_, waker)| waker.wake());
+            }
+            Next::Call => {
+                let call = self.calls.borrow_mut().pop_first();
+                call.into_iter().for_each(|(_, action)| action());
+            }
         }
         Step::Fired
+    }
+
+    /// What comes next, in which real time, if the daemon runs until then, and its number.
+    fn next(&self) -> Option<(Next, RealInstant, u64)> {
+        let sleeper = self.sleepers.borrow().first_key_value().map(|((until, id), _)| {
+            let left = until.since(self.now());
+            (Next::Sleeper, self.real.get().plus(left), *id)
+        });
+        let call = self.calls.borrow().first_key_value().map(|((when, id), _)| (Next::Call, *when, *id));
+        match (sleeper, call) {
+            (Some(sleeper), Some(call)) if (sleeper.1, sleeper.2) < (call.1, call.2) => Some(sleeper),
+            (sleeper, call) => call.or(sleeper),
+        }
+    }
+
+    /// The daemon waits until then, marking its clock as the loop of the real one does.
+    fn run_until(&self, when: RealInstant) {
+        let mut real = self.real.get();
+        while real < when {
+            real = real.plus(WAIT_MAX).min(when);
+            self.clock.mark(real);
+        }
+        self.real.set(real);
+    }
+
+    /// The daemon does not run for a while; devices complete what they work on, and take their time for the rest. With
+    /// `counted`, it does not notice that it did not run.
+    pub fn pause(&self, duration: Duration, counted: bool) {
+        let until = self.real.get().plus(duration);
+        self.note(|| format!("-- the daemon is paused for {duration:?}"));
+        loop {
+            let Some(call) = self
+                .calls
+                .borrow_mut()
+                .first_entry()
+                .filter(|call| call.key().0 <= until)
+                .map(|call| call.remove_entry())
+            else {
+                break;
+            };
+            let ((when, id), action) = call;
+            self.real.set(self.real.get().max(when));
+            self.trace.mix(when.0 ^ id.rotate_left(32));
+            action();
+        }
+        if counted {
+            self.run_until(until);
+        }
+        self.real.set(until);
+        self.clock.mark(until);
     }
 
     /// The daemon dies: nothing that was spawned runs again, and no timer fires.
@@ -222,14 +296,15 @@ impl Simulation {
         // Dropping a task may have spawned or woken others.
         let late = self.tasks.take();
         drop(late);
-        let timers = self.timers.take();
-        drop(timers);
+        let waiting = (self.sleepers.take(), self.calls.take());
+        drop(waiting);
         self.ready.lock().expect("one thread uses it").clear();
     }
 
     /// Lets time pass while no daemon runs.
     pub fn skip(&self, duration: Duration) {
-        self.now.set(self.now().plus(duration).0);
+        self.real.set(self.real.get().plus(duration));
+        self.clock.mark(self.real.get());
     }
 }
 
@@ -246,12 +321,16 @@ impl Env for SimEnv {
         self.simulation.now()
     }
 
+    fn real_now(&self) -> RealInstant {
+        self.simulation.real_now()
+    }
+
     fn unix_seconds(&self) -> u64 {
-        1_700_000_000 + self.simulation.now().0 / 1_000_000_000
+        1_700_000_000 + self.simulation.real_now().0 / 1_000_000_000
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        let key = (self.now().plus(duration).0, self.simulation.unique());
+        let key = (self.now().plus(duration), self.simulation.unique());
         Sleep { simulation: Rc::clone(&self.simulation), key }
     }
 
@@ -271,26 +350,25 @@ impl Env for SimEnv {
 /// See [`Env::sleep`].
 struct Sleep {
     simulation: Rc<Simulation>,
-    key: (u64, u64),
+    key: (Instant, u64),
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.simulation.now.get() >= self.key.0 {
+        if self.simulation.now() >= self.key.0 {
             return Poll::Ready(());
         }
-        let timer = Timer::Wake(context.waker().clone());
-        self.simulation.timers.borrow_mut().insert(self.key, timer);
+        self.simulation.sleepers.borrow_mut().insert(self.key, context.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let timer = self.simulation.timers.borrow_mut().remove(&self.key);
-        drop(timer);
+        let waker = self.simulation.sleepers.borrow_mut().remove(&self.key);
+        drop(waker);
     }
 }
 

@@ -21,6 +21,7 @@ pub mod log_shape;
 mod media;
 pub mod members;
 pub mod model;
+pub mod pauses;
 pub mod random;
 pub mod recognise;
 pub mod scenario;

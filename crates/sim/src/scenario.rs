@@ -8,6 +8,7 @@ use hotset_cache::planted::{Planted, plant};
 use crate::daemon::Daemon;
 use crate::executor::{SimEnv, Step};
 use crate::host::Host;
+use crate::pauses::Pauses;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
 use crate::{administrator, chaos, idle, liveness, scrubs, second_loss, silences};
@@ -220,11 +221,13 @@ pub fn run_until(world: &World, daemon: &Daemon, death: Death, steps: &mut u64) 
     let hung = world.shape.profile == Profile::HungBacking;
     let life_max = if hung { LIFE_MAX_BESIDE_A_HUNG_DEVICE } else { LIFE_MAX };
     let (mut taken, mut closing, mut near) = (0, 0, 0);
+    let mut pauses = Pauses::draw(world);
     while !daemon.finished.get() {
         let step = world.simulation.step();
         *steps += 1;
         taken += 1;
         closing += u64::from(daemon.closing.get());
+        pauses.after_step(taken, daemon);
         let dies = match death {
             Death::Never => false,
             Death::AfterSteps(count) => taken >= count,

@@ -16,10 +16,15 @@ use crate::model::{Ending, VolumeModel};
 use crate::random::Random;
 use crate::shape::{Profile, Shape, VolumeShape};
 
+/// Which worlds have pauses is apart from all that they draw: those without are as if there were none.
+const OF_PAUSES: u64 = 0x9A_05E5;
+
 /// See the file's summary.
 pub struct World {
     pub simulation: Rc<Simulation>,
     pub shape: Shape,
+    /// The daemon's process is stopped now and then.
+    pub pauses: bool,
     pub ssds: Vec<Ssd>,
     pub state: RefCell<Rc<Disk>>,
     pub volumes: Vec<Rc<HostVolume>>,
@@ -225,6 +230,7 @@ impl World {
             settings: Cell::new(shape.settings),
             simulation,
             shape,
+            pauses: Random::new(seed ^ OF_PAUSES).one_in(4),
             ssds,
             state,
             volumes,

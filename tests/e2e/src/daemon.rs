@@ -213,6 +213,15 @@ impl Daemon {
         child.wait().expect("a child of ours can be waited for");
     }
 
+    /// Its process does not run for so long.
+    pub fn pause_for(&self, duration: Duration) {
+        let pid = self.pid().to_string();
+        tools::succeed("kill", &["-STOP", &pid]);
+        // The length of the pause is what a test varies.
+        thread::sleep(duration);
+        tools::succeed("kill", &["-CONT", &pid]);
+    }
+
     /// Asks it to stop, and waits; panics if that takes longer than [`STOP_LIMIT`].
     #[track_caller]
     pub fn stop(&mut self) -> ExitStatus {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::files::usize_of;
 
 /// A server that says nothing for so long has failed the test.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;

@@ -28,6 +28,7 @@ mod limits;
 mod live;
 mod metrics;
 mod newer_format;
+mod pauses;
 mod refusals;
 mod restart;
 mod scrub;

@@ -365,6 +365,7 @@ impl<E: Env> PoolInner<E> {
             }
         }
         add(&volume.stats.cleaned_bytes, cleaned * PAGE);
+        add(&volume.steps, 1);
         *volume.clean_error.borrow_mut() = None;
         if log.hints.borrow().len() >= HINTS_ENOUGH {
             log.hints_wanted.set(true);

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::state::log::{Body, Log};
+use crate::state::pieces::Pieces;
 use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort, add};
 
 /// Pages of one zero entry at most.
@@ -43,10 +44,18 @@ impl<E: Env> VolumeInner<E> {
             return Ok(());
         }
         let _not_cleaned = self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
-        match self.backing.discard(range).await {
-            Err(error) if error.kind != ErrorKind::Unsupported => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+        let mut pieces = Pieces::of(range);
+        while let Some(piece) = pieces.next() {
+            let began = self.env.now();
+            match self.backing.discard(piece).await {
+                Err(error) if error.kind != ErrorKind::Unsupported => return Err(error),
+                Err(_) => return Ok(()),
+                Ok(()) => {}
+            }
+            pieces.took(self.env.now().since(began));
+            add(&self.steps, 1);
         }
+        Ok(())
     }
 
     /// Makes a valid range read as zeroes.
@@ -96,6 +105,7 @@ impl<E: Env> VolumeInner<E> {
             let pages = PoolInner::<E>::pages_of(ByteRange { start, end: range.end });
             let live = log.overlay.borrow().first_in(attached.index, &pages);
             let Some(live) = live else { break };
+            add(&self.steps, 1);
             let first = live.page * PAGE;
             if start < first {
                 around.push(ByteRange { start, end: first });
@@ -200,9 +210,9 @@ impl<E: Env> VolumeInner<E> {
 
     /// Zeroes whole backing blocks: by the device if it can, else by writing.
     pub(crate) async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
-        match self.backing.write_zeroes(range, mode).await {
-            Err(error) if error.kind == ErrorKind::Unsupported => {}
-            result => return result,
+        let range = self.zero_by_device(range, mode).await?;
+        if range.is_empty() {
+            return Ok(());
         }
         if effort == ZeroEffort::FastOnly {
             let message = format!("backing device {} cannot zero faster than by writing", self.backing.name);
@@ -213,9 +223,26 @@ impl<E: Env> VolumeInner<E> {
             let end = range.end.min(start + limits::ZERO_CHUNK_BYTES);
             let length = usize::try_from(end - start).expect("a chunk fits in memory");
             self.backing.write(start, self.env.buffers().take_zeroed(length)).await?;
+            add(&self.steps, 1);
             start = end;
         }
         Ok(())
+    }
+
+    /// As far as the device can by itself; answers what is left.
+    async fn zero_by_device(&self, range: ByteRange, mode: ZeroMode) -> Result<ByteRange, Error> {
+        let mut pieces = Pieces::of(range);
+        loop {
+            let left = pieces.left();
+            let Some(piece) = pieces.next() else { return Ok(left) };
+            let began = self.env.now();
+            match self.backing.write_zeroes(piece, mode).await {
+                Err(error) if error.kind == ErrorKind::Unsupported => return Ok(left),
+                result => result?,
+            }
+            pieces.took(self.env.now().since(began));
+            add(&self.steps, 1);
+        }
     }
 
     async fn settle(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {

@@ -25,6 +25,7 @@ pub(crate) mod mirrors;
 pub(crate) mod overlay;
 pub(crate) mod page_set;
 mod pages;
+pub(crate) mod pieces;
 pub mod policy;
 pub(crate) mod roster;
 pub(crate) mod scrub;

@@ -13,7 +13,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
@@ -23,6 +23,7 @@ use super::http::{ApiTls, Door, Peer};
 use super::room::{Room, Visit};
 use crate::endpoint::{Endpoint, Socket};
 use crate::paths::own_user;
+use crate::running_time::{self, RunningTimer};
 
 /// How long accepting rests after an error that is not the connection's own (no descriptors left).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
@@ -120,7 +121,7 @@ async fn serve_tcp(listener: TcpListener, tls: Option<ApiTls>, router: Router, c
         tokio::spawn(async move {
             let Some(tls) = tls else { return converse(stream, router, visit, &peer).await };
             // One who cannot do it in time, or does not want to, is none of ours.
-            match tokio::time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
+            match running_time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
                 Ok(Ok(stream)) => converse(stream, router, visit, &peer).await,
                 Ok(Err(error)) => counters.tls_handshake_refused(&peer, &error.to_string()),
                 Err(_) => counters.tls_handshake_refused(&peer, "it took too long"),
@@ -149,7 +150,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) {
     let service = OfVisit { visit: visit.clone(), peer: Peer(peer.into()), router: TowerToHyperService::new(router) };
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(RunningTimer)
         .header_read_timeout(PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);

@@ -9,6 +9,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 
 use super::register::Register;
+use crate::running_time;
 
 /// Events that wait for the hook; more are not told to it.
 const QUEUE_MAX: usize = 256;
@@ -39,7 +40,7 @@ impl Hook {
         tokio::spawn(async move {
             let mut failed: Option<Event> = None;
             while let Some(event) = next(&mut events, &mut failed).await {
-                let done = tokio::time::timeout(RUN_LIMIT, run(&program, &arguments, &event)).await;
+                let done = running_time::timeout(RUN_LIMIT, run(&program, &arguments, &event)).await;
                 let done = done.unwrap_or_else(|_| Err(format!("killed after {} s", RUN_LIMIT.as_secs())));
                 let done = done.map_err(|error| format!("event hook {program}, event {}: {error}", event.id));
                 conditions.follow(ConditionKind::EventHook, &done);

@@ -63,6 +63,7 @@ use self::tokens::Tokens;
 use crate::args::ServeArguments;
 use crate::endpoint::{Endpoint, Socket};
 use crate::plane::{Handle, StopReport};
+use crate::running_time;
 use crate::size::human;
 
 pub(crate) use http::Document;
@@ -206,7 +207,7 @@ async fn serve(
     });
     let opened = tokio::select! {
         () = first_pass.notified() => true,
-        () = tokio::time::sleep(FIRST_PASS_LIMIT) => true,
+        () = running_time::sleep(FIRST_PASS_LIMIT) => true,
         () = signals.stop() => false,
     };
     if opened {
@@ -302,7 +303,7 @@ async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCo
     manager.stops();
     let before = plane.snapshot().await.ok();
     manager.count_written().await;
-    let stopping = tokio::time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
+    let stopping = running_time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
     let report = tokio::select! {
         report = stopping => report,
         () = signals.stop() => {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+
+use crate::running_time::timeout;
 
 /// A handle: cloning it is cheap.
 #[derive(Clone, Default)]

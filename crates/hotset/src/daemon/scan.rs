@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hotset_cache::{Newer, SsdLabel};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 use super::patience::Patience;
 use super::probe::{self, Label};
+use crate::running_time::timeout;
 
 /// Paths looked at in one scan at most.
 const PATHS_MAX: usize = 4096;

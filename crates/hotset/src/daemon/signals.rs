@@ -4,6 +4,7 @@
 //! end a process, do nothing: what they are about is an error of a system call.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+
+use crate::running_time;
 
 /// How long the clean stop may take, and what is done before and after it, until the process ends in any case.
 const END_LIMIT: Duration = Duration::from_secs(35);
@@ -98,11 +101,11 @@ impl Handlers {
     }
 
     async fn run(mut self, stop: watch::Sender<u64>, reload: watch::Sender<u64>, heeded: &AtomicBool) {
-        let mut end = None;
+        let mut end: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
         loop {
             let ended = async {
-                match end {
-                    Some(at) => tokio::time::sleep_until(at).await,
+                match &mut end {
+                    Some(end) => end.await,
                     None => std::future::pending().await,
                 }
             };
@@ -127,7 +130,7 @@ impl Handlers {
                 std::process::exit(0);
             }
             let limit = if end.is_none() { END_LIMIT } else { SECOND_END_LIMIT };
-            end = Some(tokio::time::Instant::now() + limit);
+            end = Some(Box::pin(running_time::sleep(limit)));
             stop.send_modify(|count| *count += 1);
         }
     }

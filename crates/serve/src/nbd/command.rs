@@ -2,7 +2,7 @@
 
 use hotset_block::{Buf, ByteRange, Env, Extent, ZeroMode};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
-use hotset_cache::{Durability, Error, ErrorKind, Volume, ZeroEffort};
+use hotset_cache::{Durability, Error, ErrorAnswer, ErrorKind, Volume, ZeroEffort};
 
 use super::negotiation::{Agreement, ExportInfo};
 use super::wire::{Command, Request, command_flag, errno, transmission_flag};
@@ -152,6 +152,24 @@ pub(super) fn errno(kind: ErrorKind) -> u32 {
         | ErrorKind::NotFound => errno::EIO,
         ErrorKind::Unsupported => errno::ENOTSUP,
         ErrorKind::Stopping => errno::ESHUTDOWN,
+    }
+}
+
+/// What a failure counts as.
+pub(super) fn reason(kind: ErrorKind) -> ErrorAnswer {
+    match kind {
+        // A fast zeroing that the device cannot do is asked for to learn that.
+        ErrorKind::Invalid | ErrorKind::OutOfRange | ErrorKind::ReadOnly | ErrorKind::Unsupported => {
+            ErrorAnswer::Invalid
+        }
+        ErrorKind::Full
+        | ErrorKind::Media
+        | ErrorKind::Gone
+        | ErrorKind::Corrupt
+        | ErrorKind::NewerFormat(_)
+        | ErrorKind::Refused
+        | ErrorKind::NotFound
+        | ErrorKind::Stopping => ErrorAnswer::Failed,
     }
 }
 

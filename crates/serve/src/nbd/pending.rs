@@ -1,11 +1,13 @@
 //! The requests of a connection that are not answered yet, and what they may take of memory.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use hotset_block::Instant;
 use hotset_block::sync::Event;
 
 use super::budget::{Budget, OWN_BYTES};
+use super::progress::{Ended, Progress, earliest, takes_long};
 use super::replies::Cost;
 use super::wire::Request;
 
@@ -19,7 +21,7 @@ pub(super) struct Ticket(usize);
 struct Entry {
     request: Request,
     cost: Cost,
-    received: Instant,
+    progress: Progress,
     /// The client was told that it failed; the operation goes on behind (rule `late-io`).
     given_up: bool,
 }
@@ -34,6 +36,8 @@ pub(super) struct Pending {
     /// What of it is counted in the budget.
     counted_bytes: Cell<usize>,
     budget: Budget,
+    /// When the oldest request was received of those that were answered since the last look.
+    oldest_ended: Cell<Option<Instant>>,
     eased: Event,
     watched: Cell<bool>,
 }
@@ -58,6 +62,7 @@ impl Pending {
             used_requests: Cell::new(0),
             used_bytes: Cell::new(0),
             counted_bytes: Cell::new(0),
+            oldest_ended: Cell::new(None),
             budget,
             eased: Event::new(),
             watched: Cell::new(false),
@@ -108,7 +113,7 @@ impl Pending {
         let cost = reserved.cost;
         // The entry has it now.
         std::mem::forget(reserved);
-        let entry = Some(Entry { request, cost, received, given_up: false });
+        let entry = Some(Entry { request, cost, progress: Progress::new(received), given_up: false });
         let mut entries = self.entries.borrow_mut();
         if let Some(index) = self.free.borrow_mut().pop() {
             entries[index] = entry;
@@ -126,18 +131,28 @@ impl Pending {
             self.release(entry.cost);
             return None;
         }
+        self.oldest_ended.set(earliest(self.oldest_ended.get(), Some(entry.progress.received)));
         Some(entry.cost)
     }
 
-    /// Gives up the requests received before `deadline`: the client is to be told that they failed.
-    pub(super) fn give_up_before(&self, deadline: Instant) -> Vec<Request> {
+    /// What ended since this was asked last. With `steps`, what takes long has got on.
+    pub(super) fn ended(&self, steps: bool) -> Ended {
+        let entries = self.entries.borrow();
+        let long = entries.iter().flatten().filter(|entry| steps && !entry.given_up && takes_long(&entry.request));
+        let oldest = earliest(self.oldest_ended.take(), long.map(|entry| entry.progress.received).min());
+        Ended { oldest, steps }
+    }
+
+    /// Gives up the requests that have made no progress for `timeout`, given what `ended` on their export since the last
+    /// look: the client is to be told that they failed.
+    pub(super) fn give_up_late(&self, ended: &Ended, now: Instant, timeout: Duration) -> Vec<Request> {
         let mut entries = self.entries.borrow_mut();
-        let late = entries.iter_mut().flatten().filter(|entry| !entry.given_up && entry.received < deadline);
-        let given_up = late.map(|entry| {
-            entry.given_up = true;
-            entry.request
+        let waiting = entries.iter_mut().flatten().filter(|entry| !entry.given_up);
+        let late = waiting.filter_map(|entry| {
+            entry.given_up = entry.progress.is_late(&entry.request, ended, now, timeout);
+            entry.given_up.then_some(entry.request)
         });
-        given_up.collect()
+        late.collect()
     }
 
     /// Gives back what a request took.
@@ -222,9 +237,10 @@ mod tests {
         let pending = alone();
         let late = begin(&pending, 1, 64 * MIB, Instant(5));
         let fresh = begin(&pending, 2, 0, Instant(10));
-        let given_up = pending.give_up_before(Instant(10));
+        let given_up = pending.give_up_late(&Ended::default(), Instant(10), Duration::from_nanos(4));
         assert_eq!(given_up.iter().map(|request| request.cookie).collect::<Vec<_>>(), [1]);
-        assert!(pending.give_up_before(Instant(10)).is_empty(), "the client is told once");
+        let again = pending.give_up_late(&Ended::default(), Instant(10), Duration::from_nanos(4));
+        assert!(again.is_empty(), "the client is told once");
         assert!(!pending.has_room_for(1));
         assert_eq!(pending.end(late), None);
         assert!(pending.has_room_for(1));

@@ -20,6 +20,7 @@ use hotset_cache::{Error, ErrorKind, Volume};
 use super::budget::Budget;
 use super::connection;
 use super::negotiation::{Catalogue, ExportInfo};
+use super::progress::Ended;
 use super::session::Session;
 use super::wire::transmission_flag;
 use crate::tls::TlsAcceptor;
@@ -56,7 +57,8 @@ pub struct ServerSettings {
     pub handshake_timeout: Duration,
     /// How much longer a client may wait for an export that is being opened.
     pub export_timeout: Duration,
-    /// How long a request may take until it is answered with an error. It is looked after eight times as often.
+    /// How long a request may make no progress until it is answered with an error (`progress.rs`). It is looked after eight
+    /// times as often.
     pub request_timeout: Duration,
     /// How long a connection that its client ends may take to finish what is in flight.
     pub drain_timeout: Duration,
@@ -435,17 +437,21 @@ impl ServerInner {
         }
     }
 
-    /// Looks for requests that take too long.
+    /// Looks for requests that get nowhere.
     async fn sweep(&self) {
         let timeout = self.settings.request_timeout;
         while !self.stopping.get() {
             select(std::pin::pin!(self.env.sleep(timeout / 8)), self.stop.wait()).await;
             let now = self.env.now();
-            let deadline = Instant(now.since(Instant(0)).saturating_sub(timeout).as_nanos().try_into().unwrap_or(0));
-            for connection in self.connections.borrow().values() {
-                if let Some(serving) = &connection.serving {
-                    serving.session.give_up_before(deadline);
-                }
+            let connections = self.connections.borrow();
+            let serving = || connections.values().filter_map(|connection| connection.serving.as_ref());
+            let mut ended: BTreeMap<&str, Ended> = BTreeMap::new();
+            for serving in serving() {
+                let of_export = ended.entry(&serving.export).or_default();
+                *of_export = of_export.or(serving.session.ended());
+            }
+            for serving in serving() {
+                serving.session.give_up_late(&ended[serving.export.as_str()], now, timeout);
             }
         }
     }

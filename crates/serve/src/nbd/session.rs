@@ -1,7 +1,7 @@
 //! A connection after its handshake: requests in, calls of the volume, replies out in the order of completion.
 //!
 //! One task receives, one sends, and every request has its own. What a connection may hold in memory is bounded; at the
-//! bound it is not read from. A request that takes too long is answered with an error while its operation goes on
+//! bound it is not read from. A request that gets nowhere for too long is answered with an error while its operation goes on
 //! behind (rule `late-io`).
 
 use std::cell::Cell;
@@ -14,11 +14,12 @@ use futures_util::future::{Either, select};
 use hotset_block::sync::Event;
 use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
-use hotset_cache::{Error, Volume};
+use hotset_cache::{Error, ErrorAnswer, Volume};
 
 use super::budget::Budget;
-use super::command::{Answer, Terms, errno, perform};
+use super::command::{Answer, Terms, errno, perform, reason};
 use super::pending::{Pending, Reserved, Ticket};
+use super::progress::Ended;
 use super::replies::{Cost, Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::receive::ReceiveBuffer;
@@ -45,6 +46,8 @@ pub(super) struct Session {
     /// Counts the pieces of payloads that came, and the replies that went.
     progress: Cell<u64>,
     watched: Cell<Watched>,
+    /// The volume's when they were last looked at.
+    steps: Cell<u64>,
 }
 
 /// What was seen of a session at the last look.
@@ -56,7 +59,7 @@ struct Watched {
 }
 
 /// Why no more requests are received.
-enum Ended {
+enum Over {
     /// The client said goodbye or closed its side, or the server stops: requests in flight are finished.
     Orderly,
     /// The connection or the protocol broke: nobody waits for replies.
@@ -85,6 +88,7 @@ impl Session {
             awaits_payload: Cell::new(false),
             progress: Cell::new(0),
             watched: Cell::default(),
+            steps: Cell::new(0),
         })
     }
 
@@ -94,8 +98,8 @@ impl Session {
         let sender = Rc::clone(self);
         self.env.spawn(async move { sender.send_replies().await });
         match self.receive_requests(received).await {
-            Ended::Orderly => self.drain().await,
-            Ended::Broken => {}
+            Over::Orderly => self.drain().await,
+            Over::Broken => {}
         }
         self.close();
     }
@@ -107,10 +111,16 @@ impl Session {
         self.stop.wake_all();
     }
 
-    /// Answers with an error what was received before `deadline` and is not done yet.
-    pub(super) fn give_up_before(&self, deadline: Instant) {
-        for request in self.pending.give_up_before(deadline) {
-            self.reply(self.failure(&request, wire::errno::EIO, Cost::NOTHING));
+    /// What ended since this was asked last.
+    pub(super) fn ended(&self) -> Ended {
+        let steps = self.volume.steps();
+        self.pending.ended(self.steps.replace(steps) != steps)
+    }
+
+    /// Answers with an error what has made no progress for `timeout`, given what `ended` on the export.
+    pub(super) fn give_up_late(&self, ended: &Ended, now: Instant, timeout: Duration) {
+        for request in self.pending.give_up_late(ended, now, timeout) {
+            self.answer_error(&request, wire::errno::EIO, ErrorAnswer::TimedOut, Cost::NOTHING);
         }
     }
 
@@ -175,14 +185,14 @@ impl Session {
         }
     }
 
-    async fn receive_requests(self: &Rc<Self>, mut received: ReceiveBuffer) -> Ended {
+    async fn receive_requests(self: &Rc<Self>, mut received: ReceiveBuffer) -> Over {
         loop {
             let now = self.env.now();
             while let Some(head) = received.bytes().first_chunk::<REQUEST_BYTES>() {
-                let Some(request) = Request::decode(head) else { return Ended::Broken };
+                let Some(request) = Request::decode(head) else { return Over::Broken };
                 received.consume(REQUEST_BYTES);
                 if request.command == Command::Disconnect {
-                    return Ended::Orderly;
+                    return Over::Orderly;
                 }
                 match self.receive_payload(&request, &mut received).await {
                     Ok((reserved, payload)) => self.begin(reserved, request, payload, now),
@@ -200,16 +210,16 @@ impl Session {
         &self,
         request: &Request,
         received: &mut ReceiveBuffer,
-    ) -> Result<(Reserved<'_>, Option<Buf>), Ended> {
+    ) -> Result<(Reserved<'_>, Option<Buf>), Over> {
         if request.command == Command::Write && u64::from(request.length) > REQUEST_BYTES_MAX {
             // "Block size constraints": too long to be skipped.
-            return Err(Ended::Broken);
+            return Err(Over::Broken);
         }
         let bytes = payload_bytes(request);
         while !self.pending.has_room_for(bytes) {
             self.or_stop(self.pending.eased()).await?;
             if self.replies.is_closed() {
-                return Err(Ended::Broken);
+                return Err(Over::Broken);
             }
         }
         let reserved = self.or_stop(self.pending.reserve(bytes)).await?;
@@ -222,7 +232,7 @@ impl Session {
         Ok((reserved, Some(payload?)))
     }
 
-    async fn receive_bytes(&self, bytes: usize, received: &mut ReceiveBuffer) -> Result<Buf, Ended> {
+    async fn receive_bytes(&self, bytes: usize, received: &mut ReceiveBuffer) -> Result<Buf, Over> {
         let mut payload = self.env.buffers().take(bytes);
         while bytes <= COPIED_BYTES_MAX && received.bytes().len() < bytes {
             self.fill(received).await?;
@@ -238,20 +248,20 @@ impl Session {
         Ok(payload)
     }
 
-    async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Ended> {
+    async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Over> {
         let filled = self.or_stop(received.fill(&self.transport)).await?;
         some(filled).map(|_| ())
     }
 
     /// `future`, unless the session is stopped before.
-    async fn or_stop<T>(&self, future: impl Future<Output = T>) -> Result<T, Ended> {
+    async fn or_stop<T>(&self, future: impl Future<Output = T>) -> Result<T, Over> {
         let stop = self.stop.wait();
         if self.stopping.get() {
-            return Err(Ended::Orderly);
+            return Err(Over::Orderly);
         }
         match select(pin!(future), stop).await {
             Either::Left((done, _)) => Ok(done),
-            Either::Right(((), _)) => Err(Ended::Orderly),
+            Either::Right(((), _)) => Err(Over::Orderly),
         }
     }
 
@@ -260,7 +270,7 @@ impl Session {
         let ticket = self.pending.begin(reserved, request, now);
         if let Err(error) = self.terms.check(&request) {
             if let Some(cost) = self.pending.end(ticket) {
-                self.reply(self.failure(&request, error, cost));
+                self.answer_error(&request, error, ErrorAnswer::Invalid, cost);
             }
             return;
         }
@@ -274,11 +284,16 @@ impl Session {
     /// Queues the reply, unless the client was answered before.
     fn finish(&self, request: &Request, ticket: Ticket, outcome: Result<Answer, Error>) {
         let Some(cost) = self.pending.end(ticket) else { return };
-        let reply = match outcome {
-            Ok(answer) => self.success(request, answer, cost),
-            Err(error) => self.failure(request, errno(error.kind), cost),
-        };
-        self.reply(reply);
+        match outcome {
+            Ok(answer) => self.reply(self.success(request, answer, cost)),
+            Err(error) => self.answer_error(request, errno(error.kind), reason(error.kind), cost),
+        }
+    }
+
+    /// The one way to answer an error: it is counted.
+    fn answer_error(&self, request: &Request, error: u32, why: ErrorAnswer, cost: Cost) {
+        self.volume.count_error_answer(why);
+        self.reply(self.failure(request, error, cost));
     }
 
     fn reply(&self, reply: Reply) {
@@ -347,10 +362,10 @@ fn payload_bytes(request: &Request) -> usize {
 }
 
 /// How many bytes came; the end of the stream is an end in order.
-fn some(received: io::Result<usize>) -> Result<usize, Ended> {
+fn some(received: io::Result<usize>) -> Result<usize, Over> {
     match received {
-        Ok(0) => Err(Ended::Orderly),
+        Ok(0) => Err(Over::Orderly),
         Ok(count) => Ok(count),
-        Err(_) => Err(Ended::Broken),
+        Err(_) => Err(Over::Broken),
     }
 }

@@ -11,6 +11,8 @@ use axum::response::{IntoResponse, Response};
 use hotset_api::{ApiError, ApiErrorKind};
 use hyper::body::Body as _;
 
+use crate::running_time;
+
 /// How long a client has to send a body.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -60,7 +62,7 @@ where
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        match tokio::time::timeout(BODY_LIMIT, Json::from_request(request, state)).await {
+        match running_time::timeout(BODY_LIMIT, Json::from_request(request, state)).await {
             Ok(Ok(Json(body))) => Ok(Self(body)),
             Ok(Err(rejection)) => Err(Failure(ApiError::new(ApiErrorKind::Invalid, rejection.body_text()))),
             Err(_) => {

@@ -10,7 +10,6 @@ use hotset_cache::config::{PoolName, VolumeSpec};
 use hotset_cache::{DirtyData, Missing, PoolStatus};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
@@ -18,6 +17,7 @@ use super::{Manager, Note, OfflinePool, Taken, Waiting, blocking, pool_name, uui
 use crate::daemon::scan::{Found, FoundNewer, Scan};
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
+use crate::running_time::Countdown;
 use crate::words;
 
 /// How often missing SSDs are looked for.
@@ -171,8 +171,8 @@ impl Manager {
     }
 
     async fn wait_for_ssds(self: &Arc<Self>, record: PoolRecord) {
-        let deadline = Instant::now() + Duration::from_secs(self.config.missing_wait_s);
-        while Instant::now() < deadline {
+        let wait = Countdown::of(Duration::from_secs(self.config.missing_wait_s));
+        while !wait.is_over() {
             tokio::time::sleep(SCAN_INTERVAL).await;
             if self.try_complete(&record, &self.search(&record).await).await == Attempt::Settled {
                 return;

@@ -25,6 +25,7 @@ use self::identity::DiskBelow;
 use self::report::Report;
 use super::clock::unix_ms;
 use super::manager::Manager;
+use crate::running_time;
 
 /// How often an SSD is asked.
 const ASK_INTERVAL: Duration = Duration::from_secs(600);
@@ -224,7 +225,7 @@ impl Asker {
             self.hanging.remove(node);
         }
         let mut child = self.start(node)?;
-        match tokio::time::timeout(self.answer_limit, output(&mut child)).await {
+        match running_time::timeout(self.answer_limit, output(&mut child)).await {
             Ok(output) => Report::parse(&output.map_err(|error| format!("smartctl: {error}"))?),
             Err(_) => {
                 // It may have ended by itself in this moment.

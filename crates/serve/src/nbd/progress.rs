@@ -1,0 +1,145 @@
+//! When a request is late: not after so much time, but after so much time without progress.
+//!
+//! A request makes progress when something ends that it may have waited for: a request of the same export that came
+//! before it, or a part of something long (zeroes, trims, filling, cleaning) that the export's volume is at work on. What
+//! hangs holds nobody up for longer than those take that came before it.
+
+use std::time::Duration;
+
+use hotset_block::Instant;
+
+use super::wire::{Command, Request, command_flag};
+
+/// So many time-outs are the most for a request that only waits for what takes long, and is not long itself.
+const TIMEOUTS_MAX: u32 = 10;
+
+/// What ended on an export between two looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// When the oldest request was received that was answered.
+    pub(super) oldest: Option<Instant>,
+    /// A part of something long is done.
+    pub(super) steps: bool,
+}
+
+impl Ended {
+    pub(super) fn or(self, other: Self) -> Self {
+        Self { oldest: earliest(self.oldest, other.oldest), steps: self.steps || other.steps }
+    }
+}
+
+pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    [one, other].into_iter().flatten().min()
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) received: Instant,
+    /// When it was last seen to get on.
+    since: Instant,
+}
+
+impl Progress {
+    pub(super) fn new(received: Instant) -> Self {
+        Self { received, since: received }
+    }
+
+    /// Whether the request has made no progress for `timeout`, given what ended since the last look.
+    pub(super) fn is_late(&mut self, request: &Request, ended: &Ended, now: Instant, timeout: Duration) -> bool {
+        let in_line = ended.oldest.is_some_and(|oldest| oldest <= self.received);
+        let bearable = now.since(self.received) < timeout * TIMEOUTS_MAX;
+        let gets_on = in_line
+            || (ended.steps && takes_long(request))
+            || (bearable && ended.steps && may_wait_for_steps(request))
+            || (bearable && ended.oldest.is_some() && waits_for_all(request));
+        if gets_on {
+            self.since = now;
+        }
+        now.since(self.since) > timeout
+    }
+}
+
+/// It consists of many parts.
+pub(super) fn takes_long(request: &Request) -> bool {
+    match request.command {
+        Command::Trim | Command::WriteZeroes | Command::Cache => true,
+        Command::Read
+        | Command::Write
+        | Command::Disconnect
+        | Command::Flush
+        | Command::BlockStatus
+        | Command::Unknown(_) => false,
+    }
+}
+
+/// It may wait for room in the write log, for pages that are being zeroed, or for a flush behind all that.
+fn may_wait_for_steps(request: &Request) -> bool {
+    request.command == Command::Write || waits_for_all(request)
+}
+
+/// A flush ends when the device is done with everything.
+fn waits_for_all(request: &Request) -> bool {
+    request.command == Command::Flush || request.has(command_flag::FUA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    const NOTHING: Ended = Ended { oldest: None, steps: false };
+    const STEPS: Ended = Ended { oldest: None, steps: true };
+
+    fn request(command: Command) -> Request {
+        Request { flags: 0, command, cookie: 0, offset: 0, length: 512 }
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant(0).plus(Duration::from_secs(seconds))
+    }
+
+    /// The second in which a request that was received at 100 s is late, looked after every 3 s.
+    fn late_at(command: Command, ended: impl Fn(u64) -> Ended) -> Option<u64> {
+        let mut progress = Progress::new(at(100));
+        let mut looks = (100..3000).step_by(3);
+        looks.find(|second| progress.is_late(&request(command), &ended(*second), at(*second), TIMEOUT))
+    }
+
+    #[test]
+    fn what_makes_no_progress_is_late_after_the_time_out() {
+        for command in [Command::Read, Command::Write, Command::Flush, Command::WriteZeroes] {
+            assert_eq!(late_at(command, |_| NOTHING), Some(133), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_done_piece_by_piece_is_late_only_when_no_piece_ends_any_more() {
+        for command in [Command::WriteZeroes, Command::Trim, Command::Cache] {
+            let until = |second: u64| if second < 2000 { STEPS } else { NOTHING };
+            assert_eq!(late_at(command, until), Some(2032), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_in_line_is_not_late_and_what_came_later_is_no_excuse() {
+        let before = |second: u64| Ended { oldest: (second < 400).then(|| at(99)), steps: false };
+        let after = |_| Ended { oldest: Some(at(101)), steps: false };
+        for command in [Command::Read, Command::Write, Command::Flush, Command::WriteZeroes] {
+            assert!(late_at(command, before) > Some(400), "{command:?}");
+        }
+        for command in [Command::Read, Command::Write] {
+            assert_eq!(late_at(command, after), Some(133), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_flush_waits_longer_for_a_device_that_works_but_not_for_ever() {
+        let works = |_| Ended { oldest: Some(at(101)), steps: true };
+        let late = late_at(Command::Flush, works);
+        assert!(late > Some(400) && late < Some(500), "{late:?}");
+        let late = late_at(Command::Write, |_| STEPS);
+        assert!(late > Some(400) && late < Some(500), "a write that waits for room: {late:?}");
+        assert_eq!(late_at(Command::Read, |_| STEPS), Some(133), "no read waits for those");
+    }
+}
