@@ -59,7 +59,9 @@ pub mod limits {
     /// How long an administrator's change waits at most for one thing of a backing device that is only slow. Hosts are held off
     /// meanwhile.
     pub const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
-    /// Read errors (medium or checksum) after which an SSD is expelled.
+    /// Read errors (medium or checksum), in all runs, from which on an SSD is to be replaced, and its pool is Degraded.
+    pub const SSD_READ_ERRORS_WARN: u64 = 100;
+    /// Read errors (medium or checksum) of one run after which an SSD is expelled.
     pub const SSD_READ_ERRORS_MAX: u64 = 1000;
     /// How long a stop waits for a backing device to flush.
     pub const STOP_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);

@@ -14,6 +14,7 @@ use crate::format::record::{Record, RecordKind};
 use crate::format::rows::Rows;
 use crate::format::slot_header::{self, SlotHeader};
 use crate::format::superblock::{self, Superblock};
+use crate::format::witness::Witness;
 use crate::pool::newest_superblock;
 
 /// The start of an SSD; and a superblock whose magic, version and checksum are right, so that they do not hide the rest.
@@ -36,12 +37,12 @@ fn signed(head: &[u8], checksum_at: usize, body: &[u8], whole: usize) -> Vec<u8>
     bytes
 }
 
-/// A member record in its envelope, and the three payloads without it, so that checksums do not hide them.
+/// A member record in its envelope, and the payloads without it, so that checksums do not hide them.
 pub fn member_record(bytes: &[u8]) {
-    for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue] {
+    for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue, RecordKind::Witness] {
         drop(Record::decode(kind, bytes));
     }
-    drop((Members::decode(bytes), Catalogue::decode(bytes), Rows::decode(bytes)));
+    drop((Members::decode(bytes), Catalogue::decode(bytes), Rows::decode(bytes), Witness::decode(bytes)));
 }
 
 /// A sector of the slot index; what is decoded encodes to the same value.

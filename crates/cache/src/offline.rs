@@ -182,6 +182,7 @@ impl<E: Env> Offline<E> {
             catalogue: survey.catalogue,
             catalogue_number: survey.catalogue_number,
             rows_number: survey.rows_number,
+            witnesses: survey.witnesses,
             offline: true,
             accepts_loss: false,
             env,

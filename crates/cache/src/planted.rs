@@ -82,6 +82,8 @@ bugs! {
     IndexWrongLapAccepted: "recovery",
     /// Drop records are not replayed.
     DropNotReplayed: "recovery",
+    /// No member is told how far the slot indexes of the others have come.
+    TailsNotWitnessed: "believed-until-dropped",
     /// A volume attached again gets the attachment id that it had before.
     AttachmentIdReused: "recovery",
     /// What a backing device said at a clean stop is not forgotten when it is written to again.

@@ -20,6 +20,7 @@ use crate::format::layout::{records_bytes, segment_bytes_for};
 use crate::format::members::Members;
 use crate::format::record::LOSSES_AREA_BYTES;
 use crate::format::superblock::Superblock;
+use crate::format::witness::GoneSsd;
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
 use crate::state::evidence::BackingEvidence;
@@ -31,6 +32,7 @@ use crate::state::overlay::Counts;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
+use crate::state::witness::Witnesses;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex};
 use crate::status::{FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
@@ -198,6 +200,9 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) budget: RefCell<Budget>,
     /// A record of it is being written.
     pub(crate) recording_writes: Cell<bool>,
+    pub(crate) witnesses: Witnesses,
+    /// SSDs that failed or were missing before this run, as they are on record.
+    pub(crate) gone_before: RefCell<Vec<GoneSsd>>,
 }
 
 /// A volume as the pool holds it.
@@ -365,14 +370,19 @@ impl<E: Env> Pool<E> {
     /// foreign signatures. One that was in the pool before and left it is taken in like a new one; refused while it may
     /// have the only other copy of dirty data. All of them join, or none.
     pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
-        self.inner.add_ssds(ssds).await
+        let added = self.inner.add_ssds(ssds).await;
+        self.inner.watch_witnesses();
+        added
     }
 
     /// Takes SSDs out of the pool while it serves: what is dirty there is copied to others, what is cached there is
     /// dropped, then they are nobody's. Refused if two copies of dirty data, or anything at all, would not fit any more.
     /// `SsdStatus::evacuation` shows how far it is. An SSD that failed or is missing is forgotten.
     pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
-        self.inner.remove_ssds(uuids).await
+        let removed = self.inner.remove_ssds(uuids).await;
+        // Else a start would name those again that were gone.
+        self.inner.watch_witnesses();
+        removed
     }
 
     /// Tells the pool of SSDs that failed in earlier runs and that nobody has replaced: the status names them, and spares take
@@ -635,6 +645,18 @@ impl<E: Env> PoolInner<E> {
         if let Some(reason) = self.silence() {
             return (Health::Failed, reason);
         }
+        match self.health_of_redundancy() {
+            (Health::Good, _) => {
+                let doubts = self.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
+                let doubts: Vec<String> = doubts.map(|(ssd, doubt)| format!("SSD {}: {doubt}", ssd.path)).collect();
+                let health = if doubts.is_empty() { Health::Good } else { Health::Degraded };
+                (health, doubts.join("; "))
+            }
+            other => other,
+        }
+    }
+
+    fn health_of_redundancy(&self) -> (Health, String) {
         let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
@@ -652,8 +674,8 @@ impl<E: Env> PoolInner<E> {
                     .to_owned()
             }
             PoolKind::ReadWrite => match self.rebuild_status() {
-                None => return (Health::Good, String::new()),
-                Some(rebuild) if !rebuild.copies_lost && !rebuild.stuck => return (Health::Good, String::new()),
+                None => return self.health_of_missed(),
+                Some(rebuild) if !rebuild.copies_lost && !rebuild.stuck => return self.health_of_missed(),
                 Some(rebuild) if rebuild.stuck => {
                     "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
                      writes go to the backing devices, cached reads are served; add an SSD"
@@ -665,6 +687,24 @@ impl<E: Env> PoolInner<E> {
                 ),
             },
         };
+        (Health::Degraded, reason)
+    }
+
+    /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
+    fn health_of_missed(&self) -> (Health, String) {
+        let absent = self.absent.borrow();
+        let failed = self.ssds.iter().filter(|ssd| ssd.life().is_failed()).map(|ssd| ssd.path.as_str());
+        let missed: Vec<&str> =
+            failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
+        if missed.is_empty() {
+            return (Health::Good, String::new());
+        }
+        let reason = format!(
+            "{} SSD(s) out of use ({}), the others have two copies of all dirty data; replace them, or remove them from the \
+             pool",
+            missed.len(),
+            missed.join(", ")
+        );
         (Health::Degraded, reason)
     }
 
@@ -715,6 +755,12 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
+    /// Why an SSD is not in use, or what is wrong with one that is; empty if nothing is.
+    fn reason_of(&self, ssd: &Ssd<E>) -> String {
+        let reason = ssd.reason.borrow().clone();
+        if reason.is_empty() { ssd.doubt() } else { reason }
+    }
+
     fn ssd_status(&self, ssd: &Ssd<E>) -> SsdStatus {
         SsdStatus {
             path: ssd.path.clone(),
@@ -730,7 +776,8 @@ impl<E: Env> PoolInner<E> {
             reason: self.reason_of(ssd),
             slots: ssd.segments.borrow().slot_count(),
             slots_used: u64::from(ssd.slots_used.get()),
-            read_errors: ssd.read_errors.get(),
+            read_errors: ssd.read_errors_ever(),
+            lost_writes: ssd.losses.get() > 0,
             bytes_written: ssd.bytes_written.get(),
             io: ssd.io.snapshot(),
         }

@@ -13,6 +13,7 @@ use std::task::Poll;
 use hotset_block::sync::Event;
 use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
 
+use crate::config::limits;
 use crate::flow::flush::cover;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
@@ -24,6 +25,7 @@ use crate::state::journal::Journal;
 use crate::state::life::{Life, LifeChange};
 use crate::state::segments::Segments;
 use crate::state::watch::Watch;
+use crate::state::witness::WitnessCopy;
 use crate::state::{SlotIndex, SsdIndex};
 
 /// Places that the list of ready slots keeps however few they are.
@@ -68,6 +70,14 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) segments_changed: Event,
     pub(crate) slots_used: Cell<u32>,
     pub(crate) read_errors: Cell<u64>,
+    /// … in the runs before.
+    pub(crate) read_errors_before: Cell<u64>,
+    /// How it failed in a run before, since which it is used again; empty if it did not.
+    pub(crate) failed_before: RefCell<String>,
+    /// How often a start found that it had lost what it had flushed.
+    pub(crate) losses: Cell<u64>,
+    /// What it was told of the others.
+    pub(crate) witness: WitnessCopy,
     pub(crate) bytes_written: Cell<u64>,
     /// Of them, counted in the pool's budget.
     pub(crate) bytes_noted: Cell<u64>,
@@ -124,6 +134,10 @@ impl<E: Env> Ssd<E> {
             segments_changed: Event::new(),
             slots_used: Cell::new(0),
             read_errors: Cell::new(0),
+            read_errors_before: Cell::new(0),
+            failed_before: RefCell::default(),
+            losses: Cell::new(0),
+            witness: WitnessCopy::default(),
             bytes_written: Cell::new(0),
             bytes_noted: Cell::new(0),
             io: IoCounts::default(),
@@ -278,6 +292,7 @@ impl<E: Env> Ssd<E> {
         self.ready.borrow_mut().clear();
         self.watch.wake_all();
         self.journal.wake_all();
+        self.witness.wake_all();
         self.segments_changed.wake_all();
         true
     }
@@ -285,6 +300,29 @@ impl<E: Env> Ssd<E> {
     /// Whoever can do without it does not wait for it any more.
     pub(crate) fn fell_silent(&self) {
         self.watch.wake_all();
+    }
+
+    /// Reads that failed or brought wrong bytes, in this run and those before.
+    pub(crate) fn read_errors_ever(&self) -> u64 {
+        self.read_errors.get() + self.read_errors_before.get()
+    }
+
+    /// What is wrong with it although it is in use, with what to do about it; empty if nothing is.
+    pub(crate) fn doubt(&self) -> String {
+        if self.losses.get() > 0 {
+            return "it lost writes that it had said were flushed, so that its part of the read cache was emptied; replace it"
+                .to_owned();
+        }
+        let errors = self.read_errors_ever();
+        if errors >= limits::SSD_READ_ERRORS_WARN {
+            return format!("{errors} of its reads failed or brought wrong bytes, which hosts did not see; replace it");
+        }
+        let failed = self.failed_before.borrow();
+        if failed.is_empty() {
+            String::new()
+        } else {
+            format!("it failed before ({failed}) and is used again; replace it")
+        }
     }
 
     /// How long the slowest operation in flight has been waiting.

@@ -66,7 +66,7 @@ pub struct Rebuild {
     pub stuck: bool,
 }
 
-/// The scrub that runs, or the last one since the pool was opened.
+/// The scrub that runs, or the last one that ended, in this run or before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStatus {
     pub state: ScrubState,
@@ -90,7 +90,7 @@ pub struct ScrubStatus {
 /// See [`ScrubStatus`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubState {
-    /// None since the pool was opened.
+    /// None is on record.
     #[default]
     Never,
     Running,
@@ -161,6 +161,8 @@ pub struct SsdStatus {
     pub slots_used: u64,
     /// Medium errors and checksum failures that hosts never saw.
     pub read_errors: u64,
+    /// A start found that it had lost what it had flushed; on record until it is replaced or removed.
+    pub lost_writes: bool,
     pub bytes_written: u64,
     /// Of the pool's own, since it was opened.
     pub io: DeviceIo,
@@ -184,6 +186,7 @@ impl SsdStatus {
             slots: 0,
             slots_used: 0,
             read_errors: 0,
+            lost_writes: false,
             bytes_written: 0,
             io: DeviceIo::default(),
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use hotset_block::{Buf, ByteRange, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_block::{Buf, ByteRange, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
@@ -136,7 +136,8 @@ fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_show
         world.ssds[1].vanish();
         let _ = volume.flush().await;
         until(&env, "two SSDs have left", || pool.status().ssds.iter().filter(|ssd| ssd.online).count() == 1).await;
-        env.sleep(std::time::Duration::from_millis(50)).await;
+        // A flush waits until they have left, with everything that is lost on record.
+        let _ = volume.flush().await;
         let lost = lost_pages(&volume, pages).await;
         let some = !lost.is_empty() && lost.len() < 400;
         assert!(some, "{} of {pages} pages are lost", lost.len());

@@ -3,7 +3,7 @@
 
 use hotset_block::{ByteRange, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::{PoolKind, PoolSettings, Share, VolumeSettings, VolumeSpec};
-use hotset_cache::{ErrorKind, Health, Missing, Pool, Volume};
+use hotset_cache::{ErrorKind, Missing, Pool, Volume};
 
 use crate::world::{self, MIB, World, run, until, write};
 
@@ -236,7 +236,8 @@ fn a_pool_that_populates_no_more_today_takes_writes_cleans_them_and_copies_what_
         assert_eq!(disk.status().stats.populated_bytes, populated, "nothing is populated");
         world.ssds[0].vanish();
         write(&disk, 600, 7).await;
-        until(&env, "all of it has two copies again", || pool.status().health == Health::Good).await;
+        let healed = || pool.status().rebuild.is_none() && !pool.status().ssds[0].online;
+        until(&env, "all of it has two copies again", healed).await;
         assert_eq!(disk.status().dirty_bytes, 601 * 4096);
         pool.drain(&disk.name()).await.unwrap();
         assert_eq!((disk.status().dirty_bytes, disk.status().stats.cleaned_bytes), (0, 601 * 4096));

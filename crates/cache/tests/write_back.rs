@@ -432,8 +432,10 @@ fn what_lost_a_copy_gets_another_one_while_writes_stay_cached() {
         for number in 500..700 {
             write(&volume, number, 4).await;
         }
-        let healed = || pool.status().health == Health::Good && !pool.status().ssds[0].online;
+        let healed = || pool.status().rebuild.is_none() && !pool.status().ssds[0].online;
         until(&env, "all of it has two copies again", healed).await;
+        let status = pool.status();
+        assert!(status.health == Health::Degraded && status.reason.contains("replace them"), "{}", status.reason);
         write(&volume, 700, 5).await;
         assert_eq!(volume.status().dirty_bytes, 701 * 4096, "nothing was flushed: the pool stayed in write-back");
         assert!(!pool.status().write_log.unwrap().write_caching_off);
@@ -467,7 +469,7 @@ fn copies_made_anew_are_found_after_a_restart_and_made_after_one() {
             let volume = world.volume();
             pool.reattach(&volume).await.unwrap();
             if lost == 0 {
-                until(&env, "all of it has two copies again", || pool.status().health == Health::Good).await;
+                until(&env, "all of it has two copies again", || pool.status().rebuild.is_none()).await;
             }
             for number in 0..600 {
                 assert_eq!(read(&volume, number).await, 3, "page {number}");

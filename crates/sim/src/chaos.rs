@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
-use hotset_cache::Health;
+use hotset_cache::{Health, PoolStatus};
 
 use crate::daemon::Daemon;
 use crate::disk::{Faults, LATE_IN_TIME_MS, TOO_LATE_MS, WhatIsLate};
@@ -25,11 +25,16 @@ pub async fn work(daemon: Daemon) {
         daemon.env.sleep(Duration::from_millis(pause)).await;
         // A second fault would take what the first one left.
         let fragile = daemon.world.shape.profile == Profile::AlternateMissing
-            && daemon.pool().is_none_or(|pool| pool.status().health != Health::Good);
+            && daemon.pool().is_none_or(|pool| is_fragile(&pool.status()));
         if !daemon.stopping.get() && !fragile {
             break_something(&daemon.world);
         }
     }
+}
+
+/// Not everything has two copies.
+pub fn is_fragile(pool: &PoolStatus) -> bool {
+    pool.rebuild.is_some() || pool.health == Health::Failed || pool.ssds.iter().filter(|ssd| ssd.online).count() < 2
 }
 
 fn break_something(world: &World) {

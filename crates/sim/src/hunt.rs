@@ -50,6 +50,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::ClearKeepsUnflushed, PoolKind::Read, Profile::FailedFlush),
     (Planted::AttachmentIdReused, PoolKind::Read, Profile::Everything),
     (Planted::IndexGapIgnored, PoolKind::Read, Profile::Everything),
+    (Planted::TailsNotWitnessed, PoolKind::Read, Profile::LostTails),
     (Planted::GenerationNotChecked, PoolKind::Read, Profile::OldContent),
     (Planted::HeaderNotChecked, PoolKind::Read, Profile::OldContent),
     (Planted::ChangedBackingIgnored, PoolKind::Read, Profile::Everything),

@@ -161,6 +161,9 @@ fn damage(world: &World, ssd: &Ssd) {
     if troubles.misplaced_slots && world.simulation.draw(|random| random.one_in(4)) {
         lose_journal_sector(world, ssd);
     }
+    if world.shape.profile == Profile::LostTails && world.simulation.draw(|random| random.one_in(2)) {
+        lose_end_of_journal(world, ssd);
+    }
     let turns_back = troubles.misplaced_slots || world.shape.profile == Profile::LostState;
     if turns_back && ssd.snapshot.borrow().is_none() {
         *ssd.snapshot.borrow_mut() = Some(ssd.disk.content());
@@ -208,8 +211,8 @@ fn misplace_slots(world: &World, ssd: &Ssd) {
     world.simulation.note(|| format!("{}: {kind} lie where slots were", ssd.disk.name));
 }
 
-/// A sector of the journal, and not the last one, is as if it had never been written.
-fn lose_journal_sector(world: &World, ssd: &Ssd) {
+/// Number, "flushed below" and place of every sector of the journal.
+fn journal_sectors(ssd: &Ssd) -> Vec<(u64, u64, u64)> {
     let content = ssd.disk.content();
     let sector = u64::from(ssd.disk.info().logical_block_bytes);
     let mut sectors = Vec::new();
@@ -222,6 +225,25 @@ fn lose_journal_sector(world: &World, ssd: &Ssd) {
             }
         }
     }
+    sectors
+}
+
+/// The page with the newest sectors of the journal reads as zeroes, or as it was when the last daemon started.
+fn lose_end_of_journal(world: &World, ssd: &Ssd) {
+    let newest = journal_sectors(ssd).into_iter().max();
+    let (Some((number, _, place)), Some(then)) = (newest, ssd.at_start.borrow().clone()) else { return };
+    world.trouble_ssds();
+    let page = ByteRange::at(place / 4096 * 4096, 4096);
+    let erased = world.simulation.draw(|random| random.one_in(2));
+    let bytes = if erased { vec![0; PAGE_BYTES] } else { then.bytes(page) };
+    ssd.disk.overwrite(page.start, &bytes);
+    world.simulation.note(|| format!("{}: loses its journal up to sector {number}, erased: {erased}", ssd.disk.name));
+}
+
+/// A sector of the journal, and not the last one, is as if it had never been written.
+fn lose_journal_sector(world: &World, ssd: &Ssd) {
+    let mut sectors = journal_sectors(ssd);
+    let sector = u64::from(ssd.disk.info().logical_block_bytes);
     let Some(flushed) = sectors.iter().map(|(_, flushed_below, _)| *flushed_below).max() else { return };
     sectors.retain(|(number, _, _)| *number < flushed);
     sectors.sort_unstable();

@@ -8,7 +8,8 @@ use crate::shape::{self, Profile, Shape, Troubles, VolumeShape};
 
 pub(crate) fn draw(random: &mut Random) -> Shape {
     match random.below(26) {
-        0..9 => everything(random),
+        0..8 => everything(random),
+        8 => lost_tails(random),
         9..12 => log_cuts(random),
         12 | 13 => late_log(random),
         14 | 15 => one_copy(random),
@@ -67,6 +68,15 @@ fn mode_changes(random: &mut Random) -> Shape {
     shape.troubles.administrators = true;
     shape.hosts = 4;
     shape.think_ms = random.pick(&[1, 5]);
+    shape
+}
+
+/// All goes around the log, and through the slots.
+fn lost_tails(random: &mut Random) -> Shape {
+    let mut shape = Shape { lives: random.between(3, 7), ..busy(Profile::LostTails, random) };
+    shape.settings.populate_on_read = 1;
+    shape.volumes[0].settings.read_cache = true;
+    shape.volumes[0].settings.write_mode = random.pick(&[WriteMode::WriteAround, WriteMode::WriteThrough]);
     shape
 }
 

@@ -195,8 +195,9 @@ fn one_life(world: &Rc<World>, steps: &mut u64) -> bool {
         (false, true) => 95,
         (false, false) => 60,
     };
-    // Where a copy is lost with its SSD, what was answered has to survive the daemon's death alone.
-    let kills = [Profile::OneCopy, Profile::ModeChanges].contains(&world.shape.profile)
+    // Where a copy is lost with its SSD, what was answered has to survive the daemon's death alone; and a member that loses
+    // its power may lose what it knew of another.
+    let kills = [Profile::OneCopy, Profile::ModeChanges, Profile::LostTails].contains(&world.shape.profile)
         || (world.shape.profile == Profile::AlternateMissing && world.shape.troubles.ssd_errors);
     let may_reboot = may_reboot && !kills;
     let power_fails = may_reboot && world.simulation.draw(|random| random.percent(percent));

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::Env;
-use hotset_cache::{Error, ErrorKind, Health, Pool, ScrubState, ScrubStatus};
+use hotset_cache::{Error, ErrorKind, Pool, ScrubState, ScrubStatus};
 
-use crate::chaos;
+use crate::chaos::{self, is_fragile};
 use crate::daemon::Daemon;
 use crate::executor::SimEnv;
 use crate::scenario::{self, Death, run_until};
@@ -53,7 +53,7 @@ fn judge(daemon: &Daemon, pool: &Pool<SimEnv>, scrubbed: Result<ScrubStatus, Err
 
 /// Of everything dirty there is a copy on an SSD on which nothing ever rotted.
 fn has_sound_copies(daemon: &Daemon, pool: &Pool<SimEnv>) -> bool {
-    daemon.world.shape.profile == Profile::Scrubs && pool.status().health == Health::Good
+    daemon.world.shape.profile == Profile::Scrubs && !is_fragile(&pool.status())
 }
 
 /// Lets a last daemon live, in which the sound SSD is lost after a scrub.
@@ -87,11 +87,11 @@ async fn last_life(daemon: Daemon) {
 }
 
 async fn lose_sound_ssd(daemon: &Daemon) {
-    let Some(pool) = daemon.pool().filter(|pool| pool.status().health == Health::Good) else { return };
+    let Some(pool) = daemon.pool().filter(|pool| !is_fragile(&pool.status())) else { return };
     let scrubbed = pool.scrub().await;
     let ended = scrubbed.as_ref().is_ok_and(|status| status.state == ScrubState::Finished);
     judge(daemon, &pool, scrubbed);
-    if !ended || pool.status().health != Health::Good {
+    if !ended || is_fragile(&pool.status()) {
         return;
     }
     let weak = daemon.world.weak_ssd();

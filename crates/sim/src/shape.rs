@@ -59,6 +59,8 @@ pub enum Profile {
     SecondLoss,
     /// Of write logs: all SSDs stop answering at once, for seconds or minutes, and answer again.
     Silence,
+    /// Hosts write around what is cached, daemons die, and an SSD loses the end of its slot index, which it had flushed.
+    LostTails,
 }
 
 impl Profile {
@@ -82,13 +84,14 @@ impl Profile {
         Self::Commits,
         Self::SecondLoss,
         Self::Silence,
+        Self::LostTails,
     ];
 }
 
 impl Profile {
     /// It is after few moments in which something goes wrong, and little happens beside: hosts miss nothing of it.
     pub fn is_sharp(self) -> bool {
-        let of_slots = [Self::FailingSsd, Self::LostState];
+        let of_slots = [Self::FailingSsd, Self::LostState, Self::LostTails];
         let of_logs = [
             Self::LogCuts,
             Self::CleanCuts,
@@ -180,7 +183,8 @@ impl Shape {
 
     fn of_read_pool(random: &mut Random) -> Self {
         match random.below(22) {
-            0..10 => Self::everything(random),
+            0..9 => Self::everything(random),
+            9 => Self::lost_tails(random),
             10..14 => Self::power_cuts(random),
             14 | 15 => Self::few_slots(Profile::LateSsds, random),
             16 => Self::failed_flush(random),
@@ -290,6 +294,18 @@ impl Shape {
         shape.volumes[0].backing.size_bytes = 4 << 20;
         shape.troubles = Troubles { crashes: true, ssd_errors: true, ..Troubles::NONE };
         shape.volumes[0].hot_blocks = random.between(2, 6);
+        shape.wander_percent = 20;
+        shape
+    }
+
+    /// What is cached is written to again, and there is another SSD that knows of it.
+    fn lost_tails(random: &mut Random) -> Self {
+        let mut shape = Self { lives: random.between(3, 7), ..Self::few_slots(Profile::LostTails, random) };
+        shape.ssds.extend((0..random.pick(&[1, 1, 2])).map(|_| ssd(random)));
+        shape.ssds_at_first = shape.ssds.len();
+        shape.volumes[0].backing.size_bytes = 4 << 20;
+        shape.volumes[0].hot_blocks = random.between(2, 6);
+        shape.troubles = Troubles { crashes: true, ..Troubles::NONE };
         shape.wander_percent = 20;
         shape
     }

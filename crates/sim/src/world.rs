@@ -77,6 +77,8 @@ pub struct Ssd {
     pub missed: Cell<bool>,
     /// What it held some time ago.
     pub snapshot: RefCell<Option<Image>>,
+    /// What it held when the last daemon started, where that is asked for.
+    pub at_start: RefCell<Option<Image>>,
 }
 
 /// What the administrator knows of a volume's cache.
@@ -379,6 +381,9 @@ impl World {
         self.ssds.iter().for_each(|ssd| ssd.disk.answer_again());
         self.ssds.iter().for_each(|ssd| ssd.taken.set(false));
         for ssd in self.present_ssds() {
+            if self.shape.profile == Profile::LostTails {
+                *ssd.at_start.borrow_mut() = Some(ssd.disk.content());
+            }
             ssd.disk.come_back();
             ssd.disk.set_faults(crate::disk::Faults::default());
         }
@@ -483,6 +488,7 @@ impl Ssd {
             taken: Cell::new(false),
             missed: Cell::new(false),
             snapshot: RefCell::default(),
+            at_start: RefCell::default(),
         }
     }
 }

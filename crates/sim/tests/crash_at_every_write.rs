@@ -8,7 +8,7 @@ use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings};
 use hotset_cache::config::{VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{
-    DirtyData, Durability, Error, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume, inspect,
+    DirtyData, Durability, Error, LABEL_BYTES, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume, inspect,
 };
 use hotset_sim::device::SimDevice;
 use hotset_sim::disk::Disk;
@@ -293,7 +293,7 @@ async fn lose_one(scene: &Scene) {
     scene.write_some((0..10).map(|turn| turn * 3)).await;
     let healed = || {
         let status = scene.pool().status();
-        status.health == Health::Good && status.ssds.iter().all(|ssd| !ssd.online || ssd.path != "ssd0")
+        status.rebuild.is_none() && status.ssds.iter().all(|ssd| !ssd.online || ssd.path != "ssd0")
     };
     while !healed() {
         scene.env().sleep(std::time::Duration::from_millis(5)).await;

@@ -223,6 +223,7 @@ impl<E: Env> PoolInner<E> {
             return Err(error.clone());
         }
         log.flushed.set(log.flushed.get().max(mark));
+        self.witness_log();
         Ok(())
     }
 }

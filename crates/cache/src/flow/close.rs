@@ -72,6 +72,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.finish_checkpoints().await;
         self.record_identities(&settled).await?;
+        self.keep_witnesses().await;
         self.write_clean_mark().await?;
         self.detach_handles(&volumes);
         Ok(Closed { unsettled })
@@ -86,6 +87,8 @@ impl<E: Env> PoolInner<E> {
         for ssd in self.ssds.iter() {
             ssd.go_offline(LifeChange::Failed, reason);
             ssd.left_event.wake_all();
+            // A record that hangs on its way to the state directory keeps the pool, but not its SSDs.
+            ssd.let_go();
         }
         if let Some(log) = &self.log {
             self.refuse_appends(log);

@@ -15,6 +15,7 @@ use crate::pool::{Named, Pool, PoolInner, PoolSpec, STATE_BYTES};
 use crate::ssd::{Fault, Ssd};
 
 use super::open::{Parts, new_member};
+use super::survey::FoundWitnesses;
 
 pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
     (u128::from(env.random()) << 64) | u128::from(env.random())
@@ -44,6 +45,7 @@ pub(crate) async fn create<E: Env>(
         catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
         catalogue_number: 0,
         rows_number: 0,
+        witnesses: FoundWitnesses::default(),
         offline: false,
         accepts_loss: false,
         env,

@@ -27,6 +27,7 @@ use super::create::{not_made, random_uuid};
 use super::open::new_member;
 use super::records::to_buf;
 use super::within;
+use super::witness::failed_before;
 
 /// A spare: it carries a superblock, and nothing else.
 pub(crate) struct Spare<D> {
@@ -317,12 +318,11 @@ impl<E: Env> PoolInner<E> {
     /// See [`crate::Pool::remember_failed`].
     pub(crate) fn remember_failed(&self, ssds: &[FailedSsd]) {
         for ssd in ssds.iter().filter(|ssd| self.ssds.iter().all(|own| own.uuid != ssd.uuid)) {
-            let reason = format!(
-                "it failed before ({}): what it holds is not believed, and it is not used unless it is added again",
-                ssd.reason
-            );
-            let unused = SsdStatus::unused(&ssd.path, ssd.uuid, 0, reason);
-            self.absent.borrow_mut().push(SsdStatus { failed: true, ..unused });
+            let mut absent = self.absent.borrow_mut();
+            match absent.iter_mut().find(|known| known.uuid == ssd.uuid) {
+                Some(known) => known.failed = true,
+                None => absent.push(failed_before(ssd, 0)),
+            }
         }
         self.spare_wanted.wake_all();
     }

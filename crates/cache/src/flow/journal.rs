@@ -63,6 +63,7 @@ impl<E: Env> PoolInner<E> {
             changed.await;
         }
         let (sectors, entries) = take_batch(ssd, room);
+        let drops = sectors.iter().flat_map(|sector| &sector.entries).any(Entry::is_drop);
         let bytes = usize::try_from(ssd.layout.sector_bytes).expect("512 or 4096");
         let mut buf = self.env.buffers().take(sectors.len() * bytes);
         for (sector, chunk) in sectors.iter().zip(buf.chunks_exact_mut(bytes)) {
@@ -72,6 +73,10 @@ impl<E: Env> PoolInner<E> {
         journal.next_number.set(journal.next_number.get() + u64::try_from(sectors.len()).expect("few"));
         ssd.write(ssd.layout.journal_offset() + position, buf).await?;
         ssd.flush().await?;
+        journal.flushed_end.set(journal.next_number.get());
+        if drops {
+            self.witness_drops(ssd).await;
+        }
         journal.taken_is_flushed(entries);
         Ok(())
     }

@@ -20,6 +20,7 @@
 //! | `journal.rs` | the slot index is written | `recovery` |
 //! | `flush.rs` | a device is flushed | `flush-covers-all` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
+//! | `witness.rs` | members are told how far the others have come | `recovery`, `believed-until-dropped` |
 //! | `create.rs` | a pool is made | |
 //! | `join.rs`, `remove.rs` | SSDs join and leave while the pool serves; spares | `membership` |
 //! | `survey.rs`, `open.rs`, `recover.rs` | a pool starts | `recovery`, `membership` |
@@ -68,6 +69,7 @@ pub(crate) mod share;
 mod silence;
 pub(crate) mod survey;
 pub(crate) mod wear;
+pub(crate) mod witness;
 pub(crate) mod write;
 pub(crate) mod zero;
 

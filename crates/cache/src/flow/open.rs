@@ -28,12 +28,13 @@ use crate::state::map::Map;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
+use crate::state::witness::Witnesses;
 use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
 
 use super::join::Spare;
 use super::recover::Unbelieved;
-use super::survey::{Membership, Survey};
+use super::survey::{FoundWitnesses, Membership, Survey};
 
 /// Everything that a pool is put together from.
 pub(crate) struct Parts<E: Env> {
@@ -48,6 +49,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) catalogue: Catalogue,
     pub(crate) catalogue_number: u64,
     pub(crate) rows_number: u64,
+    pub(crate) witnesses: FoundWitnesses,
     /// Nothing is to be written to the SSDs.
     pub(crate) offline: bool,
     pub(crate) accepts_loss: bool,
@@ -91,6 +93,7 @@ pub(crate) async fn open<E: Env>(
         catalogue: survey.catalogue,
         catalogue_number: survey.catalogue_number,
         rows_number: survey.rows_number,
+        witnesses: survey.witnesses,
         offline: false,
         accepts_loss: missing == Missing::AcceptLoss,
         env,
@@ -101,6 +104,7 @@ pub(crate) async fn open<E: Env>(
         *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
         *log.unknown.borrow_mut() = unknown;
     }
+    pool.remember_gone();
     pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
     if missing == Missing::AcceptLoss {
         pool.accept_unknown().await?;
@@ -142,6 +146,17 @@ impl<E: Env> Parts<E> {
         for (ssd, _) in &ssds {
             slot_ranges.push(ssd.first_slot.get(), ssd.layout.slot_count(), ssd.index);
         }
+        let witnesses = Witnesses::default();
+        for (ssd, _) in &ssds {
+            let number =
+                self.witnesses.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
+            ssd.witness.opened(number);
+            ssd.losses.set(self.witnesses.seen.losses_of(ssd.uuid));
+            ssd.read_errors_before.set(self.witnesses.seen.read_errors_of(ssd.uuid));
+        }
+        let scrub = self.witnesses.seen.scrub;
+        witnesses.state.opened(self.witnesses.state);
+        witnesses.opened(self.witnesses.seen, self.witnesses.number);
         let slots = map.slot_count();
         let kind = self.members.kind;
         let limit = settings.ssd_writes_per_day_bytes;
@@ -197,9 +212,11 @@ impl<E: Env> Parts<E> {
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
             log_copy_order: Cell::default(),
-            scrub: Scrub::default(),
+            scrub: Scrub::opened(scrub),
             budget: RefCell::new(budget),
             recording_writes: Cell::new(false),
+            witnesses,
+            gone_before: RefCell::default(),
         })
     }
 
@@ -309,6 +326,10 @@ impl<E: Env> PoolInner<E> {
                 Err(Unbelieved::Fault(fault)) => self.ssd_failed(ssd, &fault),
             }
         }
+        if cold.iter().any(|ssd| ssd.losses.get() > 0) {
+            // Before its new slot index hides what it lost.
+            self.keep_witnesses().await;
+        }
         self.record_cold(&cold, plan).await?;
         self.start_cold(&cold).await;
         self.begin_session().await?;
@@ -402,6 +423,7 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
                     volume.backing.hangs_for();
                 }
                 pool.watch_writes();
+                pool.watch_witnesses();
             }
             Some(_) | None => return,
         }

@@ -140,7 +140,7 @@ impl<E: Env> PoolInner<E> {
             RecordKind::Members => &self.members_number,
             RecordKind::Rows => &self.rows_number,
             RecordKind::Catalogue => &self.catalogue_number,
-            RecordKind::Losses => unreachable!("losses are numbered by the log"),
+            RecordKind::Losses | RecordKind::Witness => unreachable!("whoever writes these numbers them"),
         }
     }
 
@@ -212,7 +212,7 @@ impl<E: Env> PoolInner<E> {
         match kind {
             RecordKind::Members => self.state_lacks_members.set(self.state.is_some() && !agrees),
             RecordKind::Catalogue => self.state_lacks_catalogue.set(self.state.is_some() && !agrees),
-            RecordKind::Rows | RecordKind::Losses => {}
+            RecordKind::Rows | RecordKind::Losses | RecordKind::Witness => {}
         }
     }
 
@@ -261,6 +261,8 @@ impl<E: Env> PoolInner<E> {
         };
         // Of two that fail at once, the second one has to know that the first one's copies are gone.
         let one_at_a_time = self.leave_lock.acquire(1).await;
+        // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
+        self.keep_witnesses().await;
         let recorded = match self.account_for_loss(ssd).await {
             Err(error) => Err(error),
             Ok(()) if planted(Planted::ExpelWithoutEpoch) => Ok(()),

@@ -21,6 +21,9 @@ use crate::state::{BlockIndex, BlockKey};
 /// Bytes that recovery reads at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
 
+/// Another member saw more of its slot index than it has.
+const LOST_TAIL: &str = "it lost the end of its slot index, which it had flushed, as another member of the pool knows";
+
 /// What the index believes of one slot.
 struct Believed {
     generation: u32,
@@ -66,9 +69,15 @@ impl<E: Env> PoolInner<E> {
         if member.journal_end.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
+        let seen = self.witnesses.found.borrow().journal_end_of(ssd.uuid, ssd.incarnation.get());
+        if end < seen {
+            ssd.losses.set(ssd.losses.get() + 1);
+            return cold(LOST_TAIL);
+        }
         ssd.journal.checkpoint_number.set(checkpoint.number);
         let next_number = end.max(highest.map_or(0, |number| number + 1));
         ssd.journal.next_number.set(next_number);
+        ssd.journal.flushed_end.set(end);
         *ssd.journal.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
         ssd.fills.set(checkpoint.generation_ceiling);
         Ok(self.take_over(ssd, slots))
@@ -127,6 +136,7 @@ impl<E: Env> PoolInner<E> {
         }
         ssd.flush().await?;
         ssd.journal.next_number.set(0);
+        ssd.journal.flushed_end.set(0);
         let segments = ssd.segments.borrow();
         let free = (0..ssd.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
         *ssd.ready.borrow_mut() = free.collect();

@@ -115,7 +115,7 @@ struct Gathered {
     volume_pages: Vec<u64>,
     /// Row number, position, count.
     hints: Vec<(u64, u32, u32)>,
-    /// What batches claimed to be flushed before them.
+    /// What batches claimed to be flushed before them, or another member saw.
     flushed: StreamMark,
     /// The first batch that is missing, if a row ends before what was flushed would show.
     cuts: Vec<StreamMark>,
@@ -164,7 +164,10 @@ impl<E: Env> PoolInner<E> {
         self.list_rows(log, rows)?;
         // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
         let range_pages_max = self.ssds.iter().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
-        let mut gathered = Gathered { range_pages_max, volume_pages: self.volume_pages(), ..Gathered::default() };
+        let (row, index) = self.witnesses.found.borrow().log_flushed;
+        let flushed = StreamMark { row, index };
+        let mut gathered =
+            Gathered { range_pages_max, volume_pages: self.volume_pages(), flushed, ..Gathered::default() };
         let mut walked = Vec::new();
         for row in log.rows_live() {
             let record = rows.rows.iter().find(|record| record.number == row.number);

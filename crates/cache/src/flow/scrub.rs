@@ -63,6 +63,8 @@ impl<E: Env> PoolInner<E> {
             status.seconds = seconds;
             status.ended_unix_seconds = ended_at;
         });
+        self.scrub.end();
+        self.keep_witnesses().await;
         Ok(self.scrub.status())
     }
 

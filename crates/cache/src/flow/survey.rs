@@ -15,6 +15,7 @@ use crate::format::members::{Member, Members};
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
+use crate::format::witness::Witness;
 use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, STATE_BYTES_MIN, newest_superblock};
 use crate::status::SsdStatus;
@@ -33,11 +34,38 @@ pub(crate) struct Found<D> {
     pub(crate) members: Option<Record>,
     pub(crate) catalogue: Option<Record>,
     pub(crate) rows: Option<Record>,
+    pub(crate) witness: Option<Record>,
 }
 
 impl<D> Found<D> {
     pub(crate) fn is_in(&self, members: &Members) -> bool {
         members.member(self.superblock.ssd_uuid).is_some()
+    }
+}
+
+/// What the members that are there know of each other.
+#[derive(Default)]
+pub(crate) struct FoundWitnesses {
+    pub(crate) seen: Witness,
+    /// Of the newest record.
+    pub(crate) number: u64,
+    /// … on each SSD, and in the state directory; 0: it has none.
+    pub(crate) ssds: Vec<(u128, u64)>,
+    pub(crate) state: u64,
+}
+
+impl FoundWitnesses {
+    fn of<D>(found: &[Found<D>], state: Option<&Record>) -> Self {
+        let number = |record: Option<&Record>| record.map_or(0, |record| record.number);
+        let mut records: Vec<&Record> = found.iter().filter_map(|ssd| ssd.witness.as_ref()).chain(state).collect();
+        records.sort_by_key(|record| record.number);
+        Self {
+            // One that is broken is none: it only ever takes belief away.
+            seen: Witness::merged(records.iter().filter_map(|record| Witness::decode(&record.payload).ok())),
+            number: number(records.last().copied()),
+            ssds: found.iter().map(|ssd| (ssd.superblock.ssd_uuid, number(ssd.witness.as_ref()))).collect(),
+            state: number(state),
+        }
     }
 }
 
@@ -60,6 +88,7 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) rows_number: u64,
     /// Of the record that `rows` is.
     pub(crate) newest_rows_number: u64,
+    pub(crate) witnesses: FoundWitnesses,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
     /// The state directory knows the pool.
@@ -139,8 +168,11 @@ impl<E: Env> Survey<E> {
             Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Losses::default(),
         };
+        let state_witness = state_record::<E>(env, state, RecordKind::Witness, Some(pool_uuid)).await?;
+        let witnesses = FoundWitnesses::of(&found, state_witness.as_ref());
         Ok(Self {
             pool_uuid,
+            witnesses,
             found,
             left_out,
             spares,
@@ -469,13 +501,14 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     let members = newest_record(RecordKind::Members, area, uuid, read).await;
     let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
     let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
+    let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
-        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None });
+        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None, witness: None });
     }
     let members = known(&what, members)?;
-    let (catalogue, rows) = (known(&what, catalogue)?, known(&what, rows)?);
-    Ok(Found { named, superblock, members, catalogue, rows })
+    let (catalogue, rows, witness) = (known(&what, catalogue)?, known(&what, rows)?, known(&what, witness)?);
+    Ok(Found { named, superblock, members, catalogue, rows, witness })
 }
 
 /// A member's record. One that is broken is none; one of a later version is not passed over.

@@ -22,6 +22,13 @@ const TAG_PUBLISH: u8 = 1;
 const TAG_DROP: u8 = 2;
 
 impl Entry {
+    pub(crate) fn is_drop(&self) -> bool {
+        match self {
+            Self::Drop { .. } => true,
+            Self::Publish { .. } => false,
+        }
+    }
+
     fn encoded_bytes(&self) -> usize {
         match self {
             Self::Publish { mask, .. } => PUBLISH_BYTES + 8 * mask.len(),

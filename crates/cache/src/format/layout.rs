@@ -12,8 +12,9 @@ pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
 /// Where the member records begin on an SSD; on the state directory's member they begin at 0.
 pub(crate) const RECORDS_OFFSET: u64 = 128 << 10;
-/// Bytes of one area of the members record and of the row records.
-pub(crate) const MEMBERS_AREA_BYTES: u64 = 64 << 10;
+/// Bytes of one area of the members record, of one of the witness record behind it, and of the row records.
+pub(crate) const MEMBERS_AREA_BYTES: u64 = 52 << 10;
+pub(crate) const WITNESS_AREA_BYTES: u64 = 12 << 10;
 pub(crate) const ROWS_AREA_BYTES: u64 = 128 << 10;
 /// Bytes of one area of the catalogue, on the state directory's member and on SSDs of 1 GiB and more.
 pub(crate) const CATALOGUE_AREA_BYTES_MAX: u64 = 4 << 20;
@@ -190,7 +191,7 @@ fn stride(block_bytes: BlockBytes) -> u64 {
 
 /// Bytes of all record areas (two of each kind).
 pub(crate) const fn records_bytes(catalogue_area_bytes: u64) -> u64 {
-    2 * (MEMBERS_AREA_BYTES + ROWS_AREA_BYTES + catalogue_area_bytes)
+    2 * (MEMBERS_AREA_BYTES + WITNESS_AREA_BYTES + ROWS_AREA_BYTES + catalogue_area_bytes)
 }
 
 /// The segment size of a new pool: whole slots, about 32 MiB, and small enough that the smallest SSD has some dozens.

@@ -16,6 +16,7 @@ pub(crate) mod record;
 pub(crate) mod rows;
 pub(crate) mod slot_header;
 pub(crate) mod superblock;
+pub(crate) mod witness;
 
 pub use codec::{Corrupt, Newer, Unusable};
 pub(crate) use codec::{crc32c, crc64};

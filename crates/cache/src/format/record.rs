@@ -2,7 +2,7 @@
 
 use super::FORMAT_VERSION;
 use super::codec::{Newer, Reader, Unusable, Writer, crc32c};
-use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES, records_bytes};
+use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES, WITNESS_AREA_BYTES, records_bytes};
 
 const MAGIC: [u8; 8] = *b"HOTSETmr";
 /// Bytes of the envelope before the payload.
@@ -21,6 +21,8 @@ pub(crate) enum RecordKind {
     Catalogue,
     /// Pages that were lost while the pool ran. Of the state directory alone.
     Losses,
+    /// What a member saw of the others. Each member has its own.
+    Witness,
 }
 
 impl RecordKind {
@@ -30,19 +32,23 @@ impl RecordKind {
             Self::Rows => 2,
             Self::Catalogue => 3,
             Self::Losses => 4,
+            Self::Witness => 5,
         }
     }
 
     /// Offset (from the start of the records) and length of one of the two areas.
     pub(crate) fn area(self, which: u64, catalogue_area_bytes: u64) -> (u64, u64) {
-        let rows_offset = 2 * MEMBERS_AREA_BYTES;
-        let (offset, bytes) = match self {
-            Self::Members => (0, MEMBERS_AREA_BYTES),
-            Self::Rows => (rows_offset, ROWS_AREA_BYTES),
-            Self::Catalogue => (rows_offset + 2 * ROWS_AREA_BYTES, catalogue_area_bytes),
-            Self::Losses => (records_bytes(CATALOGUE_AREA_BYTES_MAX), LOSSES_AREA_BYTES),
+        // Behind each area of the members record lies one of the witness record.
+        let stride = MEMBERS_AREA_BYTES + WITNESS_AREA_BYTES;
+        let rows_offset = 2 * stride;
+        let (offset, stride, bytes) = match self {
+            Self::Members => (0, stride, MEMBERS_AREA_BYTES),
+            Self::Witness => (MEMBERS_AREA_BYTES, stride, WITNESS_AREA_BYTES),
+            Self::Rows => (rows_offset, ROWS_AREA_BYTES, ROWS_AREA_BYTES),
+            Self::Catalogue => (rows_offset + 2 * ROWS_AREA_BYTES, catalogue_area_bytes, catalogue_area_bytes),
+            Self::Losses => (records_bytes(CATALOGUE_AREA_BYTES_MAX), LOSSES_AREA_BYTES, LOSSES_AREA_BYTES),
         };
-        (offset + which * bytes, bytes)
+        (offset + which * stride, bytes)
     }
 }
 
@@ -129,13 +135,14 @@ mod tests {
 
     #[test]
     fn areas_do_not_overlap() {
+        let all = [RecordKind::Members, RecordKind::Witness, RecordKind::Rows, RecordKind::Catalogue];
+        let areas = all.into_iter().flat_map(|kind| (0..2).map(move |which| kind.area(which, 1 << 20)));
+        let mut areas: Vec<_> = areas.collect();
+        areas.sort_unstable();
         let mut end = 0;
-        for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue] {
-            for which in 0..2 {
-                let (offset, bytes) = kind.area(which, 1 << 20);
-                assert_eq!(offset, end);
-                end = offset + bytes;
-            }
+        for (offset, bytes) in areas {
+            assert_eq!(offset, end);
+            end = offset + bytes;
         }
         assert_eq!(end, super::super::layout::records_bytes(1 << 20));
         let (first, second) = (RecordKind::Losses.area(0, 0), RecordKind::Losses.area(1, 0));

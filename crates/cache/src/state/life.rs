@@ -218,6 +218,11 @@ impl Life {
         matches!(self, Self::Removed(_))
     }
 
+    /// It failed, and nothing is in its place.
+    pub(crate) fn is_failed(self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
     /// It left though nobody wanted that, and nothing is in its place.
     pub(crate) fn is_missed(self) -> bool {
         self.has_left() && !self.is_replaced()

@@ -38,6 +38,7 @@ pub(crate) mod sweep;
 mod table;
 pub(crate) mod turns;
 pub(crate) mod watch;
+pub(crate) mod witness;
 
 pub use counters::Counters;
 pub use ghost::Ghost;

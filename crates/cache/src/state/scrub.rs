@@ -4,14 +4,30 @@ use std::cell::Cell;
 
 use crate::status::{ScrubState, ScrubStatus};
 
-/// The scrub that runs, or the last one that ran since the pool was opened.
+/// The scrub that runs, or the last one that ended.
 #[derive(Default)]
 pub(crate) struct Scrub {
     status: Cell<ScrubStatus>,
+    ended: Cell<Option<ScrubStatus>>,
     cancelled: Cell<bool>,
 }
 
 impl Scrub {
+    /// With what is on record of the last one.
+    pub(crate) fn opened(last: Option<ScrubStatus>) -> Self {
+        Self { status: Cell::new(last.unwrap_or_default()), ended: Cell::new(last), cancelled: Cell::new(false) }
+    }
+
+    /// The last one that ended.
+    pub(crate) fn ended(&self) -> Option<ScrubStatus> {
+        self.ended.get()
+    }
+
+    /// It is over.
+    pub(crate) fn end(&self) {
+        self.ended.set(Some(self.status.get()));
+    }
+
     pub(crate) fn status(&self) -> ScrubStatus {
         self.status.get()
     }

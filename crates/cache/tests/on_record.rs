@@ -1,0 +1,103 @@
+//! What is known of SSDs outlives the daemon: the same facts give the same health before a restart and after it.
+
+use hotset_block::HostDevice;
+use hotset_cache::config::PoolKind;
+use hotset_cache::{Health, Missing, Named, Pool, PoolStatus, ScrubState};
+
+use crate::world::{MIB, World, read, run, until, write};
+
+/// Health, why, and what is said of each SSD: the facts that a restart must not change.
+fn facts(status: &PoolStatus) -> (Health, Vec<(String, bool, bool, u64)>) {
+    let mut ssds: Vec<_> =
+        status.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.online, ssd.failed, ssd.read_errors)).collect();
+    ssds.sort();
+    (status.health, ssds)
+}
+
+fn named(world: &World, ssds: impl IntoIterator<Item = usize>) -> Vec<Named<HostDevice>> {
+    let all = world.named();
+    let wanted: Vec<usize> = ssds.into_iter().collect();
+    all.into_iter().enumerate().filter(|(index, _)| wanted.contains(index)).map(|(_, named)| named).collect()
+}
+
+// proves: F2, P10
+#[test]
+fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_by_a_restart() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let volume = world.attached(&pool).await;
+        world.ssds[0].vanish();
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        let healed = || pool.status().rebuild.is_none() && !pool.status().ssds[0].online;
+        until(&env, "all of it has two copies again", healed).await;
+        let before = pool.status();
+        assert!(before.health == Health::Degraded && before.reason.contains("ssd0"), "{}", before.reason);
+        let failed = before.ssds[0].uuid;
+        let open = async || {
+            let state = Some(HostDevice::Memory(world.state()));
+            Pool::open(env.clone(), named(&world, [1, 2]), state, Missing::Leave).await.unwrap()
+        };
+        // After a kill, and after a clean stop.
+        std::mem::forget((pool, volume));
+        let pool = open().await;
+        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
+        pool.close().await.unwrap();
+        drop(pool);
+        let pool = open().await;
+        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
+        pool.remove_ssds(&[failed]).await.unwrap();
+        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{}", pool.status().reason);
+        pool.close().await.unwrap();
+        drop(pool);
+        let pool = open().await;
+        assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{}", pool.status().reason);
+    });
+}
+
+// proves: F1, P10
+#[test]
+fn an_ssd_with_a_hundred_bad_reads_is_to_be_replaced_also_after_a_restart() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::Read).await;
+        let volume = world.attached(&pool).await;
+        volume.populate(hotset_block::ByteRange::at(0, 200 * 65536)).await.unwrap();
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let (pool, volume) = world.reopened(Missing::Refuse).await;
+        assert_eq!(pool.status().health, Health::Good);
+        world.rot(0).await;
+        for block in 0..150 {
+            read(&volume, block * 16).await;
+        }
+        let before = pool.status();
+        let errors = before.ssds[0].read_errors;
+        let told = before.reason.contains(&format!("{errors} of its reads")) && before.reason.contains("replace it");
+        assert!(errors >= 100 && before.health == Health::Degraded && told, "{errors}: {}", before.reason);
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let after = world.open(Missing::Refuse).await.status();
+        assert_eq!(facts(&after), facts(&before), "{}", after.reason);
+    });
+}
+
+// proves: D15
+#[test]
+fn what_a_scrub_found_is_known_after_a_restart() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::ReadWrite).await;
+        let volume = world.attached(&pool).await;
+        for page in 0..20 {
+            write(&volume, page, 3).await;
+        }
+        world.rot(0).await;
+        let found = pool.scrub().await.unwrap();
+        assert!(found.state == ScrubState::Finished && found.repaired_pages > 0, "{found:?}");
+        std::mem::forget((pool, volume));
+        assert_eq!(world.open(Missing::Refuse).await.status().scrub, found);
+    });
+}
