@@ -990,9 +990,9 @@ export interface components {
             /** Format: int64 */
             accepted_bytes: number;
         };
-        /** @description `GET /api/v1/pools/{name}/losses`: what answers errors until it is written again or given up. */
+        /** @description `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or given up. */
         LossList: {
-            /** @description Only volumes that lost something. */
+            /** @description Only volumes of which something is unavailable. */
             volumes: components["schemas"]["VolumeLoss"][];
         };
         /** @description Consecutive bytes. */
@@ -1684,7 +1684,7 @@ export interface components {
             logical_block_bytes: number;
             /**
              * Format: int64
-             * @description Of them, what was lost with SSDs: reads of it fail until it is written again or given up.
+             * @description Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
              */
             lost_bytes?: number;
             name: string;
@@ -1778,7 +1778,7 @@ export interface components {
         VolumeList: {
             volumes: components["schemas"]["Volume"][];
         };
-        /** @description What of one volume is lost. */
+        /** @description What of one volume is unavailable. */
         VolumeLoss: {
             /** @description In rising order; at most the first thousand. */
             extents: components["schemas"]["LostExtent"][];

@@ -1,16 +1,16 @@
-//! What was lost with SSDs while a pool ran.
+//! What is unavailable because the SSDs that have it are away.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// `GET /api/v1/pools/{name}/losses`: what answers errors until it is written again or given up.
+/// `GET /api/v1/pools/{name}/losses`: what answers errors until an SSD with it is back, it is written or given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LossList {
-    /// Only volumes that lost something.
+    /// Only volumes of which something is unavailable.
     pub volumes: Vec<VolumeLoss>,
 }
 
-/// What of one volume is lost.
+/// What of one volume is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeLoss {
     pub name: String,

@@ -154,7 +154,7 @@ pub struct Volume {
     pub write_cache_used_bytes: u64,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing device.
     pub dirty_bytes: u64,
-    /// Of them, what was lost with SSDs: reads of it fail until it is written again or given up.
+    /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
     #[serde(default)]
     pub lost_bytes: u64,
     /// How long the oldest of them has been dirty; null if nothing is dirty.

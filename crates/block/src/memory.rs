@@ -37,6 +37,16 @@ impl MemoryDevice {
         self.bytes.borrow_mut().clear();
     }
 
+    /// From now on the device is gone, until what it held is there again.
+    pub fn unplug(&self) -> Vec<u8> {
+        self.bytes.take()
+    }
+
+    /// The device is there again, with what `unplug` answered.
+    pub fn plug(&self, bytes: Vec<u8>) {
+        *self.bytes.borrow_mut() = bytes;
+    }
+
     /// Runs `access` on the bytes of `range`, if the device has them.
     fn access<T>(
         &self,

@@ -23,7 +23,7 @@ pub use flow::remove::Removed;
 pub use format::{Corrupt, Newer, Unusable};
 pub use pool::{
     Closed, DirtyData, Drained, FenceCause, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
-    SsdLabel, inspect,
+    SsdLabel, inspect, ssds_awaited,
 };
 pub use state::evidence::BackingEvidence;
 pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};

@@ -49,6 +49,8 @@ pub struct ReportedSsd {
     pub present: bool,
     /// The newest members record names it; what others hold is not believed.
     pub member: bool,
+    /// It is none, and has copies of what is unavailable ([`ReportedVolume::unavailable_bytes`]): those are believed.
+    pub awaited: bool,
     /// It was given, and why it cannot be read.
     pub unreadable: Option<String>,
 }
@@ -60,6 +62,9 @@ pub struct ReportedVolume {
     pub backing: String,
     pub size_bytes: u64,
     pub dirty_bytes: u64,
+    /// Of them, what the state directory lists as unavailable: since the SSDs that have it left the pool, nobody wrote it. What is
+    /// here of it is as good as the rest.
+    pub unavailable_bytes: u64,
     /// The dirty stretches in order: first byte and length, at most [`EXTENTS_MAX`] of them.
     pub dirty_extents: Vec<(u64, u64)>,
 }
@@ -77,6 +82,10 @@ pub struct Verified {
     pub one_copy_bytes: u64,
     /// Bytes of which no copy is right.
     pub lost_bytes: u64,
+    /// Bytes that the state directory lists as unavailable.
+    pub unavailable_bytes: u64,
+    /// … of which a copy is here, with the right checksum.
+    pub found_bytes: u64,
 }
 
 /// What was written to a backing device.
@@ -145,11 +154,13 @@ impl<E: Env> Offline<E> {
         let (rows, members) = (survey.rows.clone(), survey.members.clone());
         let losses = survey.knows_losses().then(|| survey.losses.clone());
         let is_member = |uuid| members.member(uuid).is_some();
+        let listed = losses.clone().unwrap_or_default();
+        let is_awaited = |uuid| !is_member(uuid) && listed.names(uuid);
         let mut ssds: Vec<ReportedSsd> = Vec::new();
         for found in &survey.found {
             let uuid = found.superblock.ssd_uuid;
-            let (path, member) = (found.named.path.clone(), is_member(uuid));
-            ssds.push(ReportedSsd { path, uuid, present: true, member, unreadable: None });
+            let (path, member, awaited) = (found.named.path.clone(), is_member(uuid), is_awaited(uuid));
+            ssds.push(ReportedSsd { path, uuid, present: true, member, awaited, unreadable: None });
         }
         let (mut problems, mut doubts) = judge(&survey);
         let (old, told): (Vec<u128>, Vec<String>) =
@@ -163,14 +174,23 @@ impl<E: Env> Offline<E> {
         for member in &members.ssds {
             if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
                 let (path, uuid) = (member.path.clone(), member.ssd_uuid);
-                ssds.push(ReportedSsd { path, uuid, present: false, member: true, unreadable: None });
+                ssds.push(ReportedSsd { path, uuid, present: false, member: true, awaited: false, unreadable: None });
+            }
+        }
+        for (uuid, path) in listed.ssds.iter().filter(|(uuid, _)| is_awaited(*uuid)) {
+            if !ssds.iter().any(|ssd| ssd.uuid == *uuid) {
+                let (path, uuid) = (path.clone(), *uuid);
+                ssds.push(ReportedSsd { path, uuid, present: false, member: false, awaited: true, unreadable: None });
             }
         }
         for (path, error) in unreadable {
             problems.push(format!("SSD {path} cannot be read: {error}"));
             tell_unreadable(&mut ssds, path, &error);
         }
-        let found = survey.found.into_iter().filter(|ssd| is_member(ssd.superblock.ssd_uuid));
+        let found = survey.found.into_iter().filter(|ssd| {
+            let uuid = ssd.superblock.ssd_uuid;
+            is_member(uuid) || is_awaited(uuid)
+        });
         let parts = Parts {
             uuid: survey.pool_uuid,
             absent: Vec::new(),
@@ -223,7 +243,11 @@ impl<E: Env> Offline<E> {
                 from = pages.end;
                 for run in log.runs(volume, pages, |live| live.dirty) {
                     for copies in self.pool.copies_by_page(&run).await {
-                        verified.count_page(copies);
+                        verified.count_page(&copies);
+                        if run.row().is_aside() {
+                            verified.unavailable_bytes += PAGE;
+                            verified.found_bytes += if copies.good > 0 { PAGE } else { 0 };
+                        }
                     }
                     progress(verified.dirty_bytes);
                 }
@@ -404,7 +428,9 @@ fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
     let reason = Some(error.to_string());
     match ssds.iter_mut().find(|ssd| !ssd.present && ssd.path == path) {
         Some(ssd) => ssd.unreadable = reason,
-        None => ssds.push(ReportedSsd { path, uuid: 0, present: false, member: false, unreadable: reason }),
+        None => {
+            ssds.push(ReportedSsd { path, uuid: 0, present: false, member: false, awaited: false, unreadable: reason });
+        }
     }
 }
 
@@ -425,10 +451,16 @@ fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
             backing: volume.spec.backing.clone(),
             size_bytes: volume.backing.size_bytes,
             dirty_bytes: pool.log_counts(index).dirty * PAGE,
+            unavailable_bytes: unavailable_bytes(pool, index),
             dirty_extents: dirty_extents(pool, index),
         }
     });
     volumes.collect()
+}
+
+fn unavailable_bytes<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> u64 {
+    let rows = pool.log.as_ref().map_or_else(Vec::new, |log| log.rows_aside());
+    rows.iter().map(|row| u64::from(row.dirty_of(index)) * PAGE).sum()
 }
 
 fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u64)> {
@@ -457,7 +489,7 @@ struct PageCopies {
 }
 
 impl Verified {
-    fn count_page(&mut self, PageCopies { good, wanted }: PageCopies) {
+    fn count_page(&mut self, &PageCopies { good, wanted }: &PageCopies) {
         self.dirty_bytes += PAGE;
         self.good_bytes += if good > 0 { PAGE } else { 0 };
         self.one_copy_bytes += if good > 0 && good < wanted { PAGE } else { 0 };
@@ -470,7 +502,7 @@ impl<E: Env> PoolInner<E> {
         let all_alike = |good| run.pages.clone().map(|_| PageCopies { good, wanted: 1 }).collect();
         match run.first.content {
             Content::Zeroes => all_alike(1),
-            Content::Lost => all_alike(0),
+            Content::Lost | Content::Unavailable { .. } => all_alike(0),
             Content::Data { .. } => {
                 let copies = self.count_good_copies(run).await;
                 copies.into_iter().map(|good| PageCopies { good, wanted: 2 }).collect()

@@ -166,6 +166,14 @@ bugs! {
     ReleasedBeforeEmpty: "membership",
     /// What is lost with the last copy of a segment is not put on record.
     LossForgotten: "membership",
+    /// A page is off the list of what is unavailable before its backing write.
+    OffListTooEarly: "losses",
+    /// A host that wrote an unavailable page is answered although the list still names that page.
+    OffListTooLate: "losses",
+    /// Of an SSD that is back everything is taken that its rows hold, not only what is listed.
+    ReturnedWhole: "losses",
+    /// What an SSD that is back has is taken for what is listed, whatever it is.
+    ReturnNotCompared: "losses",
     /// A host's write takes a place that is reserved for moves.
     ReserveIgnored: "reserves",
     /// A volume leaves its pool although it has dirty data there.

@@ -109,6 +109,12 @@ pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock
     }
 }
 
+/// The SSDs that are away with the only copies of dirty data, as the pool's copy in the state directory says: while they are, the
+/// pool has use for them although they left it.
+pub async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
+    crate::flow::survey::ssds_awaited(env, state).await
+}
+
 /// Bytes that the state directory's member device must have (a file of this size per pool).
 pub const STATE_BYTES: u64 = 16 << 20;
 /// What older versions gave it: without room for losses.
@@ -428,6 +434,17 @@ impl<E: Env> Pool<E> {
     /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes
     pub async fn accept_loss(&self) -> Result<u64, Error> {
         self.inner.accept_loss().await
+    }
+
+    /// The SSDs that went with the only copies of dirty data, and are not back: UUID, and the path at which each was last.
+    pub fn ssds_awaited(&self) -> Vec<(u128, String)> {
+        self.inner.ssds_awaited()
+    }
+
+    /// An SSD of [`Pool::ssds_awaited`] is there again, opened anew: it joins the pool, and what is unavailable and lies on it
+    /// is dirty as before. Refused if it is another one.
+    pub async fn bring_back(&self, ssd: Named<E::Device>) -> Result<(), Error> {
+        self.inner.bring_back(ssd).await
     }
 
     /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status

@@ -600,10 +600,10 @@ impl<E: Env> VolumeInner<E> {
         }
         let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
         if let Some(attached) = attached.filter(|_| lost > 0) {
+            let why = attached.pool.log.as_ref().map(|log| attached.pool.why_lost(log, Some(attached.index)));
             let reason = format!(
-                "{lost} bytes that hosts wrote were lost with SSDs: reads of them fail until they are written again, or \
-                 given up with `hotset pool recover {} --accept-loss`; everything else is served",
-                attached.pool.name
+                "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
+                why.unwrap_or_default()
             );
             return (Health::Degraded, reason);
         }

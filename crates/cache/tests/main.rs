@@ -16,6 +16,7 @@ mod on_record;
 mod packed;
 mod pool;
 mod records;
+mod return_of_ssds;
 mod scrub;
 mod second_loss;
 mod shares;

@@ -206,7 +206,7 @@ async fn copies_of(world: &World) -> Vec<Named<HostDevice>> {
 
 // proves: F4, F7
 #[test]
-fn dirty_data_that_the_pool_went_on_without_is_old_and_the_state_directory_knows() {
+fn of_dirty_data_that_the_pool_went_on_without_the_state_directory_knows_what_is_old() {
     run(async |env| {
         let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
         let pool = world.create(PoolKind::ReadWrite).await;
@@ -233,10 +233,13 @@ fn dirty_data_that_the_pool_went_on_without_is_old_and_the_state_directory_knows
         let state = state_of_pool(&env, &ssds, vec![other.clone(), HostDevice::Memory(world.state())]).await;
         assert!(state.is_some() && state_of_pool(&env, &ssds, vec![other]).await.is_none());
         let offline = Offline::open(env.clone(), Given { ssds, unopened: Vec::new(), state }).await.unwrap();
-        assert!(offline.report().ssds.iter().all(|ssd| !ssd.member), "{:?}", offline.report());
+        assert!(offline.report().ssds.iter().all(|ssd| !ssd.member && ssd.awaited), "{:?}", offline.report());
+        let verified = offline.verify(|_| {}).await;
+        assert_eq!((verified.unavailable_bytes, verified.found_bytes, verified.lost_bytes), (2 * PAGE, 2 * PAGE, 0));
         let backing = HostDevice::Memory(world.backing());
         let applied = offline.apply(&"disk".parse().unwrap(), backing, false, |_| {}).await.unwrap();
-        assert_eq!((applied.written_bytes, world.on_backing(1).await), (0, 9));
+        assert_eq!((applied.written_bytes, world.on_backing(1).await), (2 * PAGE, 9), "what hosts wrote since stays");
+        assert_eq!((world.on_backing(0).await, world.on_backing(2).await), (1, 3));
     });
 }
 

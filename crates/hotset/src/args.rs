@@ -220,11 +220,12 @@ pub(crate) enum PoolVerb {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
     },
-    /// Show what was lost with SSDs while the pool ran: reads of it fail until it is written again or given up
+    /// Show what is unavailable because the SSDs that have it are away: reads of it fail until they are back, it is written again
+    /// or given up
     Recover {
         #[arg(value_parser = PoolName::from_str)]
         name: PoolName,
-        /// Give it up: from now on it is what the backing devices hold
+        /// Give it up, for good: from now on it is what the backing devices hold
         #[arg(long)]
         accept_loss: bool,
     },

@@ -37,6 +37,13 @@ struct Recovery {
     good_bytes: u64,
     one_copy_bytes: u64,
     lost_bytes: u64,
+    /// What the state directory says is unavailable, because the SSDs that have it left the pool.
+    unavailable_bytes: u64,
+    /// Of that, what these SSDs have a good copy of.
+    found_bytes: u64,
+    /// What the SSDs say without the state directory, where that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    without_state: Option<View>,
     problems: Vec<String>,
     /// Why nothing was written although that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +53,15 @@ struct Recovery {
     advice: Option<String>,
 }
 
+/// What is dirty by one word.
+#[derive(Clone, Copy, Serialize)]
+struct View {
+    dirty_bytes: u64,
+    good_bytes: u64,
+    /// It is what was written, for nothing else was found.
+    written: bool,
+}
+
 #[derive(Serialize)]
 struct Ssd {
     path: String,
@@ -53,6 +69,9 @@ struct Ssd {
     uuid: String,
     present: bool,
     member: bool,
+    /// It left the pool, and has copies of what is unavailable.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    awaited: bool,
     /// It was given, and why it cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
@@ -65,6 +84,8 @@ struct Volume {
     backing: String,
     size_bytes: u64,
     dirty_bytes: u64,
+    /// Of them, what the state directory says is unavailable.
+    unavailable_bytes: u64,
     /// First byte and length of each stretch.
     dirty_extents: Vec<(u64, u64)>,
     /// It was taken from the pool while that was away: what is dirty of it was given up.
@@ -123,6 +144,7 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let directory = arguments.state.clone().unwrap_or_else(paths::state_directory);
     let (state, unread) = open_state(env, &directory, arguments.state.is_some(), &ssds).await;
     let is_known = state.is_some();
+    let alone = if is_known { without_state(env, &ssds).await } else { None };
     let given = Given { ssds, unopened, state };
     let offline = Offline::open(env.clone(), given).await.map_err(|error| words::error(&error))?;
     let given_up = given_up(&directory, &offline.report().pool, offline.report().pool_uuid);
@@ -135,6 +157,29 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
     let verified = offline.verify(|done| bar.set_position(done)).await;
     bar.finish_and_clear();
     let mut recovery = described(offline.report(), &verified, &given_up);
+    let more = alone.filter(|(_, alone)| alone.good_bytes > verified.good_bytes);
+    let replaces = arguments.write && arguments.force && verified.good_bytes == 0;
+    if let Some((_, alone)) = &more {
+        let View { dirty_bytes, good_bytes, .. } = View::of(alone, replaces);
+        recovery.problems.push(format!(
+            "without the state directory, which says that the pool went on without these SSDs, {} are dirty on them, {} with a \
+             good copy: hosts may have written newer data since; with --write --force that is written where nothing else is \
+             found",
+            human(dirty_bytes),
+            human(good_bytes)
+        ));
+        recovery.without_state = Some(View::of(alone, replaces));
+    }
+    let offline = match more {
+        Some((alone, verified)) if replaces => {
+            let by_state = recovery;
+            recovery = described(alone.report(), &verified, &given_up);
+            recovery.problems = by_state.problems;
+            recovery.without_state = by_state.without_state;
+            alone
+        }
+        Some(_) | None => offline,
+    };
     for BackingOf { volume: name, path } in &arguments.backing {
         let given = recovery.volumes.iter_mut().filter(|volume| volume.name == name.as_str());
         given.for_each(|volume| volume.backing.clone_from(path));
@@ -149,6 +194,21 @@ async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery
         }
     }
     Ok(recovery)
+}
+
+/// What the SSDs say, whatever the state directory does.
+async fn without_state(env: &HostEnv, ssds: &[Named<HostDevice>]) -> Option<(Offline<HostEnv>, Verified)> {
+    let again = |ssd: &Named<HostDevice>| Named { path: ssd.path.clone(), device: ssd.device.clone() };
+    let ssds: Ssds = ssds.iter().map(again).collect();
+    let offline = Offline::open(env.clone(), ssds).await.ok()?;
+    let verified = offline.verify(|_| {}).await;
+    Some((offline, verified))
+}
+
+impl View {
+    fn of(verified: &Verified, written: bool) -> Self {
+        Self { dirty_bytes: verified.dirty_bytes, good_bytes: verified.good_bytes, written }
+    }
 }
 
 async fn write_all(env: &HostEnv, offline: &Offline<HostEnv>, arguments: &RecoverArguments, recovery: &mut Recovery) {
@@ -295,6 +355,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         uuid: if ssd.uuid == 0 { String::new() } else { format!("{:032x}", ssd.uuid) },
         present: ssd.present,
         member: ssd.member,
+        awaited: ssd.awaited,
         unreadable: ssd.unreadable.clone(),
     });
     let volumes = report.volumes.iter().map(|volume| Volume {
@@ -302,6 +363,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         backing: volume.backing.clone(),
         size_bytes: volume.size_bytes,
         dirty_bytes: volume.dirty_bytes,
+        unavailable_bytes: volume.unavailable_bytes,
         dirty_extents: volume.dirty_extents.clone(),
         given_up: given_up.has(volume.name.as_str(), &volume.backing),
         written_bytes: None,
@@ -320,6 +382,9 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         good_bytes: verified.good_bytes,
         one_copy_bytes: verified.one_copy_bytes,
         lost_bytes: verified.lost_bytes,
+        unavailable_bytes: verified.unavailable_bytes,
+        found_bytes: verified.found_bytes,
+        without_state: None,
         problems: [&report.problems[..], &given_up.doubts[..]].concat(),
         refused: None,
         advice: None,
@@ -334,8 +399,12 @@ fn text(recovery: &Recovery) -> String {
         let standing = match (&ssd.unreadable, ssd.present, ssd.member) {
             (Some(reason), _, _) => reason,
             (None, true, true) => "here",
+            (None, true, false) if ssd.awaited => {
+                "left the pool earlier: what is unavailable is believed, and nothing else"
+            }
             (None, true, false) => "left the pool earlier: not believed",
-            (None, false, _) => "missing",
+            (None, false, false) => "missing; it left the pool, and may have what is unavailable",
+            (None, false, true) => "missing",
         };
         let _ = writeln!(text, "  SSD {}  {standing}", if ssd.path.is_empty() { &ssd.uuid } else { &ssd.path });
     }
@@ -379,6 +448,14 @@ fn text(recovery: &Recovery) -> String {
         human(recovery.one_copy_bytes),
         human(recovery.lost_bytes)
     );
+    if recovery.unavailable_bytes > 0 {
+        let _ = writeln!(
+            text,
+            "Unavailable, by the state directory: {}; these SSDs have {} of it, as hosts wrote it last",
+            human(recovery.unavailable_bytes),
+            human(recovery.found_bytes)
+        );
+    }
     for problem in &recovery.problems {
         let _ = writeln!(text, "Problem: {problem}");
     }
@@ -427,6 +504,9 @@ mod tests {
             good_bytes: 8192,
             one_copy_bytes: 0,
             lost_bytes: 0,
+            unavailable_bytes: 0,
+            found_bytes: 0,
+            without_state: None,
             problems: Vec::new(),
             refused: None,
             advice: None,
@@ -439,6 +519,7 @@ mod tests {
             backing: "/dev/v".to_owned(),
             size_bytes: 1 << 20,
             dirty_bytes: 8192,
+            unavailable_bytes: 0,
             dirty_extents: vec![(0, 8192)],
             given_up: false,
             written_bytes: Some(8192),

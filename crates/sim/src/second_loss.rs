@@ -1,15 +1,16 @@
 //! Two SSDs of a pool vanish, one soon after the other, while they have dirty data that nobody else has (REQUIREMENTS F5).
-//! From then on exactly what is lost may answer errors, until hosts write it again or an administrator gives it up; nothing
-//! may be older than it was.
+//! From then on exactly what is unavailable may answer errors, until an SSD that has it is back, hosts write it again or an
+//! administrator gives it up; nothing may be older than it was.
 
 use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
-use hotset_cache::{Error, ErrorKind};
+use hotset_cache::{Error, ErrorKind, Named};
 
 use crate::administrator;
 use crate::daemon::Daemon;
-use crate::world::World;
+use crate::device::SimDevice;
+use crate::world::{Ssd, World};
 
 /// Extents of a volume that are looked at: more than there can be.
 const EXTENTS_MAX: usize = 1 << 16;
@@ -78,9 +79,41 @@ pub async fn strike(daemon: Daemon) {
     let apart_us = world.simulation.draw(|random| random.below(apart_us + 1));
     daemon.env.sleep(Duration::from_micros(apart_us)).await;
     world.ssds[second].disk.vanish();
+    if world.simulation.draw(|random| random.one_in(2)) {
+        bring_back(&daemon).await;
+    }
 }
 
-/// SSDs that vanished are found again, or not. What the pool could go on without must not be believed then.
+/// SSDs that vanished are there again while the daemon runs, one after the other, or only one of them.
+async fn bring_back(daemon: &Daemon) {
+    let world = &daemon.world;
+    let wait_ms = world.simulation.draw(|random| random.pick(&[1_100, 5_000, 60_000]));
+    daemon.env.sleep(Duration::from_millis(wait_ms)).await;
+    let mut gone: Vec<&Ssd> = world.ssds.iter().filter(|ssd| ssd.disk.is_gone()).collect();
+    if world.simulation.draw(|random| random.one_in(3)) {
+        gone.pop();
+    }
+    for ssd in gone {
+        let Some(pool) = daemon.pool().filter(|_| !daemon.stopping.get()) else { return };
+        // Whoever looks for it finds it once it has left.
+        let awaited = pool.ssds_awaited().iter().any(|(_, path)| *path == ssd.disk.name);
+        if !awaited || ssd.disk.is_busy() {
+            continue;
+        }
+        ssd.disk.come_back();
+        let named = Named { path: ssd.disk.name.clone(), device: SimDevice::open(&ssd.disk) };
+        let outcome = pool.bring_back(named).await;
+        world.simulation.note(|| format!("{}: brought back: {outcome:?}", ssd.disk.name));
+        if let Err(error) = outcome {
+            daemon.expect_cache_trouble("bringing an SSD back", &error);
+        }
+        let pause_ms = world.simulation.draw(|random| random.pick(&[0, 10, 3_000]));
+        daemon.env.sleep(Duration::from_millis(pause_ms)).await;
+    }
+}
+
+/// SSDs that vanished are found again, or not. Of what the pool could go on without, what is on its list is believed then, and
+/// nothing else.
 pub fn find_some(world: &World) {
     for ssd in world.ssds.iter().filter(|ssd| ssd.disk.is_gone() || !ssd.present.get()) {
         ssd.present.set(world.simulation.draw(|random| random.one_in(3)));

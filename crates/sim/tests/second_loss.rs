@@ -22,7 +22,7 @@ const PAGES: u64 = 64;
 /// Where the state directory has its record of losses (docs/FORMAT.md).
 const LOSSES_OFFSET: u64 = (384 << 10) + (8 << 20);
 /// Of worlds in one of which a batch that was given up says something else than what was written past the cache later.
-const STRAYS: Range<u64> = 4350..4450;
+const STRAYS: Range<u64> = 60..160;
 const WRITERS: u64 = 16;
 const STEPS_MAX: u64 = 500_000;
 
@@ -172,7 +172,7 @@ impl Scene {
     }
 
     /// Two SSDs go, one shortly after the other, while many write.
-    async fn work_and_lose_two(self, seed: u64, after_us: u64) {
+    async fn work_and_lose_two(self, seed: u64, after_us: u64, goes_on_us: u64) {
         let env = self.env();
         let (stop, left) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(WRITERS)));
         // What nobody writes is moved.
@@ -190,7 +190,7 @@ impl Scene {
         self.ssds[0].vanish();
         env.sleep(Duration::from_micros(seed * 13 % 120)).await;
         self.ssds[1].vanish();
-        env.sleep(Duration::from_micros(seed * 1013 % 200_000)).await;
+        env.sleep(Duration::from_micros(seed * 1013 % goes_on_us)).await;
         stop.set(true);
         while left.get() > 0 {
             env.sleep(Duration::from_micros(100)).await;
@@ -238,6 +238,63 @@ impl Scene {
         assert!(self.read_all().await.iter().all(Option::is_some));
     }
 
+    /// The daemon starts without the SSDs that vanished, if it can, and hosts write some of what is unavailable.
+    async fn go_on_without(self) {
+        if self.open().await.is_ok() {
+            self.write_some(5).await;
+        }
+    }
+
+    async fn write_some(&self, step: u64) {
+        for turn in 0..12 {
+            let _ = self.write(turn * step % PAGES).await;
+        }
+    }
+
+    /// All SSDs are there again at a start: so is everything.
+    async fn start_with_all(self) {
+        self.ssds.iter().for_each(|disk| disk.come_back());
+        self.open().await.unwrap();
+        self.all_is_there().await;
+    }
+
+    async fn all_is_there(&self) {
+        let first = self.read_all().await;
+        let missing: Vec<usize> = (0..first.len()).filter(|page| first[*page].is_none()).collect();
+        assert!(missing.is_empty(), "pages {missing:?} are unavailable though all SSDs are there");
+        assert_eq!(first, self.read_all().await, "what was read stays");
+        assert_eq!(self.volume().status().lost_bytes, 0);
+        self.drain().await;
+        assert_eq!(first, self.read_all().await, "cleaned is what was read");
+    }
+
+    async fn write_volatile_and_lose_two(self) {
+        for page in 0..PAGES {
+            let place = usize::try_from(page).unwrap();
+            let fill = self.pages.borrow()[place].begun + 1;
+            self.pages.borrow_mut()[place].begun = fill;
+            let mut buf = self.env().buffers().take(4096);
+            buf.fill(fill);
+            self.volume().write(page * PAGE, buf, Durability::Volatile).await.unwrap();
+        }
+        self.lose_two().await;
+    }
+
+    /// The SSDs come back in the running daemon, one after the other, while hosts write.
+    async fn bring_back(self) {
+        let pool = self.pool.borrow().clone().unwrap();
+        let busy = self.clone();
+        self.env().spawn(async move { busy.write_some(11).await });
+        for (uuid, path) in pool.ssds_awaited() {
+            let disk = self.ssds.iter().find(|disk| disk.name == path).unwrap();
+            disk.come_back();
+            let named = Named { path, device: SimDevice::open(disk) };
+            pool.bring_back(named).await.unwrap_or_else(|error| panic!("{uuid:x}: {error}"));
+            assert!(pool.ssds_awaited().iter().all(|(other, _)| *other != uuid));
+            self.write_some(13).await;
+        }
+    }
+
     /// Opens the pool where nobody knows any more what was lost, and accepts that.
     async fn start_without_record(self) {
         let state = Some(SimDevice::open(&self.state));
@@ -255,21 +312,24 @@ impl Scene {
         assert!(self.read_all().await.iter().all(Option::is_some));
     }
 
-    /// What each page holds; `None`: it is lost.
-    async fn read_all(&self) -> Vec<Option<u8>> {
+    /// What each page holds, sector by sector, for a write that was on its way may be torn; `None`: it is lost.
+    async fn read_all(&self) -> Vec<Option<Vec<u8>>> {
         let mut found = Vec::new();
         for page in 0..PAGES {
             let read = self.volume().read(ByteRange::at(page * PAGE, PAGE)).await;
             let expected = self.pages.borrow()[usize::try_from(page).unwrap()];
             found.push(read.ok().map(|bytes| {
-                assert!(bytes.iter().all(|byte| *byte == bytes[0]), "page {page} is torn");
-                assert!(
-                    (expected.durable..=expected.begun).contains(&bytes[0]),
-                    "page {page} holds {}, and {} was durable",
-                    bytes[0],
-                    expected.durable
-                );
-                bytes[0]
+                let held = |sector: &[u8]| {
+                    assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector of page {page} is torn");
+                    assert!(
+                        (expected.durable..=expected.begun).contains(&sector[0]),
+                        "page {page} holds {}, and {} was durable",
+                        sector[0],
+                        expected.durable
+                    );
+                    sector[0]
+                };
+                bytes.chunks_exact(512).map(held).collect()
             }));
         }
         found
@@ -316,24 +376,101 @@ fn a_crash_at_every_write_after_the_loss_of_two_of_four_ssds_never_shows_anythin
     crash_everywhere(4);
 }
 
+/// Dies at this write of what follows the loss, goes on without the SSDs and dies again, and then they are there.
+fn die_and_return(ssds: usize, crash_at: u64, ending: Ending) -> bool {
+    let scene = Scene::new(crash_at % 7, ssds);
+    scene.run(scene.clone().prepare(600), None);
+    if scene.run(scene.clone().lose_two(), Some(crash_at)) {
+        return false;
+    }
+    scene.crash(ending);
+    if crash_at % 3 > 0 {
+        scene.run(scene.clone().go_on_without(), Some(crash_at % 50));
+        scene.crash(Ending::PowerCut);
+    }
+    scene.run(scene.clone().start_with_all(), None);
+    scene.crash(ending);
+    scene.run(scene.clone().start_with_all(), None);
+    true
+}
+
+/// The SSDs come back in the running daemon, which dies at this write of that.
+fn return_and_die(ssds: usize, crash_at: u64, ending: Ending) -> bool {
+    let scene = Scene::new(crash_at % 7, ssds);
+    scene.run(scene.clone().prepare(600), None);
+    scene.run(scene.clone().lose_two(), None);
+    let ended = scene.run(scene.clone().bring_back(), Some(crash_at));
+    if ended {
+        let all = scene.clone();
+        scene.run(async move { all.all_is_there().await }, None);
+    }
+    scene.crash(ending);
+    scene.run(scene.clone().start_with_all(), None);
+    !ended
+}
+
+fn everywhere(scenario: fn(usize, u64, Ending) -> bool, ssds: usize, stride: usize) {
+    for ending in [Ending::Kill, Ending::PowerCut] {
+        let writes = (0..).step_by(stride).take_while(|write| {
+            let caught = std::panic::catch_unwind(|| scenario(ssds, *write, ending));
+            caught.unwrap_or_else(|_| panic!("{ssds} SSDs: {ending:?} at write {write}"))
+        });
+        println!("{ssds} SSDs: {ending:?} at {} writes", writes.count());
+    }
+}
+
+// proves: F5, F7, F9
+#[test]
+fn whenever_the_daemon_dies_everything_is_there_when_the_ssds_are_there_again() {
+    [2, 3, 4].into_iter().for_each(|ssds| everywhere(die_and_return, ssds, 1));
+}
+
+// proves: F5, F7, F9
+#[test]
+fn whenever_the_daemon_dies_while_ssds_come_back_everything_is_there_afterwards() {
+    [2, 3, 4].into_iter().for_each(|ssds| everywhere(return_and_die, ssds, 1));
+}
+
+/// SSDs lose what nobody flushed when they vanish: that does not come back as something else.
+fn lose_what_was_not_flushed() {
+    for seed in 0..60 {
+        let scene = Scene::new(seed, 2 + usize::try_from(seed % 3).unwrap());
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().write_volatile_and_lose_two(), None);
+        scene.run(scene.clone().bring_back(), None);
+        let again = scene.clone();
+        scene.run(async move { drop(again.read_all().await) }, None);
+        scene.crash(Ending::Kill);
+        scene.run(scene.clone().start_again(), None);
+    }
+}
+
+// proves: F5, F9
+#[test]
+fn what_an_ssd_lost_when_it_went_does_not_come_back_as_something_else() {
+    lose_what_was_not_flushed();
+}
+
 /// Two SSDs go while many batches are on their way, and the daemon dies later.
 fn lose_two_at_work(ssds: usize, seed: u64) {
     let scene = Scene::with_slow_state(seed, ssds);
     scene.run(scene.clone().prepare(600), None);
-    scene.run(scene.clone().work_and_lose_two(seed, 300_000 + seed * 12_379 % 700_000), None);
+    scene.run(scene.clone().work_and_lose_two(seed, 300_000 + seed * 12_379 % 700_000, 200_000), None);
     scene.die_and_start_again(seed);
 }
 
 /// … and what was on its way to the head of the log is cleaned, its rows are freed, and hosts write past the cache.
 fn lose_two_and_write_around() {
-    for seed in STRAYS {
-        let scene = Scene::with_slow_state(seed, 4);
-        // What is that old is cleaned, and a part of it is on its way by then.
-        scene.run(scene.clone().prepare(1), None);
-        scene.run(scene.clone().work_and_lose_two(seed, 200_000 + seed * 12_379 % 1_000_000), None);
-        scene.run(scene.clone().write_around(), None);
-        scene.die_and_start_again(seed);
-    }
+    STRAYS.for_each(write_around_after_loss);
+}
+
+fn write_around_after_loss(seed: u64) {
+    let scene = Scene::with_slow_state(seed, 4);
+    // What is that old is cleaned, and a part of it is on its way by then.
+    scene.run(scene.clone().prepare(1), None);
+    scene.run(scene.clone().work_and_lose_two(seed, 200_000 + seed * 12_379 % 1_000_000, 500), None);
+    scene.run(scene.clone().write_around(), None);
+    scene.die_and_start_again(seed);
 }
 
 // proves: F5, F7
@@ -371,9 +508,14 @@ fn where_the_record_of_losses_is_lost_nothing_older_is_shown_before_that_is_acce
 #[test]
 fn bugs_that_are_planted_into_a_second_loss_are_found() {
     let crashes: fn() = || crash_everywhere(2);
+    let returns: fn() = || everywhere(die_and_return, 2, 1);
     for (bug, scenario) in [
         (Planted::LossForgotten, crashes),
         (Planted::ConcernedForgotten, lose_the_record),
+        (Planted::OffListTooEarly, returns),
+        (Planted::OffListTooLate, returns),
+        (Planted::ReturnedWhole, returns),
+        (Planted::ReturnNotCompared, lose_what_was_not_flushed),
         (Planted::StraysLeft, lose_two_and_write_around),
     ] {
         plant(Some(bug));

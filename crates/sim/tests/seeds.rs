@@ -32,6 +32,8 @@ const TOO_RARE: &[Planted] = &[
     // Two SSDs have to be lost while moves are on their way to two others, which are cleaned before they get there, and the
     // pages written around: second_loss.rs hunts it.
     Planted::StraysLeft,
+    // The daemon has to die between two writes of a host's write to an unavailable page: second_loss.rs hunts it.
+    Planted::OffListTooEarly,
 ];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[

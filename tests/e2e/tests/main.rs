@@ -35,4 +35,5 @@ mod scrub;
 mod silence;
 mod sinks;
 mod tls;
+mod unavailable;
 mod write_back;

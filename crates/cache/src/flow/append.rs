@@ -194,7 +194,7 @@ impl<E: Env> PoolInner<E> {
             let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
             return Err(Error::new(ErrorKind::Gone, message));
         }
-        let stuck = log.overlay.borrow().total().dirty >= log.dirty_max();
+        let stuck = log.overlay.borrow().total().cleanable() >= log.dirty_max();
         match volume.backing.latched() {
             Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason)),
             Some(_) | None => Ok(()),

@@ -554,7 +554,7 @@ fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u3
         Body::Mark { content, version, count, .. } => {
             let (version, count) = (*version, u32::try_from(*count).expect("marks are short"));
             payload.push(&match content {
-                Content::Lost => Entry::Lost { attachment, page, version, count },
+                Content::Lost | Content::Unavailable { .. } => Entry::Lost { attachment, page, version, count },
                 Content::Zeroes | Content::Data { .. } => Entry::Zeroes { attachment, page, version, count },
             });
         }

@@ -17,7 +17,7 @@ use crate::state::VolumeIndex;
 use crate::state::flusher::Mark;
 use crate::state::locks::Held;
 use crate::state::log::{CleanedHint, Log};
-use crate::state::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::state::overlay::{Content, PAGES_MAX, Place};
 use crate::volume::{Attached, VolumeInner, ZeroEffort, add};
 
 use super::read_log::LogRun;
@@ -181,7 +181,7 @@ impl<E: Env> PoolInner<E> {
                 None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
                 None => continue,
             };
-            let runs = log.runs(index, range.clone(), |live| live.dirty && live.content != Content::Lost);
+            let runs = log.runs(index, range.clone(), |live| live.dirty && !live.is_lost());
             // However long the device takes: rows are freed meanwhile, for other volumes need the room.
             runs.iter().for_each(LogRun::release);
             // What was overwritten or cleaned while this waited is not written.
@@ -232,7 +232,7 @@ impl<E: Env> PoolInner<E> {
         let mut pages = 0;
         let overlay = log.overlay.borrow();
         for live in overlay.range(index, from..PAGES_MAX) {
-            if !live.dirty || live.content == Content::Lost {
+            if !live.dirty || live.is_lost() {
                 continue;
             }
             match ranges.last_mut() {
@@ -285,8 +285,8 @@ impl<E: Env> PoolInner<E> {
         Ok(written)
     }
 
-    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, and holds up
-    /// nothing else. The mover makes that durable. `Ok`: nothing is lost, it is only elsewhere by now.
+    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
+    /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
     async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
         if let Some(error) = &*self.fenced.borrow() {
             // Nobody knows what SSDs hold that are not asked any more.
@@ -301,7 +301,7 @@ impl<E: Env> PoolInner<E> {
                 }
                 let now = log.overlay.borrow().get(run.first.volume, page);
                 if now == Some(single.first) {
-                    log.set(&Live { content: Content::Lost, ..single.first });
+                    self.lose_page(log, &single.first);
                     lost += PAGE;
                 } else if now.is_some_and(|live| live.is_lost()) {
                     // Both SSDs left meanwhile.
@@ -457,7 +457,7 @@ impl<E: Env> PoolInner<E> {
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
         } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
-            "both copies of it are lost".to_owned()
+            self.why_lost(log, Some(index))
         } else {
             return None;
         };

@@ -20,6 +20,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::{LABEL_BYTES, Named, PoolInner, newest_superblock};
 use crate::ssd::{Fault, Ssd};
 use crate::state::life::LifeChange;
+use crate::state::log::Log;
 use crate::state::{Counters, SLOTS_MAX, SlotIndex, SsdIndex};
 use crate::status::{FailedSsd, SpareStatus, SsdStatus};
 
@@ -52,6 +53,15 @@ impl<D> Spare<D> {
     }
 }
 
+/// A copy of something dirty that is set aside lies on this SSD.
+fn is_listed(log: &Log, ssd_uuid: u128) -> bool {
+    let rows = log.rows_aside();
+    rows.iter()
+        .filter(|row| row.dirty() > 0)
+        .flat_map(|row| row.segments.iter().flatten())
+        .any(|mirror| mirror.get().ssd_uuid == ssd_uuid)
+}
+
 /// Somebody who is about to join.
 struct Newcomer<D> {
     uuid: u128,
@@ -71,6 +81,48 @@ impl<E: Env> PoolInner<E> {
         let uuids = newcomers.iter().map(|newcomer| newcomer.uuid).collect();
         self.join_ssds(newcomers).await?;
         Ok(uuids)
+    }
+
+    /// See [`crate::Pool::bring_back`].
+    pub(crate) async fn bring_back(self: &Rc<Self>, named: Named<E::Device>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
+        let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
+        let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
+        read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
+        let superblock =
+            newest_superblock(&bytes).map_err(|error| Error::unusable(&format!("SSD {}", named.path), &error))?;
+        let Some(superblock) = superblock.filter(|superblock| superblock.pool_uuid == self.uuid && !superblock.spare)
+        else {
+            return refused("is not the one that left the pool");
+        };
+        if self.members.borrow().member(superblock.ssd_uuid).is_some() {
+            return refused("is in the pool");
+        }
+        let is_awaited = |log: &&Rc<Log>| log.awaited.borrow().contains(&superblock.ssd_uuid);
+        let Some(log) = self.log.as_ref().filter(is_awaited) else {
+            return refused("left the pool, and has nothing that is unavailable: add it as a new one");
+        };
+        if superblock.layout.ssd_bytes > named.device.info().size_bytes {
+            return refused("was cut short since it left the pool: give it its size back");
+        }
+        self.check_room_for(&[superblock.layout])?;
+        let index = SsdIndex(u16::try_from(self.ssds.len()).expect("the roster is bounded"));
+        let ssd = Ssd::newcomer(self.env.clone(), index, named.path, Rc::new(named.device), &superblock);
+        ssd.incarnation.set(self.env.random());
+        let ssd = Rc::new(ssd);
+        // Its superblock stays, so that a crash leaves what it was.
+        let rows = log.rows_aside();
+        let emptied = async {
+            self.hold_segments(&ssd, &rows).await;
+            self.reset_index(&ssd).await?;
+            let session = self.members.borrow().session;
+            self.write_checkpoint(&ssd, session).await
+        };
+        self.in_time(&ssd, emptied).await?;
+        self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
+        self.take_back(&ssd).await;
+        Ok(())
     }
 
     /// A new identity, also for one that was in the pool before: what any record says of the old one does not hold. Refused
@@ -98,6 +150,11 @@ impl<E: Env> PoolInner<E> {
         }
         let lacks_copy =
             self.log.as_ref().is_some_and(|log| log.mirrors.left() > 0 && log.overlay.borrow().total().dirty > 0);
+        if self.log.as_ref().is_some_and(|log| is_listed(log, label.ssd_uuid)) {
+            return refused(
+                "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss                  first with pool recover --accept-loss",
+            );
+        }
         if (lacks_copy || self.fenced.borrow().is_some()) && !planted(Planted::StaleNewcomerBelieved) {
             return refused(
                 "was in the pool, and may hold a copy of dirty data of which there is only one other: wait until that has \

@@ -1,11 +1,13 @@
-//! The last copy of something leaves with its SSD while the pool runs (REQUIREMENTS F5): the pages that only it held answer
-//! errors from then on, durably, until they are written again or given up; everything else goes on.
+//! The last copy of something leaves with its SSD while the pool runs (REQUIREMENTS F5): the pages that only it held are
+//! unavailable from then on, durably: they answer errors until an SSD with a copy is back (`set_aside.rs`), a host writes them,
+//! or they are given up; everything else goes on.
 //!
-//! What is lost is put on record in the state directory before the SSD leaves: which pages, by row. A row record says
-//! that both copies of a segment are lost only together with the number of that record and the attachments that it names; a
-//! start that cannot find it knows whom it concerns, and not what: those volumes are fenced until that is accepted. The
-//! record's entries count like entries of the rows, as their newest.
+//! What is unavailable is put on record in the state directory before the SSD leaves: which pages, by row, and where they lie. A
+//! row record says that both copies of a segment are gone only together with the number of that record and the attachments that
+//! it names; a start that cannot find it knows whom it concerns, and not what: those volumes are fenced until that is accepted.
+//! The record's entries count like entries of the rows, as their newest.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,14 +17,14 @@ use hotset_block::{Buf, ByteRange, Device, Env};
 
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
-use crate::format::losses::{Group, Loss, Losses};
+use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group, Loss, Losses};
 use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::planted::{Planted, planted};
 use crate::pool::{PoolInner, STATE_BYTES};
 use crate::ssd::Ssd;
 use crate::state::log::{Append, Body, Log, Mirror, Row};
 use crate::state::overlay::{Content, Live, PAGES_MAX};
-use crate::state::{SsdIndex, VolumeIndex};
+use crate::state::{SsdIndex, VolumeIndex, at};
 use crate::volume::{Attached, VolumeInner};
 
 use super::append::has_lost_segment;
@@ -36,6 +38,7 @@ impl<E: Env> PoolInner<E> {
     /// leave, for nobody would know afterwards that anything is missing.
     pub(crate) async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
+        self.take_away(log, ssd);
         let no_rows_recorded = self.records_lock.acquire(1).await;
         // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
         let loses = log.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
@@ -57,6 +60,7 @@ impl<E: Env> PoolInner<E> {
         self.note_concerned(log);
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
         let losses = self.losses(log, None);
+        log.rows_aside().iter().for_each(|row| row.list_is_behind.set(false));
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
         if !planted(Planted::LossForgotten) {
@@ -91,19 +95,26 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
-    /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave.
+    /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave; and what is set aside.
     fn lost_pages(&self, log: &Log, without: Option<SsdIndex>) -> Vec<(Rc<Row>, Live)> {
-        let rows: BTreeMap<u32, Rc<Row>> = log.rows_live().into_iter().map(|row| (row.slot, row)).collect();
+        let is_gone = |mirror: &Cell<Mirror>| mirror.get().ssd.is_none_or(|ssd| Some(ssd) == without);
+        let lacks = |row: &Rc<Row>| row.live.get() > 0 && row.segments.iter().any(|pair| pair.iter().all(is_gone));
+        let rows: BTreeMap<u32, Rc<Row>> =
+            log.rows_live().into_iter().filter(lacks).map(|row| (row.slot, row)).collect();
         let overlay = log.overlay.borrow();
-        let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
         let mut lost = Vec::new();
-        for live in (0..count).map(VolumeIndex).flat_map(|volume| overlay.range(volume, 0..PAGES_MAX)) {
-            let row = &rows[&live.place.row()];
-            let (segment, _) = row.locate(live.place.position());
-            let pair = &row.segments[crate::state::at(segment)];
-            if pair.iter().all(|mirror| mirror.get().ssd.is_none_or(|ssd| Some(ssd) == without)) {
-                lost.push((Rc::clone(row), live));
+        if !rows.is_empty() {
+            for live in self.volume_indexes().flat_map(|volume| overlay.range(volume, 0..PAGES_MAX)) {
+                let Some(row) = rows.get(&live.place.row()) else { continue };
+                let (segment, _) = row.locate(live.place.position());
+                if row.segments[at(segment)].iter().all(is_gone) {
+                    lost.push((Rc::clone(row), live));
+                }
             }
+        }
+        for row in log.rows_aside() {
+            let listed = row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page));
+            lost.extend(listed.map(|live| (Rc::clone(&row), live)));
         }
         lost
     }
@@ -113,11 +124,15 @@ impl<E: Env> PoolInner<E> {
         self.spare_written_out(log);
         let nothing_left = self.online_ssds().next().is_none();
         for (row, live) in self.lost_pages(log, None) {
+            if row.is_aside() {
+                continue;
+            }
             row.whole.set(false);
             match (live.dirty, live.content) {
                 (false, _) if nothing_left => log.remove_at(live.volume, live.page, live.place),
-                (_, Content::Data { .. }) => drop(log.set(&Live { content: Content::Lost, ..live })),
-                (_, Content::Zeroes | Content::Lost) => {}
+                (false, Content::Data { .. }) => drop(log.set(&Live { content: Content::Lost, ..live })),
+                (true, Content::Data { .. }) => self.lose_page(log, &live),
+                (_, Content::Zeroes | Content::Lost | Content::Unavailable { .. }) => {}
             }
         }
         for row in log.rows_live().iter().filter(|row| has_lost_segment(row)) {
@@ -147,17 +162,31 @@ impl<E: Env> PoolInner<E> {
 
     /// What is to be recorded.
     fn losses(&self, log: &Log, without: Option<SsdIndex>) -> Losses {
-        self.losses_of(self.lost_pages(log, without))
+        self.losses_of(log, self.lost_pages(log, without), |_| false)
     }
 
-    fn losses_of(&self, lost: Vec<(Rc<Row>, Live)>) -> Losses {
+    /// … of these pages, of which those are clean that are mended. What is clean where nothing older is left needs no word.
+    fn losses_of(&self, log: &Log, mut lost: Vec<(Rc<Row>, Live)>, is_mended: impl Fn(&Live) -> bool) -> Losses {
+        lost.sort_by_key(|(_, live)| (live.volume, live.page));
         let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
+        let mut rows: BTreeMap<u64, AsideRow> = BTreeMap::new();
         for (row, live) in lost {
             let Some(attachment) = self.attachment_of(live.volume) else { continue };
-            let what = match (live.dirty, live.content) {
+            let what = match (live.dirty && !is_mended(&live), live.content) {
+                (false, _) if row.is_aside() && nothing_is_older(log, &row) => continue,
                 (false, _) => Loss::Clean,
                 (true, Content::Zeroes) => Loss::Zeroes,
-                (true, Content::Data { .. } | Content::Lost) => Loss::Lost,
+                (true, Content::Lost) => Loss::Lost,
+                (true, Content::Data { checksum } | Content::Unavailable { checksum }) => {
+                    list_page(
+                        rows.entry(row.number).or_insert_with(|| unlisted(&row)),
+                        &row,
+                        attachment,
+                        &live,
+                        checksum,
+                    );
+                    continue;
+                }
             };
             let pages = groups.entry((row.number, attachment, what)).or_default();
             match pages.last_mut() {
@@ -166,7 +195,21 @@ impl<E: Env> PoolInner<E> {
             }
         }
         let group = |((row, attachment, what), pages)| Group { row, attachment, what, pages };
-        Losses { groups: groups.into_iter().map(group).collect() }
+        let mut losses = Losses {
+            groups: groups.into_iter().map(group).collect(),
+            rows: rows.into_values().collect(),
+            ssds: Vec::new(),
+        };
+        self.note_paths(log);
+        losses.ssds = log.paths_away.borrow().iter().map(|(uuid, path)| (*uuid, path.clone())).collect();
+        losses.ssds.retain(|(uuid, _)| losses.rows.iter().any(|row| row.names(*uuid)));
+        losses
+    }
+
+    /// Remembers where the pool's SSDs are: they may be away next time.
+    pub(super) fn note_paths(&self, log: &Log) {
+        let mut paths = log.paths_away.borrow_mut();
+        paths.extend(self.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.clone())));
     }
 
     /// From here on row records name who lost something: never fewer than the losses record does.
@@ -196,15 +239,23 @@ impl<E: Env> PoolInner<E> {
 
     /// … as things are now, but for pages of which nothing is missing any more, and the next one: no rows are recorded that ask for
     /// it before it is there.
-    async fn write_next_losses(self: &Rc<Self>, log: &Log, is_mended: impl Fn(&Live) -> bool) -> Result<(), Error> {
+    pub(crate) async fn write_next_losses(
+        self: &Rc<Self>,
+        log: &Log,
+        is_mended: impl Fn(&Live) -> bool,
+    ) -> Result<(), Error> {
         let _no_rows_recorded = self.records_lock.acquire(1).await;
         let number = log.losses_number.get() + 1;
-        let mut lost = self.lost_pages(log, None);
-        lost.retain(|(_, live)| !is_mended(live));
-        let losses = self.losses_of(lost);
+        let losses = self.losses_of(log, self.lost_pages(log, None), is_mended);
+        // What goes on meanwhile is for the next one.
+        let aside = log.rows_aside();
+        aside.iter().for_each(|row| row.list_is_behind.set(false));
         // What it leaves out was written again, on SSDs.
         self.flush_ssds().await;
-        self.write_losses(number, &losses).await?;
+        if let Err(error) = self.write_losses(number, &losses).await {
+            aside.iter().for_each(|row| row.list_is_behind.set(true));
+            return Err(error);
+        }
         // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.
         log.losses_number.set(number);
         Ok(())
@@ -267,7 +318,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Some(log) = &self.log else { return Ok(0) };
         self.accept_unknown().await?;
-        let mut bytes = 0;
+        let mut bytes = self.accept_unavailable(log).await?;
         for (index, volume) in self.attached_volumes() {
             let Some(attached) = volume.attached().filter(|_| volume.fenced.borrow().is_none()) else { continue };
             let mut from = 0;
@@ -378,10 +429,23 @@ impl<E: Env> VolumeInner<E> {
     ) -> Result<(), Error> {
         let range = self.bytes_of_pages(pages);
         let length = usize::try_from(range.length()).expect("a request fits in memory");
+        // As long as a record has an SSD as a member, a start may believe what it holds of these pages.
+        for ssd in attached.pool.ssds.iter().filter(|ssd| !ssd.is_online()) {
+            attached.pool.until_left(ssd).await;
+        }
+        if let Some(error) = &*attached.pool.fenced.borrow() {
+            return Err(error.clone());
+        }
+        if planted(Planted::OffListTooEarly) {
+            attached.pool.take_off_list(log, attached.index, pages).await?;
+        }
         let _not_cleaned = self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
-        attached.pool.record_less_lost(log, attached.index, pages).await
+        if planted(Planted::OffListTooEarly) {
+            return Ok(());
+        }
+        attached.pool.take_off_list(log, attached.index, pages).await
     }
 }
 
@@ -401,20 +465,35 @@ impl<E: Env> PoolInner<E> {
         };
         append.done.set(outcome);
     }
+}
 
-    /// Nothing is missing of these pages any more: on record first, for a start goes by that.
-    async fn record_less_lost(
-        self: &Rc<Self>,
-        log: &Log,
-        volume: VolumeIndex,
-        pages: &Range<u64>,
-    ) -> Result<(), Error> {
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
-        // A record of a higher number serves rows that ask for this one.
-        self.write_next_losses(log, |live| live.volume == volume && pages.contains(&live.page)).await?;
-        let live: Vec<Live> = log.overlay.borrow().range(volume, pages.clone()).collect();
-        live.iter().for_each(|live| log.remove_at(live.volume, live.page, live.place));
-        self.forget_clean_rows().await;
-        Ok(())
+/// No row of the log is older: what is superseded here does not come back.
+pub(crate) fn nothing_is_older(log: &Log, row: &Row) -> bool {
+    log.oldest().is_none_or(|oldest| oldest.number > row.number)
+}
+
+/// A row of which nothing is listed yet.
+fn unlisted(row: &Row) -> AsideRow {
+    let Row { number, incarnation, segment_pages, .. } = *row;
+    AsideRow { number, incarnation, segment_pages, segments: Vec::new(), volumes: Vec::new() }
+}
+
+/// Pages come in rising order of volumes and pages.
+fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &Live, checksum: u32) {
+    let (position, _) = row.locate(live.place.position());
+    let copies = row.segments[at(position)].each_ref().map(|mirror| (mirror.get().ssd_uuid, mirror.get().segment));
+    match listed.segments.iter_mut().find(|segment| segment.position == position) {
+        // The row, and what was set aside of it before, may know one copy each.
+        Some(segment) => {
+            for (known, copy) in segment.copies.iter_mut().zip(copies).filter(|(known, _)| known.0 == 0) {
+                *known = copy;
+            }
+        }
+        None => listed.segments.push(AsideSegment { position, copies }),
+    }
+    let page = AsidePage { page: live.page, position: live.place.position(), checksum };
+    match listed.volumes.last_mut() {
+        Some(volume) if volume.attachment == attachment => volume.pages.push(page),
+        Some(_) | None => listed.volumes.push(AsidePages { attachment, pages: vec![page] }),
     }
 }

@@ -134,7 +134,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn judge_mirrors(&self, log: &Log) {
         let wanted = self.copies_wanted(log);
         let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
-        let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().dirty <= log.dirty_max();
+        let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
         let (crowded, stuck) = (placeless && dirty_fits, placeless && !dirty_fits);
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
         log.mirrors.set_left(wanted.len(), lost, self.env.now());

@@ -12,6 +12,7 @@
 //! | `move_row.rs` | the oldest row is emptied | `free-oldest-first` |
 //! | `mirror.rs` | copies of the log are made again | `membership` |
 //! | `lose.rs` | the last copy of something leaves with its SSD | `membership` |
+//! | `set_aside.rs` | pages of which no copy can be had now: how they are kept apart, leave the list, and come back | `losses` |
 //! | `clean.rs` | dirty data goes to the backing device | `clean-one-at-a-time`, `write-ahead` |
 //! | `recover_log.rs` | what the log holds after a start | `recovery` |
 //! | `drop_pages.rs` | pages leave the cache | `believed-until-dropped` |
@@ -65,6 +66,7 @@ pub(crate) mod remove;
 pub(crate) mod route;
 pub(crate) mod rows;
 pub(crate) mod scrub;
+pub(crate) mod set_aside;
 pub(crate) mod share;
 mod silence;
 pub(crate) mod survey;

@@ -108,6 +108,8 @@ impl<E: Env> PoolInner<E> {
                     Ok(false) | Err(_) => break,
                 }
             }
+            // What cannot be done now has its turn again.
+            let _ = self.tend_set_aside(&log).await;
             within(&self.env, INTERVAL, wanted).await;
         }
         log.mover_ended.set(true);
@@ -138,7 +140,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Moves what is dirty in the row, a bounded number of pages at a time.
-    async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Row, entries: &[Entry]) -> Result<(), Error> {
+    pub(super) async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Row, entries: &[Entry]) -> Result<(), Error> {
         let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
         for entry in entries {
             if !row.may_live_at(entry.positions()) {
@@ -148,7 +150,7 @@ impl<E: Env> PoolInner<E> {
             // Of an older entry of the same row the page is not: it would be moved with a version that is too low.
             let here = |live: &Live| {
                 let offset = u32::try_from(live.page - entry.page).expect("an entry is short");
-                live.dirty && live.place == entry.place_of(row, offset)
+                live.dirty && !live.is_unavailable() && live.place == entry.place_of(row, offset)
             };
             let mut start = pages.start;
             while start < pages.end && row.live.get() > 0 {
@@ -195,14 +197,13 @@ impl<E: Env> PoolInner<E> {
         let (from, count) = (run.first.place, run.pages.end - run.pages.start);
         let mark = |content, spread| Body::Mark { content, from, spread, version, count };
         let body = match run.first.content {
-            Content::Zeroes | Content::Lost => mark(run.first.content, false),
+            Content::Zeroes | Content::Lost | Content::Unavailable { .. } => mark(run.first.content, false),
             Content::Data { .. } => {
                 let buf = self.env.buffers().take(run.bytes());
                 match self.read_run_of_log(run, buf).await {
                     Some(data) => Body::Move { data, from, version },
-                    // Page by page, what can be read is moved, and the rest is lost.
-                    None if count > 1 => return self.move_pages(log, version, run, moves).await,
-                    None => mark(Content::Lost, true),
+                    // Page by page, what can be read is moved, and the rest is lost, or waits for an SSD.
+                    None => return self.move_pages(log, version, run, moves).await,
                 }
             }
         };
@@ -216,6 +217,7 @@ impl<E: Env> PoolInner<E> {
                 let buf = self.env.buffers().take(single.bytes());
                 let body = match self.read_run_of_log(&single, buf).await {
                     Some(data) => Body::Move { data, from, version },
+                    None if self.is_set_aside(log, &single.first) => continue,
                     None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
                 self.submit_move(log, &single, body, moves);

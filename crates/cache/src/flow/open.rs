@@ -77,7 +77,7 @@ pub(crate) async fn open<E: Env>(
         survey.outrank_the_missing();
     }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
-    let losses = Losses { groups: if survey.knows_losses() { survey.losses.groups.clone() } else { Vec::new() } };
+    let losses = if survey.knows_losses() { survey.losses.clone() } else { Losses::default() };
     let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
     let unknown = survey.unknown_losses();
     let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
@@ -108,6 +108,7 @@ pub(crate) async fn open<E: Env>(
     pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
     if missing == Missing::AcceptLoss {
         pool.accept_unknown().await?;
+        pool.accept_unavailable_at_start().await?;
     }
     if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
         pool.record_rows(log).await?;
@@ -407,6 +408,7 @@ impl<E: Env> PoolInner<E> {
             self.env.spawn(Rc::clone(self).run_mover(Rc::clone(log)));
             self.judge_mirrors(log);
             self.env.spawn(Rc::clone(self).run_mirrorer(Rc::clone(log)));
+            self.spawn_check(log);
         }
     }
 }

@@ -264,9 +264,7 @@ impl<E: Env> VolumeInner<E> {
                 return Err(error.clone());
             }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
-                let name = &self.spec.borrow().name;
-                let message = format!("volume {name}: both copies of dirty page {page} are lost");
-                return Err(Error::new(ErrorKind::Media, message));
+                return Err(attached.pool.unreadable_page(log, self, &run.first));
             }
             break;
         }

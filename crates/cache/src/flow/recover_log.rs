@@ -14,7 +14,7 @@ use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::format::crc32c;
 use crate::format::log::{Batch, Entry, Payload, SegmentHeader, Summary};
-use crate::format::losses::{Loss, Losses};
+use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::format::rows::{Row as RowRecord, Rows};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -162,6 +162,9 @@ impl<E: Env> PoolInner<E> {
     ) -> Result<String, Error> {
         let started = self.env.real_now();
         self.list_rows(log, rows)?;
+        if let Some(losses) = losses {
+            self.list_set_aside(log, rows, losses).await;
+        }
         // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
         let range_pages_max = self.ssds.iter().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
         let (row, index) = self.witnesses.found.borrow().log_flushed;
@@ -194,6 +197,14 @@ impl<E: Env> PoolInner<E> {
             let newest = rows.rows.last().is_some_and(|record| record.number == row.number);
             self.walk_row(log, &row, Recorded { sealed, newest }, &mut gathered).await?;
             walked.push(row);
+        }
+        if let Some(losses) = losses {
+            self.gather_set_aside(log, losses, &mut gathered);
+        }
+        if planted(Planted::ReturnedWhole) {
+            for row in log.rows_aside() {
+                self.gather_rest(log, &row, &mut gathered).await;
+            }
         }
         if let Some(cut) = gathered.unproven {
             self.check_loss(cut)?;
@@ -382,6 +393,33 @@ impl<E: Env> PoolInner<E> {
                 let pages = gathered.inside(volume, pages.clone());
                 gathered.range_pages_max += pages.end - pages.start;
                 gathered.ranges.push(FoundRange { volume, pages, version, place, content, clean });
+            }
+        }
+    }
+
+    /// What is set aside, as the newest of its row.
+    fn gather_set_aside(&self, log: &Log, losses: &Losses, gathered: &mut Gathered) {
+        for listed in &losses.rows {
+            let Some(row) = log.aside_of(listed.number) else { continue };
+            for pages in &listed.volumes {
+                let Some(volume) = self.index_of(pages.attachment) else { continue };
+                let end = gathered.inside(volume, 0..PAGES_MAX).end;
+                for entry in pages.pages.iter().filter(|entry| entry.page < end) {
+                    let Some(content) = content_aside(&row, entry) else { continue };
+                    let (version, place) = (row.version_ceiling(), Place::new(row.slot, entry.position));
+                    gathered.found.push(Found { volume, page: entry.page, version, place, content, clean: false });
+                }
+            }
+        }
+        for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
+            let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
+            let Some(row) = log.aside_of(group.row).filter(|_| !lacks) else { continue };
+            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let (version, place, content) = (row.version_ceiling(), Place::new(row.slot, 0), Content::Lost);
+            for pages in &group.pages {
+                let pages = gathered.inside(volume, pages.clone());
+                gathered.range_pages_max += pages.end - pages.start;
+                gathered.ranges.push(FoundRange { volume, pages, version, place, content, clean: true });
             }
         }
     }
@@ -794,6 +832,18 @@ fn last_checksum(log: &Log) -> Option<u32> {
         0 => before,
         _ => Some(row.last_checksum.get()),
     })
+}
+
+/// What a page is that is set aside; `None`: it is not, or it lies nowhere.
+fn content_aside(row: &Row, entry: &AsidePage) -> Option<Content> {
+    let (segment, _) = row.locate(entry.position);
+    let pair = row.segments.get(at(segment))?;
+    if pair.iter().all(|copy| copy.get().ssd_uuid == 0) {
+        return None;
+    }
+    let checksum = entry.checksum;
+    let is_there = row.mirrors(segment).next().is_some();
+    Some(if is_there { Content::Data { checksum } } else { Content::Unavailable { checksum } })
 }
 
 fn lost_part(row: &Row) -> String {

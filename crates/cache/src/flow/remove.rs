@@ -225,9 +225,10 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-/// Copies of log segments that rows have on an SSD.
+/// Copies of log segments that rows have on an SSD, also of those that are set aside and are not elsewhere yet.
 fn copies_on<E: Env>(log: &Log, ssd: &Ssd<E>) -> usize {
-    let rows = log.rows_live();
+    let mut rows = log.rows_live();
+    rows.extend(log.rows_aside().into_iter().filter(|row| log.has_dirty_data(row)));
     let mirrors = rows.iter().flat_map(|row| row.segments.iter().flatten());
     mirrors.filter(|mirror| mirror.get().ssd == Some(ssd.index)).count()
 }

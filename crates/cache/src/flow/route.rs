@@ -24,6 +24,10 @@ pub(crate) enum Route {
     Around,
     /// Its pages have live copies, lost or zeroes, and there is no SSD to append it to: to the backing device, durably.
     WithoutSsds,
+    /// Its pages are unavailable: to the backing device, durably, and off the list of what is unavailable.
+    Replace,
+    /// Some of its pages are unavailable: what lies before this one and the rest go their own ways.
+    Split(u64),
     /// It has to be appended, and there is no room now.
     Wait,
 }
@@ -67,6 +71,9 @@ impl<E: Env> PoolInner<E> {
         pages: &Range<u64>,
         wish: CacheWish,
     ) -> Route {
+        if let Some(route) = route_of_unavailable(log, attached.index, pages) {
+            return route;
+        }
         let count = pages.end - pages.start;
         if let Some(then) = self.appended_anyway(log, volume, attached.index, count, wish) {
             return Route::Append(then);
@@ -141,20 +148,20 @@ impl<E: Env> PoolInner<E> {
             Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
             None => true,
         };
-        let dirty = |index| if is_stuck(index) { log.counts(index).dirty } else { 0 };
+        let dirty = |index| if is_stuck(index) { log.counts(index).cleanable() } else { 0 };
         takes_nothing(volume) && self.volume_indexes().map(dirty).sum::<u64>() >= log.dirty_max() / 2
     }
 
     /// What is dirty in the pool, or will be.
     pub(crate) fn all_dirty<'a>(&self, log: &'a Log) -> Dirty<'a> {
-        let pages = log.overlay.borrow().total().dirty + log.queued_pages();
+        let pages = log.overlay.borrow().total().cleanable() + log.queued_pages();
         Dirty { pages, max_pages: log.dirty_max(), pace: &log.pace }
     }
 
     /// … of a volume that has a cap.
     pub(crate) fn dirty_of<'a>(&self, log: &Log, volume: &'a VolumeInner<E>, index: VolumeIndex) -> Option<Dirty<'a>> {
         let cap = volume.spec.borrow().settings.dirty_cap?;
-        let pages = log.counts(index).dirty + log.queued_pages_of(index);
+        let pages = log.counts(index).cleanable() + log.queued_pages_of(index);
         let max_pages = (cap.of(log.dirty_max() * PAGE) / PAGE).max(1);
         Some(Dirty { pages, max_pages, pace: &volume.pace })
     }
@@ -177,7 +184,7 @@ impl<E: Env> PoolInner<E> {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
             WriteMode::InstantWriteBack => {
-                !wish.streaming || log.overlay.borrow().total().dirty < self.watermark(log.dirty_max())
+                !wish.streaming || log.overlay.borrow().total().cleanable() < self.watermark(log.dirty_max())
             }
             WriteMode::WriteBack | WriteMode::WriteThrough => {
                 !wish.streaming && (wish.at_once || self.count_to_cache(attached, pages))
@@ -270,6 +277,20 @@ impl<E: Env> VolumeInner<E> {
             || (bytes <= SHORT_WRITE_BYTES
                 && self.last_flush.get().is_some_and(|flushed| self.env.now().since(flushed) < LATELY));
         CacheWish { streaming, at_once: synced }
+    }
+}
+
+/// Where a write goes that touches unavailable pages.
+fn route_of_unavailable(log: &Log, index: VolumeIndex, pages: &Range<u64>) -> Option<Route> {
+    if log.counts(index).lost == 0 {
+        return None;
+    }
+    let overlay = log.overlay.borrow();
+    let is_unavailable = |page| overlay.get(index, page).is_some_and(|live| live.is_unavailable());
+    let first = is_unavailable(pages.start);
+    match (pages.start + 1..pages.end).find(|page| is_unavailable(*page) != first) {
+        Some(page) => Some(Route::Split(page)),
+        None => first.then_some(Route::Replace),
     }
 }
 

@@ -355,7 +355,7 @@ impl<E: Env> PoolInner<E> {
         if rows_available(log) <= log.rows_reserved.get() + 1 {
             return true;
         }
-        let dirty = log.overlay.borrow().total().dirty + log.queued_pages();
+        let dirty = log.overlay.borrow().total().cleanable() + log.queued_pages();
         if log.mirrors.crowded.get() || (log.mirrors.stuck.get() && dirty == 0) {
             // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
             return true;
@@ -381,6 +381,8 @@ impl<E: Env> PoolInner<E> {
             self.drops_settled(tickets).await?;
         }
         strays_gone(log).await;
+        // It may name what this row supersedes, or lack what was here.
+        self.bring_list_up_to_date(log).await?;
         if let Some(error) = &*self.fenced.borrow() {
             return Err(error.clone());
         }

@@ -173,7 +173,7 @@ impl<E: Env> PoolInner<E> {
                 });
             }
             Content::Zeroes => {}
-            Content::Lost => self.scrub.found(|status| status.lost_pages += pages),
+            Content::Lost | Content::Unavailable { .. } => self.scrub.found(|status| status.lost_pages += pages),
         }
     }
 

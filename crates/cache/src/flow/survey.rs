@@ -256,10 +256,15 @@ impl<E: Env> Survey<E> {
             );
             return Err(Error::new(ErrorKind::Gone, message));
         }
-        if self.rows.rows.is_empty() {
+        if self.rows.rows.is_empty() && !self.lacks_losses() {
             return Ok(Vec::new());
         }
-        let (kept, strangers) = std::mem::take(&mut self.found).into_iter().partition(|ssd| ssd.is_in(members));
+        let found = std::mem::take(&mut self.found);
+        let members = &self.members;
+        // What is listed of those that left is all that is taken from them.
+        let is_listed = |ssd: &Found<E::Device>| self.knows_losses() && self.losses.names(ssd.superblock.ssd_uuid);
+        let (kept, strangers): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
         self.found = kept;
         Ok(strangers.iter().map(stranger_status).collect())
     }
@@ -293,7 +298,12 @@ impl<E: Env> Survey<E> {
 
     /// Slots may hold what a part of the write log superseded that is not there, and that no record lists.
     fn misses_superseding(&self) -> bool {
-        self.missed_segment().is_some() || (self.rows.lack_segments() && !self.knows_losses())
+        self.missed_segment().is_some() || self.lacks_losses()
+    }
+
+    /// The rows ask for a losses record that is not there.
+    fn lacks_losses(&self) -> bool {
+        (self.rows.losses > 0 || self.rows.lack_segments()) && !self.knows_losses()
     }
 
     /// The losses record that the rows ask for is there, or a later one.
@@ -304,7 +314,7 @@ impl<E: Env> Survey<E> {
     /// Attachments that lost nobody knows what: the row record says which they are, or else it may be any.
     pub(crate) fn unknown_losses(&self) -> Vec<u64> {
         let mut unknown = self.rows.unknown.clone();
-        if self.rows.lack_segments() && !self.knows_losses() {
+        if self.lacks_losses() {
             match &self.rows.concerned {
                 Some(concerned) => unknown.extend(concerned),
                 None => unknown.extend(self.catalogue.volumes.iter().map(|volume| volume.attachment)),
@@ -534,6 +544,19 @@ pub(crate) async fn state_record<E: Env>(
     let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
     let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
     known("the state directory's member file", newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await)
+}
+
+/// See [`crate::pool::ssds_awaited`].
+pub(crate) async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
+    let rows = state_record::<E>(env, Some(state), RecordKind::Rows, None).await?;
+    let asked = rows.and_then(|record| Rows::decode(&record.payload).ok()).map_or(0, |rows| rows.losses);
+    if asked == 0 || state.info().size_bytes < STATE_BYTES {
+        return Ok(Vec::new());
+    }
+    let losses = state_record::<E>(env, Some(state), RecordKind::Losses, None).await?;
+    let losses = losses.filter(|record| record.number >= asked);
+    let losses = losses.and_then(|record| Losses::decode(&record.payload).ok()).unwrap_or_default();
+    Ok(losses.ssds.into_iter().map(|(ssd_uuid, _)| ssd_uuid).collect())
 }
 
 /// The pool to which all SSDs belong; `None` without SSDs.

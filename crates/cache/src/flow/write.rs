@@ -32,15 +32,29 @@ impl<E: Env> VolumeInner<E> {
         add(&self.stats.write_bytes, range.length());
         let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
         let streaming = self.streams_past(range, &self.write_streams, cutoff);
+        self.store(range, buf, streaming, durability).await
+    }
+
+    async fn store(
+        self: &Rc<Self>,
+        range: ByteRange,
+        buf: Buf,
+        streaming: bool,
+        durability: Durability,
+    ) -> Result<(), Error> {
         let wish = self.cache_wish(range.length(), streaming, durability);
         let (held, attached, route) = self.hold_for_write(range, wish).await?;
+        if let Route::Split(page) = route {
+            drop(held);
+            return Box::pin(self.store_parts(range, page * PAGE, &buf, streaming, durability)).await;
+        }
         if streaming && route == Route::Around {
             add(&self.stats.bypassed_writes, 1);
         }
         if let (Route::Append(then), Some(attached)) = (route, &attached) {
             return self.write_logged(attached, range, buf, then, durability).await;
         }
-        if let (Route::WithoutSsds, Some(attached)) = (route, &attached)
+        if let (Route::WithoutSsds | Route::Replace, Some(attached)) = (route, &attached)
             && let Some(log) = &attached.pool.log
         {
             return Box::pin(self.write_without_ssds(attached, log, range, buf)).await;
@@ -54,6 +68,23 @@ impl<E: Env> VolumeInner<E> {
             self.count_write(&attached, range, streaming);
         }
         Ok(())
+    }
+
+    /// Stores what lies before `middle`, and then the rest.
+    async fn store_parts(
+        self: &Rc<Self>,
+        range: ByteRange,
+        middle: u64,
+        buf: &Buf,
+        streaming: bool,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let length = usize::try_from(middle - range.start).expect("a request fits in memory");
+        // Copies, for devices ask for aligned buffers.
+        let copy = |part: &[u8]| super::records::to_buf(self.env.buffers(), part);
+        let (head, tail) = (copy(&buf[..length]), copy(&buf[length..]));
+        self.store(ByteRange { end: middle, ..range }, head, streaming, durability).await?;
+        self.store(ByteRange { start: middle, ..range }, tail, streaming, durability).await
     }
 
     /// Writes to the backing device what the caller holds, and lets go of it.
@@ -89,7 +120,7 @@ impl<E: Env> VolumeInner<E> {
             let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
             match attached.pool.route(&log, self, &attached, &pages, wish) {
                 Route::Wait => {}
-                route @ (Route::Append(_) | Route::Around | Route::WithoutSsds) => {
+                route @ (Route::Append(_) | Route::Around | Route::WithoutSsds | Route::Replace | Route::Split(_)) => {
                     return Ok((held, Some(attached), route));
                 }
             }

@@ -110,8 +110,8 @@ impl<E: Env> VolumeInner<E> {
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = match attached.pool.is_without_ssds() {
-                true => self.zero_run_without_ssds(&attached, &log, range, live.page, effort).await?,
+            start = match attached.pool.is_without_ssds() || live.is_unavailable() {
+                true => self.zero_past_the_log(&attached, &log, range, live.page, effort).await?,
                 false => self.zero_live_run(&attached, &log, range, live.page).await?,
             };
         }
@@ -150,8 +150,8 @@ impl<E: Env> VolumeInner<E> {
         Ok((end * PAGE).min(range.end))
     }
 
-    /// … where no SSD is left: on the backing device, durably, as a write there does (see `write_without_ssds`).
-    async fn zero_run_without_ssds(
+    /// … where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
+    async fn zero_past_the_log(
         self: &Rc<Self>,
         attached: &Rc<Attached<E>>,
         log: &Rc<Log>,
@@ -180,13 +180,15 @@ impl<E: Env> VolumeInner<E> {
         range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
     }
 
-    /// Where the run of live pages from `page` on ends that lie in `range` as a whole, some at most.
+    /// Where the run of live pages from `page` on ends, unavailable or not, that lie in `range` as a whole, some at most.
     fn live_run_end(&self, attached: &Attached<E>, log: &Log, range: ByteRange, page: u64) -> u64 {
         let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
         let overlay = log.overlay.borrow();
         let mut end = page;
+        let mut unavailable = None;
         for live in overlay.range(attached.index, page..last) {
-            if live.page != end || !self.covers(range, end) {
+            let is_alike = *unavailable.get_or_insert(live.is_unavailable()) == live.is_unavailable();
+            if live.page != end || !is_alike || !self.covers(range, end) {
                 break;
             }
             end += 1;

@@ -2,7 +2,7 @@
 //! there is.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -86,6 +86,10 @@ pub(crate) struct Row {
     dirty: RefCell<Vec<u32>>,
     pub(crate) dirty_since: Cell<RealInstant>,
     readers: Cell<u32>,
+    /// It is set aside: the pages for which it is listed in the losses record. `None`: it is of the log.
+    listed: Option<RefCell<BTreeSet<(VolumeIndex, u64)>>>,
+    /// The losses record names pages here that are somewhere else by now, or lacks some.
+    pub(crate) list_is_behind: Cell<bool>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
     pub(crate) replaced: RefCell<Vec<Mirror>>,
     pub(crate) changed: Event,
@@ -123,9 +127,42 @@ impl Row {
             dirty: RefCell::default(),
             dirty_since: Cell::new(now),
             readers: Cell::new(0),
+            listed: None,
+            list_is_behind: Cell::new(false),
             replaced: RefCell::default(),
             changed: Event::new(),
         }
+    }
+
+    /// One that is set aside, of this number and incarnation, with room for so many segments of which no copy is known yet.
+    pub(crate) fn new_aside(
+        slot: u32,
+        number: u64,
+        incarnation: u64,
+        segments: usize,
+        segment_pages: u32,
+        now: RealInstant,
+    ) -> Self {
+        let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+        let row = Self::new(slot, number, incarnation, vec![[nobody; 2]; segments], segment_pages, now);
+        row.state.set(RowState::Sealed);
+        row.whole.set(false);
+        Self { listed: Some(RefCell::default()), ..row }
+    }
+
+    /// It is out of the log: its pages are listed one by one.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.listed.is_some()
+    }
+
+    /// The pages for which it is listed, in order.
+    pub(crate) fn listed(&self) -> Vec<(VolumeIndex, u64)> {
+        self.listed.as_ref().map_or_else(Vec::new, |listed| listed.borrow().iter().copied().collect())
+    }
+
+    /// A copy of some segment is there.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.segments.iter().flatten().any(|mirror| mirror.get().ssd.is_some())
     }
 
     /// Of one of its segments.
@@ -214,10 +251,16 @@ impl Row {
         if live.dirty {
             self.add_dirty(live.volume);
         }
+        if let Some(listed) = &self.listed {
+            listed.borrow_mut().insert((live.volume, live.page));
+        }
     }
 
     fn remove_live(&self, live: &Live) {
         self.live.set(self.live.get() - 1);
+        if let Some(listed) = &self.listed {
+            listed.borrow_mut().remove(&(live.volume, live.page));
+        }
         // Other pages may be zeroes, or lost, by the same batch.
         if matches!(live.content, Content::Data { .. }) {
             let (word, bit) = word_and_bit(live.place.position());
@@ -443,6 +486,8 @@ pub(crate) struct Log {
     rows: RefCell<Vec<Option<Rc<Row>>>>,
     /// Live rows, oldest first.
     order: RefCell<VecDeque<Rc<Row>>>,
+    /// Rows that are set aside: out of the log, for nobody has their pages now, or nobody had.
+    aside: RefCell<Vec<Rc<Row>>>,
     pub(crate) current: RefCell<Option<Rc<Row>>>,
     pub(crate) prepared: RefCell<Option<Rc<Row>>>,
     pub(crate) preparing: Cell<bool>,
@@ -490,6 +535,12 @@ pub(crate) struct Log {
     pub(crate) mirrors: Mirrors,
     /// Of the newest losses record.
     pub(crate) losses_number: Cell<u64>,
+    /// Where the SSDs were last on which something lies that is set aside.
+    pub(crate) paths_away: RefCell<BTreeMap<u128, String>>,
+    /// SSDs on which something was set aside, and that are not back yet.
+    pub(crate) awaited: RefCell<BTreeSet<u128>>,
+    /// Pages that hosts wrote to the backing device and that the next losses record does not name any more.
+    pub(crate) replaced: RefCell<Vec<(VolumeIndex, Range<u64>)>>,
     /// Attachments that lost something which the losses record names.
     pub(crate) concerned: RefCell<Vec<u64>>,
     /// Attachments that lost nobody knows what: they are fenced until that is accepted.
@@ -506,6 +557,7 @@ impl Log {
             overlay: RefCell::default(),
             rows: RefCell::default(),
             order: RefCell::default(),
+            aside: RefCell::default(),
             current: RefCell::default(),
             prepared: RefCell::default(),
             preparing: Cell::new(false),
@@ -537,6 +589,9 @@ impl Log {
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
             losses_number: Cell::new(0),
+            paths_away: RefCell::default(),
+            awaited: RefCell::default(),
+            replaced: RefCell::default(),
             concerned: RefCell::default(),
             unknown: RefCell::default(),
             pace: Cell::new(0),
@@ -574,6 +629,39 @@ impl Log {
         self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
         self.order.borrow_mut().push_back(Rc::clone(row));
         self.pages_held.set(self.pages_held.get() + row.data_pages());
+    }
+
+    /// A row that is set aside: it takes no room of the log.
+    pub(crate) fn add_aside(&self, row: &Rc<Row>) {
+        self.rows.borrow_mut()[at(row.slot)] = Some(Rc::clone(row));
+        self.aside.borrow_mut().push(Rc::clone(row));
+    }
+
+    pub(crate) fn rows_aside(&self) -> Vec<Rc<Row>> {
+        self.aside.borrow().clone()
+    }
+
+    /// What is set aside of the row with this number.
+    pub(crate) fn aside_of(&self, number: u64) -> Option<Rc<Row>> {
+        self.aside.borrow().iter().find(|row| row.number == number).cloned()
+    }
+
+    /// Something of a row that is set aside is dirty, and there.
+    pub(crate) fn has_dirty_data(&self, row: &Row) -> bool {
+        let overlay = self.overlay.borrow();
+        let mut lives = row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page));
+        lives.any(|live| live.dirty && !live.is_lost())
+    }
+
+    /// Nothing of it is live or listed any more.
+    pub(crate) fn remove_aside(&self, row: &Rc<Row>) {
+        self.aside.borrow_mut().retain(|other| !Rc::ptr_eq(other, row));
+        self.rows.borrow_mut()[at(row.slot)] = None;
+    }
+
+    /// The losses record names pages that are somewhere else by now, or lacks some.
+    pub(crate) fn list_is_behind(&self) -> bool {
+        self.aside.borrow().iter().any(|row| row.list_is_behind.get())
     }
 
     /// The oldest row is gone.
@@ -622,7 +710,7 @@ impl Log {
         let live = rows.iter().filter(|row| row.number >= oldest_live && row.headed.get());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
         let record = Rows { oldest_live, rows, unknown: self.unknown.borrow().clone(), ..Rows::default() };
-        if !record.lack_segments() {
+        if !record.lack_segments() && self.aside.borrow().is_empty() {
             return record;
         }
         Rows { losses: self.losses_number.get(), concerned: Some(self.concerned.borrow().clone()), ..record }
@@ -697,10 +785,17 @@ impl Log {
     pub(crate) fn set(&self, live: &Live) -> Option<Live> {
         let before = self.overlay.borrow_mut().set(live);
         if let Some(before) = &before {
+            if before.place.row() != live.place.row() {
+                self.note_superseded(before);
+            }
             self.uncount(before);
         }
         self.with_row(live.place.row(), |row| row.add_live(live));
         before
+    }
+
+    fn note_superseded(&self, live: &Live) {
+        self.with_row(live.place.row(), |row| row.list_is_behind.set(row.is_aside()));
     }
 
     fn uncount(&self, live: &Live) {
@@ -719,6 +814,7 @@ impl Log {
     pub(crate) fn remove_at(&self, volume: VolumeIndex, page: u64, place: Place) {
         let removed = self.overlay.borrow_mut().remove_at(volume, page, place);
         if let Some(removed) = removed {
+            self.note_superseded(&removed);
             self.uncount(&removed);
         }
     }
@@ -736,8 +832,9 @@ impl Log {
 
     /// Since when the oldest dirty page of the volume has been dirty, to the age of its row.
     pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
-        let rows = self.order.borrow();
-        rows.iter().filter(|row| row.dirty_of(volume) > 0).map(|row| row.dirty_since.get()).min()
+        let (rows, aside) = (self.order.borrow(), self.aside.borrow());
+        let can_be_cleaned = rows.iter().chain(aside.iter().filter(|row| row.has_copies()));
+        can_be_cleaned.filter(|row| row.dirty_of(volume) > 0).map(|row| row.dirty_since.get()).min()
     }
 
     /// Nothing waits and nothing is in flight.

@@ -20,6 +20,7 @@ const FLAG_BITS: u32 = 8;
 const DIRTY: u64 = 1;
 const ZERO: u64 = 2;
 const LOST: u64 = 4;
+const UNAVAILABLE: u64 = 8;
 
 /// Where a page lies in the log: 12 bits of the row's place in memory, 20 bits of the page's position in the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,8 +56,10 @@ pub(crate) enum Content {
     Data { checksum: u32 },
     /// Zeroes; nothing lies at its place but the batch that says so.
     Zeroes,
-    /// Both copies are lost.
+    /// No copy can be read, and none can come back.
     Lost,
+    /// Bytes with this checksum lie at its place, and no copy of them can be had now.
+    Unavailable { checksum: u32 },
 }
 
 /// A page with a live copy.
@@ -70,9 +73,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Nobody has it any more, the backing device neither.
+    /// Nobody has it now, the backing device neither.
     pub(crate) fn is_lost(&self) -> bool {
-        self.dirty && self.content == Content::Lost
+        self.dirty && matches!(self.content, Content::Lost | Content::Unavailable { .. })
+    }
+
+    /// … and it may come back, with an SSD.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self.content, Content::Unavailable { .. })
     }
 }
 
@@ -90,6 +98,7 @@ impl Item {
             Content::Data { checksum } => (0, checksum),
             Content::Zeroes => (ZERO, 0),
             Content::Lost => (LOST, 0),
+            Content::Unavailable { checksum } => (UNAVAILABLE, checksum),
         };
         let dirty = if live.dirty { DIRTY } else { 0 };
         Self { key: (id(live.volume, live.page) << FLAG_BITS) | flags | dirty, place: live.place, checksum }
@@ -104,6 +113,8 @@ impl Item {
             Content::Zeroes
         } else if self.key & LOST != 0 {
             Content::Lost
+        } else if self.key & UNAVAILABLE != 0 {
+            Content::Unavailable { checksum: self.checksum }
         } else {
             Content::Data { checksum: self.checksum }
         };
@@ -123,8 +134,15 @@ fn id(volume: VolumeIndex, page: u64) -> u64 {
 pub(crate) struct Counts {
     pub(crate) live: u64,
     pub(crate) dirty: u64,
-    /// Dirty, and nobody has it any more.
+    /// Dirty, and nobody has it now.
     pub(crate) lost: u64,
+}
+
+impl Counts {
+    /// Dirty pages that can be written to the backing device.
+    pub(crate) fn cleanable(&self) -> u64 {
+        self.dirty - self.lost
+    }
 }
 
 #[derive(Default)]
@@ -256,7 +274,7 @@ impl Overlay {
             return false;
         };
         // What is lost meanwhile stays lost.
-        if item.key & DIRTY == 0 || item.key & LOST != 0 {
+        if item.key & DIRTY == 0 || item.key & (LOST | UNAVAILABLE) != 0 {
             return false;
         }
         item.key &= !DIRTY;
@@ -382,6 +400,7 @@ mod tests {
         let content = match place % 7 {
             0 => Content::Zeroes,
             1 => Content::Lost,
+            2 => Content::Unavailable { checksum: place },
             _ => Content::Data { checksum: place },
         };
         Live { volume: VolumeIndex(volume), page, place: Place(place), content, dirty }
@@ -408,7 +427,7 @@ mod tests {
                     4 => {
                         if let Some(value) = model.get_mut(&(volume, page)) {
                             prop_assert!(!overlay.set_clean_at(value.volume, page, Place(value.place.0 + 1)));
-                            let cleaned = value.dirty && value.content != Content::Lost;
+                            let cleaned = value.dirty && !value.is_lost();
                             prop_assert_eq!(overlay.set_clean_at(value.volume, page, value.place), cleaned);
                             value.dirty &= !cleaned;
                         }

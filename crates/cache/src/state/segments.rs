@@ -122,6 +122,11 @@ impl Segments {
         }
     }
 
+    /// A row lies here, or something that is kept for one that is set aside.
+    pub(crate) fn is_of_log(&self, segment: u32) -> bool {
+        self.uses.get(super::at(segment)) == Some(&Use::Log)
+    }
+
     /// A segment of the log is ready for the next row.
     pub(crate) fn set_free(&mut self, segment: u32) {
         assert_eq!(self.uses[super::at(segment)], Use::Log, "segment {segment} is not of the log");

@@ -8,6 +8,7 @@ use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volu
 
 pub(crate) const MIB: u64 = 1 << 20;
 
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) env: HostEnv,
     pub(crate) ssds: Vec<MemoryDevice>,
@@ -19,6 +20,11 @@ impl World {
     pub(crate) fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
         let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 4096)).collect();
         Self { env, ssds, state: MemoryDevice::new(STATE_BYTES, 512), backing: MemoryDevice::new(backing_bytes, 512) }
+    }
+
+    /// The same with these SSDs alone.
+    pub(crate) fn with(&self, ssds: &[MemoryDevice]) -> Self {
+        Self { ssds: ssds.to_vec(), ..self.clone() }
     }
 
     pub(crate) fn named(&self) -> Vec<Named<HostDevice>> {

@@ -72,20 +72,22 @@ fn recover(client: &Client, output: Output, name: &str, accept_loss: bool) -> Re
 
 fn losses(list: &LossList) -> String {
     if list.volumes.is_empty() {
-        return "Nothing is lost\n".to_owned();
+        return "Nothing is unavailable\n".to_owned();
     }
     let mut text = String::new();
     for volume in &list.volumes {
         text.push_str(&match volume.possible {
             true => format!("Volume {}: nobody knows what is lost; it may be any of this\n", volume.name),
-            false => format!("Volume {}: {} bytes are lost\n", volume.name, grouped(volume.lost_bytes)),
+            false => format!("Volume {}: {} bytes are unavailable\n", volume.name, grouped(volume.lost_bytes)),
         });
         for extent in &volume.extents {
             text.push_str(&format!("  {} bytes at {}\n", grouped(extent.length), grouped(extent.offset)));
         }
     }
     if list.volumes.iter().any(|volume| !volume.possible) {
-        text.push_str("Lost bytes answer errors until they are written again, or given up with --accept-loss\n");
+        text.push_str("They answer errors until an SSD that has them is back (`hotset pool show` names those that are away), they are written \
+             again, or the loss is accepted with --accept-loss\n",
+        );
     }
     if list.volumes.iter().any(|volume| volume.possible) {
         text.push_str(

@@ -244,7 +244,7 @@ fn data_at_risk(volume: &Volume) -> String {
     let age = volume.oldest_dirty_seconds.map_or_else(String::new, |seconds| format!(", the oldest for {seconds} s"));
     let lost = match volume.lost_bytes {
         0 => String::new(),
-        lost => format!("; {} bytes of it are lost", grouped(lost)),
+        lost => format!("; {} bytes of it are unavailable", grouped(lost)),
     };
     format!("{} ({} bytes){age}{lost}", human(volume.dirty_bytes), grouped(volume.dirty_bytes))
 }

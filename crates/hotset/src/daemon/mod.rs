@@ -266,6 +266,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
     tokio::spawn(Arc::clone(&control.manager).watch_paths());
     tokio::spawn(Arc::clone(&control.manager).keep_records());
     tokio::spawn(Arc::clone(&control.manager).read_records_again(Arc::clone(&control.tokens)));
+    tokio::spawn(Arc::clone(&control.manager).watch_awaited());
 }
 
 fn tls_files(files: config::TlsFiles) -> TlsFiles {

@@ -51,6 +51,13 @@ pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostD
     Ok(HostDevice::File(device))
 }
 
+/// … that is only looked at.
+pub(super) fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+    let options = FileOptions { read_only: true, claimed: false };
+    let device = FileDevice::open(env, path, options).map_err(|error| of_open("state of the pool", &error))?;
+    Ok(HostDevice::File(device))
+}
+
 /// The state directory's copy of a pool.
 pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
     lengthen_member(path)?;

@@ -123,6 +123,25 @@ impl Plane {
         self.pool(&name)?.add_ssds(ssds).await.map(|_| ())
     }
 
+    /// The SSDs that are away with the only copies of dirty data, by pool.
+    pub(crate) async fn ssds_awaited(self: Rc<Self>) -> Result<Vec<(PoolName, Vec<(u128, String)>)>, Error> {
+        let pools = self.pools.borrow();
+        let awaited = pools.iter().map(|(name, pool)| (name.clone(), pool.ssds_awaited()));
+        Ok(awaited.filter(|(_, ssds)| !ssds.is_empty()).collect())
+    }
+
+    /// … as the copy of a pool in the state directory says that is not open.
+    pub(crate) async fn ssds_awaited_by(self: Rc<Self>, state: PathBuf) -> Result<Vec<u128>, Error> {
+        let state = device::open_member_to_look(&self.env, &state)?;
+        hotset_cache::ssds_awaited(&self.env, &state).await
+    }
+
+    /// One of them is there again.
+    pub(crate) async fn bring_back(self: Rc<Self>, name: PoolName, path: String) -> Result<(), Error> {
+        let pool = self.pool(&name)?;
+        pool.bring_back(device::open_ssd(&self.env, &path)?).await
+    }
+
     /// Empties SSDs and makes them nobody's, for as long as that takes.
     pub(crate) async fn remove_ssds(self: Rc<Self>, name: PoolName, uuids: Vec<u128>) -> Result<Removed, Error> {
         self.pool(&name)?.remove_ssds(&uuids).await

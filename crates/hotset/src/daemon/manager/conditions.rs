@@ -189,7 +189,7 @@ pub(super) struct CacheFacts<'a> {
     pub(super) said: &'a str,
     /// Why hosts cannot use it, if so.
     pub(super) fenced: Option<FenceCause>,
-    /// Something of it was lost with SSDs: reads of that fail, nothing else does.
+    /// Something of it is unavailable: reads of that fail, nothing else does.
     pub(super) has_lost: bool,
     /// It is not open, or its pool is not.
     pub(super) offline: bool,
@@ -242,10 +242,11 @@ pub(super) fn cache(facts: CacheFacts<'_>) -> Condition<CacheState, CacheHealth>
         }
         (Health::Good, _) => (pool.reason.clone(), pool.action.clone()),
         (Health::Degraded, true) => (
-            first(said, "some of what hosts wrote was lost with SSDs"),
+            first(said, "some of what hosts wrote is unavailable"),
             format!(
-                "`hotset pool recover {pool_name}` lists what is lost; write it again, from a backup, or give it up with \
-                 `hotset pool recover {pool_name} --accept-loss`"
+                "bring back the SSDs that are named, as they were: what only they have is there again by itself, also without a \
+                 restart; `hotset pool recover {pool_name}` lists it. If they never come back, write it again, or accept the loss \
+                 with `hotset pool recover {pool_name} --accept-loss`"
             ),
         ),
         (Health::Degraded, false) | (Health::Failed, _) => (

@@ -6,6 +6,7 @@
 mod accept;
 mod ask;
 mod astray;
+mod awaited;
 mod clients;
 mod conditions;
 mod convert;

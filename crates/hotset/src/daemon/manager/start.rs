@@ -236,9 +236,10 @@ impl Manager {
         let known: Vec<String> = record.ssds.iter().chain(&record.spares).map(|ssd| ssd.path.clone()).collect();
         let patterns = self.config.ssd_scan.clone();
         let scan = self.scanner.ssds(known, patterns).await;
+        let awaited = self.awaited_by(record).await;
         let is_used = |ssd: &&Found| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
-            pool == record.uuid && !record.has_failed(&own)
+            pool == record.uuid && (!record.has_failed(&own) || awaited.contains(&own))
         };
         let own: Vec<&Found> = scan.ssds.iter().filter(is_used).collect();
         let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
@@ -374,8 +375,9 @@ impl Manager {
     /// Where SSDs lie that were missing and had left the pool, other than at `paths`. Their superblocks prove that they are its
     /// own.
     async fn returned(&self, record: &PoolRecord, paths: &[String]) -> Vec<String> {
-        let missing: Vec<&SsdRecord> =
-            record.left.iter().filter(|left| left.failed.is_none()).map(|left| &left.ssd).collect();
+        let awaited = self.awaited_by(record).await;
+        let is_wanted = |left: &&LeftRecord| left.failed.is_none() || awaited.contains(&left.ssd.uuid);
+        let missing: Vec<&SsdRecord> = record.left.iter().filter(is_wanted).map(|left| &left.ssd).collect();
         let known = missing.iter().map(|ssd| ssd.path.clone()).collect();
         let found = self.scanner.ssds(known, Vec::new()).await.ssds;
         let is_own = |ssd: &Found| {
@@ -400,7 +402,10 @@ impl Manager {
         }
         for LeftRecord { ssd, .. } in record.left.iter().filter(|left| online(&left.ssd)) {
             let path = &ssd.path;
-            tracing::warn!(pool = record.name, "SSD {path} is there again: nothing on it is believed, it joined empty");
+            tracing::warn!(
+                pool = record.name,
+                "SSD {path} is there again: of what it has, what was unavailable is served again, and nothing else is believed"
+            );
         }
         for gone in record.left.iter().filter(|left| !online(&left.ssd)) {
             if let Some(text) = said_of(gone) {

@@ -1,0 +1,244 @@
+//! Dirty data of which no copy can be had is unavailable, and not lost (REQUIREMENTS F5, F9): when an SSD that has a copy is
+//! back, exactly what nobody wrote or gave up meanwhile is there again.
+
+use hotset_block::{ByteRange, Env, HostDevice, HostEnv};
+use hotset_cache::config::PoolKind;
+use hotset_cache::{Durability, Missing, Named, Pool, Volume};
+
+use crate::world::{MIB, World, read, run, until, write};
+
+/// Nothing is cleaned by itself while a test runs.
+async fn lazy(world: &World) -> (Pool<HostEnv>, Volume<HostEnv>) {
+    let pool = world.create(PoolKind::ReadWrite).await;
+    let mut settings = pool.status().settings;
+    settings.cleaning.dirty_watermark_percent = 90;
+    pool.set(settings).await.unwrap();
+    let volume = world.attached(&pool).await;
+    (pool, volume)
+}
+
+/// Pulls these SSDs; answers what they hold.
+async fn pull(world: &World, pool: &Pool<HostEnv>, volume: &Volume<HostEnv>, ssds: &[usize]) -> Vec<(usize, Vec<u8>)> {
+    let held = ssds.iter().map(|ssd| (*ssd, world.ssds[*ssd].unplug())).collect();
+    // Whatever a host that flushes just now is told.
+    let _ = volume.flush().await;
+    let left = || pool.status().ssds.iter().filter(|ssd| !ssd.online).count() >= ssds.len();
+    until(&world.env, "they have left", left).await;
+    until(&world.env, "it is known what is unavailable", || volume.status().lost_bytes > 0).await;
+    world.env.sleep(std::time::Duration::from_millis(50)).await;
+    held
+}
+
+fn plug(world: &World, held: Vec<(usize, Vec<u8>)>) {
+    held.into_iter().for_each(|(ssd, bytes)| world.ssds[ssd].plug(bytes));
+}
+
+async fn bring_back(world: &World, pool: &Pool<HostEnv>, ssd: usize) {
+    let device = HostDevice::Memory(world.ssds[ssd].clone());
+    pool.bring_back(Named { path: format!("ssd{ssd}"), device }).await.unwrap();
+}
+
+async fn is_unavailable(volume: &Volume<HostEnv>, page: u64) -> bool {
+    volume.read(ByteRange::at(page * 4096, 4096)).await.is_err()
+}
+
+/// Hosts write, trim and leave what is unavailable.
+async fn write_some(world: &World, volume: &Volume<HostEnv>) {
+    write(volume, 7, 9).await;
+    assert_eq!(world.on_backing(7).await, 9, "such a write is on the backing device when it is answered");
+    volume.trim(ByteRange::at(20 * 4096, 3 * 4096), Durability::Volatile).await.unwrap();
+}
+
+async fn check_all(volume: &Volume<HostEnv>, pages: u64, fill: u8) {
+    for page in 0..pages {
+        let right = match page {
+            7 => 9,
+            20..23 => 0,
+            _ => fill,
+        };
+        assert_eq!(read(volume, page).await, right, "page {page}");
+    }
+}
+
+// proves: F5, F9
+#[test]
+fn what_is_unavailable_is_there_again_at_a_start_with_its_ssds() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        assert_eq!(volume.status().lost_bytes, 50 * 4096);
+        write_some(&world, &volume).await;
+        std::mem::forget((pool, volume));
+        // Without them, once more.
+        let (pool, volume) = world.with(&[]).reopened(Missing::Leave).await;
+        assert_eq!(volume.status().lost_bytes, 46 * 4096, "{}", pool.status().recovery);
+        assert!(is_unavailable(&volume, 8).await);
+        write(&volume, 8, 3).await;
+        std::mem::forget((pool, volume));
+        plug(&world, held);
+        let (pool, volume) = world.reopened(Missing::Leave).await;
+        assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
+        assert_eq!(volume.status().dirty_bytes, 45 * 4096, "dirty as before");
+        check_all(&volume, 50, 3).await;
+        pool.drain(&volume.name()).await.unwrap();
+        for page in [0, 49] {
+            assert_eq!(world.on_backing(page).await, 3);
+        }
+        let online = pool.status().ssds.iter().filter(|ssd| ssd.online).count();
+        assert_eq!((online, pool.status().ssds.len()), (2, 2));
+        pool.close().await.unwrap();
+        let (_pool, volume) = world.reopened(Missing::Refuse).await;
+        check_all(&volume, 50, 3).await;
+    });
+}
+
+// proves: F5, F9
+#[test]
+fn what_is_unavailable_is_there_again_in_the_running_daemon_when_one_of_its_ssds_is_back() {
+    for first in [0, 1] {
+        run(async |env| {
+            let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+            let (pool, volume) = lazy(&world).await;
+            for page in 0..50 {
+                write(&volume, page, 3).await;
+            }
+            volume.flush().await.unwrap();
+            let held = pull(&world, &pool, &volume, &[0, 1]).await;
+            write_some(&world, &volume).await;
+            assert_eq!(pool.ssds_awaited().len(), 2);
+            plug(&world, held);
+            bring_back(&world, &pool, first).await;
+            assert_eq!(volume.status().lost_bytes, 0);
+            check_all(&volume, 50, 3).await;
+            bring_back(&world, &pool, 1 - first).await;
+            pool.drain(&volume.name()).await.unwrap();
+            check_all(&volume, 50, 3).await;
+            assert_eq!(world.on_backing(30).await, 3);
+            assert!(pool.ssds_awaited().is_empty());
+            pool.cancel_drain(&volume.name());
+            write(&volume, 30, 4).await;
+            pool.close().await.unwrap();
+            let (_pool, volume) = world.reopened(Missing::Refuse).await;
+            assert_eq!(read(&volume, 30).await, 4);
+        });
+    }
+}
+
+// proves: F5
+#[test]
+fn what_is_set_aside_holds_up_no_append_and_no_freeing_and_older_rows_do_not_show_through() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB; 4], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        let pages = 400;
+        for fill in 1..=4 {
+            for page in 0..pages {
+                write(&volume, page, fill).await;
+            }
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        let mut lost = Vec::new();
+        for page in 0..pages {
+            match is_unavailable(&volume, page).await {
+                true => lost.push(page),
+                false => assert_eq!(read(&volume, page).await, 4, "page {page}"),
+            }
+        }
+        assert!(!lost.is_empty() && lost.len() < 400, "{} of {pages} are unavailable", lost.len());
+        // Some are written again, a stretch with others between them at once.
+        let again = lost[0];
+        write(&volume, again, 8).await;
+        let mut buf = hotset_block::Buf::zeroed(40 * 4096);
+        buf.fill(6);
+        let stretch = lost[1] / 40 * 40..lost[1] / 40 * 40 + 40;
+        volume.write(stretch.start * 4096, buf, Durability::Volatile).await.unwrap();
+        let right = |page: u64| {
+            if stretch.contains(&page) {
+                6
+            } else if page == again {
+                8
+            } else {
+                4
+            }
+        };
+        // Many times what the log holds.
+        for round in 0..40 {
+            for page in 1000..1400 {
+                write(&volume, page, round).await;
+            }
+        }
+        let left: Vec<u64> = lost.iter().copied().filter(|page| right(*page) == 4).collect();
+        assert_eq!(volume.status().lost_bytes, u64::try_from(left.len()).unwrap() * 4096);
+        std::mem::forget((pool, volume));
+        // Without those SSDs, and then with them.
+        let (pool, volume) = world.with(&world.ssds[2..]).reopened(Missing::Leave).await;
+        for page in 0..pages {
+            match left.contains(&page) {
+                true => assert!(is_unavailable(&volume, page).await, "page {page}"),
+                false => assert_eq!(read(&volume, page).await, right(page), "page {page}"),
+            }
+        }
+        std::mem::forget((pool, volume));
+        plug(&world, held);
+        let (pool, volume) = world.reopened(Missing::Leave).await;
+        assert_eq!(volume.status().lost_bytes, 0, "{}", pool.status().recovery);
+        for page in 0..pages {
+            assert_eq!(read(&volume, page).await, right(page), "page {page}");
+        }
+        pool.drain(&volume.name()).await.unwrap();
+        for page in 0..pages {
+            assert_eq!(world.on_backing(page).await, right(page), "page {page}");
+        }
+    });
+}
+
+// proves: F5
+#[test]
+fn what_was_given_up_does_not_come_back() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        assert_eq!(pool.accept_loss().await.unwrap(), 50 * 4096);
+        assert_eq!((read(&volume, 5).await, volume.status().lost_bytes), (0, 0));
+        write(&volume, 6, 7).await;
+        volume.flush().await.unwrap();
+        plug(&world, held);
+        let device = HostDevice::Memory(world.ssds[0].clone());
+        assert!(pool.bring_back(Named { path: "ssd0".into(), device }).await.is_err(), "it has nothing that is wanted");
+        std::mem::forget((pool, volume));
+        let (_pool, volume) = world.reopened(Missing::Leave).await;
+        assert_eq!((read(&volume, 5).await, read(&volume, 6).await), (0, 7));
+    });
+}
+
+// proves: F5
+#[test]
+fn an_ssd_that_was_used_for_something_else_or_lost_what_it_had_brings_nothing_back() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let (pool, volume) = lazy(&world).await;
+        for page in 0..50 {
+            write(&volume, page, 3).await;
+        }
+        let held = pull(&world, &pool, &volume, &[0, 1]).await;
+        plug(&world, held);
+        world.rot(0).await;
+        bring_back(&world, &pool, 0).await;
+        assert!(is_unavailable(&volume, 5).await);
+        assert_eq!(volume.status().lost_bytes, 50 * 4096);
+        bring_back(&world, &pool, 1).await;
+        check_page(&volume).await;
+    });
+}
+
+async fn check_page(volume: &Volume<HostEnv>) {
+    assert_eq!((read(volume, 5).await, volume.status().lost_bytes), (3, 0));
+}
