@@ -153,12 +153,12 @@ export function ClearVolume({ volume, close }: Props) {
   return (
     <AskDialog title={`Clear volume ${volume.name}`} label="Clear" reason={null} run={run} close={close}>
       <p>
-        Look at its backing device <Path text={volume.backing} /> first. It is then closed and opened again, compared with
-        what it was, and what is dirty is written to it again. Hosts stay connected.
+        Look at its backing device <Path text={volume.backing} /> first. It is then closed and opened again, compared
+        with what it was, and what is dirty is written to it again. Hosts stay connected.
       </p>
       <p>
-        What hosts wrote past the cache and had not flushed when a flush failed may be lost: the next flush of each of them
-        fails, so that they know.
+        What hosts wrote past the cache and had not flushed when a flush failed may be lost: the next flush of each of
+        them fails, so that they know.
       </p>
     </AskDialog>
   );

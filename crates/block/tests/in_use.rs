@@ -15,7 +15,7 @@ const SIZE_BYTES: u64 = 8 << 20;
 const TO_READ: FileOptions = FileOptions { read_only: true, claimed: false };
 
 fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
-    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20 };
+    let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
     Executor::new(options).expect("io_uring is there").run(root)
 }
 

@@ -186,8 +186,6 @@ bugs! {
     ScrubMendsNothing: "two-copies",
     /// A scrub looks at places in rows that it does not keep from being freed: something newer may lie there by then.
     ScrubHoldsNothing: "believed-until-dropped",
-    /// A reader lists the copies of a segment once, and does not see what takes the place of one meanwhile.
-    CopiesListedOnce: "two-copies",
     /// An SSD that does not answer leaves, also where nothing else has what it holds.
     SilenceIsDeath: "membership",
     /// Time in which the daemon did not run counts like any other: the world's clock has this bug, not the engine.

@@ -772,12 +772,6 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Why an SSD is not in use, or what is wrong with one that is; empty if nothing is.
-    fn reason_of(&self, ssd: &Ssd<E>) -> String {
-        let reason = ssd.reason.borrow().clone();
-        if reason.is_empty() { ssd.doubt() } else { reason }
-    }
-
     fn ssd_status(&self, ssd: &Ssd<E>) -> SsdStatus {
         SsdStatus {
             path: ssd.path.clone(),

@@ -219,9 +219,9 @@ impl<E: Env> Ssd<E> {
     /// Reads what is elsewhere, too: not from an SSD that is suspect.
     pub(crate) async fn read_clean(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         let mut read = pin!(self.read(offset, buf));
-        poll_fn(|context| match read.as_mut().poll(context) {
-            Poll::Pending if self.life().is_suspect() => Poll::Ready(Err(Fault::Offline)),
-            polled => polled,
+        poll_fn(|context| {
+            let polled = read.as_mut().poll(context);
+            if polled.is_pending() && self.life().is_suspect() { Poll::Ready(Err(Fault::Offline)) } else { polled }
         })
         .await
     }

@@ -213,10 +213,10 @@ fn of_dirty_data_that_the_pool_went_on_without_the_state_directory_knows_what_is
         let volume = world.attached(&pool).await;
         write_run(&volume, 3).await;
         let before = copies_of(&world).await;
-        // Both SSDs fail, one after the other; what hosts write then is on the backing device.
+        // Both SSDs fail, before anything is cleaned; what hosts write then is on the backing device.
         world.ssds[0].vanish();
-        write(&volume, 3, 9).await;
         world.ssds[1].vanish();
+        write(&volume, 3, 9).await;
         write(&volume, 1, 9).await;
         assert_eq!(world.on_backing(1).await, 9);
         std::mem::forget((pool, volume));

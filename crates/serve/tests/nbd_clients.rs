@@ -85,6 +85,8 @@ fn nbdinfo_maps_the_holes_of_a_sparse_file() {
     file.seek(SeekFrom::Start(2 << 20)).expect("seeks");
     file.write_all(&pattern(1 << 20)).expect("writes");
     file.sync_all().expect("syncs");
+    // What another program writes to is not served.
+    drop(file);
     let served = Served { backing: Backing::File(path), ..Served::memory("disk", 0) };
     let serving = Serving::volumes(&[served]);
     let map = json(&run("nbdinfo", LIBNBD, &["--json", "--map", &serving.unix_uri("disk")]));

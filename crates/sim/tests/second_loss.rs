@@ -384,7 +384,7 @@ fn die_and_return(ssds: usize, crash_at: u64, ending: Ending) -> bool {
         return false;
     }
     scene.crash(ending);
-    if crash_at % 3 > 0 {
+    if !crash_at.is_multiple_of(3) {
         scene.run(scene.clone().go_on_without(), Some(crash_at % 50));
         scene.crash(Ending::PowerCut);
     }
@@ -516,7 +516,6 @@ fn bugs_that_are_planted_into_a_second_loss_are_found() {
         (Planted::OffListTooLate, returns),
         (Planted::ReturnedWhole, returns),
         (Planted::ReturnNotCompared, lose_what_was_not_flushed),
-        (Planted::StraysLeft, lose_two_and_write_around),
     ] {
         plant(Some(bug));
         let found = std::panic::catch_unwind(scenario).is_err();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use crate::tools;
@@ -28,12 +28,13 @@ impl ServedFile {
         fs::create_dir(at).expect("a folder can be made");
         let (socket, path) = (at.with_extension("socket"), at.join("disk"));
         let (socket_word, behind) = (socket.display().to_string(), behind.display().to_string());
-        let server = ["-f", "-U", &socket_word, "file", &behind];
-        let server = tools::command("nbdkit", &server).spawn().expect("nbdkit is there");
+        // Not by way of another program: it is this very process that is stopped.
+        let server = ["--exit-with-parent", "-f", "-U", &socket_word, "file", &behind];
+        let server = Command::new("nbdkit").args(server).spawn().expect("nbdkit is there");
         tools::eventually("nbdkit listens", STARTS, || socket.exists());
         let disk = path.display().to_string();
-        let mount = tools::command("nbdfuse", &[&disk, "--unix", &socket_word]);
-        let mut mount = { mount }.spawn().expect("nbdfuse is there");
+        let mut mount =
+            Command::new("nbdfuse").args([&disk, "--unix", &socket_word]).spawn().expect("nbdfuse is there");
         tools::eventually("nbdfuse mounts", STARTS, || {
             assert!(mount.try_wait().is_ok_and(|ended| ended.is_none()), "nbdfuse ended");
             path.exists()

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -371,6 +372,12 @@ fn a_volume_is_renamed_while_its_host_goes_on() {
     assert!(tools::text(&second).contains("in use as the backing device of volume y"), "{}", tools::text(&second));
 }
 
+/// The file is let go: what another program has open for writing is not served.
+fn grow(file: &Path, pages: u64) {
+    let file = fs::OpenOptions::new().write(true).open(file).expect("it is there");
+    file.set_len(pages * 4096).expect("a file can grow");
+}
+
 // proves: P16
 #[test]
 fn a_volume_grows_with_its_backing_device_and_keeps_its_cache() {
@@ -378,8 +385,7 @@ fn a_volume_grows_with_its_backing_device_and_keeps_its_cache() {
     daemon.make_read_write_pool(&[32, 32], "");
     let file = daemon.make_volume(256, "p");
     daemon.client("v").write(255 * 4096, &[7; 4096]).expect("it is served");
-    let backing = fs::OpenOptions::new().write(true).open(&file).expect("it is there");
-    backing.set_len(512 * 4096).expect("a file can grow");
+    grow(&file, 512);
     daemon.restart();
     assert_eq!(daemon.json("volume show v")["size_bytes"], 512 * 4096, "{}", daemon.ok("volume show v"));
     assert_eq!(daemon.dirty_bytes("v"), 4096, "what was not on the backing device yet");
@@ -387,7 +393,7 @@ fn a_volume_grows_with_its_backing_device_and_keeps_its_cache() {
     assert_eq!(client.read(255 * 4096, 8192).expect("it is served"), [[7; 4096], [0; 4096]].concat());
     client.write(511 * 4096, &[9; 4096]).expect("its new end can be written");
     daemon.kill();
-    backing.set_len(600 * 4096).expect("a file can grow");
+    grow(&file, 600);
     daemon.launch();
     assert_eq!(daemon.json("volume show v")["size_bytes"], 600 * 4096);
     assert_eq!(daemon.client("v").read(511 * 4096, 4096).expect("it is served"), [9; 4096]);
@@ -404,9 +410,8 @@ fn a_volume_that_serves_grows_without_a_restart_by_word_or_by_itself() {
     before.write(255 * 4096, &[7; 4096]).expect("it is served");
     let said = daemon.ok("volume grow v");
     assert!(said.contains("as its backing device"), "nothing was added: {said}");
-    let backing = fs::OpenOptions::new().write(true).open(&file).expect("it is there");
     tools::eventually("it has been seen", Duration::from_secs(10), || daemon.ok("events").contains("volume v: new"));
-    backing.set_len(512 * 4096).expect("a file can grow");
+    grow(&file, 512);
     let (cached, said) = (daemon.cache_used_bytes("v"), daemon.ok("volume grow v"));
     assert!(cached >= MIB && daemon.cache_used_bytes("v") >= cached, "its cache stays");
     assert!(said.contains("2 MiB now") && said.contains("until they reconnect"), "{said}");
@@ -417,7 +422,7 @@ fn a_volume_that_serves_grows_without_a_restart_by_word_or_by_itself() {
     client.write(511 * 4096, &[9; 4096]).expect("its new end can be written");
     let grown = |daemon: &Daemon| daemon.ok("events").contains("size 1 MiB → 2 MiB");
     tools::eventually("it is an event", Duration::from_secs(10), || grown(&daemon));
-    backing.set_len(600 * 4096).expect("a file can grow");
+    grow(&file, 600);
     tools::eventually("it is noticed", Duration::from_secs(30), || {
         daemon.json("volume show v")["size_bytes"] == 600 * 4096
     });

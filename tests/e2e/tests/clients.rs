@@ -143,7 +143,10 @@ fn qemu_img_converts_to_and_from_a_volume() {
     let info: Value = serde_json::from_str(&info).expect("qemu-img prints JSON");
     assert_eq!(info["virtual-size"], 2048 * PAGE_BYTES);
     succeed("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &daemon.uri("v"), &copy]);
-    succeed("qemu-img", &["compare", "-f", "qcow2", "-F", "raw", &copy, &backing]);
+    // QEMU opens nothing that the daemon has open.
+    let plain = daemon.site.path("copy.raw");
+    succeed("qemu-img", &["convert", "-f", "qcow2", "-O", "raw", &copy, &plain.display().to_string()]);
+    assert!(fs::read(&plain).expect("a copy") == fs::read(&backing).expect("a backing file"), "they differ");
     succeed("qemu-img", &["convert", "-n", "-f", "qcow2", "-O", "raw", &copy, &daemon.uri("v")]);
     assert_file_pages(&daemon.site.path("backing"), 0);
 }

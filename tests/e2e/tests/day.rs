@@ -17,7 +17,7 @@ use hotset_e2e::load::{Host, StopOnPanic};
 use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{eventually, succeed};
 
-use crate::live::is_good_with;
+use crate::live::{is_good_with, serves_with};
 use crate::restart::{Between, connect_again};
 
 /// Sectors of one host's region: 4 MiB.
@@ -79,7 +79,8 @@ impl Script<'_> {
     /// Puts the SSD first in the pool, in the place of another one.
     fn join(&mut self, ssd: &Path) {
         self.daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
-        eventually("the pool has one more", PATIENCE, || is_good_with(self.daemon, SSDS + 1));
+        // The one that leaves may have had too many bad reads for a good pool.
+        eventually("the pool has one more", PATIENCE, || serves_with(self.daemon, SSDS + 1));
         let leaves = self.ssds.remove(0);
         self.daemon.ok(&format!("pool remove-ssd p --ssd {}", leaves.display()));
         eventually("the pool has one less", PATIENCE, || is_good_with(self.daemon, SSDS));

@@ -456,7 +456,8 @@ fn a_backing_device_that_hangs_leaves_the_others_half_of_what_may_be_dirty() {
     // What went to the device and hung there fails.
     (0..MORE).for_each(|_| drop(asks.receive().expect("an answer")));
     tools::eventually("all of it is cleaned", Duration::from_secs(60), || daemon.dirty_bytes("hangs") == 0);
-    assert_eq!(daemon.json("status")["health"], "good");
+    // That hosts were told errors is remembered for a while.
+    assert_eq!(daemon.json("pool show p")["health"], "good");
 }
 
 // proves: F7

@@ -64,18 +64,22 @@ fn shrink(daemon: &Daemon, name: &str) {
 }
 
 pub(crate) fn is_good_with(daemon: &Daemon, ssds: usize) -> bool {
+    daemon.json("pool show p")["health"] == "good" && serves_with(daemon, ssds)
+}
+
+/// Whatever is to be said of the SSDs.
+pub(crate) fn serves_with(daemon: &Daemon, ssds: usize) -> bool {
     let pool = daemon.json("pool show p");
     let online = pool["ssds"].as_array().map_or(0, |ssds| ssds.iter().filter(|ssd| ssd["online"] == true).count());
-    pool["health"] == "good" && online == ssds && pool["write_log"]["write_caching_off"] == false
+    online == ssds && pool["write_log"]["write_caching_off"] == false
 }
 
 /// So many SSDs have two copies of everything again, and the one that failed is not forgotten.
 fn has_healed_with(daemon: &Daemon, ssds: usize) -> bool {
     let pool = daemon.json("pool show p");
-    let online = pool["ssds"].as_array().map_or(0, |ssds| ssds.iter().filter(|ssd| ssd["online"] == true).count());
     let reason = pool["reason"].as_str().unwrap_or("");
     let tells = pool["health"] == "degraded" && reason.contains("out of use");
-    tells && online == ssds && pool["rebuild"].is_null() && pool["write_log"]["write_caching_off"] == false
+    tells && pool["rebuild"].is_null() && serves_with(daemon, ssds)
 }
 
 /// The newest operation of a kind.

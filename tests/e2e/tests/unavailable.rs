@@ -80,8 +80,11 @@ fn what_both_ssds_took_with_them_is_served_again_when_they_are_back_in_the_runni
     // That hosts were told errors is remembered for a while.
     let health = || scene.daemon.json("pool show p")["health"] == "good";
     tools::eventually("all is good again", Duration::from_secs(60), health);
-    let events = scene.daemon.ok("events");
-    assert!(events.contains("unavailable") && events.contains("good"), "{events}");
+    let told = || {
+        let events = scene.daemon.ok("events");
+        events.contains("unavailable") && events.contains("good")
+    };
+    tools::eventually("both are events", Duration::from_secs(10), told);
     scene.daemon.ok("volume disable-cache v");
 }
 
@@ -102,7 +105,8 @@ fn what_both_ssds_took_with_them_is_served_again_at_a_start_with_them_and_recove
     tools::eventually("the volume is served", Duration::from_secs(60), || scene.daemon.is_online("v"));
     assert_eq!(scene.unavailable_bytes(), 0);
     scene.check(&mut scene.daemon.client("v"));
-    let health = || scene.daemon.json("status")["health"] == "good";
+    // That hosts were told errors is remembered for a while.
+    let health = || scene.daemon.json("pool show p")["health"] == "good";
     tools::eventually("all is good", Duration::from_secs(60), health);
 }
 

@@ -114,7 +114,7 @@ impl<E: Env> VolumeInner<E> {
 
     /// What speaks for and against the backing device's being the one that was seen last.
     pub(crate) async fn evidence(&self, before: &BackingIdentity) -> Result<BackingEvidence, Error> {
-        let now = self.backing.device.identity().map_err(|error| self.backing.error(&error))?;
+        let now = self.backing.device()?.identity().map_err(|error| self.backing.error(&error))?;
         let settled: Vec<&Fingerprint> = before.fingerprints.iter().filter(|page| !page.unsettled).collect();
         // A page in which the device ended is known by so much of it.
         let end_bytes = before.size_bytes.min(self.size_bytes.get());
@@ -126,11 +126,13 @@ impl<E: Env> VolumeInner<E> {
         let is_as_before = |(fingerprint, found): &(&&Fingerprint, &Option<u64>)| **found == Some(fingerprint.checksum);
         let (same, other): (Vec<_>, Vec<_>) = settled.iter().zip(&found).partition(is_as_before);
         let blank = crc64(&vec![0; usize::try_from(PAGE).expect("a page is small")]);
+        let alike = likeness(&before.device.id, &now.id);
         Ok(BackingEvidence {
             size_bytes_before: before.size_bytes,
             size_bytes: self.size_bytes.get(),
-            likeness: likeness(&before.device.id, &now.id),
-            written: was_compared(before, &now).then(|| was_written(before, &now)),
+            likeness: alike,
+            // Another device's mark says nothing of this one.
+            written: (alike == Likeness::Same && was_compared(before, &now)).then(|| was_written(before, &now)),
             identity_before: before.device.id.clone(),
             identity: now.id,
             matching: same.len(),

@@ -104,7 +104,7 @@ pub(crate) async fn open<E: Env>(
         *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
         *log.unknown.borrow_mut() = unknown;
     }
-    pool.remember_gone();
+    pool.remember_gone(&before);
     pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
     if missing == Missing::AcceptLoss {
         pool.accept_unknown().await?;

@@ -96,13 +96,14 @@ impl<E: Env> PoolInner<E> {
         })
     }
 
-    /// Why an SSD is not simply in use; empty if there is nothing to say.
+    /// Why an SSD is not simply in use, or what is wrong with one that is; empty if there is nothing to say.
     pub(crate) fn reason_of(&self, ssd: &Ssd<E>) -> String {
         if ssd.life().is_suspect() {
             let seconds = ssd.oldest_operation().as_secs();
             return format!("it has not answered for {seconds} s, and is waited for");
         }
-        ssd.reason.borrow().clone()
+        let reason = ssd.reason.borrow().clone();
+        if reason.is_empty() { ssd.doubt() } else { reason }
     }
 
     /// It is waited for, and gets nothing new; what can be had without it is.

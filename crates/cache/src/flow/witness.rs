@@ -13,6 +13,7 @@ use futures_util::future::{join, join_all};
 use hotset_block::{Device, Env};
 
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
+use crate::format::members::Members;
 use crate::format::record::{Record, RecordKind};
 use crate::format::witness::{GoneSsd, SeenSsd, Witness};
 use crate::planted::{Planted, planted};
@@ -245,13 +246,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What members know of SSDs that failed or were missing before: the status names them again, those that are used again
-    /// with a warning.
-    pub(crate) fn remember_gone(&self) {
+    /// with a warning. Not those that had left `before` this start and are back with what nobody else has.
+    pub(crate) fn remember_gone(&self, before: &Members) {
         let gone = self.witnesses.found.borrow().gone.clone();
         for gone in &gone {
             let uuid = gone.ssd.uuid;
             if let Some(ssd) = self.ssds.iter().find(|ssd| ssd.uuid == uuid) {
-                if gone.failed {
+                if gone.failed && before.member(uuid).is_some() {
                     gone.ssd.reason.clone_into(&mut ssd.failed_before.borrow_mut());
                 }
                 continue;

@@ -219,7 +219,7 @@ impl Row {
 
     pub(crate) fn copies_in_order(&self, segment: u32, order: CopyOrder) -> CopiesOneByOne<'_> {
         let pair = &self.segments[at(segment)];
-        CopiesOneByOne { pair, at_first: pair.each_ref().map(Cell::get), order, tried: SmallVec::new() }
+        CopiesOneByOne { pair, order, tried: SmallVec::new() }
     }
 
     pub(crate) fn dirty(&self) -> u32 {
@@ -302,7 +302,6 @@ impl Row {
 /// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
 pub(crate) struct CopiesOneByOne<'a> {
     pair: &'a [Cell<Mirror>; 2],
-    at_first: [Mirror; 2],
     order: CopyOrder,
     tried: SmallVec<[Mirror; 2]>,
 }
@@ -311,8 +310,7 @@ impl Iterator for CopiesOneByOne<'_> {
     type Item = (SsdIndex, Mirror);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let now = self.pair.each_ref().map(Cell::get);
-        let [first, second] = if planted(Planted::CopiesListedOnce) { self.at_first } else { now };
+        let [first, second] = self.pair.each_ref().map(Cell::get);
         let in_order = match self.order {
             CopyOrder::FirstFirst => [first, second],
             CopyOrder::SecondFirst => [second, first],

@@ -61,7 +61,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             })
         }
         VolumeVerb::AcceptBacking { name, force, dry_run } => {
-            accept_backing(&client, output, &name.to_string(), force, dry_run)
+            accept_backing(client, output, &name.to_string(), force, dry_run)
         }
         VolumeVerb::Rename { name, to } => {
             let body = VolumeRename { name: to.to_string() };

@@ -20,7 +20,6 @@ use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::TlsAcceptor;
 use hotset_serve::nbd::{ConnectionStatus, Server, ServerCounters, ServerSettings};
-use hotset_serve::nbd::{Server, ServerCounters, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use pools::{Opened, plan};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use hotset_block::sync::Event;
-use hotset_block::{Env, HostEnv, InheritedListener, Instant, Listener, RealInstant, Stream};
+use hotset_block::{Env, HostEnv, InheritedListener, Listener, RealInstant, Stream};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorKind, Volume};
 

@@ -106,7 +106,13 @@ fn first(said: &str, why: &str) -> String {
 }
 
 pub(super) fn joined(one: &str, other: &str) -> String {
-    if one.is_empty() || other.is_empty() { format!("{one}{other}") } else { format!("{one}; {other}") }
+    if one.contains(other) {
+        one.to_owned()
+    } else if one.is_empty() {
+        other.to_owned()
+    } else {
+        format!("{one}; {other}")
+    }
 }
 
 /// What is known of an SSD of an open pool.
