@@ -3,6 +3,7 @@
 use hotset_api::{
     CacheHealth, ConditionKind, Health, Pool, PoolState, Ssd, SsdHealth, SsdState, Subject, SubjectKind, Volume,
 };
+use hotset_cache::config::limits;
 
 use super::conditions::joined;
 use crate::daemon::register::Seen;
@@ -80,9 +81,6 @@ pub(in crate::daemon) fn volume_health(volume: &Volume) -> Health {
     volume.health.max(of_cache)
 }
 
-/// So many read errors of an SSD, which hosts did not see, are more than an accident.
-const READ_ERRORS_TOLD: u64 = 100;
-
 /// How bad it is with an SSD.
 pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
@@ -92,7 +90,7 @@ pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     };
     let of_health = match ssd.health {
         SsdHealth::Good | SsdHealth::Unknown => Health::Good,
-        SsdHealth::ReadErrors if ssd.read_errors < READ_ERRORS_TOLD => Health::Good,
+        SsdHealth::ReadErrors if ssd.read_errors < limits::SSD_READ_ERRORS_WARN => Health::Good,
         SsdHealth::ReadErrors | SsdHealth::ErrorAlert => Health::Degraded,
         SsdHealth::Failed => Health::Failed,
     };
