@@ -18,6 +18,8 @@ const NOTHING = {
   populated_bytes: 0,
   evicted_blocks: 0,
   read_errors_hidden: 0,
+  timed_out: 0,
+  invalid: 0,
   errors: 0,
   write_hits: 0,
   cleaned_bytes: 0,

@@ -645,7 +645,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -1501,6 +1501,8 @@ export interface components {
             identity: components["schemas"]["SsdIdentity"];
             /** @description What the pool has had it do. */
             io: components["schemas"]["DeviceIo"];
+            /** @description A start found that it had lost what it had flushed; on record until it is replaced or removed. */
+            lost_writes: boolean;
             online: boolean;
             path: string;
             /**
@@ -1714,6 +1716,11 @@ export interface components {
             stats: components["schemas"]["VolumeStats"];
             /**
              * Format: int64
+             * @description Bytes at the end of the backing device that hosts do not see, because they are no whole block.
+             */
+            unserved_bytes: number;
+            /**
+             * Format: int64
              * @description Bytes of its newest pages in the write log, dirty or clean.
              */
             write_cache_used_bytes: number;
@@ -1763,7 +1770,7 @@ export interface components {
             backing: string;
             /**
              * Format: int32
-             * @description The block that hosts see: 512 or 4096. Left out: the backing device's.
+             * @description The block that hosts see: 512 or 4096. Left out: the backing device's, or 512 where its size is no multiple of that.
              */
             logical_block_bytes?: number | null;
             name: string;
@@ -1837,7 +1844,7 @@ export interface components {
             cleaned_bytes: number;
             /**
              * Format: int64
-             * @description Requests answered with an error.
+             * @description Requests answered with an error, but for those that were `invalid`.
              */
             errors: number;
             /** Format: int64 */
@@ -1849,6 +1856,11 @@ export interface components {
              * @description Hits per read, 0 to 1; 0 without reads.
              */
             hit_ratio: number;
+            /**
+             * Format: int64
+             * @description Requests that hosts should not have made: outside the volume, not in its blocks, writes where it is read-only.
+             */
+            invalid: number;
             /**
              * Format: int64
              * @description Bytes copied within the write log, to make room in it.
@@ -1873,6 +1885,11 @@ export interface components {
             read_hits: number;
             /** Format: int64 */
             reads: number;
+            /**
+             * Format: int64
+             * @description Of them, those that made no progress for too long.
+             */
+            timed_out: number;
             /** Format: int64 */
             trims: number;
             /** Format: int64 */

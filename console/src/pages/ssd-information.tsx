@@ -50,6 +50,7 @@ function inPool(ssd: Ssd): [string, ComponentChildren][] {
     ["Capacity", bytes(ssd.size_bytes)],
     ["Slots in use", `${count(ssd.slots_used)} of ${count(ssd.slots)}`],
     ["Read errors that hosts never saw", count(ssd.read_errors)],
+    ["Lost what it had flushed", ssd.lost_writes ? "yes" : "no"],
     ["Read since the pool was opened", `${bytes(ssd.io.read_bytes)} in ${plural(ssd.io.reads, "transfer")}`],
     ["Written since the pool was opened", `${bytes(ssd.io.written_bytes)} in ${plural(ssd.io.writes, "transfer")}`],
     ["Identity", <code class="path">{ssd.uuid || NOTHING}</code>],

@@ -221,6 +221,8 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Populated", bytes(stats.populated_bytes)],
         ["Evicted", `${count(stats.evicted_blocks)} blocks`],
         ["Requests answered with an error", count(stats.errors)],
+        ["Of them timed out", count(stats.timed_out)],
+        ["Requests refused as invalid", count(stats.invalid)],
         ["SSD errors that hosts did not see", count(stats.read_errors_hidden)],
       ]}
     />

@@ -43,6 +43,8 @@ pub enum ConditionKind {
     Certificate,
     /// Hosts were refused for want of file descriptors, within the last minutes.
     ConnectionsRefused,
+    /// Hosts do not see the last bytes of a backing device.
+    EndNotServed,
 }
 
 impl ConditionKind {
@@ -65,6 +67,7 @@ impl ConditionKind {
             Self::Log => "log",
             Self::Certificate => "certificate",
             Self::ConnectionsRefused => "connections-refused",
+            Self::EndNotServed => "end-not-served",
         }
     }
 }

@@ -263,6 +263,10 @@ pub struct Ssd {
     pub slots_used: u64,
     /// Medium errors and checksum failures that hosts never saw.
     pub read_errors: u64,
+    /// A start found that it had lost what it had flushed; on record until it is replaced or removed.
+    #[serde(default)]
+    #[schema(required)]
+    pub lost_writes: bool,
     pub written_bytes: u64,
     /// What the pool has had it do.
     #[serde(default)]

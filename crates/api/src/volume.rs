@@ -16,7 +16,7 @@ pub struct VolumeCreate {
     /// The pool that caches it; none: it is served uncached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The block that hosts see: 512 or 4096. Left out: the backing device's.
+    /// The block that hosts see: 512 or 4096. Left out: the backing device's, or 512 where its size is no multiple of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logical_block_bytes: Option<u32>,
     #[serde(default)]
@@ -127,6 +127,10 @@ pub struct Volume {
     #[serde(default)]
     pub cache_health: Option<CacheHealth>,
     pub size_bytes: u64,
+    /// Bytes at the end of the backing device that hosts do not see, because they are no whole block.
+    #[serde(default)]
+    #[schema(required)]
+    pub unserved_bytes: u64,
     pub logical_block_bytes: u32,
     pub read_only: bool,
     /// A read stream longer than this bypasses the cache; null: never.
@@ -194,8 +198,16 @@ pub struct VolumeStats {
     pub evicted_blocks: u64,
     /// Errors of SSDs that the backing device made good.
     pub read_errors_hidden: u64,
-    /// Requests answered with an error.
+    /// Requests answered with an error, but for those that were `invalid`.
     pub errors: u64,
+    /// Of them, those that made no progress for too long.
+    #[serde(default)]
+    #[schema(required)]
+    pub timed_out: u64,
+    /// Requests that hosts should not have made: outside the volume, not in its blocks, writes where it is read-only.
+    #[serde(default)]
+    #[schema(required)]
+    pub invalid: u64,
     /// Writes acknowledged from the SSDs alone.
     pub write_hits: u64,
     /// Bytes of dirty data written to the backing device.

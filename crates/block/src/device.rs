@@ -9,7 +9,7 @@ use crate::{Buf, ByteRange};
 ///
 /// The operation owns its buffer until the device is done with it, **also when its future is dropped**: dropping a
 /// future abandons the answer, never the transfer. Offsets and lengths are multiples of
-/// [`DeviceInfo::logical_block_bytes`].
+/// [`DeviceInfo::logical_block_bytes`]; what reaches the end of a device whose size is no such multiple ends there.
 pub trait Device {
     fn info(&self) -> DeviceInfo;
 
@@ -21,6 +21,11 @@ pub trait Device {
     /// The device does not say its size any more.
     fn grow(&self) -> Result<u64, DeviceError> {
         Ok(self.info().size_bytes)
+    }
+
+    /// The size that the device says it has, as far as that is known. What of it is no whole block may not be usable.
+    fn end_bytes(&self) -> u64 {
+        self.info().size_bytes
     }
 
     /// What tells this device from another, and whether it was written to behind our back. May block briefly: called
@@ -60,6 +65,7 @@ pub trait Device {
 /// What a device is like. Fixed while it is open, but for the size, which [`Device::grow`] changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
+    /// A multiple of 512. Of a file that is served to its end it may be no multiple of [`DeviceInfo::logical_block_bytes`].
     pub size_bytes: u64,
     /// The smallest unit of a transfer: 512 or 4096.
     pub logical_block_bytes: u32,

@@ -2,7 +2,7 @@
 //!
 //! The locks sit on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{Direction, RingOperation, Transfer};
+use crate::tail::Tail;
 use crate::{
     Access, Buf, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Discard, Extent,
     ExtentKind, Footprint, HostEnv, Operation, User, ZeroMode, check_is_storage, in_use, sys, sysfs,
@@ -21,6 +22,9 @@ use crate::{
 
 /// The logical blocks that the rest of Hotset knows.
 const LOGICAL_BLOCKS: [u32; 2] = [512, 4096];
+
+/// What a part of a file is told in.
+const SECTOR_BYTES: u64 = 512;
 
 /// How often, and how far apart, the lock of a block device is tried: two seconds in all.
 const LOCK_TRIES: u32 = 100;
@@ -33,6 +37,9 @@ pub struct FileOptions {
     pub read_only: bool,
     /// A block device that is only read is claimed all the same: it is refused if anybody uses it, and nobody can begin to.
     pub claimed: bool,
+    /// A regular file is served to its last byte, also where direct I/O does not reach it: its size counts in sectors of 512
+    /// bytes, rounded up. Else what is no whole block at its end is left out.
+    pub to_the_end: bool,
 }
 
 impl FileOptions {
@@ -67,6 +74,11 @@ struct Shared {
     /// past its end would make it grow again, with zeroes where data was.
     cut: Cell<bool>,
     info: Cell<DeviceInfo>,
+    /// The end of a regular file that is served to its end, if that is no whole block.
+    tail: RefCell<Option<Rc<Tail>>>,
+    /// What the file or device said of its size last.
+    end_bytes: Cell<u64>,
+    options: FileOptions,
     direct: bool,
     path: PathBuf,
 }
@@ -104,13 +116,25 @@ impl FileDevice {
         let file = OwnedFd::from(file);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         in_use::lock_as_qemu_does(&file, access).map_err(fail("lock"))?;
-        let info = inspect(&file_of_info, &file, options.read_only, direct).map_err(fail("inspect"))?;
-        let (is_regular, info) = (file_type.is_file(), Cell::new(info));
+        let (info, end_bytes) = inspect(&file_of_info, &file, options, direct).map_err(fail("inspect"))?;
+        let (is_regular, block_bytes) = (file_type.is_file(), info.logical_block_bytes);
         let elsewhere = is_regular && sys::is_kept_elsewhere(&file).map_err(fail("inspect"))?;
+        let tail = match is_regular && options.to_the_end && Tail::is_needed(end_bytes, block_bytes) {
+            true => {
+                Some(Tail::open(&file, options.read_only, end_bytes, block_bytes).map_err(fail("open the end of"))?)
+            }
+            false => None,
+        };
         let (file, cut) = (Rc::new(file), Cell::new(false));
         env.devices().borrow_mut().add(&file, path, access, footprint);
-        let shared = Shared { file, is_regular, elsewhere, cut, info, direct, path: path.to_owned() };
+        let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail.map(Rc::new)));
+        let path = path.to_owned();
+        let shared = Shared { file, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
         Ok(Self { env: env.clone(), shared: Rc::new(shared) })
+    }
+
+    fn tail(&self) -> Option<Rc<Tail>> {
+        self.shared.tail.borrow().clone()
     }
 
     /// Whether transfers go past the page cache. False on file systems that do not offer it: there a flush still
@@ -129,7 +153,10 @@ impl FileDevice {
             Operation::Write | Operation::Discard | Operation::WriteZeroes => true,
             Operation::Open | Operation::Read | Operation::Flush | Operation::Allocation | Operation::Identity => false,
         };
-        if range.end > info.size_bytes || !range.is_aligned_to(u64::from(info.logical_block_bytes)) {
+        let block_bytes = u64::from(info.logical_block_bytes);
+        // A file that is served to its end ends anywhere, and so does what is asked for there.
+        let ends_well = range.end.is_multiple_of(block_bytes) || self.shared.tail.borrow().is_some();
+        if range.end > info.size_bytes || !range.start.is_multiple_of(block_bytes) || !ends_well {
             return Err(DeviceError::new(DeviceErrorKind::OutOfRange, operation, range));
         }
         if changes && info.read_only {
@@ -147,41 +174,129 @@ impl FileDevice {
             Operation::Open | Operation::Read | Operation::Allocation | Operation::Identity => false,
         };
         if looks && shared.is_regular {
-            let whole = sys::known_size(&shared.file).is_ok_and(|end| end >= shared.info.get().size_bytes);
+            let tail = shared.tail.borrow();
+            let wanted = tail.as_ref().map_or(shared.info.get().size_bytes, |tail| tail.file_bytes());
+            let whole = sys::known_size(&shared.file).is_ok_and(|end| end >= wanted);
             shared.cut.set(shared.cut.get() || !whole);
         }
         if shared.cut.get() { Err(DeviceError::new(DeviceErrorKind::Gone, operation, range)) } else { Ok(()) }
     }
 
     async fn transfer(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        let operation = match direction {
-            Direction::Read => Operation::Read,
-            Direction::Write | Direction::WriteDurable => Operation::Write,
-        };
         let length = u64::try_from(buf.len()).expect("a buffer's length fits 64 bits");
         let range = ByteRange { start: offset, end: offset.saturating_add(length) };
-        if let Err(error) = self.check(operation, range) {
+        if let Err(error) = self.check(direction.operation(), range) {
             return (buf, Err(error));
         }
         if buf.is_empty() {
             return (buf, Ok(()));
         }
-        let file = Rc::clone(&self.shared.file);
-        let transfer = Transfer { file, apart: self.shared.elsewhere, direction, offset, buf, done: 0 };
+        match self.tail() {
+            None => self.transfer_direct(direction, offset, buf).await,
+            Some(tail) => Box::pin(self.transfer_to_the_end(&tail, direction, range, buf)).await,
+        }
+    }
+
+    async fn transfer_direct(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        let wanted = buf.len();
+        let (buf, outcome) = self.submit(&self.shared.file, direction, offset, buf).await;
+        let result = outcome.and_then(|done| {
+            // The file ends before it should: it was cut, and nothing it says can be trusted.
+            if done == wanted { Ok(()) } else { Err(self.was_cut(direction, offset, wanted)) }
+        });
+        (buf, result)
+    }
+
+    /// … of a file with an end of its own.
+    async fn transfer_to_the_end(
+        &self,
+        tail: &Tail,
+        direction: Direction,
+        range: ByteRange,
+        buf: Buf,
+    ) -> (Buf, Result<(), DeviceError>) {
+        let middle = tail.divides(range, self.shared.info.get().logical_block_bytes);
+        if middle == range.end {
+            return self.transfer_direct(direction, range.start, buf).await;
+        }
+        if middle == range.start {
+            return self.transfer_tail(tail, direction, middle, buf).await;
+        }
+        let length = usize::try_from(middle - range.start).expect("a transfer fits in memory");
+        let (head, rest) = buf.split_at(length);
+        let (head, first) = self.transfer_direct(direction, range.start, head).await;
+        let (rest, second) = match first {
+            Ok(()) => self.transfer_tail(tail, direction, middle, rest).await,
+            Err(error) => (rest, Err(error)),
+        };
+        (head.join(rest), second)
+    }
+
+    async fn transfer_tail(
+        &self,
+        tail: &Tail,
+        direction: Direction,
+        offset: u64,
+        buf: Buf,
+    ) -> (Buf, Result<(), DeviceError>) {
+        let wanted = match direction {
+            Direction::Read => buf.len(),
+            Direction::Write | Direction::WriteDurable => tail.bytes_to_write(offset, &buf),
+        };
+        let (part, rest) = buf.split_at(wanted);
+        let (mut part, outcome) = self.submit(&tail.file, direction, offset, part).await;
+        let result = outcome.and_then(|done| {
+            let end = offset + u64::try_from(done).expect("a buffer's length fits 64 bits");
+            match direction {
+                Direction::Write | Direction::WriteDurable if done == wanted => tail.reaches(end),
+                Direction::Read if done == wanted || end >= tail.file_bytes() => part[done..].fill(0),
+                Direction::Read | Direction::Write | Direction::WriteDurable => {
+                    return Err(self.was_cut(direction, offset, wanted));
+                }
+            }
+            Ok(())
+        });
+        (part.join(rest), result)
+    }
+
+    async fn submit(
+        &self,
+        file: &Rc<OwnedFd>,
+        direction: Direction,
+        offset: u64,
+        buf: Buf,
+    ) -> (Buf, Result<usize, DeviceError>) {
+        let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a buffer's length fits 64 bits"));
+        let transfer =
+            Transfer { file: Rc::clone(file), apart: self.shared.elsewhere, direction, offset, buf, done: 0 };
         let (finished, outcome) = self.env.submit(RingOperation::Transfer(transfer)).await;
         let RingOperation::Transfer(Transfer { buf, .. }) = finished else {
             unreachable!("the ring gives back what it was given");
         };
-        let result = match outcome {
-            Ok(done) if done == buf.len() => Ok(()),
-            // The file ends before it should: it was cut, and nothing it says can be trusted.
-            Ok(_) => {
-                self.shared.cut.set(true);
-                Err(DeviceError::new(DeviceErrorKind::Gone, operation, range))
+        (buf, outcome.map_err(|errno| error_of(errno, direction.operation(), range)))
+    }
+
+    fn was_cut(&self, direction: Direction, offset: u64, bytes: usize) -> DeviceError {
+        self.shared.cut.set(true);
+        let range = ByteRange::at(offset, u64::try_from(bytes).expect("a buffer's length fits 64 bits"));
+        DeviceError::new(DeviceErrorKind::Gone, direction.operation(), range)
+    }
+
+    /// What of a file or device of that size can be used now.
+    fn size_of(&self, end: u64) -> u64 {
+        let shared = &self.shared;
+        let block_bytes = shared.info.get().logical_block_bytes;
+        if shared.is_regular && shared.options.to_the_end && Tail::is_needed(end, block_bytes) {
+            if shared.tail.borrow().is_none() && !shared.elsewhere {
+                // Without it, what is no whole block comes with the next opening.
+                *shared.tail.borrow_mut() =
+                    Tail::open(&shared.file, shared.options.read_only, end, block_bytes).ok().map(Rc::new);
             }
-            Err(errno) => Err(error_of(errno, operation, range)),
-        };
-        (buf, result)
+            if shared.tail.borrow().is_some() {
+                return Tail::size_bytes(end);
+            }
+        }
+        end - end % u64::from(block_bytes)
     }
 
     async fn allocate(&self, operation: Operation, mode: i32, range: ByteRange) -> Result<(), DeviceError> {
@@ -209,12 +324,20 @@ impl Device for FileDevice {
             error_of(errno, Operation::Identity, ByteRange::at(0, 0))
         })?;
         let info = shared.info.get();
-        let size_bytes = end - end % u64::from(info.logical_block_bytes);
+        shared.end_bytes.set(end);
+        let size_bytes = self.size_of(end);
         // One that shrank is found out by `check_whole`.
         if size_bytes > info.size_bytes {
+            if let Some(tail) = self.tail() {
+                tail.follow(end, info.logical_block_bytes);
+            }
             shared.info.set(DeviceInfo { size_bytes, ..info });
         }
         Ok(shared.info.get().size_bytes)
+    }
+
+    fn end_bytes(&self) -> u64 {
+        self.shared.end_bytes.get()
     }
 
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
@@ -322,23 +445,27 @@ fn lock(file: &OwnedFd, options: FileOptions, block_device: bool) -> io::Result<
     sys::lock(file, libc::LOCK_EX)
 }
 
-fn inspect(file: &File, fd: &OwnedFd, read_only: bool, direct: bool) -> io::Result<DeviceInfo> {
+/// What it is like, and the size that it says it has.
+fn inspect(file: &File, fd: &OwnedFd, options: FileOptions, direct: bool) -> io::Result<(DeviceInfo, u64)> {
     let metadata = file.metadata()?;
     if metadata.file_type().is_block_device() {
-        inspect_block_device(file, fd, &metadata, read_only)
+        inspect_block_device(file, fd, &metadata, options.read_only)
     } else {
         let alignment = if direct { sys::direct_io_alignment(fd) } else { None };
         let logical_block_bytes = known_block(alignment.unwrap_or(LOGICAL_BLOCKS[0]))?;
+        let end_bytes = metadata.len();
+        let size_bytes = if options.to_the_end { Tail::size_bytes(end_bytes) } else { end_bytes };
+        let block_bytes = if options.to_the_end { LOGICAL_BLOCKS[0] } else { logical_block_bytes };
         let info = DeviceInfo {
-            size_bytes: rounded(metadata.len(), logical_block_bytes)?,
+            size_bytes: rounded(size_bytes, block_bytes)?,
             logical_block_bytes,
             optimal_io_bytes: 0,
             volatile_cache: true,
             discard: Discard::Zeroes,
-            read_only,
+            read_only: options.read_only,
             emulated: false,
         };
-        Ok(info)
+        Ok((info, end_bytes))
     }
 }
 
@@ -347,14 +474,14 @@ fn inspect_block_device(
     fd: &OwnedFd,
     metadata: &std::fs::Metadata,
     read_only: bool,
-) -> io::Result<DeviceInfo> {
+) -> io::Result<(DeviceInfo, u64)> {
     let sector = sys::logical_block_bytes(fd)?;
     let logical_block_bytes = known_block(u32::try_from(sector).unwrap_or(u32::MAX))?;
     let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
     let queue = sysfs::queue(metadata.rdev());
     // fallocate with a punched hole zeroes a block device, by unmapping if it can; without the device's help it fails.
     let discard = if queue.zeroes_by_itself { Discard::Zeroes } else { Discard::Unsupported };
-    Ok(DeviceInfo {
+    let info = DeviceInfo {
         size_bytes: rounded(size, logical_block_bytes)?,
         logical_block_bytes,
         optimal_io_bytes: queue.optimal_io_bytes,
@@ -362,7 +489,8 @@ fn inspect_block_device(
         discard,
         read_only,
         emulated: false,
-    })
+    };
+    Ok((info, size))
 }
 
 /// The block size we use for a device that needs `bytes`.
@@ -382,16 +510,19 @@ fn rounded(size: u64, block: u32) -> io::Result<u64> {
     Ok(size)
 }
 
+/// In whole sectors, also at the end of a file that has less than one there.
 fn extents(file: &OwnedFd, range: ByteRange, extents_max: usize) -> io::Result<Vec<Extent>> {
     let mut found = Vec::new();
     let mut position = range.start;
     while position < range.end && found.len() < extents_max {
-        let data = next(file, position, libc::SEEK_DATA)?.unwrap_or(range.end).clamp(position, range.end);
+        let data = next(file, position, libc::SEEK_DATA)?.unwrap_or(range.end);
+        let data = (data - data % SECTOR_BYTES).clamp(position, range.end);
         if data > position {
             found.push(Extent { length: data - position, kind: ExtentKind::Hole });
         }
         if data < range.end && found.len() < extents_max {
-            let hole = next(file, data, libc::SEEK_HOLE)?.unwrap_or(range.end).clamp(data, range.end);
+            let hole = next(file, data, libc::SEEK_HOLE)?.unwrap_or(range.end);
+            let hole = hole.next_multiple_of(SECTOR_BYTES).clamp(data, range.end);
             // A file that changes while we look must not make this a loop without end.
             let end = if hole == data { range.end } else { hole };
             found.push(Extent { length: end - data, kind: ExtentKind::Data });

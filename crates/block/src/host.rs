@@ -117,6 +117,15 @@ impl Device for HostDevice {
         }
     }
 
+    fn end_bytes(&self) -> u64 {
+        match self {
+            Self::File(device) => device.end_bytes(),
+            Self::Emulated(device) => device.end_bytes(),
+            Self::EmulatedSsd(device) => device.end_bytes(),
+            Self::Memory(device) => device.end_bytes(),
+        }
+    }
+
     fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
         match self {
             Self::File(device) => device.identity(),

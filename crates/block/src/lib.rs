@@ -29,6 +29,7 @@ mod stream_copy;
 pub mod sync;
 mod sys;
 mod sysfs;
+mod tail;
 mod task;
 
 pub use buf::{Buf, BufPool, PAGE_BYTES};

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use io_uring::{opcode, squeue, types};
 
-use crate::{Buf, ByteRange, sys};
+use crate::{Buf, ByteRange, Operation, sys};
 
 /// The longest single transfer: the kernel cuts at 2 GiB less a page.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
@@ -60,6 +60,15 @@ pub(crate) enum Direction {
     Write,
     /// Durable when it is done (`RWF_DSYNC`, pwritev2(2)).
     WriteDurable,
+}
+
+impl Direction {
+    pub(crate) fn operation(self) -> Operation {
+        match self {
+            Self::Read => Operation::Read,
+            Self::Write | Self::WriteDurable => Operation::Write,
+        }
+    }
 }
 
 /// Buffers on their way out through a socket.

@@ -123,6 +123,22 @@ pub(crate) fn direct_io_alignment(fd: &OwnedFd) -> Option<u32> {
     (status.stx_mask & libc::STATX_DIOALIGN != 0).then_some(status.stx_dio_offset_align).filter(|align| *align > 0)
 }
 
+/// Keeps the kernel from reading more of the file than is asked for.
+pub(crate) fn expect_random_reads(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: the call takes no memory.
+    match unsafe { libc::posix_fadvise(fd.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) } {
+        0 => Ok(()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+/// The pages in which this machine's memory, and so the page cache, is divided.
+pub(crate) fn memory_page_bytes() -> u64 {
+    // SAFETY: the call takes no memory.
+    let answer = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(answer).ok().filter(|bytes| bytes.is_power_of_two()).expect("every machine has pages")
+}
+
 /// A regular file's size as this machine knows it. Never waits: neither for who holds the inode's lock (as a `SEEK_END`
 /// would), nor for the server of a network file system.
 pub(crate) fn known_size(fd: &OwnedFd) -> io::Result<u64> {

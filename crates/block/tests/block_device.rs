@@ -91,7 +91,7 @@ fn a_block_device_that_is_in_use_is_busy() {
         let ours = open(&env, &disk.path);
         let error = FileDevice::open(&env, &disk.path, FileOptions::default()).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
-        let claimed = FileOptions { read_only: true, claimed: true };
+        let claimed = FileOptions { read_only: true, claimed: true, to_the_end: false };
         let error = FileDevice::open(&env, &disk.path, claimed).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
         drop(ours);

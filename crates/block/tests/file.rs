@@ -146,8 +146,9 @@ fn a_device_is_ours_alone_until_it_is_dropped_and_readers_share() {
         assert_eq!(refused.kind, DeviceErrorKind::Busy);
         assert!(refused.to_string().contains("in use"), "{refused}");
         for claimed in [false, true] {
-            let refused =
-                FileDevice::open(&env, &path, FileOptions { read_only: true, claimed }).map(drop).unwrap_err();
+            let refused = FileDevice::open(&env, &path, FileOptions { read_only: true, claimed, to_the_end: false })
+                .map(drop)
+                .unwrap_err();
             assert_eq!(refused.kind, DeviceErrorKind::Busy, "it is not read either");
         }
         drop(clone);

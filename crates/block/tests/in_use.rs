@@ -12,7 +12,7 @@ use hotset_block::{
 };
 
 const SIZE_BYTES: u64 = 8 << 20;
-const TO_READ: FileOptions = FileOptions { read_only: true, claimed: false };
+const TO_READ: FileOptions = FileOptions { read_only: true, claimed: false, to_the_end: false };
 
 fn run<T>(root: impl AsyncFnOnce(HostEnv) -> T) -> T {
     let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::sync::Event;
-use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Instant, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Extent, Instant, ZeroMode};
 
-use crate::config::{FetchRate, FlushRate, limits};
+use crate::config::{FetchRate, FlushRate, PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
@@ -269,6 +269,38 @@ impl<E: Env> Backing<E> {
         self.device.borrow().clone().ok_or_else(closed)
     }
 
+    /// What of it can be used now: at least what the volume has.
+    fn size_bytes(&self) -> u64 {
+        self.device.borrow().as_ref().map_or(self.info.size_bytes, |device| device.info().size_bytes)
+    }
+
+    /// What it has beyond a volume of that size, if that is less than a block.
+    pub(crate) fn unserved_bytes(&self, volume_bytes: u64) -> u64 {
+        let end_bytes = self.device.borrow().as_ref().map_or(self.info.size_bytes, |device| device.end_bytes());
+        Some(end_bytes.saturating_sub(volume_bytes)).filter(|rest| *rest < PAGE).unwrap_or(0)
+    }
+
+    /// The device's blocks that a range of any bytes inside it touches. The last one may be cut short by the device's end.
+    pub(crate) fn blocks_of(&self, range: ByteRange) -> ByteRange {
+        let wide = range.widened_to(u64::from(self.info.logical_block_bytes));
+        ByteRange { end: wide.end.min(self.size_bytes().max(range.end)), ..wide }
+    }
+
+    /// … that lie in it as a whole.
+    pub(crate) fn blocks_inside(&self, range: ByteRange) -> ByteRange {
+        let inner = range.narrowed_to(u64::from(self.info.logical_block_bytes));
+        match range.end == self.size_bytes() && !self.is_within_a_block(range) {
+            true => ByteRange { end: range.end, ..inner },
+            false => inner,
+        }
+    }
+
+    /// It begins and ends inside one block, and not at its beginning.
+    fn is_within_a_block(&self, range: ByteRange) -> bool {
+        let unit = u64::from(self.info.logical_block_bytes);
+        !range.start.is_multiple_of(unit) && range.start / unit == range.end / unit
+    }
+
     /// It was closed to be opened again, and that did not succeed yet.
     pub(crate) fn is_closed(&self) -> bool {
         self.device.borrow().is_none()
@@ -514,6 +546,20 @@ impl<E: Env> Backing<E> {
                 least + more * u64::from(pressure_percent) / 100
             }
         }
+    }
+
+    /// Which parts of a range of any bytes are allocated, if the device says.
+    pub(crate) fn allocation(&self, range: ByteRange, extents_max: usize) -> Option<Vec<Extent>> {
+        let wide = self.blocks_of(range);
+        let mut extents = self.device().ok()?.allocation(wide, extents_max).ok()?;
+        let mut start = wide.start;
+        for extent in &mut extents {
+            let told = ByteRange::at(start, extent.length);
+            start = told.end;
+            extent.length = told.intersection(range).map_or(0, ByteRange::length);
+        }
+        extents.retain(|extent| extent.length > 0);
+        Some(extents)
     }
 
     /// Makes durable what hosts were told of as written here, and nothing else if that is durable already.

@@ -222,6 +222,9 @@ pub struct VolumeStatus {
     pub backing: String,
     pub settings: VolumeSettings,
     pub size_bytes: u64,
+    /// Bytes at the end of the backing device that hosts do not see, because they are no whole block; what it grew by does not
+    /// count.
+    pub unserved_bytes: u64,
     pub pool: Option<PoolName>,
     pub health: Health,
     pub reason: String,

@@ -50,7 +50,7 @@ pub struct Volume<E: Env> {
 pub(crate) struct VolumeInner<E: Env> {
     pub(crate) env: E,
     pub(crate) spec: RefCell<VolumeSpec>,
-    /// Whole logical blocks, of the volume's and of the backing device's size. It may grow.
+    /// Whole logical blocks. It may grow.
     pub(crate) size_bytes: Cell<u64>,
     pub(crate) backing: Backing<E>,
     pub(crate) locks: RangeLocks,
@@ -153,9 +153,9 @@ impl<E: Env> Clone for Volume<E> {
     }
 }
 
-/// Requests: every range must lie inside the volume and be aligned to its logical block; at most
-/// `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any length for trim and write-zeroes. A request's future
-/// is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
+/// Requests: every range must lie inside the volume; at most `limits::REQUEST_BYTES_MAX` for reads, writes and populate, any
+/// length for trim and write-zeroes. It may be any bytes: who serves the volume sees to it that those who know its logical block
+/// keep to that. A part of a page is read, modified and written under the page's lock. A request's future is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
 impl<E: Env> Volume<E> {
     /// A volume over `backing`, not cached. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
@@ -171,7 +171,7 @@ impl<E: Env> Volume<E> {
                 format!("{} has blocks of {} bytes: 512 and 4096 are known", spec.backing, info.logical_block_bytes);
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let unit = u64::from(spec.settings.logical_block_bytes.max(info.logical_block_bytes));
+        let unit = u64::from(spec.settings.logical_block_bytes);
         let size_bytes = info.size_bytes / unit * unit;
         if size_bytes == 0 {
             let message = format!("backing device {} has no room for a single block of {unit} bytes", spec.backing);
@@ -356,8 +356,7 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         volume.check(range, u64::MAX)?;
         let data = vec![Extent { length: range.length(), kind: ExtentKind::Data }];
-        let extents = volume.backing.device().ok().and_then(|device| device.allocation(range, extents_max).ok());
-        match extents {
+        match volume.backing.allocation(range, extents_max) {
             Some(extents) if !extents.is_empty() => Ok(volume.with_live_pages(range, extents, extents_max)),
             Some(_) | None => Ok(data),
         }
@@ -375,6 +374,7 @@ impl<E: Env> Volume<E> {
             backing: spec.backing.clone(),
             settings: spec.settings,
             size_bytes: volume.size_bytes.get(),
+            unserved_bytes: volume.backing.unserved_bytes(volume.size_bytes.get()),
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
             reason,
@@ -500,8 +500,7 @@ impl<E: Env> VolumeInner<E> {
     /// In whole logical blocks, as it is now.
     fn size_of_backing(&self) -> Result<u64, Error> {
         let device_bytes = self.backing.device()?.grow().map_err(|error| self.backing.error(&error))?;
-        let settings = self.spec.borrow().settings;
-        let block_bytes = self.backing.info.logical_block_bytes.max(settings.logical_block_bytes);
+        let block_bytes = self.spec.borrow().settings.logical_block_bytes;
         Ok(device_bytes - device_bytes % u64::from(block_bytes))
     }
 
@@ -523,10 +522,8 @@ impl<E: Env> VolumeInner<E> {
         if range.end > self.size_bytes.get() {
             return Err(self.outside(range.start, range.length()));
         }
-        let unit = u64::from(self.spec.borrow().settings.logical_block_bytes);
-        if !range.is_aligned_to(unit) || range.length() > length_max {
-            let message =
-                format!("a request of {} bytes at {} is not in blocks of {unit}", range.length(), range.start);
+        if range.length() > length_max {
+            let message = format!("a request of {} bytes at {} is too long", range.length(), range.start);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         Ok(())

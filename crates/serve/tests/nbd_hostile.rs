@@ -34,7 +34,19 @@ impl RawClient {
         client
     }
 
-    /// Has chosen an export, with simple replies.
+    /// Has chosen an export, and asked for its block sizes.
+    fn keeping_to_blocks(serving: &Serving, export: &str) -> Self {
+        let mut client = Self::greeted(serving);
+        let length = u32::try_from(export.len()).expect("short");
+        let header = OptionHeader { option: option::GO, length: length + 8 }.encode();
+        let data = [&length.to_be_bytes()[..], export.as_bytes(), &[0, 1, 0, 3]].concat();
+        client.send(&[&3_u32.to_be_bytes(), &header[..], &data].concat());
+        // Size and flags, block sizes, the end.
+        client.receive(20 + 12 + 20 + 14 + 20);
+        client
+    }
+
+    /// Has chosen an export, with simple replies, and knows nothing of blocks.
     fn choosing(serving: &Serving, export: &str) -> Self {
         let mut client = Self::greeted(serving);
         let length = u32::try_from(export.len()).expect("short");
@@ -132,7 +144,7 @@ fn noise_instead_of_requests_closes_that_connection_only() {
 #[test]
 fn requests_that_cannot_be_done_are_answered_and_the_connection_goes_on() {
     let serving = disk();
-    let mut client = RawClient::choosing(&serving, "disk");
+    let mut client = RawClient::keeping_to_blocks(&serving, "disk");
     let end = 64 << 20;
     let cases = [
         (Command::Read, 1, 512, errno::EINVAL),
@@ -162,6 +174,31 @@ fn requests_that_cannot_be_done_are_answered_and_the_connection_goes_on() {
     client.send(&[1; 100]);
     assert_eq!(client.error(), errno::EINVAL);
     assert_eq!(client.ask(Command::Flush, 0, 0), 0);
+}
+
+// proves: H1
+#[test]
+fn who_did_not_ask_for_block_sizes_may_ask_for_any_bytes() {
+    let serving = disk();
+    let mut client = RawClient::choosing(&serving, "disk");
+    client.request(Command::Write, 3, 5000);
+    client.send(&[7; 5000]);
+    assert_eq!(client.error(), 0);
+    let zeroes =
+        |flags, offset, length| Request { flags, command: Command::WriteZeroes, cookie: 7, offset, length }.encode();
+    client.send(&zeroes(command_flag::FUA, 1000, 13));
+    assert_eq!(client.error(), 0);
+    assert_eq!(client.ask(Command::Cache, 5, 1), 0);
+    assert_eq!(client.ask(Command::Trim, 5001, 1), 0);
+    client.request(Command::Read, 1, 5005);
+    assert_eq!(client.error(), 0);
+    let expected = |byte: u64| u8::from((3..5003).contains(&byte) && !(1000..1013).contains(&byte)) * 7;
+    assert_eq!(client.receive(5005), (1..5006).map(expected).collect::<Vec<u8>>());
+    let end = 64 << 20;
+    assert_eq!(client.ask(Command::Read, end - 1, 2), errno::EINVAL);
+    assert_eq!(client.ask(Command::Read, 0, 0), errno::EINVAL);
+    client.request(Command::Read, end - 1, 1);
+    assert_eq!((client.error(), client.receive(1)), (0, vec![0]));
 }
 
 // proves: S1

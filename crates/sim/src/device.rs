@@ -28,7 +28,9 @@ impl SimDevice {
     fn check(&self, operation: Operation, range: ByteRange) -> Result<(), DeviceError> {
         let info = self.disk.info();
         let fits = range.end <= info.size_bytes && !range.is_empty();
-        if fits && range.is_aligned_to(u64::from(info.logical_block_bytes)) {
+        let unit = u64::from(info.logical_block_bytes);
+        let ends_well = range.end.is_multiple_of(unit) || range.end == info.size_bytes;
+        if fits && range.start.is_multiple_of(unit) && ends_well {
             return Ok(());
         }
         let now = self.disk.simulation.now().0;
@@ -137,7 +139,7 @@ impl Device for SimDevice {
     }
 
     fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.check(Operation::Allocation, range.widened_to(u64::from(self.disk.info().logical_block_bytes)))?;
+        self.check(Operation::Allocation, range)?;
         if self.disk.is_gone() {
             return Err(DeviceError::new(DeviceErrorKind::Gone, Operation::Allocation, range));
         }

@@ -259,7 +259,8 @@ impl Disk {
     #[allow(clippy::type_complexity, reason = "two lists of pieces, used in the next lines")]
     fn landing_plan(&self, offset: u64, data: &[u8]) -> (Vec<(u64, Rc<[u8]>)>, Vec<(u64, Rc<[u8]>)>) {
         let sector = u64::from(self.info().logical_block_bytes);
-        let (choice, cut) = self.simulation.draw(|random| (random.below(10), random.below(length(data) / sector)));
+        let (choice, cut) =
+            self.simulation.draw(|random| (random.below(10), random.below(length(data).div_ceil(sector))));
         if choice < 6 || cut == 0 {
             let whole = vec![(offset, Rc::from(data))];
             return if choice % 2 == 0 { (whole, vec![]) } else { (vec![], whole) };

@@ -271,7 +271,7 @@ impl Host {
     fn choose_range(&self, random: &mut Random) -> ByteRange {
         let host = self.disk();
         let size = self.volume.size_bytes();
-        let unit = u64::from(host.shape.settings.logical_block_bytes);
+        let unit = host.shape.request_unit_bytes();
         let block = self.daemon.world.shape.settings.block_bytes.get();
         let block_start =
             choose_block(&host, size.div_ceil(block), self.daemon.world.shape.wander_percent, random) * block;

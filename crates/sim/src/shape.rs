@@ -441,7 +441,8 @@ pub(crate) fn ssd(random: &mut Random) -> DeviceInfo {
 impl VolumeShape {
     pub(crate) fn draw(random: &mut Random) -> Self {
         let logical_block_bytes = random.pick(&[512, 512, 4096]);
-        let unit = u64::from(random.pick(&[logical_block_bytes, logical_block_bytes, 4096]));
+        // A device may end within one of its blocks.
+        let unit = u64::from(random.pick(&[512, logical_block_bytes, 4096]));
         let size_bytes = {
             let most = random.pick(&[4 << 20, 8 << 20, 14 << 20]);
             random.between(1 << 20, most) / unit * unit
@@ -467,8 +468,13 @@ impl VolumeShape {
         Self { backing, settings, reports_changes: !random.one_in(4), hot_blocks: random.between(1, 12) }
     }
 
+    /// The unit of what hosts ask for: some do not know, or do not keep to, the volume's logical block.
+    pub fn request_unit_bytes(&self) -> u64 {
+        if self.hot_blocks.is_multiple_of(2) { u64::from(self.settings.logical_block_bytes) } else { 512 }
+    }
+
     /// The unit in which the model judges: what hosts write or the backing device tears, whichever is smaller.
     pub fn cell_bytes(&self) -> u64 {
-        u64::from(self.backing.logical_block_bytes.min(self.settings.logical_block_bytes))
+        u64::from(self.backing.logical_block_bytes).min(self.request_unit_bytes())
     }
 }

@@ -136,6 +136,14 @@ pub fn go_data(export: &str) -> Vec<u8> {
     data
 }
 
+/// … without a wish to learn anything.
+fn go_data_of_the_simple(export: &str) -> Vec<u8> {
+    let mut data = u32::try_from(export.len()).expect("names are short").to_be_bytes().to_vec();
+    data.extend(export.as_bytes());
+    data.extend([0, 0]);
+    data
+}
+
 /// The head of a request.
 pub fn request(verb: Verb, flags: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -150,8 +158,17 @@ pub fn request(verb: Verb, flags: u16, cookie: u64, offset: u64, length: u32) ->
 impl Client {
     /// Connects to an export.
     pub fn connect(socket: &Path, export: &str) -> Result<Self, Error> {
+        Self::connect_by(socket, &go_data(export))
+    }
+
+    /// … as a client does that knows nothing of block sizes.
+    pub fn connect_as_simple(socket: &Path, export: &str) -> Result<Self, Error> {
+        Self::connect_by(socket, &go_data_of_the_simple(export))
+    }
+
+    fn connect_by(socket: &Path, go: &[u8]) -> Result<Self, Error> {
         let mut stream = greet(socket)?;
-        stream.write_all(&option(OPTION_GO, &go_data(export)))?;
+        stream.write_all(&option(OPTION_GO, go))?;
         let (mut size_bytes, mut flags, mut block_sizes) = (0, 0, None);
         loop {
             let (kind, data) = option_reply(&mut stream)?;

@@ -1,11 +1,13 @@
 //! Blocks of 512 and 4096 bytes, odd sizes, requests at any offset, read-only exports, zeroes, trims and CACHE.
 
 use std::fs;
+use std::path::PathBuf;
 
 use hotset_e2e::daemon::Daemon;
-use hotset_e2e::files::{self, usize_of};
-use hotset_e2e::nbd::{EINVAL, ENOSPC, EPERM, Error, FLAG_FAST_ZERO, FLAG_FUA, FLAG_NO_HOLE, Verb};
+use hotset_e2e::files::{self, MIB, usize_of};
+use hotset_e2e::nbd::{Client, EINVAL, ENOSPC, EPERM, Error, FLAG_FAST_ZERO, FLAG_FUA, FLAG_NO_HOLE, Verb};
 use hotset_e2e::pattern::{PAGE_BYTES, Random, SECTOR_BYTES, Version, assert_pages, sectors};
+use hotset_e2e::tools::{run, skip, succeed};
 
 /// Random requests of whole sectors against an array in memory; in the end the file must equal the array.
 fn compare_with_a_naive_model(size_sectors: u64, unit_sectors: u64, seed: u64) {
@@ -70,6 +72,137 @@ fn a_size_that_is_no_multiple_of_a_page_or_a_block_is_served_to_its_end() {
 #[test]
 fn volumes_with_4096_byte_blocks_take_whole_pages() {
     compare_with_a_naive_model(8 * 2000, 8, 3);
+}
+
+/// A file system on a disk with sectors of 4096 bytes, taken down with the value.
+struct LargeSectors {
+    place: PathBuf,
+    device: String,
+}
+
+impl LargeSectors {
+    /// `None`, and loud words, where that is not possible.
+    fn mount(daemon: &Daemon, kind: &str) -> Option<Self> {
+        let (image, place) = (daemon.site.path("disk"), daemon.site.path("mounted"));
+        files::write_zeroes(&image, 320 * MIB);
+        fs::create_dir(&place).expect("a folder can be made");
+        let image = image.display().to_string();
+        let output = run("losetup", &["--sector-size", "4096", "--find", "--show", &image]);
+        if !output.status.success() {
+            skip("a loop device cannot be made here (needs root and losetup)");
+            return None;
+        }
+        let mounted = Self { place, device: String::from_utf8_lossy(&output.stdout).trim().to_owned() };
+        // Whoever had it before may have left it read-only.
+        succeed("blockdev", &["--setrw", &mounted.device]);
+        succeed(&format!("mkfs.{kind}"), &["-q", &mounted.device]);
+        succeed("mount", &[&mounted.device, &mounted.place.display().to_string()]);
+        Some(mounted)
+    }
+}
+
+impl Drop for LargeSectors {
+    fn drop(&mut self) {
+        run("umount", &[&self.place.display().to_string()]);
+        succeed("losetup", &["--detach", &self.device]);
+    }
+}
+
+// proves: D13
+#[test]
+fn the_last_sectors_of_a_file_are_served_where_direct_io_takes_larger_blocks() {
+    let mut daemon = Daemon::start();
+    let Some(mounted) = LargeSectors::mount(&daemon, "ext4") else { return };
+    daemon.make_read_write_pool(&[16, 16], "");
+    let backing = mounted.place.join("backing");
+    let size_bytes = 4 * MIB + 2560;
+    fs::write(&backing, sectors(0, size_bytes / SECTOR_BYTES, Version::Number(1))).expect("an image can be written");
+    let path = backing.display().to_string();
+    daemon.refuse(&format!("volume create v --backing {path} --block 4096"), 1, "4196864 bytes");
+    for pool in ["", " --pool p"] {
+        daemon.ok(&format!("volume create v --backing {path}{pool}"));
+        let mut client = daemon.client("v");
+        assert_eq!((client.size_bytes(), client.block_sizes().map(|sizes| sizes[0])), (size_bytes, Some(512)));
+        let last = client.read(size_bytes - 1024, 1024).expect("a read");
+        assert!(last == sectors(size_bytes / SECTOR_BYTES - 2, 2, Version::Number(1)), "{pool}: another end");
+        client.write_fua(size_bytes - 512, &[7; 512]).expect("a write");
+        client.write(4 * MIB - 512, &[8; 1024]).expect("a write over the place where direct I/O ends");
+        client.flush().expect("a flush");
+        drop(client);
+        daemon.restart();
+        assert_eq!(daemon.json("volume show v")["unserved_bytes"], 0);
+        let mut client = daemon.client("v");
+        assert_eq!(client.read(size_bytes - 512, 512).expect("a read"), [7; 512], "{pool}");
+        assert_eq!(client.read(4 * MIB - 512, 1024).expect("a read"), [8; 1024], "{pool}");
+        drop(client);
+        daemon.ok("volume delete v");
+        let file = fs::read(&backing).expect("the image can be read");
+        assert!(file.ends_with(&[7; 512]) && file[usize_of(4 * MIB) - 512..][..1024] == [8; 1024], "{pool}");
+        fs::write(&backing, sectors(0, size_bytes / SECTOR_BYTES, Version::Number(1))).expect("it can be written");
+    }
+    daemon.stop();
+}
+
+// proves: D13
+#[test]
+fn a_file_of_any_number_of_bytes_is_served_to_the_last() {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[16, 16], "");
+    let backing = daemon.site.path("backing");
+    fs::write(&backing, vec![5; usize_of(MIB) + 700]).expect("an image can be written");
+    daemon.ok(&format!("volume create v --backing {} --pool p", backing.display()));
+    let mut client = daemon.client("v");
+    assert_eq!(client.size_bytes(), MIB + 1024);
+    let end = client.read(MIB + 512, 512).expect("a read");
+    assert_eq!((&end[..188], &end[188..]), (&[5; 188][..], &[0; 324][..]), "what is not there is zero");
+    let mut sector = end;
+    sector[..188].fill(6);
+    client.write(MIB + 512, &sector).expect("a write");
+    drop(client);
+    daemon.ok("volume delete v");
+    let file = fs::read(&backing).expect("the image can be read");
+    assert_eq!(file.len(), usize_of(MIB) + 700, "nothing was written beyond its end");
+    assert!(file.ends_with(&[6; 188]));
+}
+
+// proves: D13, H1
+#[test]
+fn clients_that_know_no_block_sizes_may_ask_for_any_bytes() {
+    let daemon = Daemon::start();
+    daemon.make_read_write_pool(&[16, 16], "");
+    let backing = daemon.site.blank("backing", MIB);
+    daemon.ok(&format!("volume create v --backing {} --pool p --block 4096", backing.display()));
+    let socket = daemon.nbd_socket();
+    // Many at once, each writing bytes of its own into the same pages.
+    let (writers, run_bytes) = (8_u64, 37_u64);
+    let runs = 4 * PAGE_BYTES / (writers * run_bytes);
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let socket = &socket;
+            scope.spawn(move || {
+                let mut client = Client::connect_as_simple(socket, "v").expect("it connects");
+                let fill = u8::try_from(writer + 1).expect("few");
+                for run in 0..runs {
+                    let offset = 1 + (run * writers + writer) * run_bytes;
+                    let flags = if run % 16 == 0 { FLAG_FUA } else { 0 };
+                    client.call(Verb::Write, flags, offset, 37, &[fill; 37]).expect("a write of any bytes");
+                }
+                client.flush().expect("a flush");
+            });
+        }
+    });
+    let mut client = Client::connect_as_simple(&socket, "v").expect("it connects");
+    let length = usize_of(runs * writers * run_bytes);
+    let expected: Vec<u8> = (0..length).map(|byte| u8::try_from(byte / 37 % 8 + 1).expect("few")).collect();
+    let read = client.read(1, u32::try_from(length).expect("a few pages")).expect("a read of any bytes");
+    assert!(read == expected, "a write was lost to its neighbour");
+    client.write_zeroes(0, 5, 3).expect("zeroes");
+    client.trim(MIB - 1, 1).expect("a trim");
+    client.cache(7, 1).expect("a wish");
+    assert_eq!(client.read(4, 5).expect("a read"), [1, 0, 0, 0, 1]);
+    drop(client);
+    daemon.ok("volume delete v");
+    assert_eq!(files::read_part(&backing, 8, length - 7), expected[7..]);
 }
 
 // proves: D13

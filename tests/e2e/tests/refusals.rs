@@ -235,7 +235,7 @@ fn every_wrong_invocation_is_refused_with_its_code_and_its_reason() {
         (format!("volume create w --backing {pipe}"), 1, "neither a block device nor a regular file"),
         (format!("{pool} --ssd {pipe}"), 1, "neither a block device nor a regular file"),
         (format!("pool import --ssd {pipe}"), 1, "pipe"),
-        (format!("volume create w --backing {odd}"), 1, "odd"),
+        (format!("volume create w --backing {odd} --block 4096"), 1, "1000 bytes"),
         (format!("volume create w --backing {ssd0}"), 1, "ssd0"),
         (format!("volume create w --backing {free} --block 1024"), 2, "4096"),
         (format!("volume create w --backing {free} --pool nobody"), 1, "nobody"),

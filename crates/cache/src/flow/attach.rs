@@ -152,6 +152,7 @@ impl<E: Env> PoolInner<E> {
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume, volume.size_bytes.get())?;
         let held = volume.in_time(volume.hold_all()).await?;
+        volume.keep_end_of(&known.backing);
         let known = match volume.grown(&known.backing).await? {
             Some(backing) => self.record_growth(known, backing).await?,
             None => known,

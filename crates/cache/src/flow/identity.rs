@@ -15,6 +15,9 @@ use crate::pool::PoolInner;
 use crate::state::evidence::BackingEvidence;
 use crate::volume::{Attached, VolumeInner};
 
+/// The least that hosts see of a device.
+const SECTOR_BYTES: u64 = 512;
+
 /// The fingerprint pages of a device: some in the first and the last MiB, where partition tables and file systems keep
 /// what they change at every use, the others evenly between.
 fn fingerprint_pages(size_bytes: u64) -> Vec<u64> {
@@ -71,12 +74,22 @@ impl<E: Env> VolumeInner<E> {
     /// Of the device as it is now, whether or not it is the right one.
     pub(super) async fn fingerprint(&self, page: u64, size_bytes: u64) -> Option<u64> {
         let range = ByteRange { start: page * PAGE, end: ((page + 1) * PAGE).min(size_bytes) };
-        let wide = range.widened_to(u64::from(self.backing.info.logical_block_bytes));
+        let wide = self.device_blocks(range);
         let bytes_of = |range: ByteRange| usize::try_from(range.length()).expect("a page or two");
         let buf = self.env.buffers().take(bytes_of(wide));
         let (buf, read) = self.backing.read_to_judge(wide.start, buf).await;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
         read.ok().map(|()| crc64(&buf.narrow(skip, bytes_of(range))))
+    }
+
+    /// Sizes were rounded down to sectors once. Of a file that is as it was then, the volume has as much as it had: its last page
+    /// could not be told from a changed one.
+    pub(crate) fn keep_end_of(&self, before: &BackingIdentity) {
+        let size_bytes = self.size_bytes.get();
+        let is_rounded_up = self.backing.device().is_ok_and(|device| device.end_bytes() < size_bytes);
+        if is_rounded_up && before.size_bytes + SECTOR_BYTES == size_bytes && !before.size_bytes.is_multiple_of(PAGE) {
+            self.size_bytes.set(before.size_bytes);
+        }
     }
 
     /// What the backing device is now, durably, if it is the same one and has only grown: every byte that was judged before is as it

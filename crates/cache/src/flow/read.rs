@@ -326,8 +326,8 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// The blocks of the backing device that `range` touches.
-    fn device_blocks(&self, range: ByteRange) -> ByteRange {
-        range.widened_to(u64::from(self.backing.info.logical_block_bytes))
+    pub(crate) fn device_blocks(&self, range: ByteRange) -> ByteRange {
+        self.backing.blocks_of(range)
     }
 }
 

@@ -249,13 +249,12 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule
-    /// `sub-page`). The caller holds the pages.
+    /// `sub-page`). The caller holds the pages: two writes to one block do not lose each other.
     pub(crate) async fn write_backing(&self, range: ByteRange, buf: Buf) -> Result<(), Error> {
-        let unit = u64::from(self.backing.info.logical_block_bytes);
-        if range.is_aligned_to(unit) {
+        let wide = self.device_blocks(range);
+        if range == wide {
             return self.backing.write(range.start, buf).await;
         }
-        let wide = range.widened_to(unit);
         let mut whole = self.read_backing(wide).await?;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
         whole[skip..skip + buf.len()].copy_from_slice(&buf);

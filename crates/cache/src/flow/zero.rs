@@ -27,14 +27,14 @@ impl<E: Env> VolumeInner<E> {
         if self.backing.info.discard != Discard::Zeroes {
             return Ok(());
         }
-        let unit = u64::from(self.backing.info.logical_block_bytes);
-        let range = if planted(Planted::TrimWidened) { range.widened_to(4096) } else { range.narrowed_to(unit) };
+        let trims_more = planted(Planted::TrimWidened);
+        let range = if trims_more { range.widened_to(4096) } else { self.backing.blocks_inside(range) };
         if range.is_empty() {
             return Ok(());
         }
         let _held = self.hold(range).await;
         for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
-            self.trim_around(part.narrowed_to(unit)).await?;
+            self.trim_around(self.backing.blocks_inside(part)).await?;
         }
         self.settle(durability).await
     }
@@ -75,8 +75,7 @@ impl<E: Env> VolumeInner<E> {
     }
 
     async fn zero_around(self: &Rc<Self>, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
-        let unit = u64::from(self.backing.info.logical_block_bytes);
-        let inner = range.narrowed_to(unit);
+        let inner = self.backing.blocks_inside(range);
         let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
         let _not_cleaned = match dropped.is_empty() {
             true => None,

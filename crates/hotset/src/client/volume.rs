@@ -319,6 +319,8 @@ fn show(volume: &Volume) -> String {
         ("Evicted", format!("{} blocks", grouped(stats.evicted_blocks))),
         ("SSD errors hidden", grouped(stats.read_errors_hidden)),
         ("Errors to hosts", grouped(stats.errors)),
+        ("Of them timed out", grouped(stats.timed_out)),
+        ("Invalid requests", grouped(stats.invalid)),
         ("Cache drops", grouped(stats.cache_drops)),
     ])
 }

@@ -214,7 +214,8 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::EventHook
         | ConditionKind::Log
         | ConditionKind::Certificate
-        | ConditionKind::ConnectionsRefused => true,
+        | ConditionKind::ConnectionsRefused
+        | ConditionKind::EndNotServed => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
 }

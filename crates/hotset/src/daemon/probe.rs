@@ -108,10 +108,8 @@ pub(crate) fn check_backing(spelling: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     let metadata = metadata(path, "backing device")?;
-    if metadata.is_file() && (metadata.len() == 0 || !metadata.len().is_multiple_of(512)) {
-        let message =
-            format!("backing device {path}: it has {} bytes; a disk has whole sectors of 512", metadata.len());
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    if metadata.is_file() && metadata.len() == 0 {
+        return Err(ApiError::new(ApiErrorKind::Invalid, format!("backing device {path}: it is empty")));
     }
     let (_, label) = look(path)?;
     let Some(whose) = ours(&label) else { return Ok(()) };

@@ -275,7 +275,7 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
                  hour has passed without another one"
             );
         }
-        ConditionKind::Pool | ConditionKind::Ssd | ConditionKind::Volume => "",
+        ConditionKind::Pool | ConditionKind::Ssd | ConditionKind::Volume | ConditionKind::EndNotServed => "",
         ConditionKind::StateDirectory => "make room there, or make it writable: it is tried again every few seconds",
         ConditionKind::RecordUnreadable => "bring the file back as it was and restart the daemon",
         ConditionKind::RecordOutdated => {

@@ -10,9 +10,11 @@ use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Named, STATE_BYTES};
 
 use crate::state_file;
 
-const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true };
+/// The smallest logical block.
+const SECTOR_BYTES: u32 = 512;
+const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true, to_the_end: false };
 /// Nothing is written to it, and nobody else has it.
-const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: true };
+const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: true, to_the_end: false };
 
 /// A block device or image file that a pool uses, or an emulated SSD.
 pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
@@ -23,7 +25,8 @@ fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str)
     if EmulatedSsdSpec::is_spelled_by(path) {
         let spec: EmulatedSsdSpec =
             path.parse().map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("{what}: {error}")))?;
-        let ssd = EmulatedSsd::open(env, &spec, options).map_err(|error| of_open(what, &error))?;
+        let ssd = EmulatedSsd::open(env, &spec, FileOptions { to_the_end: false, ..options })
+            .map_err(|error| of_open(what, &error))?;
         return Ok(HostDevice::EmulatedSsd(ssd));
     }
     let device = FileDevice::open(env, Path::new(path), options).map_err(|error| of_open(what, &error))?;
@@ -32,7 +35,7 @@ fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str)
 
 /// A block device or image file that is only looked at.
 pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
-    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false }, "SSD")
+    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false, to_the_end: false }, "SSD")
 }
 
 /// A block device or image file of a pool that no daemon runs. It may be write-protected.
@@ -53,7 +56,7 @@ pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostD
 
 /// … that is only looked at.
 pub(super) fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
-    let options = FileOptions { read_only: true, claimed: false };
+    let options = FileOptions { read_only: true, claimed: false, to_the_end: false };
     let device = FileDevice::open(env, path, options).map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
 }
@@ -85,18 +88,46 @@ fn lengthen_member(path: &Path) -> Result<(), Error> {
 
 /// The device that holds a volume's data.
 pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
-    let options = FileOptions { read_only: spec.settings.read_only, claimed: !spec.settings.read_only };
+    let read_only = spec.settings.read_only;
+    let options = FileOptions { read_only, claimed: !read_only, to_the_end: true };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);
     }
     open_file_or_ssd(env, &spec.backing, options, "backing device")
 }
 
+/// The logical block of a new volume over `device`, if nobody chose one: the device's, or one that its size allows.
+pub(super) fn block_of(device: &HostDevice) -> u32 {
+    let info = device.info();
+    match info.size_bytes.is_multiple_of(u64::from(info.logical_block_bytes)) {
+        true => info.logical_block_bytes,
+        false => SECTOR_BYTES,
+    }
+}
+
+/// Refuses to serve less than the whole of a device.
+pub(super) fn check_whole(device: &HostDevice, path: &str, block_bytes: u32) -> Result<(), Error> {
+    let (end_bytes, usable_bytes) = (device.end_bytes(), device.info().size_bytes);
+    let served_bytes = usable_bytes - usable_bytes % u64::from(block_bytes);
+    if served_bytes >= end_bytes {
+        return Ok(());
+    }
+    let smaller = usable_bytes >= end_bytes && block_bytes > SECTOR_BYTES;
+    let advice = if smaller { "choose --block 512" } else { "give it a whole number of them" };
+    let message = format!(
+        "backing device {path} has {end_bytes} bytes, which is no multiple of blocks of {block_bytes} bytes: its last {} bytes \
+         would not be served: {advice}",
+        end_bytes - served_bytes
+    );
+    Err(Error::new(ErrorKind::Invalid, message))
+}
+
 fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> Result<HostDevice, Error> {
     let spec: EmulatedArraySpec = spelling
         .parse()
         .map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("backing device: {error}")))?;
-    let array = EmulatedArray::open(env, &spec, options).map_err(|error| of_open("backing device", &error))?;
+    let array = EmulatedArray::open(env, &spec, FileOptions { to_the_end: false, ..options })
+        .map_err(|error| of_open("backing device", &error))?;
     Ok(HostDevice::Emulated(array))
 }
 

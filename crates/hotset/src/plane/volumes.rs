@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use hotset_block::{Device, Env as _, HostDevice};
+use hotset_block::{Env as _, HostDevice};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, Error, ErrorKind, Volume, VolumeStatus};
 
@@ -23,7 +23,9 @@ impl Plane {
         logical_block_bytes: Option<u32>,
     ) -> Result<VolumeStatus, Error> {
         let backing = device::open_backing(&self.env, &spec)?;
-        spec.settings.logical_block_bytes = logical_block_bytes.unwrap_or(backing.info().logical_block_bytes);
+        let block_bytes = logical_block_bytes.unwrap_or_else(|| device::block_of(&backing));
+        device::check_whole(&backing, &spec.backing, block_bytes)?;
+        spec.settings.logical_block_bytes = block_bytes;
         self.install(spec, backing)
     }
 

@@ -16,6 +16,7 @@ pub(super) struct Terms {
     pub(super) structured_replies: bool,
     block_status: bool,
     size_bytes: u64,
+    /// A power of two.
     block_bytes_min: u64,
     read_only: bool,
 }
@@ -26,7 +27,7 @@ impl Terms {
             structured_replies: agreement.structured_replies,
             block_status: agreement.block_status,
             size_bytes: export.size_bytes,
-            block_bytes_min: u64::from(export.block_bytes_min),
+            block_bytes_min: if agreement.block_sizes { u64::from(export.block_bytes_min) } else { 1 },
             read_only: export.flags & transmission_flag::READ_ONLY != 0,
         }
     }

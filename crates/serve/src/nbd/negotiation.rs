@@ -102,6 +102,8 @@ pub struct Agreement {
     pub structured_replies: bool,
     /// The client may ask for block status, context [`BASE_ALLOCATION_ID`].
     pub block_status: bool,
+    /// The client asked for the sizes of blocks, and keeps to them ("Block size constraints"). Who did not may ask for any bytes.
+    pub block_sizes: bool,
 }
 
 /// What the caller does after it sent the answers.
@@ -138,6 +140,13 @@ pub struct Negotiation {
     /// The export for which block status was selected.
     block_status_of: Option<String>,
     options_left: u32,
+}
+
+/// Whether the option that ends the handshake asked for `NBD_INFO_BLOCK_SIZE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockSizes {
+    Asked,
+    NotAsked,
 }
 
 /// One option with its data.
@@ -274,7 +283,7 @@ impl Negotiation {
         if !self.no_zeroes {
             out.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
         }
-        Next::Serve(self.agreement(export))
+        Next::Serve(self.agreement(export, BlockSizes::NotAsked))
     }
 
     /// `NBD_OPT_INFO` and `NBD_OPT_GO`. Size and block sizes are told in any case; the protocol allows it.
@@ -298,7 +307,8 @@ impl Negotiation {
             push_option_reply(out, asked.option, reply::INFO, &text_info(info::DESCRIPTION, &export.description));
         }
         acknowledge(out, asked.option);
-        if asked.option == option::GO { Next::Serve(self.agreement(export)) } else { Next::Continue }
+        let sizes = if wanted.contains(&info::BLOCK_SIZE) { BlockSizes::Asked } else { BlockSizes::NotAsked };
+        if asked.option == option::GO { Next::Serve(self.agreement(export, sizes)) } else { Next::Continue }
     }
 
     fn structured_reply(&mut self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Next {
@@ -347,11 +357,12 @@ impl Negotiation {
         export.flags | fragment
     }
 
-    fn agreement(&self, export: &ExportInfo) -> Agreement {
+    fn agreement(&self, export: &ExportInfo, sizes: BlockSizes) -> Agreement {
         Agreement {
             export: export.name.clone(),
             structured_replies: self.structured_replies,
             block_status: self.structured_replies && self.block_status_of.as_ref() == Some(&export.name),
+            block_sizes: sizes == BlockSizes::Asked,
         }
     }
 }

@@ -107,8 +107,25 @@ fn go_tells_size_flags_and_block_sizes_and_starts_serving() {
     assert_eq!(answers[1].1, b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0");
     assert_eq!(answers[2].1, b"\0\x01v");
     assert_eq!(answers[3].1, b"\0\x02the volume v");
-    let plain = Agreement { export: "v".to_owned(), structured_replies: false, block_status: false };
+    let plain =
+        Agreement { export: "v".to_owned(), structured_replies: false, block_status: false, block_sizes: false };
     assert_eq!(next, Next::Serve(plain));
+}
+
+// proves: H1
+#[test]
+fn only_who_asked_for_block_sizes_when_it_chose_its_export_keeps_to_them() {
+    let chosen = |option: u32, data: &[u8]| {
+        let Next::Serve(agreement) = Talk::new(TlsState::Off, &["v"]).raw(option, data).1 else { panic!("not served") };
+        agreement.block_sizes
+    };
+    assert!(chosen(option::GO, &go_data("v", &[info::NAME, info::BLOCK_SIZE])));
+    assert!(!chosen(option::GO, &go_data("v", &[info::NAME])));
+    assert!(!chosen(option::EXPORT_NAME, b"v"));
+    let mut talk = Talk::new(TlsState::Off, &["v"]);
+    talk.ask(option::INFO, &go_data("v", &[info::BLOCK_SIZE]));
+    let (_, next) = talk.ask(option::GO, &go_data("v", &[]));
+    assert!(matches!(next, Next::Serve(Agreement { block_sizes: false, .. })), "it asked, and did not choose by that");
 }
 
 #[test]

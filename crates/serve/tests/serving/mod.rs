@@ -52,7 +52,8 @@ impl Served {
         let device = match &self.backing {
             Backing::Memory(size_bytes) => HostDevice::Memory(MemoryDevice::new(*size_bytes, 512)),
             Backing::File(path) => {
-                let options = FileOptions { read_only: self.settings.read_only, ..FileOptions::default() };
+                let options =
+                    FileOptions { read_only: self.settings.read_only, to_the_end: true, ..FileOptions::default() };
                 HostDevice::File(FileDevice::open(env, path, options).expect("the file can be opened"))
             }
             Backing::Emulated(spelling) => {

@@ -314,6 +314,9 @@ fn of_ssds(page: &mut Page, pools: &[Pool]) {
         "Medium errors and checksum failures that hosts never saw.",
         |ssd| ssd.read_errors,
     );
+    family("hotset_ssd_lost_writes", Gauge, "1 if it was found to have lost what it had flushed.", |ssd| {
+        u64::from(ssd.lost_writes)
+    });
     family("hotset_ssd_reads_total", Counter, "Reads of the SSD.", |ssd| ssd.io.reads);
     family("hotset_ssd_read_bytes_total", Counter, "Bytes read from the SSD.", |ssd| ssd.io.read_bytes);
     family("hotset_ssd_writes_total", Counter, "Writes to the SSD.", |ssd| ssd.io.writes);
@@ -377,7 +380,21 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
         "SSD errors that the backing device made good.",
         |volume| volume.stats.read_errors_hidden,
     );
-    family("hotset_volume_errors_total", Counter, "Requests answered with an error.", |volume| volume.stats.errors);
+    family("hotset_volume_errors_total", Counter, "Requests answered with an error, but for invalid ones.", |volume| {
+        volume.stats.errors
+    });
+    family("hotset_volume_timed_out_total", Counter, "Of them, those that made no progress for too long.", |volume| {
+        volume.stats.timed_out
+    });
+    family(
+        "hotset_volume_invalid_requests_total",
+        Counter,
+        "Requests that were refused because hosts should not have made them.",
+        |volume| volume.stats.invalid,
+    );
+    family("hotset_volume_unserved_bytes", Gauge, "The end of the backing device that hosts do not see.", |volume| {
+        volume.unserved_bytes
+    });
     family("hotset_volume_backing_reads_total", Counter, "Reads of the backing device.", |volume| {
         volume.backing_io.reads
     });

@@ -46,7 +46,11 @@ pub(super) fn blame_ssds(pool: &mut Pool) {
 }
 
 /// Of a volume.
-pub(super) fn of_volume(volume: &Volume) -> Option<Seen> {
+pub(super) fn of_volume(volume: &Volume) -> Vec<Seen> {
+    of_itself(volume).into_iter().chain(of_end(volume)).collect()
+}
+
+fn of_itself(volume: &Volume) -> Option<Seen> {
     (volume.health != Health::Good).then(|| Seen {
         kind: ConditionKind::Volume,
         subject: Subject::new(SubjectKind::Volume, volume.name.as_str()),
@@ -55,6 +59,23 @@ pub(super) fn of_volume(volume: &Volume) -> Option<Seen> {
         health: volume.health,
         reason: volume.reason.clone(),
         action: volume.action.clone(),
+    })
+}
+
+/// Of a volume that is smaller than its backing device.
+fn of_end(volume: &Volume) -> Option<Seen> {
+    let (name, unserved) = (&volume.name, volume.unserved_bytes);
+    (unserved > 0).then(|| Seen {
+        kind: ConditionKind::EndNotServed,
+        subject: Subject::new(SubjectKind::Volume, name.as_str()),
+        path: String::new(),
+        pool: None,
+        health: Health::Degraded,
+        reason: format!("hosts do not see the last {unserved} bytes of {}: they are no whole block", volume.backing),
+        action: format!(
+            "`hotset volume delete {name}` when its hosts have stopped, and attach its backing device again: with --block \
+             512 all of it is served, if it is a file"
+        ),
     })
 }
 

@@ -164,7 +164,7 @@ impl Manager {
         let pools = self.pools_of(snapshot);
         let volumes = self.volumes_of(snapshot);
         let broken = self.unread();
-        let seen = pools.iter().flat_map(seen::of_pool).chain(volumes.iter().filter_map(seen::of_volume));
+        let seen = pools.iter().flat_map(seen::of_pool).chain(volumes.iter().flat_map(seen::of_volume));
         let conditions = self.register.all(seen.chain(seen::of_records(&broken)).collect());
         Status {
             health: conditions.iter().map(|condition| condition.health).max().unwrap_or(Health::Good),
@@ -418,6 +418,7 @@ fn ssd(status: &SsdStatus) -> Ssd {
         slots: status.slots,
         slots_used: status.slots_used,
         read_errors: status.read_errors,
+        lost_writes: status.lost_writes,
         written_bytes: status.bytes_written,
         io: device_io(status.io),
     }
@@ -440,6 +441,7 @@ fn offline_pool(offline: &OfflinePool, converting: bool) -> Pool {
         slots: 0,
         slots_used: 0,
         read_errors: 0,
+        lost_writes: false,
         written_bytes: 0,
         io: DeviceIo::default(),
     });
@@ -476,6 +478,7 @@ fn volume(status: &VolumeStatus) -> Volume {
         health: words::health(status.health),
         reason: status.reason.clone(),
         size_bytes: status.size_bytes,
+        unserved_bytes: status.unserved_bytes,
         pool: status.pool.as_ref().map(ToString::to_string),
         cache_used_bytes: status.cache_used_bytes,
         write_cache_used_bytes: status.write_cache_used_bytes,
@@ -500,6 +503,7 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         cache_state: None,
         cache_health: None,
         size_bytes: 0,
+        unserved_bytes: 0,
         logical_block_bytes: settings.logical_block_bytes,
         read_only: settings.read_only,
         read_cutoff_bytes: settings.read_cutoff_bytes,
@@ -606,6 +610,8 @@ fn stats(stats: &hotset_cache::VolumeStats) -> VolumeStats {
         evicted_blocks: stats.evicted_blocks,
         read_errors_hidden: stats.read_errors_hidden,
         errors: stats.errors,
+        timed_out: stats.timed_out,
+        invalid: stats.invalid,
         write_hits: stats.write_hits,
         cleaned_bytes: stats.cleaned_bytes,
         moved_bytes: stats.moved_bytes,
