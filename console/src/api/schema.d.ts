@@ -645,7 +645,7 @@ export interface components {
          * @description What is not as it should be.
          * @enum {string}
          */
-        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served";
+        ConditionKind: "pool" | "ssd" | "volume" | "host-errors" | "state-directory" | "record-unreadable" | "record-outdated" | "events" | "statistics" | "statistics-set-aside" | "ssd-writes" | "failures" | "guard" | "event-hook" | "log" | "certificate" | "connections-refused" | "end-not-served" | "other-backing" | "backings";
         /** @description `GET /api/v1/volumes/{name}/connect` */
         Connect: {
             addresses: components["schemas"]["ConnectAddress"][];
@@ -1656,6 +1656,8 @@ export interface components {
         Volume: {
             /** @description What to do about it. Empty when there is nothing to do. */
             action?: string;
+            /** @description What would be better, although nothing is wrong: a name of its backing device that stays its own. Mostly empty. */
+            advice: string;
             backing: string;
             /** @description The backing device is a model of one: its speed is not that of a real array. */
             backing_emulated: boolean;

@@ -45,6 +45,10 @@ pub enum ConditionKind {
     ConnectionsRefused,
     /// Hosts do not see the last bytes of a backing device.
     EndNotServed,
+    /// Another file is in the place of a volume's backing device, and is served.
+    OtherBacking,
+    /// Which backing device is whose is not kept over a restart.
+    Backings,
 }
 
 impl ConditionKind {
@@ -68,6 +72,8 @@ impl ConditionKind {
             Self::Certificate => "certificate",
             Self::ConnectionsRefused => "connections-refused",
             Self::EndNotServed => "end-not-served",
+            Self::OtherBacking => "other-backing",
+            Self::Backings => "backings",
         }
     }
 }

@@ -120,6 +120,10 @@ pub struct Volume {
     /// What to do about it. Empty when there is nothing to do.
     #[serde(default)]
     pub action: String,
+    /// What would be better, although nothing is wrong: a name of its backing device that stays its own. Mostly empty.
+    #[serde(default)]
+    #[schema(required)]
+    pub advice: String,
     /// Of its cache; null without a pool.
     #[serde(default)]
     pub cache_state: Option<CacheState>,

@@ -536,6 +536,7 @@ mod tests {
     use futures_util::future::{Either, select};
 
     use super::*;
+    use crate::closing::{Closed, OpenFile};
     use crate::operation::{Direction, Transfer};
     use crate::ring::AT_ONCE_BYTES;
     use crate::running::STRETCH_MAX;
@@ -589,7 +590,7 @@ mod tests {
             let executor = Executor::new(ExecutorOptions::default()).unwrap();
             let core = Rc::clone(&executor.core);
             executor.run(async |env| {
-                let file = Rc::new(sys::eventfd().unwrap());
+                let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
                 let transfer = Transfer {
                     file,
                     apart: false,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::closing::{self, Closed, OpenFile};
 use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{Direction, RingOperation, Transfer};
 use crate::tail::Tail;
@@ -64,7 +65,7 @@ enum Caching {
 }
 
 struct Shared {
-    file: Rc<OwnedFd>,
+    file: Rc<OpenFile>,
     /// A regular file: that can be cut short under us.
     is_regular: bool,
     /// A regular file that another program or machine keeps: nothing may be asked of it where others would be held up
@@ -107,18 +108,20 @@ impl FileDevice {
         };
         let file_type = metadata.file_type();
         let (access, footprint) = (options.access(), Footprint::of_metadata(&metadata));
+        closing::wait_for(&metadata);
         check_unused(env, path, access, &footprint)?;
         let (file, direct) = open_file(path, options, file_type.is_block_device(), caching).map_err(fail("open"))?;
         if !descriptors::may_keep(&file, DescriptorUse::Device) {
             return Err(OpenError::new(path, "open", descriptors::none_left(DescriptorUse::Device)));
         }
-        let file_of_info = file.try_clone().map_err(fail("open"))?;
         let file = OwnedFd::from(file);
+        let closed = Closed::for_file(&file, &metadata).map_err(fail("inspect"))?;
+        let file = OpenFile::new(file, closed);
         lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
         in_use::lock_as_qemu_does(&file, access).map_err(fail("lock"))?;
-        let (info, end_bytes) = inspect(&file_of_info, &file, options, direct).map_err(fail("inspect"))?;
+        let (info, end_bytes) = inspect(&file, &metadata, options, direct).map_err(fail("inspect"))?;
         let (is_regular, block_bytes) = (file_type.is_file(), info.logical_block_bytes);
-        let elsewhere = is_regular && sys::is_kept_elsewhere(&file).map_err(fail("inspect"))?;
+        let elsewhere = matches!(closed, Closed::Apart(_));
         let tail = match is_regular && options.to_the_end && Tail::is_needed(end_bytes, block_bytes) {
             true => {
                 Some(Tail::open(&file, options.read_only, end_bytes, block_bytes).map_err(fail("open the end of"))?)
@@ -261,7 +264,7 @@ impl FileDevice {
 
     async fn submit(
         &self,
-        file: &Rc<OwnedFd>,
+        file: &Rc<OpenFile>,
         direction: Direction,
         offset: u64,
         buf: Buf,
@@ -446,14 +449,13 @@ fn lock(file: &OwnedFd, options: FileOptions, block_device: bool) -> io::Result<
 }
 
 /// What it is like, and the size that it says it has.
-fn inspect(file: &File, fd: &OwnedFd, options: FileOptions, direct: bool) -> io::Result<(DeviceInfo, u64)> {
-    let metadata = file.metadata()?;
+fn inspect(fd: &OwnedFd, metadata: &Metadata, options: FileOptions, direct: bool) -> io::Result<(DeviceInfo, u64)> {
     if metadata.file_type().is_block_device() {
-        inspect_block_device(file, fd, &metadata, options.read_only)
+        inspect_block_device(fd, metadata, options.read_only)
     } else {
         let alignment = if direct { sys::direct_io_alignment(fd) } else { None };
         let logical_block_bytes = known_block(alignment.unwrap_or(LOGICAL_BLOCKS[0]))?;
-        let end_bytes = metadata.len();
+        let end_bytes = sys::known_size(fd)?;
         let size_bytes = if options.to_the_end { Tail::size_bytes(end_bytes) } else { end_bytes };
         let block_bytes = if options.to_the_end { LOGICAL_BLOCKS[0] } else { logical_block_bytes };
         let info = DeviceInfo {
@@ -469,15 +471,10 @@ fn inspect(file: &File, fd: &OwnedFd, options: FileOptions, direct: bool) -> io:
     }
 }
 
-fn inspect_block_device(
-    mut file: &File,
-    fd: &OwnedFd,
-    metadata: &std::fs::Metadata,
-    read_only: bool,
-) -> io::Result<(DeviceInfo, u64)> {
+fn inspect_block_device(fd: &OwnedFd, metadata: &Metadata, read_only: bool) -> io::Result<(DeviceInfo, u64)> {
     let sector = sys::logical_block_bytes(fd)?;
     let logical_block_bytes = known_block(u32::try_from(sector).unwrap_or(u32::MAX))?;
-    let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
+    let size = sys::seek(fd, 0, libc::SEEK_END)?;
     let queue = sysfs::queue(metadata.rdev());
     // fallocate with a punched hole zeroes a block device, by unmapping if it can; without the device's help it fails.
     let discard = if queue.zeroes_by_itself { Discard::Zeroes } else { Discard::Unsupported };

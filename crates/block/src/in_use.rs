@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use crate::closing::{Closed, OpenFile};
 use crate::footprint::Footprint;
 use crate::{sys, sysfs};
 
@@ -107,7 +108,7 @@ pub(crate) struct OpenDevices {
 
 struct OpenDevice {
     /// As long as the kernel does I/O on it, it is there.
-    file: Weak<OwnedFd>,
+    file: Weak<OpenFile>,
     path: PathBuf,
     access: Access,
     footprint: Footprint,
@@ -122,7 +123,7 @@ impl OpenDevices {
         others.find(|device| device.footprint.overlaps(footprint)).map(|device| User::Ourselves(device.path.clone()))
     }
 
-    pub(crate) fn add(&mut self, file: &Rc<OwnedFd>, path: &Path, access: Access, footprint: Footprint) {
+    pub(crate) fn add(&mut self, file: &Rc<OpenFile>, path: &Path, access: Access, footprint: Footprint) {
         self.devices.push(OpenDevice { file: Rc::downgrade(file), path: path.to_owned(), access, footprint });
     }
 }
@@ -181,7 +182,12 @@ fn is_swap(device: u64) -> bool {
 /// Whether anybody has the file open for writing, as far as its file system tells: it grants a lease for reading only then not.
 fn is_written(path: &Path) -> bool {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-    file.is_ok_and(|file| sys::is_open_for_writing(&OwnedFd::from(file)))
+    file.is_ok_and(|file| {
+        let metadata = file.metadata();
+        let file = OwnedFd::from(file);
+        let closed = metadata.and_then(|metadata| Closed::for_file(&file, &metadata)).unwrap_or(Closed::AtOnce);
+        sys::is_open_for_writing(&OpenFile::new(file, closed))
+    })
 }
 
 /// Takes the locks by which QEMU keeps others off an image, on the file description that does the I/O, and looks whether somebody

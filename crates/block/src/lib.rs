@@ -4,6 +4,7 @@
 //! This crate knows nothing of caching. It holds the only `unsafe` code of the project.
 
 mod buf;
+mod closing;
 mod counters;
 mod descriptors;
 mod device;

@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use io_uring::{opcode, squeue, types};
 
+use crate::closing::OpenFile;
 use crate::{Buf, ByteRange, Operation, sys};
 
 /// The longest single transfer: the kernel cuts at 2 GiB less a page.
@@ -31,9 +32,9 @@ const ARENA: u16 = 0;
 /// An operation, and what it has done so far.
 pub(crate) enum RingOperation {
     Transfer(Transfer),
-    Sync(Rc<OwnedFd>),
+    Sync(Rc<OpenFile>),
     /// fallocate(2) with a mode.
-    Allocate(Rc<OwnedFd>, i32, ByteRange),
+    Allocate(Rc<OpenFile>, i32, ByteRange),
     /// Waits until one of the poll events is there.
     Poll(Rc<OwnedFd>, u32),
     /// Receives once, at least one byte unless the stream ended.
@@ -45,7 +46,7 @@ pub(crate) enum RingOperation {
 
 /// Bytes between a buffer and a file, whole or up to an error or the end of the file.
 pub(crate) struct Transfer {
-    pub(crate) file: Rc<OwnedFd>,
+    pub(crate) file: Rc<OpenFile>,
     /// On a thread of the kernel's from the start: submitting it may wait.
     pub(crate) apart: bool,
     pub(crate) direction: Direction,
@@ -276,11 +277,11 @@ impl Message {
 }
 
 /// Another descriptor of the same file description.
-fn copy(file: &Rc<OwnedFd>) -> io::Result<OwnedFd> {
+fn copy(file: &OwnedFd) -> io::Result<OwnedFd> {
     file.try_clone()
 }
 
-fn fd(file: &Rc<OwnedFd>) -> types::Fd {
+fn fd(file: &impl AsRawFd) -> types::Fd {
     types::Fd(file.as_raw_fd())
 }
 
@@ -308,6 +309,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::closing::Closed;
 
     fn message(lengths: &[usize]) -> Message {
         let socket = Rc::new(sys::eventfd().unwrap());
@@ -331,7 +333,7 @@ mod tests {
 
     #[test]
     fn only_memory_of_the_arena_is_transferred_as_registered() {
-        let file = Rc::new(sys::eventfd().unwrap());
+        let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
         let pool = crate::BufPool::with_arena(1 << 20, 0);
         let code_of = |buf: Buf, direction| {
             let transfer = Transfer { file: Rc::clone(&file), apart: false, direction, offset: 0, buf, done: 0 };
@@ -345,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_short_transfer_goes_on_and_one_inside_a_sector_has_met_the_end_of_the_file() {
-        let file = Rc::new(sys::eventfd().unwrap());
+        let file = Rc::new(OpenFile::new(sys::eventfd().unwrap(), Closed::AtOnce));
         let (apart, direction) = (false, Direction::Read);
         let mut transfer = Transfer { file, apart, direction, offset: 0, buf: Buf::zeroed(4096), done: 0 };
         assert!(matches!(transfer.advance(512), Step::Again));

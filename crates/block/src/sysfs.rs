@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::{ByteRange, DeviceIdentity, file_system, sys};
+use crate::{ByteRange, DeviceIdentity, closing, file_system, sys};
 
 /// Devices stacked on one another that are followed down to a disk (LVM on md on …).
 const STACK_MAX: usize = 8;
@@ -44,7 +44,7 @@ pub fn identify(path: &Path) -> io::Result<DeviceIdentity> {
 
 /// What tells the open file or block device from others; see [`DeviceIdentity`].
 pub(crate) fn identity(file: &OwnedFd, path: &Path) -> io::Result<DeviceIdentity> {
-    let metadata = fs::File::from(file.try_clone()?).metadata()?;
+    let metadata = closing::metadata(file)?;
     let boot = boot_id()?;
     if metadata.file_type().is_block_device() {
         Ok(block_device_identity(&metadata, path, boot))

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use crate::closing::OpenFile;
 use crate::descriptors::{self, DescriptorUse};
 use crate::{ByteRange, sys};
 
@@ -21,7 +22,7 @@ const SECTOR_BYTES: u64 = 512;
 /// See the file's summary.
 pub(crate) struct Tail {
     /// Goes through the page cache.
-    pub(crate) file: Rc<OwnedFd>,
+    pub(crate) file: Rc<OpenFile>,
     /// Where it begins. Behind the end of a file that needs none any more.
     start: Cell<u64>,
     /// What the file has.
@@ -35,14 +36,14 @@ impl Tail {
     }
 
     /// Opens the file once more, as the first descriptor may use it.
-    pub(crate) fn open(file: &OwnedFd, read_only: bool, file_bytes: u64, block_bytes: u32) -> io::Result<Self> {
+    pub(crate) fn open(file: &OpenFile, read_only: bool, file_bytes: u64, block_bytes: u32) -> io::Result<Self> {
         // By the descriptor: another file may have the path by now.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let again = OpenOptions::new().read(true).write(!read_only).open(path)?;
         if !descriptors::may_keep(&again, DescriptorUse::Device) {
             return Err(descriptors::none_left(DescriptorUse::Device));
         }
-        let file = OwnedFd::from(again);
+        let file = OpenFile::new(OwnedFd::from(again), file.closed());
         // The pages around it are direct I/O's.
         sys::expect_random_reads(&file)?;
         let tail = Self { file: Rc::new(file), start: Cell::new(0), file_bytes: Cell::new(0) };
@@ -96,9 +97,10 @@ mod tests {
     use std::fs::File;
 
     use super::*;
+    use crate::closing::Closed;
 
     fn tail(file_bytes: u64, block_bytes: u32) -> Tail {
-        let file = OwnedFd::from(File::open("/dev/zero").unwrap());
+        let file = OpenFile::new(OwnedFd::from(File::open("/dev/zero").unwrap()), Closed::AtOnce);
         let tail = Tail { file: Rc::new(file), start: Cell::new(0), file_bytes: Cell::new(0) };
         tail.follow(file_bytes, block_bytes);
         tail

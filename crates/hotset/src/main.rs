@@ -159,5 +159,5 @@ fn last_words(output: Output, error: ApiError) {
         report(output, &error);
         let _ = done.send(());
     });
-    let _ = said.recv_timeout(LAST_WORDS_LIMIT);
+    let _ = running_time::receive(&said, LAST_WORDS_LIMIT);
 }

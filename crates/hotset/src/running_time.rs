@@ -4,7 +4,9 @@
 //! minute costs those who wait for something one slice, and what they wait for is looked at before the next one begins.
 //! The data plane has a clock for that (`hotset_block::RunningClock`).
 
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +35,29 @@ pub(crate) async fn timeout<T>(limit: Duration, operation: impl Future<Output = 
         Either::Left((done, _)) => Ok(done),
         Either::Right(((), _)) => Err(Elapsed),
     }
+}
+
+/// Waits on this thread for what is sent, if it comes within `limit`.
+pub(crate) fn receive<T>(receiver: &mpsc::Receiver<T>, limit: Duration) -> Option<T> {
+    in_slices(limit, |slice| match receiver.recv_timeout(slice) {
+        Ok(sent) => ControlFlow::Break(Some(sent)),
+        Err(RecvTimeoutError::Disconnected) => ControlFlow::Break(None),
+        Err(RecvTimeoutError::Timeout) => ControlFlow::Continue(()),
+    })
+    .flatten()
+}
+
+/// Waits slice by slice until `wait` has something, or `limit` has passed.
+pub(crate) fn in_slices<T>(limit: Duration, mut wait: impl FnMut(Duration) -> ControlFlow<T>) -> Option<T> {
+    let mut left = limit;
+    while !left.is_zero() {
+        let slice = left.min(WAIT_MAX);
+        if let ControlFlow::Break(found) = wait(slice) {
+            return Some(found);
+        }
+        left -= slice;
+    }
+    None
 }
 
 /// Runs out by itself, beside whatever is done meanwhile.
@@ -133,6 +158,30 @@ mod tests {
             };
             assert_eq!(timeout(3 * WAIT_MAX, late).await, Ok(()));
         });
+    }
+
+    #[test]
+    fn a_pause_takes_one_slice_of_what_a_thread_waits_for() {
+        let mut waits = 0;
+        let found = in_slices(3 * WAIT_MAX, |_| {
+            waits += 1;
+            if waits == 1 {
+                // As after SIGSTOP: longer than all of the limit.
+                thread::sleep(5 * WAIT_MAX);
+            }
+            if waits == 3 { ControlFlow::Break("sent") } else { ControlFlow::Continue(()) }
+        });
+        assert_eq!((found, waits), (Some("sent"), 3));
+        assert_eq!(in_slices(3 * WAIT_MAX, |_| ControlFlow::<()>::Continue(())), None);
+    }
+
+    #[test]
+    fn who_is_waited_for_may_say_something_or_go() {
+        let (tell, told) = mpsc::channel();
+        tell.send(7).unwrap();
+        assert_eq!(receive(&told, Duration::from_secs(60)), Some(7));
+        drop(tell);
+        assert_eq!(receive(&told, Duration::from_secs(60)), None);
     }
 
     #[test]

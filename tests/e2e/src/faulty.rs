@@ -36,6 +36,8 @@ pub enum Fault {
     Hang,
     /// The same of writes; reads go on.
     HangWrites,
+    /// Whoever closes it waits; all else goes on.
+    HangCloses,
 }
 
 /// See the file's summary.
@@ -94,7 +96,7 @@ impl FaultyFile {
         state.fault = fault;
         match fault {
             Fault::None | Fault::Error => state.fail_all(),
-            Fault::Hang | Fault::HangWrites => {}
+            Fault::Hang | Fault::HangWrites | Fault::HangCloses => {}
         }
     }
 }
@@ -142,7 +144,7 @@ impl Pass {
     fn admit(&self, request: Hanging) -> Option<Hanging> {
         let mut state = lock(&self.state);
         match state.fault {
-            Fault::None => return Some(request),
+            Fault::None | Fault::HangCloses => return Some(request),
             Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
             Fault::Error => request.fail(),
@@ -254,6 +256,10 @@ impl Filesystem for Pass {
 
     /// At each close; nothing is kept back.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.ok();
+        let mut state = lock(&self.state);
+        match state.fault {
+            Fault::HangCloses => state.hanging.push(Hanging::Flush(reply)),
+            Fault::None | Fault::Error | Fault::Hang | Fault::HangWrites => reply.ok(),
+        }
     }
 }

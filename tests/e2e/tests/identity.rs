@@ -1,10 +1,16 @@
 //! One storage has many names, and is used once. With loop devices and QEMU; says so loudly where they are not there.
 
+use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
+use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::{self, MIB};
 use hotset_e2e::tools::{self, run, skip, succeed};
+
+/// Longer than the daemon takes to try again what it could not open.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A loop device that goes away with the value.
 struct LoopDevice(String);
@@ -106,4 +112,100 @@ fn a_spare_that_is_smaller_than_every_ssd_is_refused() {
     let (small, fits) = (daemon.site.blank("small", 16 * MIB), daemon.site.blank("fits", 32 * MIB));
     daemon.refuse(&format!("pool add-spare p --ssd {}", small.display()), 1, "it can take the place of none");
     daemon.ok(&format!("pool add-spare p --ssd {}", fits.display()));
+}
+
+/// Two files change their names.
+fn swap(one: &Path, other: &Path) {
+    let between = one.with_extension("between");
+    for (from, to) in [(one, between.as_path()), (other, one), (&between, other)] {
+        fs::rename(from, to).expect("a file can be renamed");
+    }
+}
+
+fn is_served(daemon: &Daemon, volume: &str, fill: u8) -> bool {
+    daemon.is_online(volume) && daemon.client(volume).read(4096, 512).expect("a read") == [fill; 512]
+}
+
+// proves: F8
+#[test]
+fn swapped_paths_of_volumes_without_dirty_data_are_refused_until_they_are_right_or_accepted() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[16], "");
+    let image = |name: &str, fill: u8| {
+        let path = daemon.site.path(name);
+        fs::write(&path, vec![fill; files::usize_of(MIB)]).expect("an image can be written");
+        path
+    };
+    let volumes = [("a", 1, ""), ("b", 2, ""), ("c", 3, " --pool p"), ("d", 4, " --pool p")];
+    let paths = volumes.map(|(name, fill, _)| image(name, fill));
+    for ((name, _, pool), path) in volumes.iter().zip(&paths) {
+        daemon.ok(&format!("volume create {name} --backing {}{pool}", path.display()));
+    }
+    daemon.stop();
+    swap(&paths[0], &paths[1]);
+    swap(&paths[2], &paths[3]);
+    daemon.launch();
+    for (name, ..) in volumes {
+        tools::eventually("the swap is told", LIMIT, || {
+            daemon.json("status")["volumes"].as_array().map(Vec::len) == Some(4)
+        });
+        let volume = daemon.json(&format!("volume show {name}"));
+        assert_eq!(volume["state"], "offline", "{volume}");
+        let says = |field: &str, part: &str| volume[field].as_str().is_some_and(|text| text.contains(part));
+        assert!(says("reason", "paths were swapped") && says("action", "accept-backing"), "{volume}");
+    }
+    assert_ne!(daemon.hotset("status --check").status.code(), Some(0));
+    swap(&paths[0], &paths[1]);
+    tools::eventually("they are right again", LIMIT, || is_served(&daemon, "a", 1) && is_served(&daemon, "b", 2));
+    assert!(daemon.ok("volume accept-backing c --dry-run").contains("paths were swapped"));
+    daemon.ok("volume accept-backing c");
+    daemon.ok("volume accept-backing d");
+    assert!(is_served(&daemon, "c", 4) && is_served(&daemon, "d", 3));
+    daemon.restart();
+    for (name, fill) in [("a", 1), ("b", 2), ("c", 4), ("d", 3)] {
+        assert!(is_served(&daemon, name, fill), "{name}");
+    }
+    assert_eq!(daemon.json("status")["health"], "good");
+}
+
+// proves: F8, F12
+#[test]
+fn a_file_that_took_the_place_of_a_backing_device_is_served_and_told_of_until_it_is_accepted() {
+    let mut daemon = Daemon::start();
+    let path = daemon.site.path("image");
+    fs::write(&path, vec![1; files::usize_of(MIB)]).expect("an image can be written");
+    daemon.ok(&format!("volume create v --backing {}", path.display()));
+    daemon.stop();
+    let restored = path.with_extension("restored");
+    fs::write(&restored, vec![2; files::usize_of(MIB)]).expect("an image can be written");
+    fs::rename(&restored, &path).expect("a file can be renamed");
+    daemon.launch();
+    daemon.restart();
+    assert!(is_served(&daemon, "v", 2));
+    let conditions = daemon.json("status")["conditions"].clone();
+    let told = |kind: &str| conditions.as_array().is_some_and(|all| all.iter().any(|one| one["kind"] == kind));
+    assert!(told("other-backing"), "{conditions}");
+    tools::eventually("an event tells of it", LIMIT, || daemon.ok("events").contains("is another file"));
+    daemon.ok("volume accept-backing v");
+    assert_eq!(daemon.json("status")["conditions"], serde_json::json!([]));
+    daemon.restart();
+    assert_eq!(daemon.json("status")["conditions"], serde_json::json!([]));
+}
+
+// proves: F6, F11
+#[test]
+fn a_file_whose_close_hangs_holds_up_no_other_volume() {
+    let daemon = Daemon::start();
+    daemon.make_volume(64, "");
+    let behind = daemon.site.blank("behind", MIB);
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("fuse"), &behind) else { return };
+    let create = format!("volume create w --backing {}", faulty.path().display());
+    daemon.ok(&create);
+    let mut client = daemon.client("v");
+    faulty.set(Fault::HangCloses);
+    daemon.ok("volume delete w");
+    client.read(0, 4096).expect("another volume is served");
+    faulty.set(Fault::None);
+    daemon.ok(&create);
+    daemon.ok("volume delete w");
 }

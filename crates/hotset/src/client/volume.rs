@@ -291,6 +291,7 @@ fn show(volume: &Volume) -> String {
         ("Health", volume.health.word().to_owned()),
         ("Reason", volume.reason.clone()),
         ("What to do", volume.action.clone()),
+        ("Advice", volume.advice.clone()),
         ("Cache", cache(volume)),
         ("Size", format!("{} ({} bytes)", human(volume.size_bytes), grouped(volume.size_bytes))),
         ("Logical block", human(volume.logical_block_bytes.into())),

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 
 use super::clock::unix_ms;
 use super::counters::Counters;
+use crate::running_time::in_slices;
 use crate::state_file;
 
 /// Events that are kept. The file holds twice as many at most, before it is written anew.
@@ -121,7 +123,10 @@ impl EventLog {
     /// Waits until all that was appended is in the file, or could not be written, or the time is over. Blocking.
     pub(crate) fn settle(&self, limit: Duration) {
         let busy = |kept: &mut Kept| kept.done_id < kept.newest_id();
-        drop(self.shared.changed.wait_timeout_while(self.shared.kept(), limit, busy));
+        in_slices(limit, |slice| match self.shared.changed.wait_timeout_while(self.shared.kept(), slice, busy) {
+            Ok((_, waited)) if waited.timed_out() => ControlFlow::Continue(()),
+            Ok(_) | Err(_) => ControlFlow::Break(()),
+        });
     }
 
     /// The events after `after`, oldest first; without it the newest.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::unix_ms;
 use super::register::Register;
 use super::state::{PoolRecord, StateDirectory};
-use crate::state_file;
+use crate::{running_time, state_file};
 
 /// So many failures …
 const FAILURES_MAX: usize = 3;
@@ -211,7 +211,7 @@ fn leave_in_time(path: PathBuf, subject: String) {
         let _ = done.send(leave(&path, &subject));
     };
     if std::thread::Builder::new().spawn(leaves).is_ok() {
-        let _ = left.recv_timeout(LEAVE_LIMIT);
+        let _ = running_time::receive(&left, LEAVE_LIMIT);
     }
 }
 

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::counters::Counters;
 use crate::escape::escaped;
+use crate::running_time::in_slices;
 
 /// Bytes that wait to be written.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -130,9 +132,11 @@ impl LogSink {
 
     /// Waits until all lines are written, or dropped, or the time is over.
     pub(super) fn settle(&self, limit: Duration) {
-        let queue = self.shared.queue();
         let busy = |queue: &mut Queue| queue.writing || !queue.lines.is_empty();
-        drop(self.shared.changed.wait_timeout_while(queue, limit, busy));
+        in_slices(limit, |slice| match self.shared.changed.wait_timeout_while(self.shared.queue(), slice, busy) {
+            Ok((_, waited)) if waited.timed_out() => ControlFlow::Continue(()),
+            Ok(_) | Err(_) => ControlFlow::Break(()),
+        });
     }
 
     /// From now on a panic is logged, and waits no longer than [`LAST_WORDS_LIMIT`] for that.

@@ -292,7 +292,7 @@ fn notify<const N: usize>(state: [NotifyState<'static>; N]) {
         let _ = done.send(());
     };
     match std::thread::Builder::new().name("notify".to_owned()).spawn(tell) {
-        Ok(_) => drop(told.recv_timeout(NOTIFY_LIMIT)),
+        Ok(_) => drop(running_time::receive(&told, NOTIFY_LIMIT)),
         Err(error) => tracing::warn!("service manager: {error}"),
     }
 }

@@ -215,7 +215,9 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Log
         | ConditionKind::Certificate
         | ConditionKind::ConnectionsRefused
-        | ConditionKind::EndNotServed => true,
+        | ConditionKind::EndNotServed
+        | ConditionKind::OtherBacking
+        | ConditionKind::Backings => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
 }

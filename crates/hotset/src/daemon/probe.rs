@@ -13,6 +13,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::Footprint;
 use hotset_cache::{LABEL_BYTES, Newer, SsdLabel, Unusable, inspect};
 
+use super::manager::durable_path;
 use crate::image;
 
 /// Tells a device from another, whatever path leads to it.
@@ -82,6 +83,33 @@ pub(crate) fn identity(path: &str) -> Result<String, ApiError> {
     identity
         .map(|identity| identity.id)
         .map_err(|error| ApiError::new(ApiErrorKind::Device, format!("SSD {path}: {error}")))
+}
+
+/// What a backing device is, whatever it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BackingFound {
+    pub(crate) id: String,
+    pub(crate) size_bytes: u64,
+    /// A name that stays when disks are added, where the given one may become another disk's.
+    pub(crate) better_path: Option<String>,
+}
+
+/// `None`: it cannot be looked at, which is for whoever opens it to say.
+pub(crate) fn backing_found(spelling: &str) -> Option<BackingFound> {
+    let path = Path::new(backing_path(spelling));
+    let id = hotset_block::identify(path).ok()?.id;
+    let size_bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok()?;
+    Some(BackingFound { id, size_bytes, better_path: better_path(path) })
+}
+
+/// Of a block device that is named as the kernel does.
+fn better_path(path: &Path) -> Option<String> {
+    let kind = std::fs::symlink_metadata(path).ok()?.file_type();
+    if path.parent() != Some(Path::new("/dev")) || !kind.is_block_device() {
+        return None;
+    }
+    let better = durable_path(&path.file_name()?.to_string_lossy());
+    (Path::new(&better) != path).then_some(better)
 }
 
 /// The device behind a backing device's spelling, if there is one that can be told from others.

@@ -303,6 +303,16 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         ConditionKind::ConnectionsRefused => {
             "raise the limit of file descriptors (LimitNOFILE= of the service, `ulimit -n`), or let hosts share connections"
         }
+        ConditionKind::OtherBacking => {
+            let name = &subject.name;
+            return format!(
+                "if it is the right one, `hotset volume accept-backing {name}`; if not, stop its hosts, put the right one there and \
+                 restart the daemon"
+            );
+        }
+        ConditionKind::Backings => {
+            "make room in the state directory, or make it writable: it is tried again every few seconds"
+        }
         ConditionKind::Log => "see to what standard error is connected to: it is full, gone, or read too slowly",
     };
     fixed.to_owned()
@@ -388,6 +398,8 @@ mod tests {
             ConditionKind::Log,
             ConditionKind::Certificate,
             ConditionKind::ConnectionsRefused,
+            ConditionKind::OtherBacking,
+            ConditionKind::Backings,
         ] {
             assert!(!action(kind, &volume).is_empty(), "{}", kind.word());
         }

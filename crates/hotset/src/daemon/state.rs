@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
 use super::failures;
+use super::manager::BackingRecord;
 use super::register::HostErrors;
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
@@ -206,6 +207,11 @@ struct HostErrorsOfVolumes {
 }
 
 #[derive(Default, Serialize, Deserialize)]
+struct BackingRecords {
+    volumes: Vec<BackingRecord>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
 struct TokenRecords {
     tokens: Vec<TokenRecord>,
 }
@@ -355,6 +361,20 @@ impl StateDirectory {
             tracing::warn!("{error}; errors that hosts got in earlier runs are forgotten");
             Vec::new()
         })
+    }
+
+    /// Whose backing device was whose. A file that is missing or cannot be read means that nothing is known.
+    pub(super) fn backings(&self) -> Vec<BackingRecord> {
+        let read = read_if_there::<BackingRecords>(&self.path.join("backings.json"));
+        read.map(|file| file.volumes).unwrap_or_else(|error| {
+            tracing::warn!("{error}; which backing device is whose is found out anew");
+            Vec::new()
+        })
+    }
+
+    pub(super) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
+        let content = BackingRecords { volumes: known.to_vec() };
+        write_record(&self.path, "backings.json", VERSION_OF_READ_POOLS, &content)
     }
 
     pub(super) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {

@@ -11,6 +11,9 @@ use crate::size::human;
 
 impl Manager {
     pub(crate) async fn backing_evidence(&self, name: &str) -> Result<BackingEvidence, ApiError> {
+        if let Some(evidence) = self.stranger_evidence(name) {
+            return Ok(evidence);
+        }
         let (pool, volume) = self.cached_volume(name).await?;
         let found = self.plane.call(move |plane| plane.backing_evidence(pool, volume)).await?;
         let fenced = self.offline().fenced.get(name).cloned();
@@ -40,6 +43,9 @@ impl Manager {
 
     pub(crate) async fn accept_backing(&self, name: &str, accept: BackingAccept) -> Result<VolumeChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
+        if self.accept_stranger(name).await? {
+            return Ok(VolumeChange { changed: true, volume: self.volume(name).await? });
+        }
         let evidence = self.backing_evidence(name).await?;
         if !evidence.fenced {
             return Ok(VolumeChange { changed: false, volume: self.volume(name).await? });
@@ -53,6 +59,9 @@ impl Manager {
         self.offline().fenced.remove(name);
         self.plane.call(move |plane| plane.export(volume)).await?;
         self.update_udev_rules().await;
+        if let Ok(status) = self.open_volume_status(name).await {
+            self.note_backing(name, &status.backing).await;
+        }
         self.save_pool(&pool).await?;
         tracing::warn!(volume = name, against = evidence.against, "its backing device is accepted as the right one");
         Ok(VolumeChange { changed: true, volume: self.volume(name).await? })

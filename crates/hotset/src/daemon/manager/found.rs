@@ -197,7 +197,7 @@ fn block_device(link: &Path, name: &str, used: &UsedByTheSystem) -> Option<Disk>
 }
 
 /// A name that stays when disks are added: one of udev's links, else the kernel's.
-fn durable_path(name: &str) -> String {
+pub(in crate::daemon) fn durable_path(name: &str) -> String {
     let device = PathBuf::from("/dev").join(name);
     let mut links: Vec<PathBuf> = fs::read_dir("/dev/disk/by-id")
         .map_or_else(|_| Vec::new(), |entries| entries.flatten().map(|entry| entry.path()).collect());

@@ -20,6 +20,7 @@ mod losses;
 mod members;
 mod operations;
 mod pools;
+mod recognise;
 mod removal;
 mod rewrite;
 mod scrub;
@@ -44,6 +45,7 @@ use hotset_cache::{FenceCause, PoolStatus, VolumeStatus};
 
 use self::flush::Flushes;
 use self::operations::Operations;
+use self::recognise::Stranger;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
@@ -59,7 +61,9 @@ use crate::endpoint::Endpoint;
 use crate::plane::Handle;
 
 pub(crate) use flush::Subject;
+pub(super) use found::durable_path;
 pub(crate) use members::Place;
+pub(super) use recognise::BackingRecord;
 pub(super) use seen::{ssd_health, volume_health};
 pub(super) use status::nbd_uri;
 
@@ -76,6 +80,8 @@ pub(crate) struct Manager {
     /// Held for the whole of a change, so that its checks stay true until it is done.
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
+    /// Whose backing device is whose.
+    backings: Mutex<Vec<BackingRecord>>,
     work: Mutex<Option<Work>>,
     flushes: Flushes,
     operations: Operations,
@@ -119,6 +125,8 @@ struct Offline {
     fenced: BTreeMap<String, Fenced>,
     /// Devices in use that are not at their paths any more, as they are spelled.
     astray: BTreeSet<String>,
+    /// Volumes whose backing devices are not what they were, by name.
+    strangers: BTreeMap<String, Stranger>,
 }
 
 /// Volumes that were taken from a pool while it could not be opened: by name and by backing device.
@@ -184,6 +192,7 @@ impl Manager {
     ) -> Self {
         Self::remember(&state, &register);
         Self {
+            backings: Mutex::new(state.backings()),
             ssds: Known::new(state.ssd_ledger()),
             failures: Failures::load(&state, register.clone()),
             register,

@@ -321,6 +321,7 @@ impl Manager {
             Some(status) => self.delete_open_volume(status, dirty).await?,
             None => self.delete_offline_volume(name, dirty).await?,
         }
+        self.forget_backing(name.as_str());
         tracing::info!(volume = %name, ?dirty, "deleted");
         Ok(())
     }

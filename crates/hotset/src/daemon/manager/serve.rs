@@ -15,10 +15,12 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 impl Manager {
     pub(super) async fn settle_volume(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
         let volume = spec.name.clone();
-        let open = self.plane.snapshot().await?.volumes.into_iter().find(|open| open.name == volume);
+        let backing = spec.backing.clone();
+        let snapshot = self.plane.snapshot().await?;
+        let open = snapshot.volumes.iter().find(|open| open.name == volume);
         // It may serve uncached since its pool could not be opened at the start.
-        let serves = open.as_ref().is_some_and(|open| open.backing == spec.backing);
-        if open.as_ref().is_some_and(|open| open.pool.as_ref() == Some(pool))
+        let serves = open.is_some_and(|open| open.backing == spec.backing);
+        if open.is_some_and(|open| open.pool.as_ref() == Some(pool))
             && !self.offline().fenced.contains_key(volume.as_str())
         {
             // A step after that failed.
@@ -27,18 +29,26 @@ impl Manager {
         }
         if !serves {
             self.check_answers(&spec.backing).await?;
+            self.recognise_for(pool, &volume, &backing, &snapshot).await?;
             self.plane.call(move |plane| plane.open_volume(spec)).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
         match self.plane.call(move |plane| plane.reattach(to, name)).await {
-            Ok(Reattached::Warm { bytes }) => tracing::info!(%volume, bytes, "warm"),
+            Ok(Reattached::Warm { bytes }) => {
+                tracing::info!(%volume, bytes, "warm");
+                self.note_backing(volume.as_str(), &backing).await;
+            }
             Ok(Reattached::Fenced { cause, reason, dirty_bytes }) => {
                 tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
                 fenced = Some(Fenced { cause, reason, dirty_bytes });
             }
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
+                if let Err(error) = self.recognise(&volume, &backing).await {
+                    self.plane.call(move |plane| plane.remove_volume(volume)).await?;
+                    return Err(error);
+                }
             }
             Err(error) => {
                 if !serves {
@@ -131,6 +141,7 @@ impl Manager {
 
     pub(super) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
         self.check_answers(&spec.backing).await?;
+        self.recognise(&spec.name, &spec.backing).await?;
         let name = spec.name.clone();
         self.plane.call(move |plane| plane.open_volume(spec)).await?;
         self.plane.call(move |plane| plane.export(name)).await
@@ -223,7 +234,7 @@ impl Manager {
         }
     }
 
-    async fn retry_volume(&self, name: &str) {
+    pub(super) async fn retry_volume(&self, name: &str) {
         let found = self.offline().volumes.get(name).cloned();
         let Some(OfflineVolume { record, pool, .. }) = found else { return };
         let Ok(spec) = record.spec() else { return };

@@ -83,6 +83,7 @@ impl Manager {
         for volume in &mut volumes {
             self.describe_cache(volume, snapshot, &offline);
             astray::tell_of_backing(volume, &offline.astray);
+            self.tell_of_identity(volume, &offline.strangers);
             volume.clients = clients::of_volume(&volume.name, snapshot);
             (volume.pool_type, volume.effective_write_mode) = writes_of(volume, snapshot, &offline);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str())) {
@@ -500,6 +501,7 @@ fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volum
         health: Health::Failed,
         reason: String::new(),
         action: String::new(),
+        advice: String::new(),
         cache_state: None,
         cache_health: None,
         size_bytes: 0,

@@ -57,6 +57,9 @@ impl Manager {
         if !self.register.subjects_of(ConditionKind::Failures).is_empty() {
             self.failures.save_again(&self.state);
         }
+        if !self.register.subjects_of(ConditionKind::Backings).is_empty() {
+            self.save_backings();
+        }
         if !self.register.subjects_of(ConditionKind::Guard).is_empty() {
             let _one_at_a_time = self.change.lock().await;
             self.update_udev_rules().await;

@@ -30,6 +30,7 @@ impl Manager {
             self.undo_volume(&name, pool.as_ref()).await;
             return Err(error);
         }
+        self.note_backing(name.as_str(), &request.backing).await;
         tracing::info!(volume = %name, backing = request.backing, "created");
         self.volume(name.as_str()).await
     }
@@ -64,6 +65,7 @@ impl Manager {
                 format!("volume {name}: it keeps its name, for the new one cannot be recorded: {}", error.message);
             return Err(ApiError { message, ..error.clone() });
         }
+        self.rename_backing(name, to);
         self.renamed.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), to.to_owned()));
         if let Some(history) = self.history.get() {
             history.note_renamed(name, to);
