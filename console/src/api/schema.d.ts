@@ -551,7 +551,7 @@ export interface components {
          * @description What the caller can do about it.
          * @enum {string}
          */
-        ApiErrorKind: "invalid" | "not-found" | "refused" | "in-use" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "full" | "unavailable" | "internal";
+        ApiErrorKind: "invalid" | "not-found" | "refused" | "in-use" | "unauthenticated" | "forbidden" | "cancelled" | "unsupported" | "device" | "corrupt" | "other-machine" | "full" | "unavailable" | "internal";
         /** @description Takes the backing device of a fenced volume for the right one. */
         BackingAccept: {
             /** @description Although what is on it speaks against it. */
@@ -1219,6 +1219,8 @@ export interface components {
             accept_loss?: boolean;
             /** @description Go on although SSDs of the pool are not among them: those leave the pool for good. */
             accept_missing?: boolean;
+            /** @description Take the pool although another machine used it last and was not stopped cleanly. Refused while that one uses it. */
+            force?: boolean;
             ssds: string[];
         };
         /**

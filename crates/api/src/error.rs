@@ -27,6 +27,8 @@ pub enum ApiErrorKind {
     Device,
     /// Bytes on an SSD or in the state directory break their format.
     Corrupt,
+    /// Another machine uses the pool, or did and was not stopped cleanly. `force` helps only against the latter.
+    OtherMachine,
     /// There is no room for it.
     Full,
     /// The daemon is being stopped, or is not there.

@@ -51,6 +51,9 @@ pub struct PoolImport {
     /// Give up the dirty data of which no copy is left, and the proof that what is left is the newest.
     #[serde(default)]
     pub accept_loss: bool,
+    /// Take the pool although another machine used it last and was not stopped cleanly. Refused while that one uses it.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// `PATCH /api/v1/pools/{name}`: the settings to change.

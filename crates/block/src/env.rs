@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{BufPool, Device};
+use crate::{BufPool, Device, Machine};
 
 /// A point in the time in which this program ran, in nanoseconds since an arbitrary start. What is due, late or too slow
 /// is measured with it: see [`Env::now`].
@@ -53,6 +53,11 @@ pub trait Env: Clone + 'static {
 
     /// Wall-clock time in seconds since 1970, for what people read; never for decisions.
     fn unix_seconds(&self) -> u64;
+
+    /// Who asks: other machines may reach the same devices. Worlds with one machine need not say.
+    fn machine(&self) -> Machine {
+        Machine::only()
+    }
 
     /// Completes when so much time of [`Env::now`] has passed.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static;

@@ -11,7 +11,7 @@ use crate::in_use::OpenDevices;
 use crate::operation::{Outcome, RingOperation};
 use crate::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, FileDevice, Instant,
-    MemoryDevice, RealInstant, ZeroMode,
+    Machine, MemoryDevice, RealInstant, ZeroMode,
 };
 
 /// The world of an executor. A handle: cloning it is cheap.
@@ -20,17 +20,24 @@ pub struct HostEnv {
     core: Rc<Core>,
     /// For whom its tasks are at work, if that was said.
     subject: Option<Rc<str>>,
+    machine: Rc<Machine>,
 }
 
 impl HostEnv {
     pub(crate) fn of(core: Rc<Core>) -> Self {
-        Self { core, subject: None }
+        Self { core, subject: None, machine: Rc::new(Machine::only()) }
+    }
+
+    /// The same world, as this daemon sees it.
+    #[must_use]
+    pub fn on_machine(&self, machine: Machine) -> Self {
+        Self { machine: Rc::new(machine), ..self.clone() }
     }
 
     /// The same world; what is spawned through it, and through its clones, is at work for `subject`.
     #[must_use]
     pub fn at_work_for(&self, subject: &str) -> Self {
-        Self { core: Rc::clone(&self.core), subject: Some(Rc::from(subject)) }
+        Self { subject: Some(Rc::from(subject)), ..self.clone() }
     }
 
     /// Completes when all ready tasks of this turn have run, before the kernel is entered: the moment to send what the
@@ -69,6 +76,10 @@ impl Env for HostEnv {
 
     fn unix_seconds(&self) -> u64 {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    fn machine(&self) -> Machine {
+        (*self.machine).clone()
     }
 
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {

@@ -14,10 +14,12 @@ use crate::config::{FetchRate, FlushRate, PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::clean::Effort;
 use crate::flow::flush::cover;
+use crate::flow::owner::until_looked;
 use crate::flow::within;
 use crate::planted::{Planted, planted};
 use crate::state::flusher::{Flusher, Mark};
 use crate::state::io::IoCounts;
+use crate::state::owner::Ownership;
 use crate::state::turns::{TURN_END, Turns};
 
 /// What a transfer costs the device beside others: one access, and one more for each of these bytes.
@@ -64,6 +66,8 @@ pub(crate) struct Backing<E: Env> {
     changes: Answers,
     /// A flush for the publisher runs, whether or not the publisher still waits for it.
     pub(crate) flushing_to_publish: Cell<bool>,
+    /// Of the pool that caches it, or did.
+    owner: RefCell<Option<Rc<Ownership>>>,
 }
 
 /// A count of the times that a backing device was latched: who began before one of them is not told of success after it.
@@ -256,7 +260,25 @@ impl<E: Env> Backing<E> {
             reads: Answers::default(),
             changes: Answers::default(),
             flushing_to_publish: Cell::new(false),
+            owner: RefCell::default(),
         }
+    }
+
+    /// Nothing is written to it while somebody else may have the pool that caches it.
+    pub(crate) fn owned_by(&self, owner: &Rc<Ownership>) {
+        *self.owner.borrow_mut() = Some(Rc::clone(owner));
+    }
+
+    /// Waits, after a pause, until it is known whether somebody else has the pool.
+    async fn until_looked(&self) -> Result<(), Error> {
+        let owner = self.owner.borrow().clone();
+        let Some(owner) = owner else { return Ok(()) };
+        until_looked(&self.env, &owner).await;
+        if owner.is_taken() {
+            let message = format!("backing device {}: another machine took over the pool that caches it", self.name);
+            return Err(Error::new(ErrorKind::OtherMachine, message));
+        }
+        Ok(())
     }
 
     pub(crate) fn error(&self, error: &DeviceError) -> Error {
@@ -505,6 +527,7 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
+        self.until_looked().await?;
         let device = self.writable_device()?;
         let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
         host.begin();
@@ -522,6 +545,7 @@ impl<E: Env> Backing<E> {
         while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
             self.clean_ended.wait().await;
         }
+        self.until_looked().await?;
         let device = self.writable_device()?;
         let working = Counted::new(&self.clean_cost, cost);
         let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
@@ -573,6 +597,7 @@ impl<E: Env> Backing<E> {
     }
 
     pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
+        self.until_looked().await?;
         let device = self.writable_device()?;
         let result = self.watched(&self.changes, device.discard(range)).await;
         self.flusher.wrote();
@@ -582,6 +607,7 @@ impl<E: Env> Backing<E> {
 
     /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
     pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
+        self.until_looked().await?;
         let device = self.writable_device()?;
         let result = self.watched(&self.changes, device.write_zeroes(range, mode)).await;
         self.flusher.wrote();

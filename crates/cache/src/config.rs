@@ -51,6 +51,17 @@ pub mod limits {
     pub const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
     /// How long an SSD may take to answer before it is expelled.
     pub const SSD_TIMEOUT: Duration = Duration::from_secs(10);
+    /// How often a pool that is open moves the owner mark on its SSDs.
+    pub const OWNER_REFRESH: Duration = Duration::from_secs(5);
+    /// How long the mark of another owner is watched until it is said that it does not move: longer than any owner takes for two.
+    pub const OWNER_WATCH: Duration = Duration::from_secs(12);
+    /// How long whoever takes SSDs from another owner waits to see that no third one does at the same moment.
+    pub const OWNER_SETTLE: Duration = Duration::from_secs(1);
+    /// How long a stop waits until the marks say that it was clean.
+    pub const OWNER_RELEASE: Duration = Duration::from_secs(2);
+    /// Time in which the daemon did not run after which it looks at the marks before it writes anything: far less than
+    /// [`OWNER_WATCH`].
+    pub const OWNER_PAUSE: Duration = Duration::from_secs(5);
     /// How long SSDs of a read-write pool are waited for that fell silent together, if nothing is dirty.
     pub const SSD_GONE_TIMEOUT: Duration = Duration::from_secs(150);
     /// How long a backing device may answer nothing until it counts as one that hangs, and an administrator's change does not

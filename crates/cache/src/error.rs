@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Media,
     /// A device is gone or not trusted any more.
     Gone,
+    /// SSDs of a pool are not there; it may go on without them.
+    Missing,
     /// No room on the backing device.
     Full,
     /// The device cannot do this (or not fast enough, where the client asked for that).
@@ -31,6 +33,8 @@ pub enum ErrorKind {
     Corrupt,
     /// Bytes on an SSD, or in the state directory, of this later version of the format. Nothing was changed.
     NewerFormat(u32),
+    /// Another machine uses the pool, or may come back to it.
+    OtherMachine,
     /// The volume or pool is being stopped.
     Stopping,
 }

@@ -10,6 +10,7 @@ use crate::format::index::Sector;
 use crate::format::layout::SUPERBLOCK_BYTES;
 use crate::format::log::{self, Batch, Payload, SegmentHeader, Summary};
 use crate::format::members::Members;
+use crate::format::owner::{self, OWNER_BYTES, Owner};
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::Rows;
 use crate::format::slot_header::{self, SlotHeader};
@@ -17,9 +18,14 @@ use crate::format::superblock::{self, Superblock};
 use crate::format::witness::Witness;
 use crate::pool::newest_superblock;
 
-/// The start of an SSD; and a superblock whose magic, version and checksum are right, so that they do not hide the rest.
+/// The start of an SSD; and a superblock and an owner mark whose magic, version and checksum are right, so that they do not hide the
+/// rest.
 pub fn superblock(bytes: &[u8]) {
     drop(newest_superblock(bytes));
+    drop(Owner::decode(bytes));
+    let mut mark = owner::MAGIC.to_vec();
+    mark.extend(1_u32.to_le_bytes());
+    drop(Owner::decode(&signed(&mark, 12, bytes, OWNER_BYTES)));
     let mut head = superblock::MAGIC.to_vec();
     head.extend(FORMAT_VERSION.to_le_bytes());
     let whole = usize::try_from(SUPERBLOCK_BYTES).expect("4096");

@@ -5,6 +5,7 @@
 
 mod backing;
 pub mod config;
+mod date;
 mod error;
 mod flow;
 mod format;
@@ -17,8 +18,10 @@ pub mod state;
 mod status;
 mod volume;
 
+pub use date::date_and_time;
 pub use error::{Error, ErrorKind};
 pub use flow::clear::Cleared;
+pub use flow::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
 pub use flow::remove::Removed;
 pub use format::{Corrupt, Newer, Unusable};
 pub use pool::{

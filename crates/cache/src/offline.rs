@@ -10,6 +10,7 @@ use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::identity::was_written;
 use crate::flow::open::Parts;
+use crate::flow::owner::Entry;
 use crate::flow::read_log::LogRun;
 use crate::flow::survey::{Survey, none_readable, state_record};
 use crate::flow::within;
@@ -205,6 +206,7 @@ impl<E: Env> Offline<E> {
             witnesses: survey.witnesses,
             offline: true,
             accepts_loss: false,
+            entry: Entry::none(),
             env,
         };
         let pool = parts.assemble();

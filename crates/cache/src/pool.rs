@@ -29,6 +29,7 @@ use crate::state::log::{CopyOrder, Log};
 use crate::state::map::Map;
 use crate::state::memory::MemoryTerms;
 use crate::state::overlay::Counts;
+use crate::state::owner::Ownership;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
@@ -207,6 +208,8 @@ pub(crate) struct PoolInner<E: Env> {
     /// A record of it is being written.
     pub(crate) recording_writes: Cell<bool>,
     pub(crate) witnesses: Witnesses,
+    /// This pool's marks on its SSDs.
+    pub(crate) owner: Rc<Ownership>,
     /// SSDs that failed or were missing before this run, as they are on record.
     pub(crate) gone_before: RefCell<Vec<GoneSsd>>,
 }
@@ -750,6 +753,7 @@ impl<E: Env> PoolInner<E> {
             settings: self.settings.get(),
             health,
             reason,
+            taken_over: self.owner.is_taken(),
             epoch: self.members.borrow().epoch,
             capacity_bytes: online_slots * self.block_bytes(),
             capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
@@ -777,9 +781,10 @@ impl<E: Env> PoolInner<E> {
             path: ssd.path.clone(),
             uuid: ssd.uuid,
             size_bytes: ssd.layout.ssd_bytes,
-            online: ssd.is_online(),
+            // Nothing is wrong with those of a pool that somebody else has.
+            online: ssd.is_online() || self.owner.is_taken(),
             missing: false,
-            failed: !ssd.is_online(),
+            failed: !ssd.is_online() && !self.owner.is_taken(),
             disk: ssd.disk.clone(),
             silent: ssd.life().is_suspect(),
             rebuilding: ssd.life().is_rebuilding(),

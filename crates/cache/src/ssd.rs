@@ -4,7 +4,7 @@
 //! written or reused again in this run (rule `late-io`: what is still in flight on it hurts nobody). It has *left* when
 //! the members record without it is durable (rule `membership`).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -15,6 +15,7 @@ use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
 
 use crate::config::limits;
 use crate::flow::flush::cover;
+use crate::flow::owner::until_looked;
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::pool::Named;
@@ -23,6 +24,7 @@ use crate::state::grace::Grace;
 use crate::state::io::IoCounts;
 use crate::state::journal::Journal;
 use crate::state::life::{Life, LifeChange};
+use crate::state::owner::Ownership;
 use crate::state::segments::Segments;
 use crate::state::watch::Watch;
 use crate::state::witness::WitnessCopy;
@@ -85,6 +87,8 @@ pub(crate) struct Ssd<E: Env> {
     /// It was asked for something to find out whether it answers.
     pub(crate) probing: Cell<bool>,
     watch: Watch,
+    /// Of its pool, once it is in one.
+    owner: OnceCell<Rc<Ownership>>,
 }
 
 impl<E: Env> Ssd<E> {
@@ -143,6 +147,18 @@ impl<E: Env> Ssd<E> {
             io: IoCounts::default(),
             probing: Cell::new(false),
             watch: Watch::default(),
+            owner: OnceCell::new(),
+        }
+    }
+
+    /// It is in a pool: after a pause nothing is written to it before that has looked who has it.
+    pub(crate) fn owned_by(&self, owner: &Rc<Ownership>) {
+        let _ = self.owner.set(Rc::clone(owner));
+    }
+
+    async fn until_looked(&self) {
+        if let Some(owner) = self.owner.get() {
+            until_looked(&self.env, owner).await;
         }
     }
 
@@ -227,6 +243,7 @@ impl<E: Env> Ssd<E> {
     }
 
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        self.until_looked().await;
         let device = self.device()?;
         let written = self.watched(pin!(device.write(offset, buf))).await?;
         self.has_written(written)
@@ -234,6 +251,7 @@ impl<E: Env> Ssd<E> {
 
     /// What was written is durable when this returns; what was written before may not be.
     pub(crate) async fn write_durable(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        self.until_looked().await;
         let device = self.device()?;
         let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
         self.has_written(written)

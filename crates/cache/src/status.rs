@@ -20,6 +20,8 @@ pub struct PoolStatus {
     pub health: Health,
     /// One line for people: why it is not Good, or does not do all that it could, and what to do. Empty otherwise.
     pub reason: String,
+    /// Another machine, or another daemon, has its SSDs: it writes and serves nothing any more.
+    pub taken_over: bool,
     pub epoch: u64,
     /// Bytes of cached pages that the pool can hold now: what its write log does not take.
     pub capacity_bytes: u64,

@@ -14,6 +14,7 @@ mod lost_tail;
 mod offline;
 mod old_copies;
 mod on_record;
+mod one_machine;
 mod packed;
 mod pool;
 mod records;

@@ -181,7 +181,7 @@ fn an_old_copy_of_an_ssd_is_no_second_copy_of_what_came_after_it() {
             world.ssds[1].write(0, old).await.1.unwrap();
             let state = Some(HostDevice::Memory(world.state()));
             let refused = Pool::open(env.clone(), world.named(), state, Missing::Refuse).await.map(|_| ()).unwrap_err();
-            assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
+            assert!(refused.kind == ErrorKind::Missing && refused.to_string().contains("is an old copy"), "{refused}");
             let pool = assert_all_is_there(&world, Missing::Leave).await;
             let status = pool.status();
             let told = status.ssds.iter().find(|ssd| ssd.path == "ssd1").unwrap();

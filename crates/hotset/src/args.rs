@@ -256,6 +256,10 @@ pub(crate) enum PoolVerb {
         /// `hotset recover` shows what can be read
         #[arg(long, requires = "accept_missing")]
         accept_loss: bool,
+        /// Take the pool although another machine used it last and was not stopped cleanly: only if that machine is off or
+        /// cannot reach the SSDs any more. Refused while it uses the pool
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -639,6 +643,7 @@ mod tests {
             "hotset volume accept-backing v --force",
             "hotset volume accept-backing v --dry-run",
             "hotset pool import --ssd a b --accept-missing",
+            "hotset pool import --ssd a b --force",
             "hotset pool open p",
             "hotset volume create v --backing emulated:disks=16,level=raid5,size=8G,file=x --pool p --block 4096 --read-only",
             "hotset volume list -o json",

@@ -3,11 +3,11 @@
 mod args;
 mod client;
 mod daemon;
-mod date;
 mod demo;
 mod endpoint;
 mod escape;
 mod image;
+mod machine;
 mod manual;
 mod paths;
 mod plane;

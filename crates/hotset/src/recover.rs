@@ -8,7 +8,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::offline::{self, Applied, Given, Offline, Report, Verified};
-use hotset_cache::{Error, Named};
+use hotset_cache::{Error, Named, Takeover};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -16,10 +16,14 @@ use crate::args::{BackingOf, Output, RecoverArguments};
 use crate::client::{fill_bar, print, tell};
 use crate::daemon::{GivenUp, given_up};
 use crate::escape::escaped;
+use crate::machine;
 use crate::paths;
 use crate::plane::device::{open_backing, open_member_to_recover, open_ssd_to_recover};
 use crate::size::human;
 use crate::words;
+
+/// What to do where another machine has the pool.
+const OTHER_MACHINE: &str = "stop Hotset on that machine, or make sure that it is off, then use --force";
 
 /// Dirty stretches that the text lists for a volume; JSON has them all.
 const EXTENTS_LISTED: usize = 10;
@@ -110,7 +114,9 @@ pub(crate) fn run(output: Output, arguments: &RecoverArguments) -> Result<(), Ap
     });
     let executor =
         executor.map_err(|error| ApiError::new(ApiErrorKind::Internal, format!("file descriptors: {error}")))?;
-    let recovery = executor.run(async |env| recover(&env, arguments).await)?;
+    let directory = arguments.state.clone().unwrap_or_else(paths::state_directory);
+    let machine = machine::of_reader(&directory, None);
+    let recovery = executor.run(async |env: HostEnv| recover(&env.on_machine(machine), arguments).await)?;
     print(output, &recovery, text)?;
     failure(&recovery).map_or(Ok(()), Err)
 }
@@ -141,6 +147,12 @@ fn failure(recovery: &Recovery) -> Option<ApiError> {
 
 async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery, ApiError> {
     let (ssds, unopened) = open_ssds(env, &arguments.ssd)?;
+    if arguments.write {
+        // What it has by now is newer, and it writes to the backing devices, too.
+        let takeover = if arguments.force { Takeover::Forced } else { Takeover::Own };
+        let free = hotset_cache::check_owner(env, &ssds, takeover).await;
+        free.map_err(|error| words::error(&error).with_hint(OTHER_MACHINE))?;
+    }
     let directory = arguments.state.clone().unwrap_or_else(paths::state_directory);
     let (state, unread) = open_state(env, &directory, arguments.state.is_some(), &ssds).await;
     let is_known = state.is_some();

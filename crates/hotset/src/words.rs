@@ -126,6 +126,10 @@ pub(crate) fn health(health: cache::Health) -> api::Health {
     }
 }
 
+/// What to do where another machine has a pool.
+pub(crate) const TAKE_OVER: &str = "stop Hotset on that machine; if it is gone for good, `hotset pool import --ssd PATH... --force` takes the \
+     pool over here";
+
 /// Of something that only a later Hotset can read.
 pub(crate) fn newer_format(message: &str, version: u32) -> api::ApiError {
     let hint = format!("install a Hotset that knows version {version}");
@@ -166,7 +170,12 @@ pub(crate) fn error(error: &cache::Error) -> api::ApiError {
         ErrorKind::Unsupported => api::ApiErrorKind::Unsupported,
         ErrorKind::NotFound => api::ApiErrorKind::NotFound,
         ErrorKind::Corrupt => api::ApiErrorKind::Corrupt,
+        ErrorKind::Missing => {
+            let hint = "give them with --ssd; --accept-missing goes on without SSDs that are gone for good";
+            return api::ApiError::new(api::ApiErrorKind::Device, error.to_string()).with_hint(hint);
+        }
         ErrorKind::NewerFormat(version) => return newer_format(&error.to_string(), version),
+        ErrorKind::OtherMachine => api::ApiErrorKind::OtherMachine,
         ErrorKind::Stopping => api::ApiErrorKind::Unavailable,
     };
     api::ApiError::new(kind, error.to_string())

@@ -49,6 +49,9 @@ impl<E: Env> PoolInner<E> {
     /// published, identities recorded; the clean mark last.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<Closed, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
+        if let Some(error) = self.fenced.borrow().as_ref().filter(|_| self.owner.is_taken()) {
+            return Err(error.clone());
+        }
         if self.stopped.get() {
             // It was deleted, or closed, while this waited.
             return Ok(Closed::default());
@@ -74,13 +77,15 @@ impl<E: Env> PoolInner<E> {
         self.record_identities(&settled).await?;
         self.keep_witnesses().await;
         self.write_clean_mark().await?;
+        self.release().await;
         self.detach_handles(&volumes);
         Ok(Closed { unsettled })
     }
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
-    fn end(self: &Rc<Self>) {
+    pub(crate) fn end(self: &Rc<Self>) {
         self.stopped.set(true);
+        self.owner.end();
         self.stopping_log.set(true);
         let reason = "the pool has stopped";
         self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
@@ -89,6 +94,9 @@ impl<E: Env> PoolInner<E> {
             ssd.left_event.wake_all();
             // A record that hangs on its way to the state directory keeps the pool, but not its SSDs.
             ssd.let_go();
+        }
+        if !self.owner.is_taken() {
+            self.spares.take();
         }
         if let Some(log) = &self.log {
             self.refuse_appends(log);

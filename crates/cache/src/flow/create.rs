@@ -15,6 +15,7 @@ use crate::pool::{Named, Pool, PoolInner, PoolSpec, STATE_BYTES};
 use crate::ssd::{Fault, Ssd};
 
 use super::open::{Parts, new_member};
+use super::owner::{Entry, refuse_living, run_owner};
 use super::survey::FoundWitnesses;
 
 pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
@@ -31,6 +32,7 @@ pub(crate) async fn create<E: Env>(
     let sizes: Vec<u64> = ssds.iter().map(|ssd| ssd.device.info().size_bytes).collect();
     Pool::<E>::plan(&spec, &sizes)?;
     check_state_size::<E>(&state)?;
+    refuse_living(&env, &ssds).await?;
     let uuid = random_uuid(&env);
     let smallest = sizes.iter().min().copied().expect("a planned pool has an SSD");
     let segment_bytes = segment_bytes_for(spec.settings.block_bytes, smallest);
@@ -48,6 +50,7 @@ pub(crate) async fn create<E: Env>(
         witnesses: FoundWitnesses::default(),
         offline: false,
         accepts_loss: false,
+        entry: Entry::none(),
         env,
     };
     for named in ssds {
@@ -66,7 +69,9 @@ pub(crate) async fn create<E: Env>(
         parts.ssds.push((named, superblock));
     }
     let pool = parts.assemble();
+    pool.claim(&Entry::none()).await?;
     pool.env.spawn(super::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
+    pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
     let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.iter().cloned().collect();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;

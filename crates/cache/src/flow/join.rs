@@ -12,7 +12,7 @@ use hotset_block::{Device, DeviceError, Env};
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::Unusable;
-use crate::format::layout::{Layout, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, segment_bytes_for};
+use crate::format::layout::{Layout, OWNER_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, segment_bytes_for};
 use crate::format::members::{Member, Members, SpareMember};
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
@@ -26,6 +26,7 @@ use crate::status::{FailedSsd, SpareStatus, SsdStatus};
 
 use super::create::{not_made, random_uuid};
 use super::open::new_member;
+use super::owner::refuse_living;
 use super::records::to_buf;
 use super::within;
 use super::witness::failed_before;
@@ -62,6 +63,9 @@ fn is_listed(log: &Log, ssd_uuid: u128) -> bool {
         .any(|mirror| mirror.get().ssd_uuid == ssd_uuid)
 }
 
+/// What makes an SSD one of a pool, and last who has it.
+const ERASED_OFFSETS: [u64; 3] = [SUPERBLOCK_OFFSETS[0], SUPERBLOCK_OFFSETS[1], OWNER_OFFSET];
+
 /// Somebody who is about to join.
 struct Newcomer<D> {
     uuid: u128,
@@ -87,6 +91,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn bring_back(self: &Rc<Self>, named: Named<E::Device>) -> Result<(), Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
+        refuse_living(&self.env, std::slice::from_ref(&named)).await?;
         let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
         let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
         read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
@@ -129,6 +134,7 @@ impl<E: Env> PoolInner<E> {
     /// if it is in the pool, or may hold the only copy of something.
     async fn uuid_for(&self, named: &Named<E::Device>) -> Result<u128, Error> {
         let fresh = random_uuid(&self.env);
+        refuse_living(&self.env, std::slice::from_ref(named)).await?;
         let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
         let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
         read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
@@ -290,6 +296,9 @@ impl<E: Env> PoolInner<E> {
         let rows = self.log.as_ref().map(|log| log.record()).unwrap_or_default().encode();
         self.write_record_to(RecordKind::Rows, rows, ssds).await?;
         for (ssd, superblock) in ssds.iter().zip(superblocks) {
+            if let Ok(device) = ssd.device() {
+                self.claim_newcomer(&device, ssd.uuid).await;
+            }
             self.in_time(ssd, self.write_superblock(ssd, superblock)).await?;
         }
         let mut members = self.members.borrow().clone();
@@ -313,6 +322,7 @@ impl<E: Env> PoolInner<E> {
             let first: SlotIndex = self.slots_for(ssd);
             ssd.first_slot.set(first);
             ssd.change(LifeChange::Joined);
+            ssd.owned_by(&self.owner);
             self.ssds.push(Rc::clone(ssd));
             self.forget_one_gone(&ssd.path);
         }
@@ -394,7 +404,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) async fn erase_superblock(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
-        for offset in SUPERBLOCK_OFFSETS {
+        for offset in ERASED_OFFSETS {
             let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
             ssd.write(offset, self.env.buffers().take_zeroed(length)).await?;
             ssd.flush().await?;
@@ -404,7 +414,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Of a device that is no SSD of the pool any more.
     pub(crate) async fn erase_device(&self, device: &E::Device) -> Result<(), DeviceError> {
-        for offset in SUPERBLOCK_OFFSETS {
+        for offset in ERASED_OFFSETS {
             let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
             let (_buf, written) = device.write(offset, self.env.buffers().take_zeroed(length)).await;
             written?;
@@ -435,6 +445,7 @@ impl<E: Env> PoolInner<E> {
             let device = Rc::clone(&newcomer.device);
             let ssd = Ssd::newcomer(self.env.clone(), SsdIndex(0), newcomer.path.clone(), device, &superblock);
             self.in_time(&ssd, self.erase_superblock(&ssd)).await?;
+            self.claim_newcomer(&newcomer.device, newcomer.uuid).await;
             self.in_time(&ssd, self.write_superblock(&ssd, &superblock)).await?;
             let size_bytes = superblock.layout.ssd_bytes;
             records.push(SpareMember { uuid: newcomer.uuid, size_bytes, path: newcomer.path.clone() });

@@ -21,6 +21,7 @@
 //! | `journal.rs` | the slot index is written | `recovery` |
 //! | `flush.rs` | a device is flushed | `flush-covers-all` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
+//! | `owner.rs` | who has the SSDs, and that nobody else does | `one-machine` |
 //! | `witness.rs` | members are told how far the others have come | `recovery`, `believed-until-dropped` |
 //! | `create.rs` | a pool is made | |
 //! | `join.rs`, `remove.rs` | SSDs join and leave while the pool serves; spares | `membership` |
@@ -56,6 +57,7 @@ pub(crate) mod mirror;
 pub(crate) mod move_row;
 pub(crate) mod old_copy;
 pub(crate) mod open;
+pub(crate) mod owner;
 pub(crate) mod publish;
 pub(crate) mod read;
 pub(crate) mod read_log;

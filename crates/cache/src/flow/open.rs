@@ -25,6 +25,7 @@ use crate::state::budget::Budget;
 use crate::state::fills::Fills;
 use crate::state::log::Log;
 use crate::state::map::Map;
+use crate::state::owner::Ownership;
 use crate::state::roster::Roster;
 use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
@@ -33,6 +34,7 @@ use crate::state::{Counters, Policy, SlotIndex, SsdIndex};
 use crate::status::SsdStatus;
 
 use super::join::Spare;
+use super::owner::{Entry, run_owner};
 use super::recover::Unbelieved;
 use super::survey::{FoundWitnesses, Membership, Survey};
 
@@ -53,6 +55,7 @@ pub(crate) struct Parts<E: Env> {
     /// Nothing is to be written to the SSDs.
     pub(crate) offline: bool,
     pub(crate) accepts_loss: bool,
+    pub(crate) entry: Entry,
 }
 
 /// See [`Pool::open`].
@@ -62,7 +65,7 @@ pub(crate) async fn open<E: Env>(
     state: Option<E::Device>,
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
-    let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), missing).await?;
+    let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
     survey.set_aside_old_copies(&env, missing).await;
     let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership();
@@ -96,22 +99,31 @@ pub(crate) async fn open<E: Env>(
         witnesses: survey.witnesses,
         offline: false,
         accepts_loss: missing == Missing::AcceptLoss,
+        entry,
         env,
     };
     let pool = parts.start(&plan).await?;
-    if let Some(log) = &pool.log {
-        log.losses_number.set(losses_number);
-        *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
-        *log.unknown.borrow_mut() = unknown;
-    }
-    pool.remember_gone(&before);
-    pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
-    if missing == Missing::AcceptLoss {
-        pool.accept_unknown().await?;
-        pool.accept_unavailable_at_start().await?;
-    }
-    if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
-        pool.record_rows(log).await?;
+    let opened = async {
+        if let Some(log) = &pool.log {
+            log.losses_number.set(losses_number);
+            *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
+            *log.unknown.borrow_mut() = unknown;
+        }
+        pool.remember_gone(&before);
+        pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
+        if missing == Missing::AcceptLoss {
+            pool.accept_unknown().await?;
+            pool.accept_unavailable_at_start().await?;
+        }
+        if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
+            pool.record_rows(log).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = opened.await {
+        // Whoever can open it may.
+        pool.release().await;
+        return Err(error);
     }
     pool.serve();
     Ok(Pool { inner: pool })
@@ -164,7 +176,12 @@ impl<E: Env> Parts<E> {
         let budget = Budget::new(self.members.written, limit, self.members.clean, self.env.unix_seconds());
         let volumes = self.catalogue.volumes.iter();
         let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
+        let owner = Rc::new(Ownership::default());
+        for (ssd, _) in &ssds {
+            ssd.owned_by(&owner);
+        }
         Rc::new(PoolInner {
+            owner,
             env: self.env,
             uuid: self.uuid,
             name: self.members.name.clone(),
@@ -222,9 +239,12 @@ impl<E: Env> Parts<E> {
     }
 
     /// Erases the clean mark and records who came to the pool, before anything else is written.
-    async fn start(self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
+    async fn start(mut self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
+        let entry = std::mem::replace(&mut self.entry, Entry::none());
         let pool = self.assemble();
+        pool.claim(&entry).await?;
         pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
+        pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
         let joining: Vec<Member> = pool
             .ssds

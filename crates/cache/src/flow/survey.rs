@@ -12,6 +12,7 @@ use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::losses::Losses;
 use crate::format::members::{Member, Members};
+use crate::format::owner::Owner;
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
@@ -21,6 +22,7 @@ use crate::pool::{LABEL_BYTES, Missing, Named, STATE_BYTES, STATE_BYTES_MIN, new
 use crate::status::SsdStatus;
 
 use super::join::Spare;
+use super::owner::{Admission, Entry, Takeover, admission, dismiss_owner, mark_in};
 use super::records::newest_record;
 use super::within;
 
@@ -35,6 +37,8 @@ pub(crate) struct Found<D> {
     pub(crate) catalogue: Option<Record>,
     pub(crate) rows: Option<Record>,
     pub(crate) witness: Option<Record>,
+    /// Who has it.
+    pub(crate) mark: Option<Owner>,
 }
 
 impl<D> Found<D> {
@@ -110,6 +114,43 @@ pub(crate) struct Membership {
 }
 
 impl<E: Env> Survey<E> {
+    /// … for somebody who is about to open the pool, and may have to see first that nobody else uses it.
+    pub(crate) async fn enter(
+        env: &E,
+        ssds: Vec<Named<E::Device>>,
+        state: Option<&E::Device>,
+        missing: Missing,
+    ) -> Result<(Self, Entry), Error> {
+        let survey = Self::make(env, ssds, state, missing).await?;
+        match survey.admission(env) {
+            Admission::Open(entry) => return Ok((survey, entry)),
+            Admission::Watch => {}
+        }
+        let Self { found, left_out, strays, spares, .. } = survey;
+        let again = |spare: Spare<E::Device>| {
+            let device = spare.device.and_then(Rc::into_inner)?;
+            Some(Named { path: spare.path, device })
+        };
+        let spares = spares.into_iter().filter_map(again);
+        let named: Vec<_> = found.into_iter().map(|ssd| ssd.named).chain(spares).collect();
+        dismiss_owner(env, &named, Takeover::Own).await?;
+        let mut survey = Self::make(env, named, state, missing).await?;
+        survey.left_out.extend(left_out);
+        survey.strays.extend(strays);
+        match survey.admission(env) {
+            Admission::Open(entry) => Ok((survey, entry)),
+            Admission::Watch => {
+                let message = "somebody else has begun to use the SSDs while they were looked at; try again";
+                Err(Error::new(ErrorKind::OtherMachine, message))
+            }
+        }
+    }
+
+    fn admission(&self, env: &E) -> Admission {
+        let marks = self.found.iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.mark.clone())).collect();
+        admission(&env.machine(), marks)
+    }
+
     /// Reads all that; `Err` if no pool can be made of it.
     pub(crate) async fn make(
         env: &E,
@@ -352,7 +393,7 @@ impl<E: Env> Survey<E> {
         };
         let told: Vec<String> = missing.iter().map(told).collect();
         let message = format!("pool {}: missing SSD(s): {}", self.members.name, told.join(", "));
-        Error::new(ErrorKind::Gone, message)
+        Error::new(ErrorKind::Missing, message)
     }
 
     /// Why a member counts as missing although its device is there.
@@ -504,6 +545,7 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
         );
         return Err(Error::new(ErrorKind::Corrupt, message));
     }
+    let mark = mark_in(&bytes, superblock.ssd_uuid);
     let area = superblock.layout.catalogue_area_bytes;
     let uuid = Some(superblock.pool_uuid);
     let read =
@@ -514,11 +556,11 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
-        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None, witness: None });
+        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None, witness: None, mark });
     }
     let members = known(&what, members)?;
     let (catalogue, rows, witness) = (known(&what, catalogue)?, known(&what, rows)?, known(&what, witness)?);
-    Ok(Found { named, superblock, members, catalogue, rows, witness })
+    Ok(Found { named, superblock, members, catalogue, rows, witness, mark })
 }
 
 /// A member's record. One that is broken is none; one of a later version is not passed over.

@@ -10,6 +10,8 @@ use crate::state::segments::Segments;
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
 /// Bytes of one superblock copy.
 pub(crate) const SUPERBLOCK_BYTES: u64 = 4096;
+/// Where the owner mark lies, between the two.
+pub(crate) const OWNER_OFFSET: u64 = 32 << 10;
 /// Where the member records begin on an SSD; on the state directory's member they begin at 0.
 pub(crate) const RECORDS_OFFSET: u64 = 128 << 10;
 /// Bytes of one area of the members record, of one of the witness record behind it, and of the row records.

@@ -12,6 +12,7 @@ pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod losses;
 pub(crate) mod members;
+pub(crate) mod owner;
 pub(crate) mod record;
 pub(crate) mod rows;
 pub(crate) mod slot_header;

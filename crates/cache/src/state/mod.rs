@@ -23,6 +23,7 @@ pub mod map;
 pub(crate) mod memory;
 pub(crate) mod mirrors;
 pub(crate) mod overlay;
+pub(crate) mod owner;
 pub(crate) mod page_set;
 mod pages;
 pub(crate) mod pieces;

@@ -6,7 +6,7 @@ use hotset_api::{ApiError, Event, EventList};
 
 use super::{Client, Reader, json_line, print, write_more};
 use crate::args::{EventsArguments, Output};
-use crate::date::date_and_time;
+use hotset_cache::date_and_time;
 
 /// How often a follower asks.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -48,10 +48,10 @@ pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(),
                 false => format!("Pool {} is open already\n", change.pool.name),
             })
         }
-        PoolVerb::Import { ssd, accept_missing, accept_loss } => {
+        PoolVerb::Import { ssd, accept_missing, accept_loss, force } => {
             let ssds = ssd.iter().map(|path| absolute(path)).collect::<Result<_, _>>()?;
-            let change: PoolChange =
-                client.send(Method::POST, "/pools/import", &PoolImport { ssds, accept_missing, accept_loss })?;
+            let import = PoolImport { ssds, accept_missing, accept_loss, force };
+            let change: PoolChange = client.send(Method::POST, "/pools/import", &import)?;
             print(output, &change, |change| match change.changed {
                 true => format!("Imported pool {}\n{}", change.pool.name, show(&change.pool)),
                 false => format!("Pool {} is open already\n", change.pool.name),

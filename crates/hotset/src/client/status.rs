@@ -9,9 +9,9 @@ use super::operations::how_far;
 use super::table::{Table, facts, notes};
 use super::{Client, print, scrub, volume};
 use crate::args::{Output, StatusArguments};
-use crate::date::date_and_time;
 use crate::size::{grouped, human};
 use crate::words;
+use hotset_cache::date_and_time;
 
 /// The exit code: 0, or with `--check` also 1 for degraded and 2 for failed (a daemon that does not answer is failed).
 pub(crate) fn run(client: &Client, output: Output, arguments: &StatusArguments) -> Result<u8, ApiError> {

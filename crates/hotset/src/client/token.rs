@@ -6,7 +6,7 @@ use hyper::Method;
 use super::table::Table;
 use super::{Client, print};
 use crate::args::{Output, TokenVerb};
-use crate::date::date_and_time;
+use hotset_cache::date_and_time;
 
 pub(crate) fn run(client: &Client, output: Output, verb: &TokenVerb) -> Result<(), ApiError> {
     match verb {

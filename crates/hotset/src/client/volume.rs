@@ -9,11 +9,11 @@ use hyper::Method;
 use super::table::{Table, facts, notes, on_off};
 use super::{Client, print, removal};
 use crate::args::{Output, VolumeVerb};
-use crate::date::date_and_time;
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
 use crate::size::{grouped, human};
 use crate::words;
+use hotset_cache::date_and_time;
 
 pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(), ApiError> {
     match verb {

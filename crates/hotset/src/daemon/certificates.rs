@@ -14,8 +14,8 @@ use super::config::Config;
 use super::http::ApiTls;
 use super::register::Register;
 use super::tls_files;
-use crate::date::date_and_time;
 use crate::plane::Handle;
+use hotset_cache::date_and_time;
 
 /// How long before its end a certificate is told of: 30 days.
 const TOLD_BEFORE_S: u64 = 30 * 24 * 3600;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::memory::Memory;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
+use crate::machine::CONFIGURED_LENGTH_MAX;
 use crate::paths;
 use crate::size::Size;
 
@@ -28,6 +29,7 @@ struct File {
     nbd_socket_group: Option<String>,
     nbd_socket_mode: Option<String>,
     state: Option<PathBuf>,
+    machine_id: Option<String>,
     missing_wait_s: Option<u64>,
     request_timeout_s: Option<u64>,
     memory_limit: Option<String>,
@@ -68,6 +70,8 @@ pub(crate) struct Config {
     pub(crate) nbd_socket_group: Option<u32>,
     pub(crate) nbd_socket_mode: u32,
     pub(crate) state: PathBuf,
+    /// What pools are marked with while they are open here; none: a number that the state directory keeps.
+    pub(crate) machine_id: Option<String>,
     pub(crate) missing_wait_s: u64,
     /// How long a host's request may take until it is answered with an error.
     pub(crate) request_timeout_s: u64,
@@ -107,6 +111,7 @@ impl Config {
             nbd: chosen(&arguments.nbd, file.nbd, "nbd", || paths::nbd_socket(&state))?,
             nbd_socket_mode: socket_mode(file.nbd_socket_mode.as_deref(), file.nbd_socket_group.is_some())?,
             nbd_socket_group: file.nbd_socket_group.as_deref().map(group).transpose()?,
+            machine_id: file.machine_id,
             missing_wait_s: arguments.missing_wait.or(file.missing_wait_s).unwrap_or(MISSING_WAIT_S),
             request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
             memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref(), &memory)?,
@@ -128,6 +133,11 @@ impl Config {
     fn check(&self) -> Result<(), String> {
         if self.missing_wait_s > MISSING_WAIT_S_MAX {
             return Err(format!("missing_wait_s {}: it is at most {MISSING_WAIT_S_MAX}, a day", self.missing_wait_s));
+        }
+        let is_id =
+            |id: &String| (1..=CONFIGURED_LENGTH_MAX).contains(&id.len()) && id.chars().all(|c| c.is_ascii_graphic());
+        if self.machine_id.as_ref().is_some_and(|id| !is_id(id)) {
+            return Err(format!("machine_id: it is 1 to {CONFIGURED_LENGTH_MAX} letters, digits and signs of ASCII"));
         }
         if !(1..=3600).contains(&self.request_timeout_s) {
             return Err(format!("request_timeout_s {}: it is 1 to 3600", self.request_timeout_s));

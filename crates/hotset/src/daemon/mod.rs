@@ -62,6 +62,7 @@ use self::state::StateDirectory;
 use self::tokens::Tokens;
 use crate::args::ServeArguments;
 use crate::endpoint::{Endpoint, Socket};
+use crate::machine;
 use crate::plane::{Handle, StopReport};
 use crate::running_time;
 use crate::size::human;
@@ -119,7 +120,8 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
         kept_bytes: config.memory.for_kept_buffers(),
         ..Default::default()
     };
-    let (plane, _thread) = Handle::start(server, buffers).map_err(|error| format!("data plane: {error}"))?;
+    let machine = machine::of_daemon(state.path(), config.machine_id.as_deref());
+    let (plane, _thread) = Handle::start(server, buffers, machine).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
     let outcome = runtime.block_on(serve(plane, state, config, sockets, own));

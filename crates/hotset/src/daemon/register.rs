@@ -12,8 +12,8 @@ use hotset_api::{Condition, ConditionKind, Health, Subject, SubjectKind};
 use serde::{Deserialize, Serialize};
 
 use super::clock::unix_ms;
-use crate::date::date_and_time;
 use crate::size::grouped;
+use hotset_cache::date_and_time;
 
 /// How long errors that hosts got are told after the last of them.
 pub(crate) const HOST_ERRORS_TOLD_MS: u64 = 60 * 60 * 1000;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hotset_api::{ApiError, ApiErrorKind};
-use hotset_block::ExecutorOptions;
+use hotset_block::{ExecutorOptions, Machine};
 use hotset_cache::config::{
     FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
 };
@@ -122,7 +122,8 @@ impl Stage {
         let files = Files { array: scratch.file("array"), ssds: ssd_paths(&scratch, sizes), states };
         let written = tokio::task::spawn_blocking(move || files.write(sizes)).await;
         written.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?.map_err(failed)?;
-        let (plane, _thread) = Handle::start(ServerSettings::default(), ExecutorOptions::default()).map_err(failed)?;
+        let (plane, _thread) =
+            Handle::start(ServerSettings::default(), ExecutorOptions::default(), Machine::only()).map_err(failed)?;
         let target = Target {
             endpoint: endpoint.to_string().parse().map_err(|error| ApiError::new(ApiErrorKind::Internal, error))?,
             export: volume_name().to_string(),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_api::ApiError;
-use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, RealInstant};
+use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Machine, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
 use hotset_serve::TlsAcceptor;
@@ -125,6 +125,7 @@ impl Handle {
     pub(crate) fn start(
         settings: ServerSettings,
         options: ExecutorOptions,
+        machine: Machine,
     ) -> std::io::Result<(Self, std::thread::JoinHandle<()>)> {
         let (jobs, inbox) = mpsc::channel(JOBS_MAX);
         let (ready, started) = std::sync::mpsc::channel();
@@ -132,7 +133,7 @@ impl Handle {
             std::thread::Builder::new().name("data-plane".to_owned()).spawn(move || match Executor::new(options) {
                 Ok(executor) => {
                     let _ = ready.send(Ok(()));
-                    executor.run(|env| serve(env, settings, inbox));
+                    executor.run(|env: HostEnv| serve(env.on_machine(machine), settings, inbox));
                 }
                 Err(error) => {
                     let _ = ready.send(Err(error));
@@ -198,8 +199,8 @@ mod tests {
     // proves: P9
     #[tokio::test]
     async fn nobody_sees_what_pools_look_like_that_are_closed() {
-        let (plane, thread) =
-            Handle::start(ServerSettings::default(), ExecutorOptions::default()).expect("the kernel has io_uring");
+        let (plane, thread) = Handle::start(ServerSettings::default(), ExecutorOptions::default(), Machine::only())
+            .expect("the kernel has io_uring");
         assert!(plane.snapshot().await.is_ok());
         plane.call(|plane| plane.stop()).await.expect("nothing is in its way");
         let refused = plane.snapshot().await.expect_err("it has stopped");

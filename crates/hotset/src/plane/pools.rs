@@ -7,7 +7,7 @@ use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
     BackingEvidence, DirtyData, Drained, Error, ErrorKind, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus,
-    Reattached, Removed,
+    Reattached, Removed, Takeover, dismiss_owner, may_have_owner,
 };
 
 use super::{Plane, device};
@@ -60,6 +60,21 @@ impl Plane {
         }
         self.pools.borrow_mut().insert(name, pool);
         Ok(opened)
+    }
+
+    /// Looks whether another machine uses these SSDs, before they are opened. Those that cannot be opened now say nothing.
+    pub(crate) async fn dismiss_owner(self: Rc<Self>, ssds: Vec<String>, takeover: Takeover) -> Result<(), Error> {
+        let looked_at = |path: &String| {
+            let device = device::open_to_look(&self.env, path).ok()?;
+            Some(Named { path: path.clone(), device })
+        };
+        let looked_at: Vec<_> = ssds.iter().filter_map(looked_at).collect();
+        if !may_have_owner(&self.env, &looked_at).await {
+            return Ok(());
+        }
+        drop(looked_at);
+        let ssds: Vec<_> = ssds.iter().filter_map(|path| device::open_ssd(&self.env, path).ok()).collect();
+        dismiss_owner(&self.env, &ssds, takeover).await
     }
 
     /// A panic in what it spawns says for which pool it was at work.

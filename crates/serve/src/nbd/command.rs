@@ -150,6 +150,8 @@ pub(super) fn errno(kind: ErrorKind) -> u32 {
         | ErrorKind::Corrupt
         | ErrorKind::NewerFormat(_)
         | ErrorKind::Refused
+        | ErrorKind::Missing
+        | ErrorKind::OtherMachine
         | ErrorKind::NotFound => errno::EIO,
         ErrorKind::Unsupported => errno::ENOTSUP,
         ErrorKind::Stopping => errno::ESHUTDOWN,
@@ -170,6 +172,8 @@ pub(super) fn reason(kind: ErrorKind) -> ErrorAnswer {
         | ErrorKind::NewerFormat(_)
         | ErrorKind::Refused
         | ErrorKind::NotFound
+        | ErrorKind::Missing
+        | ErrorKind::OtherMachine
         | ErrorKind::Stopping => ErrorAnswer::Failed,
     }
 }

@@ -34,9 +34,11 @@ impl IntoResponse for Failure {
             ApiErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
             ApiErrorKind::Forbidden => StatusCode::FORBIDDEN,
             ApiErrorKind::NotFound => StatusCode::NOT_FOUND,
-            ApiErrorKind::Refused | ApiErrorKind::InUse | ApiErrorKind::Cancelled | ApiErrorKind::Full => {
-                StatusCode::CONFLICT
-            }
+            ApiErrorKind::Refused
+            | ApiErrorKind::InUse
+            | ApiErrorKind::OtherMachine
+            | ApiErrorKind::Cancelled
+            | ApiErrorKind::Full => StatusCode::CONFLICT,
             ApiErrorKind::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
             // It is not the daemon that failed.
             ApiErrorKind::Device | ApiErrorKind::Corrupt => StatusCode::FAILED_DEPENDENCY,

@@ -3,8 +3,8 @@
 use hotset_api::{HostClient, HostProtocol};
 
 use crate::daemon::clock::unix_ms;
-use crate::date::date_and_time;
 use crate::plane::Snapshot;
+use hotset_cache::date_and_time;
 
 /// So many are named in a message; more are counted.
 const NAMED_MAX: usize = 8;

@@ -36,6 +36,8 @@ pub(super) struct PoolFacts<'a> {
     /// Two copies cannot be kept: new writes go past the cache.
     pub(super) write_caching_off: bool,
     pub(super) dirty_bytes: u64,
+    /// Somebody else has it: it serves nothing any more.
+    pub(super) taken_over: bool,
 }
 
 /// How an open pool is.
@@ -53,6 +55,16 @@ pub(super) fn pool(facts: PoolFacts<'_>) -> Condition<PoolState, Health> {
         let action = format!("wait, or keep the pool as it is with `hotset pool cancel-flush {name}`");
         let reason = joined(flushed_for(purpose), facts.said);
         return Condition { state: PoolState::Flushing, health, reason, action };
+    }
+    if facts.taken_over {
+        let action = "see to it that one machine uses the pool, then restart Hotset here if it is to be this one";
+        let reason = first(facts.said, "another machine took it over");
+        return Condition {
+            state: PoolState::Online,
+            health: health.max(Health::Failed),
+            reason,
+            action: action.to_owned(),
+        };
     }
     if facts.ssds_online == 0 {
         let action = match kind {
@@ -319,6 +331,7 @@ mod tests {
         rebuilding: false,
         write_caching_off: false,
         dirty_bytes: 0,
+        taken_over: false,
     };
 
     // proves: P9
@@ -348,6 +361,13 @@ mod tests {
             ),
             ("too few SSDs", PoolFacts { dirty_bytes: 1, ..alone }, PoolState::Flushing, Degraded, "add-ssd p"),
             ("too few, clean", alone, PoolState::Online, Degraded, "add-ssd p"),
+            (
+                "another machine took it",
+                PoolFacts { taken_over: true, health: Failed, write_caching_off: true, ..POOL },
+                PoolState::Online,
+                Failed,
+                "one machine uses the pool",
+            ),
             ("no SSD", PoolFacts { ssds_online: 0, health: Failed, ..read }, PoolState::Online, Failed, "add-ssd p"),
             (
                 "an SSD of a read pool is gone",

@@ -1,8 +1,8 @@
 //! Changing and importing pools.
 
 use hotset_api::{ApiError, ApiErrorKind, PoolChange, PoolImport, PoolSet, PoolSettingsChange};
-use hotset_cache::Missing;
 use hotset_cache::config::{IoType, PoolKind, PoolName, PoolSettings};
+use hotset_cache::{Missing, Takeover};
 
 use super::{Manager, blocking, no_such_pool, pool_name, uuid};
 use crate::daemon::conversion::merged;
@@ -39,6 +39,9 @@ impl Manager {
     }
 
     pub(crate) async fn import_pool(&self, request: &PoolImport) -> Result<PoolChange, ApiError> {
+        // Others are not held up while marks are watched.
+        let takeover = if request.force { Takeover::Forced } else { Takeover::Own };
+        self.dismiss_owner(request.ssds.clone(), takeover).await?;
         let _one_at_a_time = self.change.lock().await;
         let paths = request.ssds.clone();
         let found = blocking(move || found_at(&paths)).await??;
@@ -99,13 +102,7 @@ impl Manager {
         }
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
         self.failures.lift(&self.state, name.as_str());
-        let opened = self.open(name, paths, missing).await.map_err(|error| match missing {
-            Missing::Leave | Missing::AcceptLoss => error,
-            Missing::Refuse => ApiError::new(
-                error.kind,
-                format!("{}; --accept-missing goes on without SSDs that are gone for good", error.message),
-            ),
-        })?;
+        let opened = self.open(name, paths, missing).await?;
         self.settle(name, opened).await;
         tracing::info!(pool = %name, "imported");
         Ok(())

@@ -474,6 +474,7 @@ pub(super) fn or_by_force(error: ApiError) -> ApiError {
         | ApiErrorKind::Unsupported
         | ApiErrorKind::Device
         | ApiErrorKind::Corrupt
+        | ApiErrorKind::OtherMachine
         | ApiErrorKind::Full
         | ApiErrorKind::Unavailable
         | ApiErrorKind::Internal

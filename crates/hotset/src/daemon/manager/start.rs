@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind, PoolChange};
 use hotset_cache::config::{PoolName, VolumeSpec};
-use hotset_cache::{DirtyData, Missing, PoolStatus};
+use hotset_cache::{DirtyData, Missing, PoolStatus, Takeover};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -256,12 +256,18 @@ impl Manager {
 
     /// Opens a recorded pool, or finds that waiting does not help; then its volumes serve without it.
     async fn try_open(&self, name: &str, search: Search, missing: Missing) -> Attempt {
+        // Others are not held up while marks are watched.
+        let free = self.dismiss_owner(search.paths.clone(), Takeover::Own).await;
         let _one_at_a_time = self.change.lock().await;
         // As it is by now: volumes may have been taken from it while its SSDs were looked for.
         let Some(record) = &self.offline().pools.get(name).map(|pool| pool.record.clone()) else {
             return Attempt::Settled;
         };
         if let Some(error) = search.newer {
+            self.give_up(record, &error).await;
+            return Attempt::Settled;
+        }
+        if let Err(error) = free {
             self.give_up(record, &error).await;
             return Attempt::Settled;
         }
@@ -282,6 +288,9 @@ impl Manager {
     /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
     async fn give_up(&self, record: &PoolRecord, error: &ApiError) {
         let meanwhile = match record.kind {
+            RecordedKind::Read if error.kind == ApiErrorKind::OtherMachine => {
+                "its volumes are not served, because the other machine may serve them"
+            }
             RecordedKind::Read => "its volumes are served uncached",
             RecordedKind::ReadWrite => "its volumes are not served, because it may hold newer data than their devices",
         };
@@ -299,9 +308,32 @@ impl Manager {
         }
         self.explain_offline(&record.name, reason, Waiting::ForTheAdministrator, error.hint.clone());
         match record.kind {
+            // Whoever has the pool serves them.
+            RecordedKind::Read if error.kind == ApiErrorKind::OtherMachine => self.hold_back_volumes(record),
             RecordedKind::Read => self.serve_without_pool(record).await,
             RecordedKind::ReadWrite => self.hold_back_volumes(record),
         }
+    }
+
+    /// Looks whether another machine uses SSDs that are about to be opened.
+    pub(super) async fn dismiss_owner(&self, ssds: Vec<String>, takeover: Takeover) -> Result<(), ApiError> {
+        let dismissed = self.plane.call(move |plane| plane.dismiss_owner(ssds, takeover)).await;
+        dismissed.map_err(|error| match error.kind {
+            ApiErrorKind::OtherMachine => error.with_hint(words::TAKE_OVER),
+            ApiErrorKind::Invalid
+            | ApiErrorKind::NotFound
+            | ApiErrorKind::Refused
+            | ApiErrorKind::InUse
+            | ApiErrorKind::Unauthenticated
+            | ApiErrorKind::Forbidden
+            | ApiErrorKind::Cancelled
+            | ApiErrorKind::Unsupported
+            | ApiErrorKind::Device
+            | ApiErrorKind::Corrupt
+            | ApiErrorKind::Full
+            | ApiErrorKind::Unavailable
+            | ApiErrorKind::Internal => error,
+        })
     }
 
     /// Tries to open an offline pool now, a fenced one too.
@@ -571,6 +603,7 @@ fn may_pass(kind: ApiErrorKind) -> bool {
         | ApiErrorKind::Cancelled
         | ApiErrorKind::Unsupported
         | ApiErrorKind::Corrupt
+        | ApiErrorKind::OtherMachine
         | ApiErrorKind::Full
         | ApiErrorKind::Unavailable
         | ApiErrorKind::Internal

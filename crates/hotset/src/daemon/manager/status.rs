@@ -386,6 +386,7 @@ fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
         rebuilding: status.rebuild.is_some_and(|rebuild| rebuild.copies_lost),
         write_caching_off: status.write_log.is_some_and(|log| log.write_caching_off),
         dirty_bytes: status.write_log.map_or(0, |log| log.dirty_bytes),
+        taken_over: status.taken_over,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dates for people and for logs.
 
 /// Of seconds since 1970, in UTC, as RFC 3339 writes it.
-pub(crate) fn date_and_time(unix_seconds: u64) -> String {
+pub fn date_and_time(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
     // Days from March on, so that a leap day is the last of its year; 400 years have 146,097 days (Hinnant, "chrono-
     // compatible low-level date algorithms").

@@ -1,0 +1,315 @@
+//! Several machines that reach the same SSDs: one at a time has the pool.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join;
+use hotset_block::{
+    Buf, BufPool, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, Instant, Machine,
+    MemoryDevice, RealInstant,
+};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
+use hotset_cache::{
+    Durability, Error, ErrorKind, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
+};
+
+use crate::world::MIB;
+
+/// So much faster than real time, with room for a machine that is busy.
+const PACE: u32 = 20;
+/// Where the mark lies.
+const MARK: u64 = 32 << 10;
+
+/// The world as one machine sees it, at [`PACE`].
+#[derive(Clone)]
+struct At {
+    env: HostEnv,
+    /// Time in which the daemon did not run.
+    paused: Rc<Cell<Duration>>,
+}
+
+impl At {
+    fn machine(env: &HostEnv, number: u128) -> Self {
+        let machine =
+            Machine { daemon: number, fallback: number, machine: number, boot: number, name: format!("m{number}") };
+        Self { env: env.on_machine(machine), paused: Rc::default() }
+    }
+}
+
+impl Env for At {
+    type Device = HostDevice;
+
+    fn now(&self) -> Instant {
+        Instant(self.env.now().0 * u64::from(PACE))
+    }
+
+    fn real_now(&self) -> RealInstant {
+        RealInstant(self.now().0).plus(self.paused.get())
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.env.unix_seconds()
+    }
+
+    fn machine(&self) -> Machine {
+        self.env.machine()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.env.sleep(duration / PACE)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.env.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.env.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.env.buffers()
+    }
+}
+
+/// SSDs and a backing device that all machines reach; each has a state directory of its own.
+struct Shared {
+    ssds: [MemoryDevice; 2],
+    backing: MemoryDevice,
+    states: [MemoryDevice; 3],
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            ssds: [(); 2].map(|()| MemoryDevice::new(16 * MIB, 512)),
+            backing: MemoryDevice::new(16 * MIB, 512),
+            states: [(); 3].map(|()| MemoryDevice::new(STATE_BYTES, 512)),
+        }
+    }
+
+    fn named(&self) -> Vec<Named<HostDevice>> {
+        let named = |ssd: &MemoryDevice| Named { path: "ssd".to_owned(), device: HostDevice::Memory(ssd.clone()) };
+        self.ssds.iter().map(named).collect()
+    }
+
+    fn state(&self, at: &At) -> HostDevice {
+        HostDevice::Memory(self.states[usize::try_from(at.env.machine().daemon).unwrap()].clone())
+    }
+
+    async fn create(&self, at: &At) -> Result<Pool<At>, Error> {
+        let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
+        Pool::create(at.clone(), spec, self.named(), self.state(at)).await
+    }
+
+    /// A pool with a volume and a dirty page in it.
+    async fn with_dirt(&self, at: &At, fill: u8) -> (Pool<At>, Volume<At>) {
+        let pool = self.create(at).await.unwrap();
+        let volume = self.volume(at);
+        pool.attach(&volume).await.unwrap();
+        write(&volume, 0, fill).await.unwrap();
+        (pool, volume)
+    }
+
+    async fn open(&self, at: &At) -> Result<Pool<At>, Error> {
+        Pool::open(at.clone(), self.named(), Some(self.state(at)), Missing::Refuse).await
+    }
+
+    async fn reopened(&self, at: &At) -> (Pool<At>, Volume<At>) {
+        let (pool, volume) = (self.open(at).await.unwrap(), self.volume(at));
+        pool.reattach(&volume).await.unwrap();
+        (pool, volume)
+    }
+
+    fn volume(&self, at: &At) -> Volume<At> {
+        let spec =
+            VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+        Volume::open(at.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+    }
+
+    async fn everything(&self) -> Vec<Buf> {
+        let mut all = Vec::new();
+        for device in [&self.ssds[0], &self.ssds[1], &self.backing] {
+            let length = usize::try_from(device.info().size_bytes).unwrap();
+            let (mut bytes, read) = device.read(0, Buf::zeroed(length)).await;
+            read.unwrap();
+            let mark = usize::try_from(MARK).unwrap();
+            bytes[mark..mark + 4096].fill(0);
+            all.push(bytes);
+        }
+        all
+    }
+}
+
+async fn write(volume: &Volume<At>, page: u64, fill: u8) -> Result<(), Error> {
+    let mut buf = Buf::zeroed(4096);
+    buf.fill(fill);
+    volume.write(page * 4096, buf, Durability::Durable).await
+}
+
+async fn read(volume: &Volume<At>, page: u64) -> Result<u8, Error> {
+    volume.read(ByteRange::at(page * 4096, 4096)).await.map(|buf| buf[0])
+}
+
+/// A daemon of machine `number`; what of it still runs at the end is killed.
+fn daemon(number: u128, test: impl AsyncFnOnce(At)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| test(At::machine(&env, number)).await);
+}
+
+fn refused<T>(outcome: Result<T, Error>) -> String {
+    let error = outcome.err().unwrap();
+    assert_eq!(error.kind, ErrorKind::OtherMachine, "{error}");
+    error.to_string()
+}
+
+async fn until(at: &At, what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        at.env.sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+// proves: F10
+#[test]
+fn a_pool_that_another_machine_uses_is_neither_opened_nor_taken_nor_made_anew() {
+    let shared = Shared::new();
+    daemon(1, async |here| {
+        let (pool, volume) = shared.with_dirt(&here, 7).await;
+        let there = At::machine(&here.env, 2);
+        let why = refused(shared.open(&there).await);
+        assert!(why.contains("m1") && why.contains("--force does not help"), "{why}");
+        refused(dismiss_owner(&there, &shared.named(), Takeover::Forced).await);
+        refused(shared.create(&there).await);
+        let other = Shared::new();
+        let elsewhere = other.create(&there).await.unwrap();
+        refused(elsewhere.add_ssds(shared.named()).await);
+        refused(elsewhere.add_spares(shared.named()).await);
+        assert_eq!(read(&volume, 0).await.unwrap(), 7);
+        write(&volume, 1, 8).await.unwrap();
+        assert!(pool.status().ssds.iter().all(|ssd| ssd.online));
+        pool.close().await.unwrap();
+    });
+}
+
+// proves: F10
+#[test]
+fn after_a_kill_another_machine_needs_force_and_the_same_one_no_time() {
+    let shared = Shared::new();
+    daemon(1, async |here| drop(shared.with_dirt(&here, 7).await));
+    daemon(1, async |here| {
+        let began = here.now();
+        let (_pool, volume) = shared.reopened(&here).await;
+        assert!(here.now().since(began) < limits::OWNER_WATCH, "it need not watch itself");
+        assert_eq!(read(&volume, 0).await.unwrap(), 7);
+    });
+    daemon(2, async |there| {
+        let why = refused(shared.open(&there).await);
+        assert!(why.contains("m1") && why.contains("not stopped cleanly"), "{why}");
+        refused(dismiss_owner(&there, &shared.named(), Takeover::Own).await);
+        dismiss_owner(&there, &shared.named(), Takeover::Forced).await.unwrap();
+        let (_pool, volume) = shared.reopened(&there).await;
+        assert_eq!(read(&volume, 0).await.unwrap(), 7);
+        write(&volume, 0, 9).await.unwrap();
+    });
+    daemon(1, async |here| {
+        refused(shared.open(&here).await);
+    });
+}
+
+// proves: F10
+#[test]
+fn a_daemon_whose_machine_was_started_anew_or_that_lost_its_state_is_watched_and_then_opens() {
+    let shared = Shared::new();
+    daemon(1, async |here| drop(shared.with_dirt(&here, 7).await));
+    for (daemon_id, boot) in [(1, 9), (2, 9)] {
+        daemon(1, async |here| {
+            let machine = Machine { daemon: daemon_id, fallback: daemon_id, boot, ..here.machine() };
+            let again = At { env: here.env.on_machine(machine), ..here };
+            let began = again.now();
+            let (_pool, volume) = shared.reopened(&again).await;
+            assert!(again.now().since(began) >= limits::OWNER_WATCH);
+            assert_eq!(read(&volume, 0).await.unwrap(), 7);
+        });
+    }
+}
+
+// proves: F10
+#[test]
+fn after_a_clean_stop_any_machine_opens_and_of_two_at_once_not_both() {
+    let shared = Shared::new();
+    daemon(1, async |here| {
+        let (pool, _volume) = shared.with_dirt(&here, 7).await;
+        pool.close().await.unwrap();
+    });
+    daemon(2, async |there| {
+        let (pool, volume) = shared.reopened(&there).await;
+        assert_eq!(read(&volume, 0).await.unwrap(), 7);
+        pool.close().await.unwrap();
+    });
+    daemon(1, async |here| {
+        let there = At::machine(&here.env, 2);
+        let (one, other) = join(shared.open(&here), shared.open(&there)).await;
+        assert!(one.is_err() || other.is_err(), "both have it");
+        for outcome in [one, other] {
+            match outcome {
+                Ok(pool) => drop(pool.close().await.unwrap()),
+                Err(error) => assert_eq!(error.kind, ErrorKind::OtherMachine, "{error}"),
+            }
+        }
+        let (pool, _volume) = shared.reopened(&here).await;
+        pool.close().await.unwrap();
+    });
+}
+
+/// The mark of machine 2 on the first SSD.
+async fn take_over(shared: &Shared, here: &At) {
+    let other = Shared::new();
+    let _theirs = other.create(&At::machine(&here.env, 2)).await.unwrap();
+    let (mark, read) = other.ssds[0].read(MARK, Buf::zeroed(4096)).await;
+    read.unwrap();
+    shared.ssds[0].write(MARK, mark).await.1.unwrap();
+}
+
+// proves: F10
+#[test]
+fn a_pool_that_somebody_took_writes_nothing_more_and_says_who_it_was() {
+    let shared = Shared::new();
+    daemon(1, async |here| {
+        let (pool, volume) = shared.with_dirt(&here, 7).await;
+        take_over(&shared, &here).await;
+        until(&here, "it has noticed", || pool.status().reason.contains("m2")).await;
+        let before = shared.everything().await;
+        for outcome in [write(&volume, 0, 9).await, write(&volume, 3, 9).await, read(&volume, 0).await.map(drop)] {
+            assert!(outcome.unwrap_err().to_string().contains("took it over"));
+        }
+        here.sleep(4 * limits::OWNER_REFRESH).await;
+        refused(pool.close().await);
+        assert!(before.iter().zip(shared.everything().await).all(|(before, after)| before[..] == after[..]));
+        assert!(pool.status().taken_over);
+        assert!(pool.status().ssds.iter().all(|ssd| !ssd.failed), "nothing is wrong with them");
+    });
+}
+
+// proves: F10
+#[test]
+fn after_a_pause_nothing_is_written_before_it_is_known_whether_somebody_took_the_pool() {
+    let shared = Shared::new();
+    daemon(1, async |here| {
+        let (_pool, volume) = shared.with_dirt(&here, 7).await;
+        here.paused.set(Duration::from_secs(60));
+        write(&volume, 1, 8).await.unwrap();
+        assert_eq!(read(&volume, 1).await.unwrap(), 8);
+        take_over(&shared, &here).await;
+        let before = shared.everything().await;
+        here.paused.set(Duration::from_secs(120));
+        // Far sooner than the next look.
+        assert!(write(&volume, 2, 9).await.is_err());
+        assert!(before.iter().zip(shared.everything().await).all(|(before, after)| before[..] == after[..]));
+    });
+}
