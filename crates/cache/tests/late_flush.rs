@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::sync::Event;
+use hotset_block::sync::{Event, Promise};
 use hotset_block::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
     ExecutorOptions, Extent, HostEnv, Instant, MemoryDevice, Operation, ZeroMode,
 };
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
-use hotset_cache::{Cleared, Durability, ErrorKind, Health, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{Cleared, Durability, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 /// A device with a volatile cache, of which one operation can be held back, to fail in the end.
 #[derive(Clone)]
@@ -131,11 +131,19 @@ impl Env for Fast {
 }
 
 async fn pool(env: &Fast, kind: PoolKind) -> Pool<Fast> {
+    pool_on(env, kind, &[Slow::new(16 << 20), Slow::new(16 << 20)], &Slow::new(STATE_BYTES)).await
+}
+
+fn named(ssds: &[Slow]) -> Vec<Named<Slow>> {
+    let named = |(number, device): (usize, &Slow)| Named { path: format!("ssd{number}"), device: device.clone() };
+    ssds.iter().enumerate().map(named).collect()
+}
+
+async fn pool_on(env: &Fast, kind: PoolKind, ssds: &[Slow], state: &Slow) -> Pool<Fast> {
     let mut settings = PoolSettings::preset(kind, IoType::Custom);
     settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
     let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
-    let ssds = [1, 2].map(|number| Named { path: format!("ssd{number}"), device: Slow::new(16 << 20) });
-    Pool::create(env.clone(), spec, ssds.into(), Slow::new(STATE_BYTES)).await.unwrap()
+    Pool::create(env.clone(), spec, named(ssds), state.clone()).await.unwrap()
 }
 
 fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
@@ -309,5 +317,31 @@ fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_ba
         assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
         assert!(!volume.is_closed());
         volume.read(ByteRange::at(0, 4096)).await.unwrap();
+    });
+}
+
+// proves: D11, F1
+#[test]
+fn a_flush_of_an_ssd_that_fails_after_a_stop_gave_up_publishing_is_not_forgotten() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let (ssds, state) = ([Slow::new(16 << 20), Slow::new(16 << 20)], Slow::new(STATE_BYTES));
+        let pool = pool_on(&env, PoolKind::Read, &ssds, &state).await;
+        let volume = volume(&env, "disk", &Slow::new(16 << 20));
+        pool.attach(&volume).await.unwrap();
+        volume.populate(ByteRange::at(0, 4096)).await.unwrap();
+        let used = pool.status().ssds.iter().position(|ssd| ssd.slots_used > 0).unwrap();
+        ssds[used].held.armed.set(Some(Operation::Flush));
+        let (promise, closed) = Promise::new();
+        let closing = pool.clone();
+        env.spawn(async move { promise.set(closing.close().await.is_ok()) });
+        ssds[used].until_held().await;
+        // Several times as long as a stop waits for it.
+        env.sleep(Duration::from_secs(40)).await;
+        ssds[used].release();
+        closed.await;
+        let again = Pool::open(env.clone(), named(&ssds), Some(state), Missing::Refuse).await.unwrap();
+        let recovery = again.status().recovery;
+        assert!(recovery.contains(&format!("ssd{used} starts empty")), "it may lack what was published: {recovery}");
     });
 }

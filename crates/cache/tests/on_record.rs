@@ -1,6 +1,6 @@
 //! What is known of SSDs outlives the daemon: the same facts give the same health before a restart and after it.
 
-use hotset_block::HostDevice;
+use hotset_block::{ByteRange, HostDevice};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Health, Missing, Named, Pool, PoolStatus, ScrubState};
 
@@ -54,6 +54,26 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         drop(pool);
         let pool = open().await;
         assert_eq!((pool.status().health, pool.status().ssds.len()), (Health::Good, 2), "{}", pool.status().reason);
+    });
+}
+
+// proves: F1, P10
+#[test]
+fn an_ssd_that_failed_in_the_moment_before_a_kill_is_known_at_the_next_start() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::Read).await;
+        let volume = world.attached(&pool).await;
+        world.ssds[0].vanish();
+        for block in 0..50 {
+            volume.populate(ByteRange::at(block * (64 << 10), 4096)).await.unwrap();
+        }
+        until(&env, "it has failed", || !pool.status().ssds[0].online).await;
+        let before = pool.status();
+        std::mem::forget((pool, volume));
+        let state = Some(HostDevice::Memory(world.state()));
+        let pool = Pool::open(env.clone(), named(&world, [1]), state, Missing::Leave).await.unwrap();
+        assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
     });
 }
 

@@ -86,7 +86,8 @@ impl<E: Env> PoolInner<E> {
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, flushed).await.flatten() == Some(true)
     }
 
-    /// Flushes the SSDs of these slots; those that cannot leave the pool.
+    /// Flushes the SSDs of these slots; those that cannot leave the pool. Who gives up the wait does not give up the flush: only the
+    /// flush itself learns that it failed.
     async fn flush_slots(self: &Rc<Self>, batch: &[(SlotIndex, u32)]) {
         if planted(Planted::PublishWithoutSlotFlush) {
             return;
@@ -96,9 +97,15 @@ impl<E: Env> PoolInner<E> {
             batch.iter().any(|(slot, _)| slots.contains(&slot.0))
         });
         let flushes = involved.map(async |ssd| {
-            if let Err(fault) = ssd.flush().await {
-                self.ssd_failed(ssd, &fault);
-            }
+            let (promise, flushed) = Promise::new();
+            let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
+            self.env.spawn(async move {
+                if let Err(fault) = ssd.flush().await {
+                    pool.ssd_failed(&ssd, &fault);
+                }
+                promise.set(());
+            });
+            flushed.await
         });
         join_all(flushes).await;
     }
