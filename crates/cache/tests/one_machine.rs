@@ -1,17 +1,19 @@
 //! Several machines that reach the same SSDs: one at a time has the pool.
 
 use std::cell::Cell;
+use std::future::pending;
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join;
 use hotset_block::{
-    Buf, BufPool, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, Instant, Machine,
-    MemoryDevice, RealInstant,
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
+    ExecutorOptions, Extent, HostDevice, HostEnv, Instant, Machine, MemoryDevice, Operation, RealInstant, ZeroMode,
 };
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
-    Durability, Error, ErrorKind, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
+    Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
 };
 
 use crate::world::MIB;
@@ -23,22 +25,23 @@ const MARK: u64 = 32 << 10;
 
 /// The world as one machine sees it, at [`PACE`].
 #[derive(Clone)]
-struct At {
+struct At<D = HostDevice> {
     env: HostEnv,
     /// Time in which the daemon did not run.
     paused: Rc<Cell<Duration>>,
+    devices: PhantomData<D>,
 }
 
-impl At {
+impl<D> At<D> {
     fn machine(env: &HostEnv, number: u128) -> Self {
         let machine =
             Machine { daemon: number, fallback: number, machine: number, boot: number, name: format!("m{number}") };
-        Self { env: env.on_machine(machine), paused: Rc::default() }
+        Self { env: env.on_machine(machine), paused: Rc::default(), devices: PhantomData }
     }
 }
 
-impl Env for At {
-    type Device = HostDevice;
+impl<D: Device + Clone + 'static> Env for At<D> {
+    type Device = D;
 
     fn now(&self) -> Instant {
         Instant(self.env.now().0 * u64::from(PACE))
@@ -312,4 +315,110 @@ fn after_a_pause_nothing_is_written_before_it_is_known_whether_somebody_took_the
         assert!(write(&volume, 2, 9).await.is_err());
         assert!(before.iter().zip(shared.everything().await).all(|(before, after)| before[..] == after[..]));
     });
+}
+
+/// What becomes of everything at the place of the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtMark {
+    Good,
+    Hangs,
+    Fails,
+}
+
+/// A device that may be bad where the mark lies, and is good everywhere else.
+#[derive(Clone)]
+struct BadMark {
+    memory: MemoryDevice,
+    mark: Rc<Cell<AtMark>>,
+}
+
+impl BadMark {
+    fn new(bytes: u64, mark: &Rc<Cell<AtMark>>) -> Self {
+        Self { memory: MemoryDevice::new(bytes, 512), mark: Rc::clone(mark) }
+    }
+
+    async fn check(&self, offset: u64, operation: Operation) -> Result<(), DeviceError> {
+        match self.mark.get() {
+            AtMark::Hangs if offset == MARK => pending().await,
+            AtMark::Fails if offset == MARK => {
+                Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(offset, 4096)))
+            }
+            AtMark::Good | AtMark::Hangs | AtMark::Fails => Ok(()),
+        }
+    }
+}
+
+impl Device for BadMark {
+    fn info(&self) -> DeviceInfo {
+        self.memory.info()
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        self.memory.identity()
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self.check(offset, Operation::Read).await {
+            Ok(()) => self.memory.read(offset, buf).await,
+            failed => (buf, failed),
+        }
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self.check(offset, Operation::Write).await {
+            Ok(()) => self.memory.write(offset, buf).await,
+            failed => (buf, failed),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        self.memory.flush().await
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        self.memory.discard(range).await
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        self.memory.write_zeroes(range, mode).await
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.memory.allocation(range, extents_max)
+    }
+}
+
+// proves: F10, F1
+#[test]
+fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
+    for bad in [AtMark::Hangs, AtMark::Fails] {
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let at: At<BadMark> = At::machine(&env, 1);
+            let mark = Rc::new(Cell::new(AtMark::Good));
+            let device = || BadMark::new(16 * MIB, &mark);
+            let ssds = ["one", "two"].map(|path| Named { path: path.to_owned(), device: device() });
+            let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
+            settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+            let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
+            let state = BadMark::new(STATE_BYTES, &Rc::new(Cell::new(AtMark::Good)));
+            let pool = Pool::create(at.clone(), spec, ssds.into(), state).await.unwrap();
+            let spec = VolumeSpec {
+                name: "disk".parse().unwrap(),
+                backing: "memory".into(),
+                settings: VolumeSettings::default(),
+            };
+            let backing = BadMark::new(16 * MIB, &Rc::new(Cell::new(AtMark::Good)));
+            let volume = Volume::open(at.clone(), spec, backing).unwrap();
+            pool.attach(&volume).await.unwrap();
+            mark.set(bad);
+            for _ in 0..4 {
+                at.sleep(limits::SSD_TIMEOUT / 2).await;
+                volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();
+            }
+            let status = pool.status();
+            assert_eq!(status.health, Health::Good, "{bad:?}: {}", status.reason);
+            assert!(status.ssds.iter().all(|ssd| ssd.online && !ssd.silent), "{bad:?}");
+            pool.close().await.unwrap();
+        });
+    }
 }
