@@ -26,6 +26,8 @@ const WORDS: Record<string, Word> = {
   spare: { text: "Spare", tone: "quiet" },
   offline: { text: "Offline", tone: "bad" },
   silent: { text: "Silent", tone: "warning" },
+  "read-only": { text: "Read-only", tone: "bad" },
+  "no-space": { text: "No space", tone: "bad" },
   missing: { text: "Missing", tone: "bad" },
   expelled: { text: "Expelled", tone: "bad" },
   good: { text: "Good", tone: "good" },

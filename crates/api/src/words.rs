@@ -106,8 +106,12 @@ pub enum SsdState {
     Rebuilding,
     /// In use, and being emptied, so that it can be removed.
     Flushing,
-    /// In use, but it does not answer; it is waited for, and nothing is lost.
+    /// It does not answer. It is waited for, or the pool goes on without it and takes it back when it answers; nothing is lost.
     Silent,
+    /// Out of use because it takes no writes: it is write-protected, or answers them with errors. What only it has is read.
+    ReadOnly,
+    /// … because it has no room: its file system is full, or its quota is used up. It is taken back when it has.
+    NoSpace,
     /// It was not there when the pool was opened, or the pool is not open yet.
     Missing,
     /// It failed, or had left the pool before: nothing on it is used. The reason says more.
@@ -132,6 +136,8 @@ impl SsdState {
             Self::Rebuilding => "rebuilding",
             Self::Flushing => "flushing",
             Self::Silent => "silent",
+            Self::ReadOnly => "read-only",
+            Self::NoSpace => "no-space",
             Self::Missing => "missing",
             Self::Expelled => "expelled",
         }

@@ -188,6 +188,10 @@ bugs! {
     ScrubHoldsNothing: "believed-until-dropped",
     /// An SSD that does not answer leaves, also where nothing else has what it holds.
     SilenceIsDeath: "membership",
+    /// An SSD that refuses a write is not read any more, also where nothing else has what it holds.
+    RefusalIsDeath: "membership",
+    /// What an SSD has that refused to flush it counts as durable.
+    RefusedFlushBelieved: "flush-covers-all",
     /// Time in which the daemon did not run counts like any other: the world's clock has this bug, not the engine.
     PauseCounted: "silence",
 }

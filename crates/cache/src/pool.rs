@@ -9,6 +9,7 @@ use hotset_block::sync::{Event, Semaphore};
 
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
+use crate::flow::come_back::Returns;
 use crate::flow::drop_pages::{Drops, Freed};
 use crate::flow::join::Spare;
 use crate::flow::remove::Removed;
@@ -212,6 +213,8 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) owner: Rc<Ownership>,
     /// SSDs that failed or were missing before this run, as they are on record.
     pub(crate) gone_before: RefCell<Vec<GoneSsd>>,
+    /// SSDs that came back in this run.
+    pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
 }
 
 /// A volume as the pool holds it.
@@ -439,13 +442,14 @@ impl<E: Env> Pool<E> {
         self.inner.accept_loss().await
     }
 
-    /// The SSDs that went with the only copies of dirty data, and are not back: UUID, and the path at which each was last.
-    pub fn ssds_awaited(&self) -> Vec<(u128, String)> {
-        self.inner.ssds_awaited()
+    /// The SSDs that left and are to be taken back as soon as they are there: those that went with the only copies of dirty data,
+    /// and those that did not answer. UUID, and the path at which each was last.
+    pub fn ssds_returning(&self) -> Vec<(u128, String)> {
+        self.inner.ssds_returning()
     }
 
-    /// An SSD of [`Pool::ssds_awaited`] is there again, opened anew: it joins the pool, and what is unavailable and lies on it
-    /// is dirty as before. Refused if it is another one.
+    /// An SSD of [`Pool::ssds_returning`] is there again, opened anew: it joins the pool, and what is unavailable and lies on it
+    /// is dirty as before. One that takes no writes is only read. Refused if it is another one.
     pub async fn bring_back(&self, ssd: Named<E::Device>) -> Result<(), Error> {
         self.inner.bring_back(ssd).await
     }
@@ -680,8 +684,14 @@ impl<E: Env> PoolInner<E> {
         let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
         let gone = gone + self.absent.borrow().len();
         if self.online_ssds().next().is_none() {
-            let reason = "no SSD is left: volumes run at their backing devices' speed".to_owned();
-            return (Health::Failed, reason);
+            let read_only = self.ssds.iter().any(|ssd| ssd.life().is_read_only());
+            let reason = if read_only {
+                "no SSD takes writes: what is dirty is read from them and being flushed, volumes run at their backing devices' \
+                 speed; see to the SSDs: their space, their write protection, their wear"
+            } else {
+                "no SSD is left: volumes run at their backing devices' speed"
+            };
+            return (Health::Failed, reason.to_owned());
         }
         let reason = match self.kind {
             PoolKind::Read if gone == 0 => return (Health::Good, String::new()),
@@ -713,7 +723,7 @@ impl<E: Env> PoolInner<E> {
     /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
     fn health_of_missed(&self) -> (Health, String) {
         let absent = self.absent.borrow();
-        let failed = self.ssds.iter().filter(|ssd| ssd.life().is_failed()).map(|ssd| ssd.path.as_str());
+        let failed = self.ssds.iter().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
         let missed: Vec<&str> =
             failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
         if missed.is_empty() {
@@ -786,7 +796,8 @@ impl<E: Env> PoolInner<E> {
             missing: false,
             failed: !ssd.is_online() && !self.owner.is_taken(),
             disk: ssd.disk.clone(),
-            silent: ssd.life().is_suspect(),
+            silent: ssd.life().is_suspect() || ssd.life().is_silent(),
+            refuses: ssd.refusal.get().filter(|_| ssd.life().is_read_only()),
             rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
             reason: self.reason_of(ssd),

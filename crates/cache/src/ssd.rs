@@ -1,8 +1,9 @@
 //! One SSD of a pool: its device, its slots that are ready, its slot index, and whether it is still trusted.
 //!
-//! An SSD that failed a write or a flush, hangs or vanished goes offline at once, for good: nothing of it is read,
-//! written or reused again in this run (rule `late-io`: what is still in flight on it hurts nobody). It has *left* when
-//! the members record without it is durable (rule `membership`).
+//! An SSD that hangs or vanished goes offline at once: nothing of it is read, written or reused by this object again (rule
+//! `late-io`: what is still in flight on it hurts nobody). One that refuses a write or a flush is *read-only*: nothing more is
+//! written, and what only it has is read. Either has *left* when the members record without it is durable (rule `membership`);
+//! one that comes back (`flow/come_back.rs`) joins as a new object.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
@@ -29,6 +30,7 @@ use crate::state::segments::Segments;
 use crate::state::watch::Watch;
 use crate::state::witness::WitnessCopy;
 use crate::state::{SlotIndex, SsdIndex};
+use crate::status::Refusal;
 
 /// Places that the list of ready slots keeps however few they are.
 const READY_KEPT: usize = 1024;
@@ -84,8 +86,12 @@ pub(crate) struct Ssd<E: Env> {
     /// Of them, counted in the pool's budget.
     pub(crate) bytes_noted: Cell<u64>,
     pub(crate) io: IoCounts,
-    /// It was asked for something to find out whether it answers.
+    /// It was asked for something to find out whether it answers, or takes writes.
     pub(crate) probing: Cell<bool>,
+    /// Why it takes no writes.
+    pub(crate) refusal: Cell<Option<Refusal>>,
+    /// It refused a flush: what it said is written may not be durable, and no later flush makes it so.
+    pub(crate) refused_flush: Cell<bool>,
     watch: Watch,
     /// Of its pool, once it is in one.
     owner: OnceCell<Rc<Ownership>>,
@@ -146,6 +152,8 @@ impl<E: Env> Ssd<E> {
             bytes_noted: Cell::new(0),
             io: IoCounts::default(),
             probing: Cell::new(false),
+            refusal: Cell::new(None),
+            refused_flush: Cell::new(false),
             watch: Watch::default(),
             owner: OnceCell::new(),
         }
@@ -204,12 +212,12 @@ impl<E: Env> Ssd<E> {
         first..first + self.layout.slot_count()
     }
 
-    /// Runs `operation`, but not longer than the SSD is online. What is abandoned keeps its buffer until the device is
-    /// done (`Device`'s contract).
+    /// Runs `operation`, but not longer than the SSD can be read. What is abandoned keeps its buffer until the device is
+    /// done (`Device`'s contract). Of one that is read-only nothing is abandoned, so that it is known when nothing is in flight.
     async fn watched<T>(&self, mut operation: Pin<&mut impl Future<Output = T>>) -> Result<T, Fault> {
         let mut seat = None;
         poll_fn(|context| {
-            if !self.is_online() {
+            if !self.life().is_readable() {
                 return Poll::Ready(Err(Fault::Offline));
             }
             if let Poll::Ready(value) = operation.as_mut().poll(context) {
@@ -242,9 +250,14 @@ impl<E: Env> Ssd<E> {
         .await
     }
 
+    /// The device, for something that changes it.
+    fn device_to_change(&self) -> Result<Rc<E::Device>, Fault> {
+        if self.is_online() { self.device() } else { Err(Fault::Offline) }
+    }
+
     pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         self.until_looked().await;
-        let device = self.device()?;
+        let device = self.device_to_change()?;
         let written = self.watched(pin!(device.write(offset, buf))).await?;
         self.has_written(written)
     }
@@ -252,7 +265,7 @@ impl<E: Env> Ssd<E> {
     /// What was written is durable when this returns; what was written before may not be.
     pub(crate) async fn write_durable(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         self.until_looked().await;
-        let device = self.device()?;
+        let device = self.device_to_change()?;
         let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
         self.has_written(written)
     }
@@ -266,11 +279,19 @@ impl<E: Env> Ssd<E> {
         Ok(buf)
     }
 
-    /// Makes durable what had completed when this was called.
+    /// Makes durable what had completed when this was called. One that is read-only may still do it, but no flush that was
+    /// refused is tried again: it would promise what is lost.
     pub(crate) async fn flush(&self) -> Result<(), Fault> {
         let mark = self.flusher.mark();
         let device = self.device()?;
-        let flush = async || self.watched(pin!(device.flush())).await?.map_err(Fault::Device);
+        let flush = async || {
+            if self.refused_flush.get() {
+                return Err(Fault::Offline);
+            }
+            let flushed = self.watched(pin!(device.flush())).await?;
+            self.refused_flush.set(flushed.is_err());
+            flushed.map_err(Fault::Device)
+        };
         cover(&self.flusher, mark, flush).await
     }
 
@@ -301,14 +322,17 @@ impl<E: Env> Ssd<E> {
 
     /// Takes the SSD out of use at once, because it failed or was removed. False: it was out already.
     pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
-        let was_online = self.is_online();
+        let (was_online, was_readable) = (self.is_online(), self.life().is_readable());
         self.change(change);
-        if !was_online {
+        if !was_readable {
             return false;
         }
         reason.clone_into(&mut self.reason.borrow_mut());
-        self.ready.borrow_mut().clear();
         self.watch.wake_all();
+        if !was_online {
+            return false;
+        }
+        self.ready.borrow_mut().clear();
         self.journal.wake_all();
         self.witness.wake_all();
         self.segments_changed.wake_all();
@@ -343,6 +367,11 @@ impl<E: Env> Ssd<E> {
         }
     }
 
+    /// What took it out of use may pass: it is taken back by itself then.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.life().is_silent() || self.refusal.get().is_some_and(Refusal::may_pass)
+    }
+
     /// How long the slowest operation in flight has been waiting.
     pub(crate) fn oldest_operation(&self) -> std::time::Duration {
         self.watch.oldest().map_or(std::time::Duration::ZERO, |since| self.env.now().since(since))
@@ -371,15 +400,14 @@ impl<E: Env> Ssd<E> {
             crate::state::low_half(fills)
         })
     }
+}
 
-    /// The error says that nothing of this SSD can be read any more, not only these bytes.
-    pub(crate) fn is_gone(&self, error: &DeviceError) -> bool {
-        match error.kind {
-            DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
-            DeviceErrorKind::Media
-            | DeviceErrorKind::Full
-            | DeviceErrorKind::ReadOnly
-            | DeviceErrorKind::Unsupported => false,
+/// The error says that nothing of an SSD can be read any more, not only these bytes.
+pub(crate) fn is_gone(error: &DeviceError) -> bool {
+    match error.kind {
+        DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
+        DeviceErrorKind::Media | DeviceErrorKind::Full | DeviceErrorKind::ReadOnly | DeviceErrorKind::Unsupported => {
+            false
         }
     }
 }

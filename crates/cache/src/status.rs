@@ -1,5 +1,7 @@
 //! What pools and volumes report about themselves: plain values, taken at one moment.
 
+use hotset_block::DeviceErrorKind;
+
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
 use crate::state::memory::MemoryTerms;
 
@@ -139,6 +141,39 @@ pub struct WriteLogStatus {
     pub recovery_milliseconds: u64,
 }
 
+/// Why an SSD takes no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It lacks space: its file system is full, its quota is used up, or it is thin and its pool is full.
+    NoSpace,
+    /// It is write-protected, as an SSD that is worn out may be, or the file system of its image.
+    ReadOnly,
+    /// It answered a write or a flush with an error.
+    Failed,
+}
+
+impl Refusal {
+    pub(crate) fn of(kind: DeviceErrorKind) -> Self {
+        match kind {
+            DeviceErrorKind::Full => Self::NoSpace,
+            DeviceErrorKind::ReadOnly => Self::ReadOnly,
+            DeviceErrorKind::Media
+            | DeviceErrorKind::Unsupported
+            | DeviceErrorKind::Gone
+            | DeviceErrorKind::OutOfRange
+            | DeviceErrorKind::Busy => Self::Failed,
+        }
+    }
+
+    /// What it lacks may be given to it: it is taken back by itself then.
+    pub(crate) fn may_pass(self) -> bool {
+        match self {
+            Self::NoSpace | Self::ReadOnly => true,
+            Self::Failed => false,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsdStatus {
     pub path: String,
@@ -151,8 +186,10 @@ pub struct SsdStatus {
     pub failed: bool,
     /// The physical device with which it fails; empty if that is not known.
     pub disk: String,
-    /// It does not answer, and is waited for.
+    /// It does not answer: it is waited for, or the pool goes on without it until it answers.
     pub silent: bool,
+    /// It takes no writes, and is out of use but for what only it has, which is read.
+    pub refuses: Option<Refusal>,
     /// It gets copies of what has lost one.
     pub rebuilding: bool,
     /// It is being emptied, so that it can be removed.
@@ -182,6 +219,7 @@ impl SsdStatus {
             failed: false,
             disk: String::new(),
             silent: false,
+            refuses: None,
             rebuilding: false,
             evacuation: None,
             reason,

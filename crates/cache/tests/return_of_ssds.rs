@@ -109,7 +109,7 @@ fn what_is_unavailable_is_there_again_in_the_running_daemon_when_one_of_its_ssds
             volume.flush().await.unwrap();
             let held = pull(&world, &pool, &volume, &[0, 1]).await;
             write_some(&world, &volume).await;
-            assert_eq!(pool.ssds_awaited().len(), 2);
+            assert_eq!(pool.ssds_returning().len(), 2);
             plug(&world, held);
             bring_back(&world, &pool, first).await;
             assert_eq!(volume.status().lost_bytes, 0);
@@ -118,7 +118,7 @@ fn what_is_unavailable_is_there_again_in_the_running_daemon_when_one_of_its_ssds
             pool.drain(&volume.name()).await.unwrap();
             check_all(&volume, 50, 3).await;
             assert_eq!(world.on_backing(30).await, 3);
-            assert!(pool.ssds_awaited().is_empty());
+            assert!(pool.ssds_returning().is_empty());
             pool.cancel_drain(&volume.name());
             write(&volume, 30, 4).await;
             pool.close().await.unwrap();

@@ -110,7 +110,16 @@ struct State {
     silent: bool,
     /// What it would have answered meanwhile.
     unanswered: Vec<u64>,
+    refuses: Option<Refuses>,
     watcher: Option<Rc<dyn Watcher>>,
+}
+
+/// A disk that can be read takes no writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refuses {
+    pub error: DeviceErrorKind,
+    /// No flushes either: what was written before may be lost.
+    pub flushes: bool,
 }
 
 /// A device that was taken away: what it holds and what it says of itself.
@@ -188,6 +197,7 @@ impl Disk {
             gone: false,
             silent: false,
             unanswered: Vec::new(),
+            refuses: None,
             watcher: None,
         };
         let simulation = Rc::clone(simulation);
@@ -363,6 +373,11 @@ impl Disk {
         durable: bool,
     ) -> Result<(), DeviceErrorKind> {
         let mut state = self.state.borrow_mut();
+        if let Some(refuses) = state.refuses {
+            // What landed before was not refused yet.
+            state.media.complete(|completed| completed == operation);
+            return Err(refuses.error);
+        }
         let flush_errors = if durable { state.faults.flush_errors } else { 0 };
         let failed = roll < state.faults.write_errors + flush_errors;
         for (offset, data) in rest {
@@ -384,6 +399,10 @@ impl Disk {
     fn finish_flush(&self, roll: u64, covered: &[u64]) -> Result<(), DeviceErrorKind> {
         let is_covered = |operation: u64| covered.contains(&operation);
         let mut state = self.state.borrow_mut();
+        if let Some(refuses) = state.refuses.filter(|refuses| refuses.flushes) {
+            state.media.orphan(is_covered);
+            return Err(refuses.error);
+        }
         if roll >= state.faults.flush_errors {
             state.media.make_durable(is_covered);
             if state.watcher.is_some() {
@@ -444,6 +463,12 @@ impl Disk {
         self.state.borrow_mut().silent = false;
         let unanswered = std::mem::take(&mut self.state.borrow_mut().unanswered);
         unanswered.into_iter().for_each(|operation| self.complete(operation));
+    }
+
+    /// It takes no writes until it is told that it does.
+    pub fn refuse(&self, refuses: Option<Refuses>) {
+        self.simulation.note(|| format!("{}: takes no writes: {refuses:?}", self.name));
+        self.state.borrow_mut().refuses = refuses;
     }
 
     /// The disk is reset: it loses some of what was not flushed.

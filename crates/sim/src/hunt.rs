@@ -68,6 +68,7 @@ const SHARP: &[(Planted, PoolKind, Profile)] = &[
     (Planted::CleanedMoveForgotten, PoolKind::ReadWrite, Profile::ModeChanges),
     (Planted::LossForgotten, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::SilenceIsDeath, PoolKind::ReadWrite, Profile::Silence),
+    (Planted::RefusalIsDeath, PoolKind::ReadWrite, Profile::Refusal),
     (Planted::OffListTooEarly, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::OffListTooLate, PoolKind::ReadWrite, Profile::SecondLoss),
     (Planted::ReturnedWhole, PoolKind::ReadWrite, Profile::SecondLoss),

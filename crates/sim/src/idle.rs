@@ -96,7 +96,8 @@ fn miss_one_ssd(world: &World) {
 }
 
 fn lose_state(world: &World) {
-    if world.writes_back() && world.ssds_suffered.get() {
+    // With the SSDs that left it may be the only member that knows what is left of them.
+    if world.writes_back() && (world.ssds_suffered.get() || world.thinned.get()) {
         return;
     }
     world.cache_trouble.set(true);

@@ -24,6 +24,8 @@ pub mod model;
 pub mod pauses;
 pub mod random;
 pub mod recognise;
+pub mod refusals;
+pub mod returns;
 pub mod scenario;
 pub mod scrubs;
 pub mod second_loss;

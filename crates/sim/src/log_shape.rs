@@ -129,6 +129,11 @@ pub(crate) fn silence(random: &mut Random) -> Shape {
     shape
 }
 
+/// Dirty data stays, and little is cleaned by the time the SSDs take no more writes.
+pub(crate) fn refusal(random: &mut Random) -> Shape {
+    Shape { profile: Profile::Refusal, ..silence(random) }
+}
+
 /// One host, so that nothing comes between its writes and their flushes.
 pub(crate) fn commits(random: &mut Random) -> Shape {
     let mut shape = Shape { lives: random.between(3, 7), hosts: 1, ..busy(Profile::Commits, random) };

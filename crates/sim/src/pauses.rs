@@ -58,7 +58,7 @@ fn is_at_work(world: &World) -> bool {
 /// No SSD has failed where nothing was ever wrong with one.
 fn check_ssds(daemon: &Daemon) {
     let world = &daemon.world;
-    if world.ssds_suffered.get() || world.cache_trouble.get() || world.two_lost.get().is_some() {
+    if world.thinned.get() || world.ssds_suffered.get() || world.cache_trouble.get() || world.two_lost.get().is_some() {
         return;
     }
     let Some(status) = daemon.pool().map(|pool| pool.status()) else { return };

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::pauses::Pauses;
 use crate::shape::Profile;
 use crate::world::{HostVolume, World};
-use crate::{administrator, chaos, idle, liveness, scrubs, second_loss, silences};
+use crate::{administrator, chaos, idle, liveness, refusals, returns, scrubs, second_loss, silences};
 
 /// The longest life of a daemon, in virtual time: hosts, slow SSDs and a slow stop together take far less.
 const LIFE_MAX: Duration = Duration::from_secs(3600);
@@ -304,10 +304,13 @@ async fn serve(daemon: Daemon) {
     for _ in 0..daemon.world.shape.administrators {
         daemon.world.simulation.spawn(administrator::work(daemon.clone()));
     }
+    daemon.world.simulation.spawn(returns::watch(daemon.clone()));
     if daemon.world.shape.profile == Profile::SecondLoss {
         daemon.world.simulation.spawn(second_loss::strike(daemon.clone()));
     } else if daemon.world.shape.profile == Profile::Silence {
         daemon.world.simulation.spawn(silences::strike(daemon.clone()));
+    } else if daemon.world.shape.profile == Profile::Refusal {
+        daemon.world.simulation.spawn(refusals::strike(daemon.clone()));
     } else {
         daemon.world.simulation.spawn(chaos::work(daemon.clone()));
     }

@@ -96,7 +96,7 @@ async fn bring_back(daemon: &Daemon) {
     for ssd in gone {
         let Some(pool) = daemon.pool().filter(|_| !daemon.stopping.get()) else { return };
         // Whoever looks for it finds it once it has left.
-        let awaited = pool.ssds_awaited().iter().any(|(_, path)| *path == ssd.disk.name);
+        let awaited = pool.ssds_returning().iter().any(|(_, path)| *path == ssd.disk.name);
         if !awaited || ssd.disk.is_busy() {
             continue;
         }

@@ -59,6 +59,8 @@ pub enum Profile {
     SecondLoss,
     /// Of write logs: all SSDs stop answering at once, for seconds or minutes, and answer again.
     Silence,
+    /// Of write logs: SSDs take no writes for a time, one or all of them, and can be read meanwhile.
+    Refusal,
     /// Hosts write around what is cached, daemons die, and an SSD loses the end of its slot index, which it had flushed.
     LostTails,
 }
@@ -84,6 +86,7 @@ impl Profile {
         Self::Commits,
         Self::SecondLoss,
         Self::Silence,
+        Self::Refusal,
         Self::LostTails,
     ];
 }

@@ -9,8 +9,8 @@ use hotset_cache::Health;
 
 use crate::daemon::Daemon;
 
-/// Longer than a pool takes to notice that its SSDs answer again.
-const SETTLES: Duration = Duration::from_secs(20);
+/// Longer than a pool takes to notice that its SSDs answer again, or take writes, and to have two copies of everything again.
+pub const SETTLES: Duration = Duration::from_secs(30);
 
 /// Waits for its moment, then silences all SSDs for a time; again and again.
 pub async fn strike(daemon: Daemon) {
@@ -32,6 +32,7 @@ async fn silence_all(daemon: &Daemon) {
     let lasts_ms = world.simulation.draw(|random| random.pick(&[5_000, 11_000, 15_000, 31_000, 120_000]));
     let apart_ms = world.simulation.draw(|random| random.pick(&[0, 0, 1, 100, 2_000]));
     world.silent_for.set(world.silent_for.get() + Duration::from_millis(lasts_ms + apart_ms));
+    world.thinned.set(true);
     world.simulation.note(|| format!("all SSDs are silent for {lasts_ms} ms"));
     for ssd in &world.ssds {
         ssd.disk.fall_silent();
@@ -44,7 +45,8 @@ async fn silence_all(daemon: &Daemon) {
     }
 }
 
-async fn check(daemon: &Daemon) {
+/// Everything is as it was.
+pub async fn check(daemon: &Daemon) {
     daemon.env.sleep(SETTLES).await;
     let Some(pool) = daemon.pool().filter(|_| !daemon.stopping.get()) else { return };
     let status = pool.status();
@@ -53,6 +55,6 @@ async fn check(daemon: &Daemon) {
     if lost > 0 || status.ssds.iter().any(|ssd| !ssd.online) || status.health != Health::Good {
         daemon
             .world
-            .violate(format!("SSDs were silent for a time, and are not what they were: {lost} bytes lost, {status:?}"));
+            .violate(format!("SSDs were away for a time, and are not what they were: {lost} bytes lost, {status:?}"));
     }
 }

@@ -49,6 +49,8 @@ pub struct World {
     pub two_lost: Cell<Option<Instant>>,
     /// How long SSDs did not answer, in the life of this daemon.
     pub silent_for: Cell<std::time::Duration>,
+    /// SSDs did not answer or took no writes, at some time: the others may have had one copy only.
+    pub thinned: Cell<bool>,
     /// No byte rots any more.
     pub rot_has_ended: Cell<bool>,
     /// Commands of administrators that are not answered yet.
@@ -247,6 +249,7 @@ impl World {
             calm: Cell::new(false),
             two_lost: Cell::new(None),
             silent_for: Cell::new(std::time::Duration::ZERO),
+            thinned: Cell::new(false),
             rot_has_ended: Cell::new(false),
             commands: Cell::new(0),
             phase: RefCell::default(),
@@ -342,7 +345,7 @@ impl World {
             sound_ssds_cut += u64::from(cut && !self.may_suffer(ssd));
         }
         // Of two copies one that keeps its power is enough, if there were two, and nothing happens to that one.
-        let two_copies = !trouble && !self.ssds_suffered.get();
+        let two_copies = !trouble && !self.ssds_suffered.get() && !self.thinned.get();
         let alternate = self.shape.profile == Profile::AlternateMissing;
         let one_is_enough = two_copies && !alternate && (sound_ssds_cut == 0 || !self.shape.troubles.of_ssds());
         let log_cut = self.writes_back() && ssds_cut > u64::from(one_is_enough);
@@ -379,6 +382,10 @@ impl World {
         self.commands.set(0);
         self.silent_for.set(std::time::Duration::ZERO);
         self.ssds.iter().for_each(|ssd| ssd.disk.answer_again());
+        let refuses = self.shape.profile == Profile::Refusal;
+        if refuses && (self.calm.get() || self.simulation.draw(|random| random.one_in(2))) {
+            self.ssds.iter().for_each(|ssd| ssd.disk.refuse(None));
+        }
         self.ssds.iter().for_each(|ssd| ssd.taken.set(false));
         for ssd in self.present_ssds() {
             if self.shape.profile == Profile::LostTails {
@@ -412,6 +419,9 @@ fn draw_shape(seed: u64, random: &mut Random) -> Shape {
     if falls_silent(seed) {
         return log_shape::silence(random);
     }
+    if refuses_writes(seed) {
+        return log_shape::refusal(random);
+    }
     let draw = if is_changing(seed) { Shape::changing } else { Shape::draw };
     draw(kind_of(seed), random)
 }
@@ -419,6 +429,11 @@ fn draw_shape(seed: u64, random: &mut Random) -> Shape {
 /// One seed of fifty is of a read-write pool that loses two SSDs at once.
 fn loses_two(seed: u64) -> bool {
     seed % 50 == 49
+}
+
+/// One seed of fifty is of a read-write pool whose SSDs take no writes for a time.
+fn refuses_writes(seed: u64) -> bool {
+    seed % 50 == 43
 }
 
 /// One seed of fifty is of a read-write pool whose host flushes all that it writes.

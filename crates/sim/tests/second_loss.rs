@@ -6,14 +6,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::{ByteRange, Env};
+use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode,
 };
 use hotset_cache::planted::{Planted, plant};
-use hotset_cache::{Durability, Error, FenceCause, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
+use hotset_cache::{
+    Durability, Error, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume,
+};
 use hotset_sim::device::SimDevice;
-use hotset_sim::disk::{Disk, Speed};
+use hotset_sim::disk::{Disk, Refuses, Speed};
 use hotset_sim::executor::{SimEnv, Simulation, Step};
 use hotset_sim::model::Ending;
 
@@ -280,17 +282,62 @@ impl Scene {
         self.lose_two().await;
     }
 
+    /// No SSD takes writes any more, and some take no flushes; hosts go on, and notice nothing.
+    async fn refuse(self, flushes: bool) {
+        let refuses = Refuses { error: DeviceErrorKind::ReadOnly, flushes };
+        self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
+        for turn in 0..24 {
+            self.write(turn * 7 % PAGES).await.unwrap();
+        }
+        for _ in 0..20 {
+            self.env().sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(self.volume().status().lost_bytes, 0);
+        assert!(self.read_all().await.iter().all(Option::is_some));
+    }
+
+    /// Hosts write what nobody flushed yet; then SSDs refuse to, and what a host flushes is durable all the same.
+    async fn refuse_to_flush(self) {
+        for page in 0..PAGES {
+            let place = usize::try_from(page).unwrap();
+            self.pages.borrow_mut()[place].begun += 1;
+            let mut buf = self.env().buffers().take(4096);
+            buf.fill(self.pages.borrow()[place].begun);
+            self.volume().write(page * PAGE, buf, Durability::Volatile).await.unwrap();
+        }
+        let refuses = Refuses { error: DeviceErrorKind::Media, flushes: true };
+        self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
+        self.volume().flush().await.unwrap();
+        for expected in self.pages.borrow_mut().iter_mut() {
+            expected.durable = expected.begun;
+        }
+    }
+
+    /// The SSDs take writes again, at a start or by themselves.
+    async fn all_take_writes_again(self) {
+        let pool = self.pool.borrow().clone().unwrap();
+        self.ssds.iter().for_each(|disk| disk.refuse(None));
+        for turn in 0..100 {
+            self.write(turn * 11 % PAGES).await.unwrap();
+            self.env().sleep(Duration::from_millis(200)).await;
+        }
+        let status = pool.status();
+        assert!(status.ssds.iter().all(|ssd| ssd.online), "{status:?}");
+        assert_eq!(status.health, Health::Good, "{}", status.reason);
+        self.all_is_there().await;
+    }
+
     /// The SSDs come back in the running daemon, one after the other, while hosts write.
     async fn bring_back(self) {
         let pool = self.pool.borrow().clone().unwrap();
         let busy = self.clone();
         self.env().spawn(async move { busy.write_some(11).await });
-        for (uuid, path) in pool.ssds_awaited() {
+        for (uuid, path) in pool.ssds_returning() {
             let disk = self.ssds.iter().find(|disk| disk.name == path).unwrap();
             disk.come_back();
             let named = Named { path, device: SimDevice::open(disk) };
             pool.bring_back(named).await.unwrap_or_else(|error| panic!("{uuid:x}: {error}"));
-            assert!(pool.ssds_awaited().iter().all(|(other, _)| *other != uuid));
+            assert!(pool.ssds_returning().iter().all(|(other, _)| *other != uuid));
             self.write_some(13).await;
         }
     }
@@ -431,6 +478,61 @@ fn whenever_the_daemon_dies_while_ssds_come_back_everything_is_there_afterwards(
     [2, 3, 4].into_iter().for_each(|ssds| everywhere(return_and_die, ssds, 1));
 }
 
+/// The SSDs take no writes, and the daemon dies at this write of what follows.
+fn refuse_and_die(ssds: usize, crash_at: u64, ending: Ending) -> bool {
+    let scene = Scene::new(crash_at % 7, ssds);
+    scene.run(scene.clone().prepare(600), None);
+    if scene.run(scene.clone().refuse(false), Some(crash_at)) {
+        return false;
+    }
+    scene.crash(ending);
+    // The next daemon finds them as they are, or well.
+    if crash_at.is_multiple_of(2) {
+        scene.ssds.iter().for_each(|disk| disk.refuse(None));
+    }
+    scene.run(scene.clone().start_with_all(), None);
+    scene.crash(ending);
+    scene.ssds.iter().for_each(|disk| disk.refuse(None));
+    scene.run(scene.clone().start_with_all(), None);
+    true
+}
+
+// proves: F5, F7
+#[test]
+fn whenever_the_daemon_dies_while_no_ssd_takes_writes_everything_is_there() {
+    [2, 3, 4].into_iter().for_each(|ssds| everywhere(refuse_and_die, ssds, 1));
+}
+
+// proves: F5, F9
+#[test]
+fn ssds_that_take_writes_again_are_in_use_again_by_themselves() {
+    for ssds in [2, 3, 4] {
+        let scene = Scene::new(5, ssds);
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().refuse(false), None);
+        scene.run(scene.clone().all_take_writes_again(), None);
+        scene.crash(Ending::PowerCut);
+        scene.run(scene.clone().start_with_all(), None);
+    }
+}
+
+fn flush_what_is_refused() {
+    for seed in 0..60 {
+        let scene = Scene::new(seed, 2 + usize::try_from(seed % 3).unwrap());
+        scene.run(scene.clone().prepare(600), None);
+        scene.run(scene.clone().refuse_to_flush(), None);
+        scene.crash(Ending::PowerCut);
+        scene.ssds.iter().for_each(|disk| disk.refuse(None));
+        scene.run(scene.clone().start_with_all(), None);
+    }
+}
+
+// proves: F5, F7
+#[test]
+fn what_a_host_flushes_is_durable_although_the_ssds_refuse_to_flush_it() {
+    flush_what_is_refused();
+}
+
 /// SSDs lose what nobody flushed when they vanish: that does not come back as something else.
 fn lose_what_was_not_flushed() {
     for seed in 0..60 {
@@ -516,6 +618,7 @@ fn bugs_that_are_planted_into_a_second_loss_are_found() {
         (Planted::OffListTooLate, returns),
         (Planted::ReturnedWhole, returns),
         (Planted::ReturnNotCompared, lose_what_was_not_flushed),
+        (Planted::RefusedFlushBelieved, flush_what_is_refused),
     ] {
         plant(Some(bug));
         let found = std::panic::catch_unwind(scenario).is_err();

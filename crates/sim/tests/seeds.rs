@@ -32,6 +32,8 @@ const TOO_RARE: &[Planted] = &[
     Planted::StraysLeft,
     // The daemon has to die between two writes of a host's write to an unavailable page: second_loss.rs hunts it.
     Planted::OffListTooEarly,
+    // SSDs have to refuse a flush and then lose their power before it is cleaned: second_loss.rs hunts it.
+    Planted::RefusedFlushBelieved,
     // What comes back has to be something else than what left: second_loss.rs hunts it.
     Planted::ReturnNotCompared,
 ];

@@ -38,6 +38,10 @@ pub enum Fault {
     HangWrites,
     /// Whoever closes it waits; all else goes on.
     HangCloses,
+    /// Writes fail with ENOSPC; reads and flushes go on.
+    NoSpace,
+    /// Writes fail with EROFS; reads and flushes go on.
+    ReadOnly,
 }
 
 /// See the file's summary.
@@ -96,7 +100,7 @@ impl FaultyFile {
         state.fault = fault;
         match fault {
             Fault::None | Fault::Error => state.fail_all(),
-            Fault::Hang | Fault::HangWrites | Fault::HangCloses => {}
+            Fault::Hang | Fault::HangWrites | Fault::HangCloses | Fault::NoSpace | Fault::ReadOnly => {}
         }
     }
 }
@@ -125,10 +129,14 @@ impl State {
 
 impl Hanging {
     fn fail(self) {
+        self.fail_with(Errno::EIO);
+    }
+
+    fn fail_with(self, error: Errno) {
         match self {
-            Self::Read(reply) => reply.error(Errno::EIO),
-            Self::Write(reply) => reply.error(Errno::EIO),
-            Self::Flush(reply) => reply.error(Errno::EIO),
+            Self::Read(reply) => reply.error(error),
+            Self::Write(reply) => reply.error(error),
+            Self::Flush(reply) => reply.error(error),
         }
     }
 }
@@ -147,6 +155,9 @@ impl Pass {
             Fault::None | Fault::HangCloses => return Some(request),
             Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
+            Fault::NoSpace | Fault::ReadOnly if !matches!(request, Hanging::Write(_)) => return Some(request),
+            Fault::NoSpace => request.fail_with(Errno::ENOSPC),
+            Fault::ReadOnly => request.fail_with(Errno::EROFS),
             Fault::Error => request.fail(),
             Fault::Hang | Fault::HangWrites => state.hanging.push(request),
         }

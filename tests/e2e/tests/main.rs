@@ -28,6 +28,7 @@ mod limits;
 mod live;
 mod metrics;
 mod newer_format;
+mod no_writes;
 mod one_machine;
 mod pauses;
 mod refusals;

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use hotset_block::sync::Promise;
@@ -17,9 +18,12 @@ use crate::state::log::{Append, Body, Log, Mirror, Row};
 use crate::volume::{Attached, VolumeInner};
 
 use super::attach::DEAD;
+use super::within;
 
 /// Pages of one append at most; a longer write becomes several.
 const APPEND_PAGES_MAX: u32 = 128;
+/// How often a flush looks by itself whether something was written to its backing device.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// An append is so small a part of an empty segment, at most: also where moves fill each row first, hosts find a place.
 const APPENDS_IN_SEGMENT: u32 = 2;
 
@@ -208,9 +212,9 @@ impl<E: Env> PoolInner<E> {
         let flushes = self.ssds.iter().map(async |ssd| {
             if !ssd.is_online() {
                 // What it has of these appends may be lost with its cache: it must not be believed again.
-                return self.until_left(ssd).await;
+                self.until_left(ssd).await;
             }
-            if ssd.flusher.covers(ssd.appended.get()) {
+            if !ssd.life().is_readable() || ssd.flusher.covers(ssd.appended.get()) {
                 return;
             }
             if let Err(fault) = ssd.flush().await {
@@ -224,6 +228,31 @@ impl<E: Env> PoolInner<E> {
         }
         log.flushed.set(log.flushed.get().max(mark));
         self.witness_log();
+        Ok(())
+    }
+
+    /// … and what SSDs have that refused to flush it is on its backing device: it is nowhere else for sure.
+    pub(crate) async fn flush_log_for_host(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        self.flush_log(log).await?;
+        let unflushed: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();
+        if unflushed.is_empty() || planted(Planted::RefusedFlushBelieved) {
+            return Ok(());
+        }
+        while unflushed.iter().any(|row| self.is_undurable(log, row)) {
+            let cleaned = log.room.wait();
+            log.cleaner_wanted.wake_all();
+            within(&self.env, INTERVAL, cleaned).await;
+            if let Some(error) = &*self.fenced.borrow() {
+                return Err(error.clone());
+            }
+            if self.stopped.get() {
+                return Err(stopped());
+            }
+        }
+        // A start must not ask the SSDs for what was cleaned.
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        self.write_next_losses(log, |_| false).await?;
+        unflushed.iter().for_each(|row| row.is_unflushed.set(false));
         Ok(())
     }
 }

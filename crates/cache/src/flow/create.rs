@@ -13,6 +13,7 @@ use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::pool::{Named, Pool, PoolInner, PoolSpec, STATE_BYTES};
 use crate::ssd::{Fault, Ssd};
+use crate::state::log::Known;
 
 use super::open::{Parts, new_member};
 use super::owner::{Entry, refuse_living, run_owner};
@@ -69,6 +70,9 @@ pub(crate) async fn create<E: Env>(
         parts.ssds.push((named, superblock));
     }
     let pool = parts.assemble();
+    if let Some(log) = &pool.log {
+        log.set_known(Known::Yes);
+    }
     pool.claim(&Entry::none()).await?;
     pool.env.spawn(super::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
     pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));

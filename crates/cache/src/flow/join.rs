@@ -87,56 +87,13 @@ impl<E: Env> PoolInner<E> {
         Ok(uuids)
     }
 
-    /// See [`crate::Pool::bring_back`].
-    pub(crate) async fn bring_back(self: &Rc<Self>, named: Named<E::Device>) -> Result<(), Error> {
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
-        refuse_living(&self.env, std::slice::from_ref(&named)).await?;
-        let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
-        let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
-        read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
-        let superblock =
-            newest_superblock(&bytes).map_err(|error| Error::unusable(&format!("SSD {}", named.path), &error))?;
-        let Some(superblock) = superblock.filter(|superblock| superblock.pool_uuid == self.uuid && !superblock.spare)
-        else {
-            return refused("is not the one that left the pool");
-        };
-        if self.members.borrow().member(superblock.ssd_uuid).is_some() {
-            return refused("is in the pool");
-        }
-        let is_awaited = |log: &&Rc<Log>| log.awaited.borrow().contains(&superblock.ssd_uuid);
-        let Some(log) = self.log.as_ref().filter(is_awaited) else {
-            return refused("left the pool, and has nothing that is unavailable: add it as a new one");
-        };
-        if superblock.layout.ssd_bytes > named.device.info().size_bytes {
-            return refused("was cut short since it left the pool: give it its size back");
-        }
-        self.check_room_for(&[superblock.layout])?;
-        let index = SsdIndex(u16::try_from(self.ssds.len()).expect("the roster is bounded"));
-        let ssd = Ssd::newcomer(self.env.clone(), index, named.path, Rc::new(named.device), &superblock);
-        ssd.incarnation.set(self.env.random());
-        let ssd = Rc::new(ssd);
-        // Its superblock stays, so that a crash leaves what it was.
-        let rows = log.rows_aside();
-        let emptied = async {
-            self.hold_segments(&ssd, &rows).await;
-            self.reset_index(&ssd).await?;
-            let session = self.members.borrow().session;
-            self.write_checkpoint(&ssd, session).await
-        };
-        self.in_time(&ssd, emptied).await?;
-        self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
-        self.take_back(&ssd).await;
-        Ok(())
-    }
-
     /// A new identity, also for one that was in the pool before: what any record says of the old one does not hold. Refused
     /// if it is in the pool, or may hold the only copy of something.
     async fn uuid_for(&self, named: &Named<E::Device>) -> Result<u128, Error> {
         let fresh = random_uuid(&self.env);
         refuse_living(&self.env, std::slice::from_ref(named)).await?;
         let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
-        let Some((bytes, read)) = read.await else { return Err(self.silent(&named.path)) };
+        let Some((bytes, read)) = read.await else { return Err(self.no_answer(&named.path)) };
         read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
         let label = match newest_superblock(&bytes) {
@@ -173,7 +130,7 @@ impl<E: Env> PoolInner<E> {
         Ok(fresh)
     }
 
-    fn silent(&self, path: &str) -> Error {
+    pub(super) fn no_answer(&self, path: &str) -> Error {
         let seconds = limits::SSD_TIMEOUT.as_secs();
         Error::new(ErrorKind::Gone, format!("pool {}: SSD {path} did not answer for {seconds} s", self.name))
     }
@@ -212,7 +169,7 @@ impl<E: Env> PoolInner<E> {
         })
     }
 
-    fn check_room_for(&self, layouts: &[Layout]) -> Result<(), Error> {
+    pub(super) fn check_room_for(&self, layouts: &[Layout]) -> Result<(), Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
         if let Some(error) = &*self.fenced.borrow() {
             return Err(error.clone());
@@ -287,7 +244,11 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The records, the superblocks, and then the members record that makes SSDs of them.
-    async fn record_newcomers(self: &Rc<Self>, ssds: &[Rc<Ssd<E>>], superblocks: &[Superblock]) -> Result<(), Error> {
+    pub(super) async fn record_newcomers(
+        self: &Rc<Self>,
+        ssds: &[Rc<Ssd<E>>],
+        superblocks: &[Superblock],
+    ) -> Result<(), Error> {
         // What is on its way to be published is named by slots: they must not be another SSD's meanwhile.
         let _nothing_is_published = self.publish_lock.acquire(1).await;
         let _one_at_a_time = self.records_lock.acquire(1).await;

@@ -71,7 +71,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn flush_ssds(self: &Rc<Self>) {
-        let flushes = self.online_ssds().map(async |ssd| {
+        // Also of those that take no writes: what is set aside there is not lost with their power then.
+        let flushes = self.ssds.iter().filter(|ssd| ssd.life().is_readable()).map(async |ssd| {
             if let Err(fault) = ssd.flush().await {
                 self.ssd_failed(ssd, &fault);
             }

@@ -22,6 +22,7 @@
 //! | `flush.rs` | a device is flushed | `flush-covers-all` |
 //! | `records.rs` | member records, SSDs that leave | `membership` |
 //! | `owner.rs` | who has the SSDs, and that nobody else does | `one-machine` |
+//! | `come_back.rs` | SSDs that left come back by themselves, or are only read | `membership` |
 //! | `witness.rs` | members are told how far the others have come | `recovery`, `believed-until-dropped` |
 //! | `create.rs` | a pool is made | |
 //! | `join.rs`, `remove.rs` | SSDs join and leave while the pool serves; spares | `membership` |
@@ -44,6 +45,7 @@ pub(crate) mod batch;
 pub(crate) mod clean;
 pub(crate) mod clear;
 pub(crate) mod close;
+pub(crate) mod come_back;
 pub(crate) mod create;
 pub(crate) mod detach;
 pub(crate) mod drop_pages;

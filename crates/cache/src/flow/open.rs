@@ -23,7 +23,7 @@ use crate::pool::{Missing, Named, Pool, PoolInner, PoolVolume, STATE_BYTES_MIN};
 use crate::ssd::Ssd;
 use crate::state::budget::Budget;
 use crate::state::fills::Fills;
-use crate::state::log::Log;
+use crate::state::log::{Known, Log};
 use crate::state::map::Map;
 use crate::state::owner::Ownership;
 use crate::state::roster::Roster;
@@ -121,8 +121,7 @@ pub(crate) async fn open<E: Env>(
         Ok(())
     };
     if let Err(error) = opened.await {
-        // Whoever can open it may.
-        pool.release().await;
+        pool.give_up_start().await;
         return Err(error);
     }
     pool.serve();
@@ -235,6 +234,7 @@ impl<E: Env> Parts<E> {
             recording_writes: Cell::new(false),
             witnesses,
             gone_before: RefCell::default(),
+            returns: RefCell::default(),
         })
     }
 
@@ -245,24 +245,34 @@ impl<E: Env> Parts<E> {
         pool.claim(&entry).await?;
         pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
         pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
+        if let Err(error) = pool.begin(plan).await {
+            pool.give_up_start().await;
+            return Err(error);
+        }
+        Ok(pool)
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    async fn begin(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
-        let joining: Vec<Member> = pool
+        let joining: Vec<Member> = self
             .ssds
             .iter()
             .filter(|ssd| plan.returned.contains(&ssd.uuid))
             .map(|ssd| {
-                let superblocks = pool.superblocks.borrow();
+                let superblocks = self.superblocks.borrow();
                 let superblock = &superblocks[usize::from(ssd.index.0)];
-                new_member(&pool.env, &ssd.path, superblock)
+                new_member(&self.env, &ssd.path, superblock)
             })
             .collect();
-        let all = pool.members.borrow().ssds.len() + joining.len();
-        let incarnations: Vec<u64> = (0..all).map(|_| pool.env.random()).collect();
-        pool.change_members(&|members| {
+        let all = self.members.borrow().ssds.len() + joining.len();
+        let incarnations: Vec<u64> = (0..all).map(|_| self.env.random()).collect();
+        self.change_members(&|members| {
             members.clean = false;
             members.epoch += u64::from(changed);
             members.ssds.extend(joining.iter().cloned());
-            for ssd in pool.ssds.iter() {
+            for ssd in self.ssds.iter() {
                 let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
                 member.path.clone_from(&ssd.path);
             }
@@ -275,19 +285,26 @@ impl<E: Env> Parts<E> {
             }
         })
         .await?;
-        if pool.log.is_none() {
-            pool.dismiss_missing().await?;
+        if self.log.is_none() {
+            self.dismiss_missing().await?;
         }
         if changed || plan.catalogue_behind {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
-            pool.change_catalogue(&|_| {}).await?;
+            self.change_catalogue(&|_| {}).await?;
         }
-        pool.take_incarnations();
-        Ok(pool)
+        self.take_incarnations();
+        Ok(())
     }
-}
 
-impl<E: Env> PoolInner<E> {
+    /// A start came to nothing: SSDs that failed meanwhile stay on record, for nobody knows what they hold, and whoever can open
+    /// the pool may.
+    async fn give_up_start(self: &Rc<Self>) {
+        if let Some(log) = &self.log {
+            log.set_known(Known::Never);
+        }
+        self.release().await;
+    }
+
     /// Members that are not there are none any more. Not before it is known that the pool can do without them: else what
     /// they hold would not be believed either when they come back.
     pub(crate) async fn dismiss_missing(self: &Rc<Self>) -> Result<(), Error> {
@@ -441,6 +458,7 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
         match pool.upgrade() {
             Some(pool) if !pool.stopped.get() => {
                 pool.watch_ssds();
+                pool.watch_read_only();
                 for (_, volume) in pool.attached_volumes() {
                     volume.backing.hangs_for();
                 }

@@ -18,7 +18,7 @@ use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::ssd::{Fault, Ssd};
+use crate::ssd::{Fault, Ssd, is_gone};
 use crate::state::fills::Wish;
 use crate::state::grace::Epoch;
 use crate::state::{BlockIndex, BlockKey, SlotIndex, VolumeIndex};
@@ -523,7 +523,7 @@ impl<E: Env> PoolInner<E> {
     fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         add(&ssd.read_errors, 1);
         match error {
-            Some(error) if ssd.is_gone(error) => self.expel(ssd, &format!("{error}")),
+            Some(error) if is_gone(error) => self.expel(ssd, &format!("{error}")),
             Some(_) | None if ssd.read_errors.get() > limits::SSD_READ_ERRORS_MAX => {
                 self.expel(ssd, &format!("{} of its reads failed or brought wrong bytes", ssd.read_errors.get()));
             }

@@ -11,7 +11,7 @@ use crate::config::{PAGE, limits};
 use crate::format::crc32c;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::ssd::{Fault, Ssd};
+use crate::ssd::{Fault, Ssd, is_gone};
 use crate::state::VolumeIndex;
 use crate::state::log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
 use crate::state::overlay::{Content, Live, Place};
@@ -161,10 +161,13 @@ impl<E: Env> PoolInner<E> {
                 }
                 Err(Fault::Device(error)) => Some(error),
             };
-            if let Some((volume, _)) = self.attached_volume(run.first.volume) {
-                add(&volume.stats.read_errors_hidden, 1);
+            // A copy that was set aside may lack what was written when its SSD left.
+            if error.is_some() || !row.is_aside() {
+                if let Some((volume, _)) = self.attached_volume(run.first.volume) {
+                    add(&volume.stats.read_errors_hidden, 1);
+                }
+                self.log_read_failed(ssd, error.as_ref());
             }
-            self.log_read_failed(ssd, error.as_ref());
             bad.push(mirror);
             buf = self.env.buffers().take(length);
         }
@@ -212,7 +215,7 @@ impl<E: Env> PoolInner<E> {
 
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
     pub(crate) fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
-        if let Some(error) = error.filter(|error| ssd.is_gone(error)) {
+        if let Some(error) = error.filter(|error| is_gone(error)) {
             self.expel(ssd, &error.to_string());
         }
         if ssd.read_errors.get() < limits::SSD_READ_ERRORS_MAX {
@@ -248,7 +251,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn check_copies_of(self: &Rc<Self>, run: &LogRun) -> Copies {
         let (segment, page) = run.row.locate(run.first.place.position());
         let mut copies = Copies::default();
-        let (mut bad, mut good) = (Vec::new(), None::<Buf>);
+        let (mut bad, mut good, mut doubtful) = (Vec::new(), None::<Buf>, false);
         for (index, mirror) in run.row.copies_one_by_one(segment) {
             let ssd = &self.ssds[usize::from(index.0)];
             let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
@@ -259,11 +262,16 @@ impl<E: Env> PoolInner<E> {
                         None if planted(Planted::ScrubBelievesFirstCopy) => 0,
                         Some(_) | None => count_wrong(&bytes, &run.checksums),
                     };
-                    copies.bad_pages += wrong;
                     if wrong == 0 {
                         good = Some(bytes);
                         continue;
                     }
+                    if run.row.is_aside() && run.row.mirrors(segment).nth(1).is_some() {
+                        // It may lack what was written when its SSD left; the other copy is looked at, too.
+                        doubtful = true;
+                        continue;
+                    }
+                    copies.bad_pages += wrong;
                     None
                 }
                 Err(Fault::Offline) => continue,
@@ -274,6 +282,10 @@ impl<E: Env> PoolInner<E> {
             };
             self.log_read_failed(ssd, error.as_ref());
             bad.push(mirror);
+        }
+        if doubtful && good.is_none() {
+            copies.lost_pages = self.count_lost_pages(run).await;
+            copies.bad_pages += copies.lost_pages;
         }
         if bad.is_empty() {
             return copies;

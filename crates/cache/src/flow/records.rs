@@ -18,8 +18,10 @@ use crate::format::members::Members;
 use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::ssd::{Fault, Ssd};
+use crate::ssd::{Fault, Ssd, is_gone};
 use crate::state::life::LifeChange;
+use crate::state::log::Known;
+use crate::status::Refusal;
 
 use super::create::not_made;
 use super::within;
@@ -231,25 +233,38 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// An SSD failed a write or a flush, or is gone: it is not used again, and leaves the pool.
+    /// An SSD failed a write or a flush, or is gone: it leaves the pool. One that only refuses writes is read as long as it
+    /// has what nobody else has, and is taken back by itself if it lacked room or was write-protected.
     pub(crate) fn ssd_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, fault: &Fault) {
-        let reason = match fault {
-            Fault::Offline => return,
-            Fault::Device(error) => format!("{error}"),
-        };
-        self.expel(ssd, &reason);
+        let Fault::Device(error) = fault else { return };
+        if is_gone(error) || planted(Planted::RefusalIsDeath) {
+            return self.expel(ssd, &error.to_string());
+        }
+        if self.take_out(ssd, LifeChange::RefusedWrites, &error.to_string()) {
+            ssd.refusal.set(Some(Refusal::of(error.kind)));
+        }
     }
 
-    /// Takes an SSD out of the pool: out of sight at once, then durably.
+    /// Takes an SSD out of the pool for good: out of sight at once, then durably.
     pub(crate) fn expel(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, reason: &str) {
+        self.take_out(ssd, LifeChange::Failed, reason);
+    }
+
+    /// False: it is out of use already.
+    pub(crate) fn take_out(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, change: LifeChange, reason: &str) -> bool {
         if self.offline.is_some() {
-            return;
+            return false;
         }
-        let was_member = ssd.life().has_joined();
-        if ssd.go_offline(LifeChange::Failed, reason) && was_member {
+        let (was_member, was_read_only) = (ssd.life().has_joined(), ssd.life().is_read_only());
+        let taken = ssd.go_offline(change, reason);
+        if taken && was_member {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
             self.env.spawn(async move { pool.leave(&ssd).await });
         }
+        if was_read_only && !ssd.life().is_readable() {
+            self.lose_read_only(ssd);
+        }
+        taken
     }
 
     /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
@@ -261,6 +276,9 @@ impl<E: Env> PoolInner<E> {
         };
         // Of two that fail at once, the second one has to know that the first one's copies are gone.
         let one_at_a_time = self.leave_lock.acquire(1).await;
+        if !self.log_is_known().await {
+            return;
+        }
         // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
         self.keep_witnesses().await;
         let recorded = match self.account_for_loss(ssd).await {
@@ -290,9 +308,24 @@ impl<E: Env> PoolInner<E> {
         ssd.change(LifeChange::SlotsForgotten);
         if self.fenced.borrow().is_none() {
             // Whoever opens the device finds it free, once nothing of it is in flight.
-            ssd.let_go();
+            if !ssd.life().is_readable() {
+                ssd.let_go();
+            }
             self.spare_wanted.wake_all();
             self.forget_clean_rows().await;
+        }
+    }
+
+    /// What would be lost with an SSD is known only when a start has read the log. False: the start came to nothing, and what
+    /// is on record stays as it was.
+    async fn log_is_known(&self) -> bool {
+        let Some(log) = &self.log else { return true };
+        loop {
+            match log.known.get() {
+                Known::NotYet => log.known_event.wait().await,
+                Known::Yes => return true,
+                Known::Never => return false,
+            }
         }
     }
 

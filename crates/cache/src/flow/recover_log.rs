@@ -18,7 +18,7 @@ use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::format::rows::{Row as RowRecord, Rows};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
-use crate::state::log::{Log, Mirror, Row, RowState, StreamMark};
+use crate::state::log::{Known, Log, Mirror, Row, RowState, StreamMark};
 use crate::state::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::state::{VolumeIndex, at};
 
@@ -212,6 +212,7 @@ impl<E: Env> PoolInner<E> {
         self.check_cuts(&gathered)?;
         log.last_checksum.set(last_checksum(log).unwrap_or(0));
         let pages = self.show_gathered(log, gathered)?;
+        log.set_known(Known::Yes);
         if self.offline.is_some() {
             return Ok(format!("{pages} pages found in {} rows", log.row_count()));
         }
@@ -301,7 +302,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
-        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.is_online());
+        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.life().is_readable());
         if let Some(ssd) = ssd
             && !ssd.segments.borrow_mut().set_log(copy.segment)
         {

@@ -52,10 +52,10 @@ impl<E: Env> PoolInner<E> {
 
     fn set_aside(&self, log: &Log, live: &Live) -> Option<()> {
         let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
-        let content = Content::Unavailable { checksum };
+        let unavailable = Content::Unavailable { checksum };
         let row = log.row(live.place.row());
         if row.is_aside() {
-            log.set(&Live { content, ..*live });
+            log.set(&Live { content: unavailable, ..*live });
             return Some(());
         }
         let (segment, _) = row.locate(live.place.position());
@@ -67,13 +67,25 @@ impl<E: Env> PoolInner<E> {
             return None;
         }
         let twin = self.twin_of(log, &row)?;
+        let mut content = unavailable;
         for (cell, copy) in twin.segments[at(segment)].iter().zip(copies).filter(|(_, copy)| is_away(*copy)) {
-            cell.set(Mirror { ssd: None, ..copy });
-            log.awaited.borrow_mut().insert(copy.ssd_uuid);
+            let ssd = self.read_only_ssd(copy.ssd_uuid);
+            cell.set(Mirror { ssd, ..copy });
+            match ssd {
+                // Its segments are as they were, for it takes no writes.
+                Some(_) => content = Content::Data { checksum },
+                None => drop(log.awaited.borrow_mut().insert(copy.ssd_uuid)),
+            }
         }
         log.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
         twin.list_is_behind.set(true);
         Some(())
+    }
+
+    /// An SSD that left because it takes no writes, and can be read.
+    fn read_only_ssd(&self, uuid: u128) -> Option<SsdIndex> {
+        let found = self.ssds.iter().find(|ssd| ssd.uuid == uuid && ssd.life().is_read_only());
+        found.map(|ssd| ssd.index)
     }
 
     /// What is set aside of a row; `None`: there is no place in memory for one more.
@@ -84,11 +96,37 @@ impl<E: Env> PoolInner<E> {
         let Row { number, incarnation, segment_pages, .. } = *row;
         let twin = self.add_aside_row(log, number, incarnation, row.segments.len(), segment_pages)?;
         twin.dirty_since.set(row.dirty_since.get());
+        twin.is_unflushed.set(row.number >= log.flushed.get().row);
         Some(twin)
+    }
+
+    /// Dirty data that lies on this SSD and on none that is in use, at most.
+    pub(crate) fn bytes_only_on(&self, log: &Log, ssd: &Ssd<E>) -> u64 {
+        let is_on = |row: &Row| row.segments.iter().flatten().any(|mirror| mirror.get().ssd == Some(ssd.index));
+        let rows = log.rows_aside();
+        let pages: u64 = rows.iter().filter(|row| is_on(row)).map(|row| u64::from(row.dirty())).sum();
+        pages * PAGE
+    }
+
+    /// Something in it was never flushed, and all that have it refuse to.
+    pub(crate) fn is_undurable(&self, log: &Log, row: &Row) -> bool {
+        let refuses = |(index, _): (SsdIndex, Mirror)| {
+            let ssd = &self.ssds[usize::from(index.0)];
+            ssd.refused_flush.get() && !ssd.flusher.covers(ssd.appended.get())
+        };
+        let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
+        row.is_unflushed.get()
+            && self.lives_of(log, row).iter().filter(|live| is_data(live)).any(|live| {
+                let (segment, _) = row.locate(live.place.position());
+                row.copies_one_by_one(segment).all(refuses)
+            })
     }
 
     /// An SSD goes: what is set aside there cannot be had any more. The list says so already.
     pub(crate) fn take_away(&self, log: &Log, ssd: &Ssd<E>) {
+        if ssd.life().is_readable() {
+            return;
+        }
         for row in log.rows_aside() {
             for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
                 cell.set(Mirror { ssd: None, ..cell.get() });
@@ -114,7 +152,10 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn list_set_aside(self: &Rc<Self>, log: &Log, rows: &Rows, losses: &Losses) {
         log.paths_away.borrow_mut().extend(losses.ssds.iter().cloned());
         for listed in &losses.rows {
-            let count = listed.segments.iter().map(|segment| at(segment.position) + 1).max().unwrap_or(0);
+            // More of the row may be lost yet.
+            let in_log = rows.rows.iter().find(|row| row.number == listed.number).map_or(0, |row| row.segments.len());
+            let named = listed.segments.iter().map(|segment| at(segment.position) + 1).max().unwrap_or(0);
+            let count = in_log.max(named);
             let (number, incarnation, segment_pages) = (listed.number, listed.incarnation, listed.segment_pages);
             let Some(row) = self.add_aside_row(log, number, incarnation, count, segment_pages) else { continue };
             for segment in listed.segments.iter().filter(|segment| !is_in_log(rows, listed, segment)) {
@@ -160,12 +201,15 @@ impl<E: Env> PoolInner<E> {
         for row in rows {
             for (position, pair) in (0..).zip(&row.segments) {
                 for mirror in pair.iter().map(Cell::get).filter(|mirror| mirror.ssd_uuid == ssd.uuid) {
-                    if self.is_own_segment(ssd, row, position, mirror.segment).await {
-                        ssd.segments.borrow_mut().set_log(mirror.segment);
-                    }
+                    self.hold_segment(ssd, row, position, mirror.segment).await;
                 }
             }
         }
+    }
+
+    /// False: it was used for something else since.
+    pub(crate) async fn hold_segment(self: &Rc<Self>, ssd: &Ssd<E>, row: &Row, position: u32, segment: u32) -> bool {
+        self.is_own_segment(ssd, row, position, segment).await && ssd.segments.borrow_mut().set_log(segment)
     }
 
     /// The segment has the header of this row: it was not used for anything else.
@@ -189,7 +233,7 @@ impl<E: Env> PoolInner<E> {
                     && mirror.ssd.is_none()
                     && ssd.segments.borrow().is_of_log(mirror.segment)
                     && self.is_own_segment(ssd, row, position, mirror.segment).await;
-                if is_there && ssd.is_online() {
+                if is_there && ssd.life().is_readable() {
                     cell.set(Mirror { ssd: Some(ssd.index), ..mirror });
                 }
             }

@@ -43,7 +43,9 @@ impl<E: Env> PoolInner<E> {
                 Verdict::Suspect => self.suspect(&ssd),
                 Verdict::Leaves => {
                     let seconds = ssd.oldest_operation().as_secs();
-                    self.expel(&ssd, &format!("it did not answer for {seconds} s"));
+                    let change =
+                        if planted(Planted::SilenceIsDeath) { LifeChange::Failed } else { LifeChange::LeftSilent };
+                    self.take_out(&ssd, change, &format!("it did not answer for {seconds} s"));
                 }
             }
         }
@@ -103,7 +105,20 @@ impl<E: Env> PoolInner<E> {
             return format!("it has not answered for {seconds} s, and is waited for");
         }
         let reason = ssd.reason.borrow().clone();
-        if reason.is_empty() { ssd.doubt() } else { reason }
+        if ssd.life().is_silent() {
+            return format!("{reason}: the pool goes on without it, and takes it back when it answers");
+        }
+        let Some(refusal) = ssd.refusal.get().filter(|_| ssd.life().is_read_only()) else {
+            return if reason.is_empty() { ssd.doubt() } else { reason };
+        };
+        let left = self.log.as_ref().map_or(0, |log| self.bytes_only_on(log, ssd));
+        let read = if left == 0 {
+            "nothing is lost with it".to_owned()
+        } else {
+            format!("{left} bytes of dirty data that no SSD in use has are read from it and being flushed")
+        };
+        let then = if refusal.may_pass() { ", and it is taken back when it takes writes" } else { "" };
+        format!("it takes no writes ({reason}): {read}{then}")
     }
 
     /// It is waited for, and gets nothing new; what can be had without it is.

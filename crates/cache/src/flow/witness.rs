@@ -229,9 +229,11 @@ impl<E: Env> PoolInner<E> {
             let ssd = FailedSsd { path: path.to_owned(), uuid, reason: reason.to_owned() };
             GoneSsd { ssd, size_bytes, failed }
         };
-        let of_this_run = self.ssds.iter().filter(|ssd| ssd.life().is_failed());
-        let of_this_run =
-            of_this_run.map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, true, &ssd.reason.borrow()));
+        let of_this_run = self
+            .ssds
+            .iter()
+            .filter(|ssd| ssd.life().is_out_of_use())
+            .map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, !ssd.may_pass(), &ssd.reason.borrow()));
         let used_again = self.online_ssds().filter(|ssd| !ssd.failed_before.borrow().is_empty());
         let used_again =
             used_again.map(|ssd| gone(&ssd.path, ssd.uuid, ssd.layout.ssd_bytes, true, &ssd.failed_before.borrow()));

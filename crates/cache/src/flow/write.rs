@@ -159,7 +159,7 @@ impl<E: Env> VolumeInner<E> {
             Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
         }
         if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
-            attached.pool.flush_log(log).await?;
+            attached.pool.flush_log_for_host(log).await?;
         }
         Ok(())
     }
@@ -192,8 +192,9 @@ impl<E: Env> VolumeInner<E> {
             return self.backing.flush().await;
         };
         log.flush_habit.flushed();
-        let in_log =
-            async { if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log(log).await } };
+        let in_log = async {
+            if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log_for_host(log).await }
+        };
         let around =
             async { if planted(Planted::FlushWithoutAround) { Ok(()) } else { self.backing.flush_around().await } };
         let (in_log, around) = join(in_log, around).await;

@@ -27,6 +27,12 @@ pub(crate) enum Life {
     Suspect(Duty),
     /// Out of use though nobody wanted that: it is missed until another one is in its place.
     Failed(Departure),
+    /// Out of use because it did not answer while the pool could do without it: when it answers it is taken back.
+    Silent(Departure),
+    /// Out of use because it takes no writes: what only it has of the log is still read, until it is elsewhere.
+    ReadOnly(Departure),
+    /// … and another one is in its place, or it is to be removed.
+    ReadOnlyReplaced(Departure),
     /// Out of use, and not missed: it was removed, or another one is in its place.
     Removed(Departure),
 }
@@ -69,6 +75,10 @@ pub(crate) enum LifeChange {
     Answered,
     /// Nothing more is asked of it.
     Failed,
+    /// It does not answer, and the pool goes on without it.
+    LeftSilent,
+    /// It took a write or a flush not, or takes none from the beginning.
+    RefusedWrites,
     /// It is removed, or another one is in its place.
     Replaced,
     /// A members record without it is durable.
@@ -96,34 +106,27 @@ impl Life {
             }
             (Self::Suspect(Duty::Leaving { .. }), LifeChange::RemovalCancelled) => Some(Self::Suspect(Duty::Online)),
             (Self::Joining, LifeChange::Failed) => Some(Self::Refused),
+            // Only what others miss is read from it: it never had a share of anything.
+            (Self::Joining, LifeChange::RefusedWrites) => Some(Self::ReadOnly(Departure::Forgotten)),
             (Self::Online, LifeChange::RebuildBegan) => Some(Self::Rebuilding),
             (Self::Online | Self::Rebuilding, LifeChange::RemovalBegan { since, bytes }) => {
                 Some(Self::Leaving { since, bytes })
             }
-            (Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_), LifeChange::Failed) => {
-                Some(Self::Failed(Departure::Unrecorded))
+            (Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_), change) => {
+                change.departs().map(|out_of_use| out_of_use(Departure::Unrecorded))
             }
-            (Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_), LifeChange::Replaced) => {
-                Some(Self::Removed(Departure::Unrecorded))
+            (Self::Silent(departure) | Self::ReadOnly(departure), LifeChange::Failed) => Some(Self::Failed(departure)),
+            (Self::ReadOnlyReplaced(departure), LifeChange::Failed)
+            | (Self::Failed(departure) | Self::Silent(departure), LifeChange::Replaced) => {
+                Some(Self::Removed(departure))
             }
-            (Self::Failed(departure), LifeChange::Replaced) => Some(Self::Removed(departure)),
-            (Self::Failed(departure), LifeChange::LeftDurably | LifeChange::SlotsForgotten) => {
-                departure.after(change).map(Self::Failed)
-            }
-            (Self::Removed(departure), LifeChange::LeftDurably | LifeChange::SlotsForgotten) => {
-                departure.after(change).map(Self::Removed)
-            }
-            (
-                Self::Joining
-                | Self::Refused
-                | Self::Online
-                | Self::Rebuilding
-                | Self::Leaving { .. }
-                | Self::Suspect(_)
-                | Self::Failed(_)
-                | Self::Removed(_),
-                _,
-            ) => None,
+            (Self::ReadOnly(departure), LifeChange::Replaced) => Some(Self::ReadOnlyReplaced(departure)),
+            (Self::Failed(departure), _) => departure.after(change).map(Self::Failed),
+            (Self::Silent(departure), _) => departure.after(change).map(Self::Silent),
+            (Self::ReadOnly(departure), _) => departure.after(change).map(Self::ReadOnly),
+            (Self::ReadOnlyReplaced(departure), _) => departure.after(change).map(Self::ReadOnlyReplaced),
+            (Self::Removed(departure), _) => departure.after(change).map(Self::Removed),
+            (Self::Joining | Self::Refused, _) => None,
         }
     }
 
@@ -131,8 +134,28 @@ impl Life {
     pub(crate) fn is_online(self) -> bool {
         match self {
             Self::Joining | Self::Online | Self::Rebuilding | Self::Leaving { .. } | Self::Suspect(_) => true,
-            Self::Refused | Self::Failed(_) | Self::Removed(_) => false,
+            Self::Refused
+            | Self::Failed(_)
+            | Self::Silent(_)
+            | Self::ReadOnly(_)
+            | Self::ReadOnlyReplaced(_)
+            | Self::Removed(_) => false,
         }
+    }
+
+    /// It is out of use because it takes no writes, and can be read.
+    pub(crate) fn is_read_only(self) -> bool {
+        matches!(self, Self::ReadOnly(_) | Self::ReadOnlyReplaced(_))
+    }
+
+    /// What it has of the log can be read, or waited for.
+    pub(crate) fn is_readable(self) -> bool {
+        self.is_online() || self.is_read_only()
+    }
+
+    /// It left because it did not answer.
+    pub(crate) fn is_silent(self) -> bool {
+        matches!(self, Self::Silent(_))
     }
 
     /// It has been a member of the pool.
@@ -144,6 +167,9 @@ impl Life {
             | Self::Leaving { .. }
             | Self::Suspect(_)
             | Self::Failed(_)
+            | Self::Silent(_)
+            | Self::ReadOnly(_)
+            | Self::ReadOnlyReplaced(_)
             | Self::Removed(_) => true,
         }
     }
@@ -183,6 +209,9 @@ impl Life {
             | Self::Rebuilding
             | Self::Suspect(Duty::Online | Duty::Rebuilding)
             | Self::Failed(_)
+            | Self::Silent(_)
+            | Self::ReadOnly(_)
+            | Self::ReadOnlyReplaced(_)
             | Self::Removed(_) => None,
         }
     }
@@ -193,7 +222,11 @@ impl Life {
 
     fn departure(self) -> Option<Departure> {
         match self {
-            Self::Failed(departure) | Self::Removed(departure) => Some(departure),
+            Self::Failed(departure)
+            | Self::Silent(departure)
+            | Self::ReadOnly(departure)
+            | Self::ReadOnlyReplaced(departure)
+            | Self::Removed(departure) => Some(departure),
             Self::Joining
             | Self::Refused
             | Self::Online
@@ -215,17 +248,38 @@ impl Life {
 
     /// It was removed, or another one is in its place.
     pub(crate) fn is_replaced(self) -> bool {
-        matches!(self, Self::Removed(_))
+        matches!(self, Self::Removed(_) | Self::ReadOnlyReplaced(_))
     }
 
-    /// It failed, and nothing is in its place.
-    pub(crate) fn is_failed(self) -> bool {
-        matches!(self, Self::Failed(_))
+    /// It is out of use though nobody wanted that, and nothing is in its place.
+    pub(crate) fn is_out_of_use(self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Silent(_) | Self::ReadOnly(_))
     }
 
     /// It left though nobody wanted that, and nothing is in its place.
     pub(crate) fn is_missed(self) -> bool {
         self.has_left() && !self.is_replaced()
+    }
+}
+
+impl LifeChange {
+    /// Out of use in which way, if it is out of use after this.
+    fn departs(self) -> Option<fn(Departure) -> Life> {
+        match self {
+            Self::Failed => Some(Life::Failed),
+            Self::LeftSilent => Some(Life::Silent),
+            Self::RefusedWrites => Some(Life::ReadOnly),
+            Self::Replaced => Some(Life::Removed),
+            Self::Joined
+            | Self::RebuildBegan
+            | Self::RebuildEnded
+            | Self::RemovalBegan { .. }
+            | Self::RemovalCancelled
+            | Self::FellSilent
+            | Self::Answered
+            | Self::LeftDurably
+            | Self::SlotsForgotten => None,
+        }
     }
 }
 
@@ -259,15 +313,18 @@ mod tests {
     const LEAVING_SILENT: Life = Life::Suspect(Duty::Leaving { since: Instant(5), bytes: 7 });
     const REMOVAL: LifeChange = LifeChange::RemovalBegan { since: Instant(5), bytes: 7 };
 
+    const GONE: [fn(Departure) -> Life; 5] =
+        [Life::Failed, Life::Silent, Life::ReadOnly, Life::ReadOnlyReplaced, Life::Removed];
+
     fn lives() -> Vec<Life> {
         let departures = [Departure::Unrecorded, Departure::Recorded, Departure::Forgotten];
-        let gone = departures.into_iter().flat_map(|departure| [Life::Failed(departure), Life::Removed(departure)]);
+        let gone = departures.into_iter().flat_map(|departure| GONE.map(|life| life(departure)));
         let suspects = [ONLINE_SILENT, REBUILDING_SILENT, LEAVING_SILENT];
         let here = [Life::Joining, Life::Refused, Life::Online, Life::Rebuilding, LEAVING];
         here.into_iter().chain(suspects).chain(gone).collect()
     }
 
-    const CHANGES: [LifeChange; 11] = [
+    const CHANGES: [LifeChange; 13] = [
         LifeChange::Joined,
         LifeChange::RebuildBegan,
         LifeChange::RebuildEnded,
@@ -276,6 +333,8 @@ mod tests {
         LifeChange::FellSilent,
         LifeChange::Answered,
         LifeChange::Failed,
+        LifeChange::LeftSilent,
+        LifeChange::RefusedWrites,
         LifeChange::Replaced,
         LifeChange::LeftDurably,
         LifeChange::SlotsForgotten,
@@ -285,20 +344,15 @@ mod tests {
     #[test]
     fn every_change_in_every_state_leads_where_the_table_says() {
         use Departure::{Forgotten, Recorded, Unrecorded};
-        let table = [
+        let mut table = vec![
             (Life::Joining, LifeChange::Joined, Life::Online),
             (Life::Joining, LifeChange::Failed, Life::Refused),
+            (Life::Joining, LifeChange::RefusedWrites, Life::ReadOnly(Forgotten)),
             (Life::Online, LifeChange::RebuildBegan, Life::Rebuilding),
             (Life::Online, REMOVAL, LEAVING),
-            (Life::Online, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (Life::Online, LifeChange::Replaced, Life::Removed(Unrecorded)),
             (Life::Rebuilding, LifeChange::RebuildEnded, Life::Online),
             (Life::Rebuilding, REMOVAL, LEAVING),
-            (Life::Rebuilding, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (Life::Rebuilding, LifeChange::Replaced, Life::Removed(Unrecorded)),
             (LEAVING, LifeChange::RemovalCancelled, Life::Online),
-            (LEAVING, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (LEAVING, LifeChange::Replaced, Life::Removed(Unrecorded)),
             (Life::Online, LifeChange::FellSilent, ONLINE_SILENT),
             (Life::Rebuilding, LifeChange::FellSilent, REBUILDING_SILENT),
             (LEAVING, LifeChange::FellSilent, LEAVING_SILENT),
@@ -309,20 +363,25 @@ mod tests {
             (REBUILDING_SILENT, REMOVAL, LEAVING_SILENT),
             (LEAVING_SILENT, LifeChange::RemovalCancelled, ONLINE_SILENT),
             (REBUILDING_SILENT, LifeChange::RebuildEnded, ONLINE_SILENT),
-            (ONLINE_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (REBUILDING_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (LEAVING_SILENT, LifeChange::Failed, Life::Failed(Unrecorded)),
-            (ONLINE_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
-            (REBUILDING_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
-            (LEAVING_SILENT, LifeChange::Replaced, Life::Removed(Unrecorded)),
-            (Life::Failed(Unrecorded), LifeChange::LeftDurably, Life::Failed(Recorded)),
-            (Life::Failed(Unrecorded), LifeChange::Replaced, Life::Removed(Unrecorded)),
-            (Life::Failed(Recorded), LifeChange::SlotsForgotten, Life::Failed(Forgotten)),
-            (Life::Failed(Recorded), LifeChange::Replaced, Life::Removed(Recorded)),
-            (Life::Failed(Forgotten), LifeChange::Replaced, Life::Removed(Forgotten)),
-            (Life::Removed(Unrecorded), LifeChange::LeftDurably, Life::Removed(Recorded)),
-            (Life::Removed(Recorded), LifeChange::SlotsForgotten, Life::Removed(Forgotten)),
         ];
+        for here in [Life::Online, Life::Rebuilding, LEAVING, ONLINE_SILENT, REBUILDING_SILENT, LEAVING_SILENT] {
+            table.push((here, LifeChange::Failed, Life::Failed(Unrecorded)));
+            table.push((here, LifeChange::LeftSilent, Life::Silent(Unrecorded)));
+            table.push((here, LifeChange::RefusedWrites, Life::ReadOnly(Unrecorded)));
+            table.push((here, LifeChange::Replaced, Life::Removed(Unrecorded)));
+        }
+        for gone in GONE {
+            table.push((gone(Unrecorded), LifeChange::LeftDurably, gone(Recorded)));
+            table.push((gone(Recorded), LifeChange::SlotsForgotten, gone(Forgotten)));
+        }
+        for departure in [Unrecorded, Recorded, Forgotten] {
+            table.push((Life::Failed(departure), LifeChange::Replaced, Life::Removed(departure)));
+            table.push((Life::Silent(departure), LifeChange::Replaced, Life::Removed(departure)));
+            table.push((Life::ReadOnly(departure), LifeChange::Replaced, Life::ReadOnlyReplaced(departure)));
+            table.push((Life::Silent(departure), LifeChange::Failed, Life::Failed(departure)));
+            table.push((Life::ReadOnly(departure), LifeChange::Failed, Life::Failed(departure)));
+            table.push((Life::ReadOnlyReplaced(departure), LifeChange::Failed, Life::Removed(departure)));
+        }
         for life in lives() {
             for change in CHANGES {
                 let told = table.iter().find(|(from, by, _)| (*from, *by) == (life, change)).map(|(_, _, to)| *to);

@@ -58,6 +58,17 @@ pub(crate) enum RowState {
     Sealed,
 }
 
+/// Whether it is known what the log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// A start has not read it yet.
+    #[default]
+    NotYet,
+    Yes,
+    /// The start came to nothing.
+    Never,
+}
+
 pub(crate) struct Row {
     /// Its place in memory.
     pub(crate) slot: u32,
@@ -88,6 +99,8 @@ pub(crate) struct Row {
     readers: Cell<u32>,
     /// It is set aside: the pages for which it is listed in the losses record. `None`: it is of the log.
     listed: Option<RefCell<BTreeSet<(VolumeIndex, u64)>>>,
+    /// It was set aside before all of it was flushed.
+    pub(crate) is_unflushed: Cell<bool>,
     /// The losses record names pages here that are somewhere else by now, or lacks some.
     pub(crate) list_is_behind: Cell<bool>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
@@ -128,6 +141,7 @@ impl Row {
             dirty_since: Cell::new(now),
             readers: Cell::new(0),
             listed: None,
+            is_unflushed: Cell::new(false),
             list_is_behind: Cell::new(false),
             replaced: RefCell::default(),
             changed: Event::new(),
@@ -531,6 +545,8 @@ pub(crate) struct Log {
     pub(crate) mover_wanted: Event,
     pub(crate) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
+    pub(crate) known: Cell<Known>,
+    pub(crate) known_event: Event,
     /// Of the newest losses record.
     pub(crate) losses_number: Cell<u64>,
     /// Where the SSDs were last on which something lies that is set aside.
@@ -586,6 +602,8 @@ impl Log {
             mover_wanted: Event::new(),
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
+            known: Cell::default(),
+            known_event: Event::new(),
             losses_number: Cell::new(0),
             paths_away: RefCell::default(),
             awaited: RefCell::default(),
@@ -596,6 +614,12 @@ impl Log {
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
         }
+    }
+
+    /// It is known what it holds, or never will be.
+    pub(crate) fn set_known(&self, known: Known) {
+        self.known.set(known);
+        self.known_event.wake_all();
     }
 
     pub(crate) fn row(&self, slot: u32) -> Rc<Row> {

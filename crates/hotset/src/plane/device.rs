@@ -16,9 +16,14 @@ const FOR_US_ALONE: FileOptions = FileOptions { read_only: false, claimed: true,
 /// Nothing is written to it, and nobody else has it.
 const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: true, to_the_end: false };
 
-/// A block device or image file that a pool uses, or an emulated SSD.
+/// A block device or image file that a pool uses, or an emulated SSD. One that is write-protected is opened to be read: it may
+/// have what no other SSD has.
 pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
-    Ok(Named { path: path.to_owned(), device: open_file_or_ssd(env, path, FOR_US_ALONE, "SSD")? })
+    let device = match open_file_or_ssd(env, path, FOR_US_ALONE, "SSD") {
+        Err(error) if error.kind == ErrorKind::ReadOnly => open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")?,
+        opened => opened?,
+    };
+    Ok(Named { path: path.to_owned(), device })
 }
 
 fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str) -> Result<HostDevice, Error> {

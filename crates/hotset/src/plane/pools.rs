@@ -138,10 +138,10 @@ impl Plane {
         self.pool(&name)?.add_ssds(ssds).await.map(|_| ())
     }
 
-    /// The SSDs that are away with the only copies of dirty data, by pool.
-    pub(crate) async fn ssds_awaited(self: Rc<Self>) -> Result<Vec<(PoolName, Vec<(u128, String)>)>, Error> {
+    /// The SSDs that are to be taken back when they are there, by pool.
+    pub(crate) async fn ssds_returning(self: Rc<Self>) -> Result<Vec<(PoolName, Vec<(u128, String)>)>, Error> {
         let pools = self.pools.borrow();
-        let awaited = pools.iter().map(|(name, pool)| (name.clone(), pool.ssds_awaited()));
+        let awaited = pools.iter().map(|(name, pool)| (name.clone(), pool.ssds_returning()));
         Ok(awaited.filter(|(_, ssds)| !ssds.is_empty()).collect())
     }
 

@@ -32,7 +32,7 @@ impl Manager {
     pub(crate) async fn watch_awaited(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let Ok(awaited) = self.plane.call(move |plane| plane.ssds_awaited()).await else { return };
+            let Ok(awaited) = self.plane.call(move |plane| plane.ssds_returning()).await else { return };
             for (pool, ssds) in awaited {
                 self.look_for(&pool, ssds).await;
             }

@@ -2,7 +2,7 @@
 //! action to take. Pure, so that one table can say it all.
 
 use hotset_api::{CacheHealth, CacheState, FlushPurpose, Health, PoolKind, PoolState, SsdHealth, SsdState};
-use hotset_cache::FenceCause;
+use hotset_cache::{FenceCause, Refusal};
 
 /// How something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,8 +132,10 @@ pub(super) fn joined(one: &str, other: &str) -> String {
 pub(super) struct SsdFacts {
     pub(super) online: bool,
     pub(super) missing: bool,
-    /// It does not answer, and is waited for.
+    /// It does not answer.
     pub(super) silent: bool,
+    /// It takes no writes, and is read.
+    pub(super) refuses: Option<Refusal>,
     pub(super) rebuilding: bool,
     /// It is being emptied.
     pub(super) leaving: bool,
@@ -141,7 +143,9 @@ pub(super) struct SsdFacts {
 
 pub(super) fn ssd_state(facts: SsdFacts) -> SsdState {
     match (facts.online, facts.missing) {
-        (true, _) if facts.silent => SsdState::Silent,
+        _ if facts.silent => SsdState::Silent,
+        (false, false) if facts.refuses == Some(Refusal::NoSpace) => SsdState::NoSpace,
+        (false, false) if facts.refuses.is_some() => SsdState::ReadOnly,
         (true, _) if facts.leaving => SsdState::Flushing,
         (true, _) if facts.rebuilding => SsdState::Rebuilding,
         (true, _) => SsdState::Online,
@@ -156,7 +160,8 @@ pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: 
         SsdState::Online => "",
         SsdState::Rebuilding => "it gets copies of dirty data that has lost one",
         SsdState::Flushing => "it is being emptied, so that it can be removed",
-        SsdState::Silent => "it does not answer, and is waited for",
+        SsdState::Silent => "it does not answer",
+        SsdState::ReadOnly | SsdState::NoSpace => "it takes no writes",
         SsdState::Missing => "it was not there when the pool was opened",
         SsdState::Expelled => "it left the pool",
     };
@@ -176,6 +181,13 @@ pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHea
             "see to its controller, its path, or the file system of its image: when it answers again, all goes on by itself"
                 .to_owned()
         }
+        (SsdState::NoSpace, _) => {
+            "make room in the file system of its image, or raise its quota: it is taken back by itself then".to_owned()
+        }
+        (SsdState::ReadOnly, _) => format!(
+            "if it is write-protected, end that, and it is taken back by itself; else replace it with `hotset pool add-ssd \
+             {pool} --ssd PATH`, and `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
+        ),
         (SsdState::Missing, _) => format!(
             "replace it with `hotset pool add-ssd {pool} --ssd PATH`; `hotset pool remove-ssd {pool} --ssd {path}` forgets it"
         ),
@@ -401,7 +413,8 @@ mod tests {
     // proves: P10
     #[test]
     fn an_ssd_has_each_state_for_a_reason_and_says_what_to_do() {
-        let facts = SsdFacts { online: true, missing: false, silent: false, rebuilding: false, leaving: false };
+        let facts =
+            SsdFacts { online: true, missing: false, silent: false, refuses: None, rebuilding: false, leaving: false };
         let gone = SsdFacts { online: false, ..facts };
         for (facts, health, state, action) in [
             (facts, SsdHealth::Good, SsdState::Online, ""),
@@ -416,6 +429,20 @@ mod tests {
             ),
             (SsdFacts { rebuilding: true, ..facts }, SsdHealth::ReadErrors, SsdState::Rebuilding, "scrub p"),
             (SsdFacts { silent: true, ..facts }, SsdHealth::Good, SsdState::Silent, "goes on by itself"),
+            (SsdFacts { silent: true, ..gone }, SsdHealth::Good, SsdState::Silent, "goes on by itself"),
+            (
+                SsdFacts { refuses: Some(Refusal::NoSpace), ..gone },
+                SsdHealth::Good,
+                SsdState::NoSpace,
+                "make room in the file system",
+            ),
+            (
+                SsdFacts { refuses: Some(Refusal::ReadOnly), ..gone },
+                SsdHealth::Good,
+                SsdState::ReadOnly,
+                "write-protected",
+            ),
+            (SsdFacts { refuses: Some(Refusal::Failed), ..gone }, SsdHealth::Failed, SsdState::ReadOnly, "add-ssd p"),
             (SsdFacts { missing: true, ..gone }, SsdHealth::Unknown, SsdState::Missing, "add-ssd p"),
             (gone, SsdHealth::Failed, SsdState::Expelled, "--ssd /a"),
         ] {

@@ -107,7 +107,7 @@ pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
         SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
         SsdState::Missing | SsdState::Silent => Health::Degraded,
-        SsdState::Expelled => Health::Failed,
+        SsdState::ReadOnly | SsdState::NoSpace | SsdState::Expelled => Health::Failed,
     };
     let of_health = match ssd.health {
         SsdHealth::Good | SsdHealth::Unknown => Health::Good,

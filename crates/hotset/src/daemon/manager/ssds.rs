@@ -46,7 +46,8 @@ impl Manager {
             // Nothing of the kind can be done to a pool that is not open: what can is said of the pool.
             if pool.state != PoolState::Offline {
                 // Without any SSD there is one thing to do, whichever of them one looks at.
-                ssd.action = match ssd.online || pool.health != Health::Failed {
+                let has_own = ssd.online || matches!(ssd.state, SsdState::NoSpace | SsdState::ReadOnly);
+                ssd.action = match has_own || pool.health != Health::Failed {
                     true => conditions::ssd_action(ssd.state, &pool.name, &ssd.path, ssd.health),
                     false => pool.action.clone(),
                 };

@@ -376,7 +376,7 @@ fn pool_facts(status: &PoolStatus, missed_at_start: usize) -> PoolFacts<'_> {
         health: words::health(status.health),
         said: &status.reason,
         ssds_online: status.ssds.len() - gone,
-        ssds_silent: status.ssds.iter().filter(|ssd| ssd.silent).count(),
+        ssds_silent: status.ssds.iter().filter(|ssd| ssd.silent && ssd.online).count(),
         // A read-write pool is whole when all has two copies again, on however many SSDs.
         ssds_gone: match status.kind {
             PoolKind::Read => gone,
@@ -395,6 +395,7 @@ fn ssd_facts(ssd: &SsdStatus) -> SsdFacts {
         online: ssd.online,
         missing: ssd.missing,
         silent: ssd.silent,
+        refuses: ssd.refuses,
         rebuilding: ssd.rebuilding,
         leaving: ssd.evacuation.is_some(),
     }

@@ -1,0 +1,133 @@
+//! SSDs that can be read and take no writes: a full file system, a quota, an SSD that is worn out. No host notices, everything is
+//! read and flushed, and they are in use again when they take writes.
+
+use std::fs::File;
+use std::time::Duration;
+
+use hotset_e2e::apart::{APART, pages_apart};
+use hotset_e2e::daemon::Daemon;
+use hotset_e2e::faulty::{Fault, FaultyFile};
+use hotset_e2e::files::read_part;
+use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
+use hotset_e2e::tools;
+
+const COUNT: u64 = 64;
+const SETTLES: Duration = Duration::from_secs(60);
+
+struct Scene {
+    daemon: Daemon,
+    ssds: Vec<FaultyFile>,
+}
+
+impl Scene {
+    /// A volume of which pages are dirty in version 1, on two SSDs.
+    fn new() -> Option<Self> {
+        let daemon = Daemon::start();
+        let mounted = ["one", "two"].map(|name| {
+            let image = daemon.site.path(name);
+            daemon.ok(&format!("image create {} 64M", image.display()));
+            FaultyFile::mount(&daemon.site.path(&format!("mounted-{name}")), &image)
+        });
+        let ssds: Vec<FaultyFile> = mounted.into_iter().collect::<Option<_>>()?;
+        let paths: Vec<String> = ssds.iter().map(|ssd| ssd.path().display().to_string()).collect();
+        let pool = "pool create p --type read-write --io-type custom --block-size 64K --ssd";
+        daemon.ok(&format!("{pool} {}", paths.join(" ")));
+        let (file, size_bytes) = (daemon.site.path("backing"), COUNT * APART * PAGE_BYTES);
+        File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
+        daemon.ok(&format!("volume create v --backing {} --pool p", file.display()));
+        daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+        let mut client = daemon.client("v");
+        for page in pages_apart(COUNT) {
+            client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
+        }
+        client.flush().expect("a flush");
+        Some(Self { daemon, ssds })
+    }
+
+    fn set(&self, fault: Fault) {
+        self.ssds.iter().for_each(|ssd| ssd.set(fault));
+    }
+
+    fn states(&self) -> Vec<String> {
+        let pool = self.daemon.json("pool show p");
+        let ssds = pool["ssds"].as_array().expect("a list").iter();
+        ssds.map(|ssd| ssd["state"].as_str().expect("a word").to_owned()).collect()
+    }
+
+    /// Hosts write, flush and read: nothing is an error, and nothing is older than it was. The first page is in `version`.
+    fn work(&self, version: u64) {
+        let mut client = self.daemon.client("v");
+        client.write(0, &pages(0, 1, version)).expect("a write");
+        client.flush().expect("a flush");
+        for page in pages_apart(COUNT) {
+            let bytes = client.read(page * PAGE_BYTES, 4096).expect("a read");
+            assert_pages(&bytes, page, if page == 0 { version } else { 1 });
+        }
+        assert_eq!(self.daemon.json("volume show v")["lost_bytes"], 0);
+    }
+
+    fn expect_drained(&self) {
+        tools::eventually("everything is on the backing device", SETTLES, || self.daemon.dirty_bytes("v") == 0);
+        for page in pages_apart(COUNT).skip(1) {
+            assert_pages(&read_part(&self.daemon.site.path("backing"), page * PAGE_BYTES, 4096), page, 1);
+        }
+    }
+
+    fn expect_all_well(&self) {
+        tools::eventually("the SSDs are in use again", SETTLES, || {
+            let pool = self.daemon.json("pool show p");
+            self.states().iter().all(|state| state == "online") && pool["health"] == "good"
+        });
+    }
+}
+
+fn nothing_is_lost(fault: Fault, word: &str, advice: &str) {
+    let Some(scene) = Scene::new() else { return };
+    scene.set(fault);
+    scene.work(2);
+    tools::eventually("they are told", SETTLES, || scene.states() == [word, word]);
+    let pool = scene.daemon.json("pool show p");
+    assert!(pool["health"] == "failed", "{pool}");
+    let shown = scene.daemon.ok("pool show p");
+    for told in ["takes no writes", advice] {
+        assert!(shown.contains(told), "{told}: {shown}");
+    }
+    scene.expect_drained();
+    scene.work(3);
+    scene.set(Fault::None);
+    scene.expect_all_well();
+    scene.work(4);
+    assert_eq!(scene.daemon.stat("v", "errors"), 0);
+}
+
+// proves: F1, F5
+#[test]
+fn ssds_without_room_are_read_and_flushed_and_in_use_again_when_they_have_some() {
+    nothing_is_lost(Fault::NoSpace, "no-space", "make room");
+}
+
+// proves: F1, F5
+#[test]
+fn ssds_that_are_write_protected_are_read_and_flushed_and_in_use_again_when_they_are_not() {
+    nothing_is_lost(Fault::ReadOnly, "read-only", "write-protected");
+}
+
+// proves: F1, F5, F7
+#[test]
+fn a_daemon_that_starts_with_ssds_that_take_no_writes_serves_everything_they_have() {
+    let Some(mut scene) = Scene::new() else { return };
+    scene.set(Fault::NoSpace);
+    scene.daemon.kill();
+    scene.daemon.launch();
+    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    scene.work(2);
+    // It knows of them from its records only.
+    scene.daemon.kill();
+    scene.daemon.launch();
+    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    scene.work(3);
+    scene.expect_drained();
+    scene.set(Fault::None);
+    scene.expect_all_well();
+    scene.work(4);
+}
