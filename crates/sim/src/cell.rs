@@ -172,6 +172,11 @@ impl Cell {
         self.entries.iter().any(|entry| entry.content == content && entry.dead_at.is_none())
     }
 
+    /// Whether it is what some write made of it that may still show.
+    pub(crate) fn has_held(&self, content: Content) -> bool {
+        self.entries.iter().any(|entry| entry.content == content)
+    }
+
     /// What a read that began at `begin` may return, for people.
     pub(crate) fn legal_since(&self, begin: Tick) -> String {
         let legal = self.entries.iter().filter(|entry| entry.is_visible_since(begin));

@@ -59,6 +59,8 @@ pub struct VolumeModel {
     power_cut: Tick,
     /// Writes below this number may be lost whatever a flush says, unless it has vouched for them already.
     doubted_below: u64,
+    /// When the backing device was opened again: what a read that began before returns need not stay.
+    reopened_at: Tick,
     /// Something was lost, and no flush has said so yet.
     untold: bool,
 }
@@ -79,6 +81,7 @@ impl VolumeModel {
             volatile: Vec::new(),
             power_cut: 0,
             doubted_below: 0,
+            reopened_at: 0,
             untold: false,
         }
     }
@@ -146,6 +149,9 @@ impl VolumeModel {
         let (now, power_cut) = (self.tick(), self.power_cut);
         for (at, held) in self.cells_of(range).zip(bytes.chunks_exact(index(self.cell_bytes))) {
             let seen = content::recognise(held, self.place(at));
+            if begun.0 < self.reopened_at && self.cell(at).has_held(seen) {
+                continue;
+            }
             match self.cell(at).observe(seen, begun.0, now, power_cut) {
                 Some(Some(learnt)) if learnt >= self.doubted_below => self.volatile.push((at, learnt)),
                 Some(Some(_) | None) => {}
@@ -184,6 +190,7 @@ impl VolumeModel {
         let now = self.tick();
         self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()).for_each(|cell| cell.cut_power(now));
         self.doubted_below = self.next_write;
+        self.reopened_at = now;
     }
 
     /// … and no flush failed since hosts were told of some of that as written: the next one has to.

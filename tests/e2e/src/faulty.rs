@@ -270,7 +270,9 @@ impl Filesystem for Pass {
         let mut state = lock(&self.state);
         match state.fault {
             Fault::HangCloses => state.hanging.push(Hanging::Flush(reply)),
-            Fault::None | Fault::Error | Fault::Hang | Fault::HangWrites => reply.ok(),
+            Fault::None | Fault::Error | Fault::Hang | Fault::HangWrites | Fault::NoSpace | Fault::ReadOnly => {
+                reply.ok()
+            }
         }
     }
 }
