@@ -49,6 +49,14 @@ pub enum ConditionKind {
     OtherBacking,
     /// Which backing device is whose is not kept over a restart.
     Backings,
+    /// A backing device has grown, and its volume cannot.
+    Growth,
+    /// A conversion of a pool does not come to its end.
+    Conversion,
+    /// A spare of a pool was not taken again after a conversion.
+    Spare,
+    /// A flush that was asked for, so that something can be taken away, ended before its end.
+    Flush,
 }
 
 impl ConditionKind {
@@ -74,6 +82,10 @@ impl ConditionKind {
             Self::EndNotServed => "end-not-served",
             Self::OtherBacking => "other-backing",
             Self::Backings => "backings",
+            Self::Growth => "growth",
+            Self::Conversion => "conversion",
+            Self::Spare => "spare",
+            Self::Flush => "flush",
         }
     }
 }

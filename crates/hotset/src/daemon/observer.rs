@@ -217,7 +217,11 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::ConnectionsRefused
         | ConditionKind::EndNotServed
         | ConditionKind::OtherBacking
-        | ConditionKind::Backings => true,
+        | ConditionKind::Backings
+        | ConditionKind::Growth
+        | ConditionKind::Conversion
+        | ConditionKind::Spare
+        | ConditionKind::Flush => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
 }
@@ -269,6 +273,7 @@ impl ErrorsOfHosts {
         }
         self.0.retain(|name, _| status.volumes.iter().any(|volume| volume.name == *name));
         register.forget_old_host_errors(unix_ms());
+        register.forget_gone(status);
     }
 }
 

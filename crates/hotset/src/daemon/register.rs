@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotset_api::{Condition, ConditionKind, Health, Subject, SubjectKind};
+use hotset_api::{Condition, ConditionKind, Health, Status, Subject, SubjectKind};
 use serde::{Deserialize, Serialize};
 
 use super::clock::unix_ms;
@@ -152,6 +152,41 @@ impl Register {
             *kind != ConditionKind::HostErrors || now_unix_ms.abs_diff(raised.latest_unix_ms) < HOST_ERRORS_TOLD_MS
         });
         known.unsaved |= known.raised.len() != before;
+    }
+
+    /// What could not be done for a pool or a volume is over when that is gone.
+    pub(crate) fn forget_gone(&self, status: &Status) {
+        self.known().raised.retain(|(kind, subject), _| match kind {
+            ConditionKind::Growth | ConditionKind::Conversion | ConditionKind::Spare | ConditionKind::Flush => {
+                let is_volume = status.volumes.iter().any(|volume| volume.name == subject.name);
+                let is_pool = status.pools.iter().any(|pool| pool.name == subject.name);
+                match subject.kind {
+                    SubjectKind::Volume => is_volume,
+                    SubjectKind::Pool => is_pool,
+                    SubjectKind::Daemon | SubjectKind::Ssd => true,
+                }
+            }
+            ConditionKind::Pool
+            | ConditionKind::Ssd
+            | ConditionKind::Volume
+            | ConditionKind::HostErrors
+            | ConditionKind::StateDirectory
+            | ConditionKind::RecordUnreadable
+            | ConditionKind::RecordOutdated
+            | ConditionKind::Events
+            | ConditionKind::Statistics
+            | ConditionKind::StatisticsSetAside
+            | ConditionKind::SsdWrites
+            | ConditionKind::Failures
+            | ConditionKind::Guard
+            | ConditionKind::EventHook
+            | ConditionKind::Log
+            | ConditionKind::Certificate
+            | ConditionKind::ConnectionsRefused
+            | ConditionKind::EndNotServed
+            | ConditionKind::OtherBacking
+            | ConditionKind::Backings => true,
+        });
     }
 
     /// The errors of hosts go with a volume that has another name now; or, without one, they go.
@@ -313,6 +348,15 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
         ConditionKind::Backings => {
             "make room in the state directory, or make it writable: it is tried again every few seconds"
         }
+        ConditionKind::Growth => "do what the reason says: it is tried again every 5 s",
+        ConditionKind::Conversion => {
+            "mend what the reason says: it is tried again every 5 s; nothing is lost meanwhile"
+        }
+        ConditionKind::Spare => {
+            let name = &subject.name;
+            return format!("mend what the reason says, then `hotset pool add-spare {name} --ssd PATH`");
+        }
+        ConditionKind::Flush => "mend what the reason says, then ask for the same again",
         ConditionKind::Log => "see to what standard error is connected to: it is full, gone, or read too slowly",
     };
     fixed.to_owned()
@@ -400,6 +444,10 @@ mod tests {
             ConditionKind::ConnectionsRefused,
             ConditionKind::OtherBacking,
             ConditionKind::Backings,
+            ConditionKind::Growth,
+            ConditionKind::Conversion,
+            ConditionKind::Spare,
+            ConditionKind::Flush,
         ] {
             assert!(!action(kind, &volume).is_empty(), "{}", kind.word());
         }

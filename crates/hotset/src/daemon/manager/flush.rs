@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use hotset_api::{ApiError, ApiErrorKind, Flush, FlushCancelled, FlushPurpose, SubjectKind};
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Flush, FlushCancelled, FlushPurpose, SubjectKind};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{DirtyData, Drained};
 use tokio::sync::watch;
@@ -220,6 +220,8 @@ impl Manager {
         let (cancel, cancelled) = watch::channel(false);
         let (subject, cancel) = (subject.clone(), Arc::new(cancel));
         let id = self.operations.begin(purpose.into(), subject.for_api(), extent.dirty_bytes, true);
+        let told_of = subject.for_api();
+        self.register.clear_for(ConditionKind::Flush, told_of.clone());
         let running = Running { id, subject, purpose, extent, began: Instant::now(), cancel, outcome };
         self.flushes.running().insert(running.subject.clone(), running.clone());
         let (manager, flush) = (Arc::clone(self), running.clone());
@@ -227,7 +229,11 @@ impl Manager {
             let outcome = manager.flush_and_remove(&flush, cancelled).await;
             if let Err(error) = &outcome {
                 manager.cancel_drains(&flush.extent).await;
-                tracing::warn!("{}: its flush for {} ended: {error}", flush.subject, flush.purpose.word());
+                let reason = format!("its flush for {} ended: {error}", flush.purpose.word());
+                match *flush.cancel.borrow() {
+                    true => tracing::warn!("{}: {reason}", flush.subject),
+                    false => manager.register.raise_for(ConditionKind::Flush, told_of, reason),
+                }
             }
             if flush.purpose == FlushPurpose::ConvertPool {
                 manager.conversion_ended(flush.subject.name(), &outcome);

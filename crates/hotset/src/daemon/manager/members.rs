@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{ApiError, ApiErrorKind, OperationKind, PoolChange, SsdsAdd, SsdsRemove, Subject, SubjectKind};
+use hotset_api::{
+    ApiError, ApiErrorKind, ConditionKind, OperationKind, PoolChange, SsdsAdd, SsdsRemove, Subject, SubjectKind,
+};
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
@@ -39,6 +41,9 @@ impl Manager {
             Place::Spare => self.plane.call(move |plane| plane.add_spares(of, paths)).await?,
         }
         tracing::info!(pool = name, ssds = ?added, ?place, "added");
+        if place == Place::Spare {
+            self.register.clear_for(ConditionKind::Spare, Subject::new(SubjectKind::Pool, name));
+        }
         if place == Place::Pool {
             // Those that were missed at the start have a successor.
             self.offline().notes.remove(name);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hotset_api::{ApiError, ApiErrorKind};
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Subject, SubjectKind};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{DirtyData, Missing, PoolSpec, PoolStatus};
 
@@ -97,10 +97,21 @@ impl Manager {
         let pools: Vec<String> = self.conversions().keys().cloned().collect();
         for pool in pools {
             let _one_at_a_time = self.change.lock().await;
-            if let Err(error) = self.resume_conversion(&pool).await {
-                tracing::warn!(pool, "its conversion cannot go on yet: {error}");
-            }
+            let outcome = self.resume_conversion(&pool).await;
+            let told = outcome.map_err(|error| format!("its conversion cannot go on yet: {error}"));
+            let told = told.and_then(|()| self.check_all_joined(&pool));
+            self.register.follow_for(ConditionKind::Conversion, Subject::new(SubjectKind::Pool, pool), &told);
         }
+    }
+
+    /// Volumes that are still to join a pool that was converted.
+    fn check_all_joined(&self, pool: &str) -> Result<(), String> {
+        let conversions = self.conversions();
+        let joining = conversions.get(pool).filter(|conversion| conversion.phase == Phase::Joining);
+        joining.map_or(Ok(()), |conversion| {
+            let volumes = conversion.volumes.join(", ");
+            Err(format!("it is converted, and these volumes could not join it again yet, and are uncached: {volumes}"))
+        })
     }
 
     async fn resume_conversion(self: &Arc<Self>, pool: &str) -> Result<(), ApiError> {
@@ -227,13 +238,23 @@ impl Manager {
     async fn take_spares(&self, name: &PoolName, spares: &[Converted]) {
         let wanted = spares.to_vec();
         let found = blocking(move || wanted.iter().filter_map(|spare| own(spare, None).ok()).collect::<Vec<_>>()).await;
+        let missing = spares.len() - found.as_ref().map_or(0, Vec::len);
+        if missing > 0 {
+            self.spare_is_left(name, &format!("{missing} of its spares are not there, and were not taken again"));
+        }
         let paths: Vec<String> = found.unwrap_or_default().into_iter().map(|spare| spare.path).collect();
         for path in paths {
             let (of, one) = (name.clone(), vec![path.clone()]);
             if let Err(error) = self.plane.call(move |plane| plane.add_spares(of, one)).await {
-                tracing::warn!(pool = %name, "spare {path} was not taken again: {error}");
+                self.spare_is_left(name, &format!("{path} was not taken again: {error}"));
             }
         }
+    }
+}
+
+impl Manager {
+    fn spare_is_left(&self, pool: &PoolName, reason: &str) {
+        self.register.raise_for(ConditionKind::Spare, Subject::new(SubjectKind::Pool, pool.as_str()), reason);
     }
 }
 

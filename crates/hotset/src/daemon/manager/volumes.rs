@@ -1,9 +1,11 @@
 //! Making, changing and deleting volumes, and putting caches in front of them.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use hotset_api::{ApiError, ApiErrorKind, Volume, VolumeChange, VolumeClear, VolumeCreate, VolumeSet, WriteMode};
+use hotset_api::{
+    ApiError, ApiErrorKind, ConditionKind, Subject, SubjectKind, Volume, VolumeChange, VolumeClear, VolumeCreate,
+    VolumeSet, WriteMode,
+};
 use hotset_block::Access;
 use hotset_cache::config::{PoolKind, PoolName, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, DirtyData, VolumeStatus};
@@ -249,18 +251,17 @@ impl Manager {
 
     /// Backing devices grow without anybody's word, for as long as the daemon runs.
     pub(crate) async fn follow_growth(self: Arc<Self>) {
-        let mut refused: BTreeMap<String, String> = BTreeMap::new();
+        let subject = |name: &str| Subject::new(SubjectKind::Volume, name);
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let Ok(grown) = self.plane.call(|plane| plane.can_grow()).await else { return };
-            refused.retain(|name, _| grown.iter().any(|grown| grown.as_str() == name));
+            let is_over = |of: &&Subject| !grown.iter().any(|grown| grown.as_str() == of.name);
+            for of in self.register.subjects_of(ConditionKind::Growth).iter().filter(is_over) {
+                self.register.clear_for(ConditionKind::Growth, of.clone());
+            }
             for name in grown {
-                let Err(error) = self.grow_volume(name.as_str()).await else { continue };
-                // Told once: it is tried again and again.
-                let said = error.to_string();
-                if refused.insert(name.to_string(), said.clone()).as_ref() != Some(&said) {
-                    tracing::warn!("{said}");
-                }
+                let outcome = self.grow_volume(name.as_str()).await;
+                self.register.follow_for(ConditionKind::Growth, subject(name.as_str()), &outcome);
             }
         }
     }
