@@ -280,14 +280,44 @@ fn follow<S: Read + Write>(mut stream: S, authorization: &str) -> S {
 // proves: O6
 #[test]
 fn who_only_follows_events_or_only_connects_keeps_no_verb_out() {
-    let daemon = Daemon::start();
-    let connect = || UnixStream::connect(daemon.api_socket()).expect("a connection");
-    let streams: Vec<_> = (0..200).map(|_| follow(connect(), "")).collect();
+    let port = free_port();
+    let daemon = Daemon::start_with(&format!("--missing-wait 1 --api tcp:127.0.0.1:{port}"));
+    let limit = Some(Duration::from_secs(20));
+    let connect = || {
+        let stream = UnixStream::connect(daemon.api_socket()).expect("a connection");
+        stream.set_read_timeout(limit).expect("20 s is a time");
+        stream
+    };
+    // More than there is room for, each of them answered.
+    let streams: Vec<_> = (0..300).map(|_| follow(connect(), "")).collect();
     let idle: Vec<_> = (0..300).map(|_| connect()).collect();
     for _ in 0..5 {
         daemon.ok("status");
     }
-    drop((streams, idle));
+    drop(idle);
+    let still: Vec<_> = (0..300).map(|_| follow(connect(), "")).collect();
+    daemon.ok("status");
+    drop((streams, still));
+    // One token that may only look, over the network: others that come there, and the administrator's own socket.
+    let token = |name: &str| {
+        let made = daemon.json(&format!("token create {name} --role view"));
+        format!("Authorization: Bearer {}\r\n", made["token"].as_str().expect("a token"))
+    };
+    let (viewer, other) = (token("viewer"), token("other"));
+    let connect = || {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_read_timeout(limit).expect("20 s is a time");
+        stream
+    };
+    let streams: Vec<_> = (0..300).map(|_| follow(connect(), &viewer)).collect();
+    let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n{other}\r\n");
+    let mut asking = connect();
+    asking.write_all(request.as_bytes()).expect("it is taken");
+    let mut head = [0; 12];
+    asking.read_exact(&mut head).expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 200");
+    daemon.ok("status");
+    drop(streams);
 }
 
 // proves: O6
