@@ -1551,7 +1551,7 @@ export interface components {
          * @description What an SSD of a pool is doing.
          * @enum {string}
          */
-        SsdState: "online" | "rebuilding" | "flushing" | "silent" | "missing" | "expelled";
+        SsdState: "online" | "rebuilding" | "flushing" | "silent" | "read-only" | "no-space" | "missing" | "expelled";
         /** @description `POST /api/v1/pools/{name}/ssds` and `…/spares`: SSDs to take in. All of them, or none. */
         SsdsAdd: {
             /** @description Use block devices that share a physical disk with others of a read-write pool: both copies may be lost with it. */
