@@ -1100,12 +1100,13 @@ export interface components {
             block_size_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of cached pages that it can hold now: what the write log does not take.
+             * @description Bytes of pages that its SSDs hold when they are full of clean data. Another only after an SSD came or left, or a
+             *     conversion.
              */
             capacity_bytes: number;
             /**
              * Format: int64
-             * @description What of that it has however much is dirty.
+             * @description What of that clean data has however much is dirty.
              */
             capacity_min_bytes: number;
             checksums: boolean;
@@ -1138,7 +1139,10 @@ export interface components {
             /** @description What the last start found. */
             recovery: string;
             scrub?: null | components["schemas"]["Scrub"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The slots that the capacity is made of; those whose place the write log takes now are never in use.
+             */
             slots: number;
             /** Format: int64 */
             slots_used: number;
@@ -1156,7 +1160,10 @@ export interface components {
             ssds: components["schemas"]["Ssd"][];
             state: components["schemas"]["PoolState"];
             type: components["schemas"]["PoolKind"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Bytes of pages that it holds, clean or dirty, each counted once: of all its volumes together.
+             */
             used_bytes: number;
             /** @description 32 hexadecimal digits; empty while the pool is not open. */
             uuid: string;
@@ -1243,12 +1250,12 @@ export interface components {
             bytes_to_write_first: number;
             /**
              * Format: int64
-             * @description Bytes of cached pages that it can hold while little is dirty.
+             * @description Bytes of pages that its SSDs hold when they are full of clean data.
              */
             capacity_bytes: number;
             /**
              * Format: int64
-             * @description … when as much is dirty as may be; the same in a read pool.
+             * @description What of that clean data has however much is dirty; the same in a read pool.
              */
             capacity_min_bytes: number;
             checksums: boolean;
@@ -1606,7 +1613,7 @@ export interface components {
             nbd: string[];
             /**
              * Format: int64
-             * @description How long the oldest of them has been dirty; null if nothing is dirty.
+             * @description How long the oldest of them has been dirty, counted anew at a start; null if nothing is dirty.
              */
             oldest_dirty_seconds?: number | null;
             /** Format: int32 */
@@ -1671,14 +1678,15 @@ export interface components {
             cache_state?: null | components["schemas"]["CacheState"];
             /**
              * Format: int64
-             * @description Bytes of its pages in the cache.
+             * @description Bytes of its pages that its pool holds, clean or dirty, each counted once. What its pool's volumes use adds up to what
+             *     the pool has in use.
              */
             cache_used_bytes: number;
             /** @description Hosts that are connected to it. */
             clients: components["schemas"]["HostClient"][];
             /**
              * Format: int64
-             * @description Data at risk: bytes acknowledged to hosts and not yet on the backing device.
+             * @description Data at risk: bytes acknowledged to hosts and not yet on the backing device; zeroes too, which take no place.
              */
             dirty_bytes: number;
             dirty_cap?: null | components["schemas"]["Share"];
@@ -1698,7 +1706,7 @@ export interface components {
             nbd: string[];
             /**
              * Format: int64
-             * @description How long the oldest of them has been dirty; null if nothing is dirty.
+             * @description How long the oldest of what is dirty has been so, counted anew at a start; null if nothing is dirty.
              */
             oldest_dirty_seconds?: number | null;
             /** @description The pool that caches it; null: none. */
@@ -1725,7 +1733,7 @@ export interface components {
             unserved_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of its newest pages in the write log, dirty or clean.
+             * @description Of them, what lies in the write log.
              */
             write_cache_used_bytes: number;
             /**
@@ -1758,7 +1766,7 @@ export interface components {
             pool?: string | null;
             /**
              * Format: int64
-             * @description Bytes of cached pages that its pool can hold; 0 without a pool.
+             * @description Bytes of pages that the SSDs of its pool hold when they are full of clean data; 0 without a pool.
              */
             pool_capacity_bytes: number;
             recent_latency: components["schemas"]["RecentLatency"];
@@ -1930,7 +1938,7 @@ export interface components {
             dirty_capacity_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of newest pages in the log, dirty or clean.
+             * @description Bytes of newest pages that lie in the log, dirty or clean, each counted once.
              */
             live_bytes: number;
             /**

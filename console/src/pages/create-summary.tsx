@@ -17,7 +17,7 @@ export function Summary({ draft, plan }: { draft: Draft; plan: PoolPlan }) {
     ["Usable capacity", `${bytes(plan.capacity_bytes)}, ${count(plan.slots)} slots`],
     ...(plan.capacity_min_bytes === plan.capacity_bytes
       ? []
-      : [["Usable while all is dirty that may be", bytes(plan.capacity_min_bytes)] satisfies [string, string]]),
+      : [["Of it for clean data, however much is dirty", bytes(plan.capacity_min_bytes)] satisfies [string, string]]),
     ["SSDs", plural(draft.ssds.length, "SSD")],
     ["Memory needed, full", bytes(plan.memory_bytes)],
     ["Memory for all pools", `${bytes(plan.memory_in_use_bytes)} of ${bytes(plan.memory_limit_bytes)} in use`],

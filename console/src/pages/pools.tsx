@@ -246,7 +246,10 @@ function Information({ pool, close }: { pool: Pool; close: () => void }) {
             `${pool.dirty_watermark_percent} % of the dirty capacity, or after ${duration(pool.dirty_age_max_seconds)}`,
           ],
           ["Checksums of cached pages", pool.checksums ? "on" : "off"],
-          ["Capacity now", `${bytes(pool.capacity_bytes)}, at least ${bytes(pool.capacity_min_bytes)}`],
+          [
+            "Capacity",
+            `${bytes(pool.capacity_bytes)}, of which clean data has ${bytes(pool.capacity_min_bytes)} however much is dirty`,
+          ],
           [
             "Written to its SSDs within a day",
             `${bytes(pool.ssd_written_day_bytes)}, limit ${spelledSize(pool.ssd_writes_per_day_bytes)}`,

@@ -136,9 +136,9 @@ pub struct PoolPlan {
     pub populate_on_write: u8,
     pub policy: PolicyKind,
     pub checksums: bool,
-    /// Bytes of cached pages that it can hold while little is dirty.
+    /// Bytes of pages that its SSDs hold when they are full of clean data.
     pub capacity_bytes: u64,
-    /// … when as much is dirty as may be; the same in a read pool.
+    /// What of that clean data has however much is dirty; the same in a read pool.
     pub capacity_min_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,
@@ -192,11 +192,14 @@ pub struct Pool {
     /// That reached the limit: nothing more is populated.
     pub populating_stopped: bool,
     pub checksums: bool,
-    /// Bytes of cached pages that it can hold now: what the write log does not take.
+    /// Bytes of pages that its SSDs hold when they are full of clean data. Another only after an SSD came or left, or a
+    /// conversion.
     pub capacity_bytes: u64,
-    /// What of that it has however much is dirty.
+    /// What of that clean data has however much is dirty.
     pub capacity_min_bytes: u64,
+    /// Bytes of pages that it holds, clean or dirty, each counted once: of all its volumes together.
     pub used_bytes: u64,
+    /// The slots that the capacity is made of; those whose place the write log takes now are never in use.
     pub slots: u64,
     pub slots_used: u64,
     /// Memory that its tables take now.
@@ -226,7 +229,7 @@ pub struct WriteLog {
     pub dirty_capacity_bytes: u64,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing devices.
     pub dirty_bytes: u64,
-    /// Bytes of newest pages in the log, dirty or clean.
+    /// Bytes of newest pages that lie in the log, dirty or clean, each counted once.
     pub live_bytes: u64,
     /// Bytes of the SSDs that the log takes, both copies.
     pub log_bytes: u64,

@@ -30,7 +30,7 @@ pub struct Status {
     pub memory_limit_bytes: u64,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.
     pub dirty_bytes: u64,
-    /// How long the oldest of them has been dirty; null if nothing is dirty.
+    /// How long the oldest of them has been dirty, counted anew at a start; null if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
     /// What the daemon counts of itself.
     pub counters: DaemonCounters,
@@ -80,7 +80,7 @@ pub struct VolumeCounters {
     pub cache_used_bytes: u64,
     pub write_cache_used_bytes: u64,
     pub dirty_bytes: u64,
-    /// Bytes of cached pages that its pool can hold; 0 without a pool.
+    /// Bytes of pages that the SSDs of its pool hold when they are full of clean data; 0 without a pool.
     pub pool_capacity_bytes: u64,
     #[serde(default)]
     #[schema(required)]

@@ -156,16 +156,17 @@ pub struct Volume {
     pub pool: Option<String>,
     /// The type of that pool.
     pub pool_type: Option<PoolKind>,
-    /// Bytes of its pages in the cache.
+    /// Bytes of its pages that its pool holds, clean or dirty, each counted once. What its pool's volumes use adds up to what
+    /// the pool has in use.
     pub cache_used_bytes: u64,
-    /// Bytes of its newest pages in the write log, dirty or clean.
+    /// Of them, what lies in the write log.
     pub write_cache_used_bytes: u64,
-    /// Data at risk: bytes acknowledged to hosts and not yet on the backing device.
+    /// Data at risk: bytes acknowledged to hosts and not yet on the backing device; zeroes too, which take no place.
     pub dirty_bytes: u64,
     /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
     #[serde(default)]
     pub lost_bytes: u64,
-    /// How long the oldest of them has been dirty; null if nothing is dirty.
+    /// How long the oldest of what is dirty has been so, counted anew at a start; null if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
     /// Where hosts find it, one URI for each listener.
     pub nbd: Vec<String>,

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::flow::come_back::Returns;
 use crate::flow::drop_pages::{Drops, Freed};
 use crate::flow::join::Spare;
+use crate::flow::records::StateLacks;
 use crate::flow::remove::Removed;
 use crate::flow::rows::{LogSize, ROWS_MIN, capacity};
 use crate::format::Unusable;
@@ -36,7 +37,7 @@ use crate::state::scrub::Scrub;
 use crate::state::slot_ranges::SlotRanges;
 use crate::state::witness::Witnesses;
 use crate::state::{BlockKey, Counters, Policy, SLOTS_MAX, SlotIndex, VolumeIndex};
-use crate::status::{FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
+use crate::status::{CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
 use crate::volume::{Volume, VolumeInner, add};
 
 /// A device and the name by which people know it (its path).
@@ -150,9 +151,10 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) removal_lock: Semaphore,
     pub(crate) removal_cancelled: Cell<bool>,
     pub(crate) state: Option<E::Device>,
-    /// It lacks the newest record of that kind: it failed, or did not answer in time.
-    pub(crate) state_lacks_members: Cell<bool>,
-    pub(crate) state_lacks_catalogue: Cell<bool>,
+    /// Newest records that it lacks: it failed, or did not answer in time.
+    pub(crate) state_lacks: RefCell<StateLacks>,
+    /// They are being written there again.
+    pub(crate) writing_state_again: Cell<bool>,
     /// A record is on its way there that nobody waits for any more.
     pub(crate) state_hangs: Cell<bool>,
     /// … was, and has ended.
@@ -271,7 +273,7 @@ impl<E: Env> Pool<E> {
         let dirty_pages = log.pages / 2;
         let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
         Ok(PoolPlan {
-            capacity_bytes: without(log.segments.min(ROWS_MIN * (2 * (layouts.len() / 2)).min(64))),
+            capacity_bytes: without(0),
             capacity_min_bytes: without(log.segments),
             slots,
             segment_bytes,
@@ -590,6 +592,19 @@ impl<E: Env> PoolInner<E> {
         self.map.borrow().used_pages_of(index) * crate::config::PAGE
     }
 
+    /// What a volume has of the pool, open or not.
+    pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
+        let counts = self.log_counts(index);
+        let since = self.log.as_ref().and_then(|log| log.dirty_since(index));
+        CacheUse {
+            used_bytes: self.used_bytes_of(index) + counts.stored * crate::config::PAGE,
+            write_log_bytes: counts.stored * crate::config::PAGE,
+            dirty_bytes: counts.dirty * crate::config::PAGE,
+            lost_bytes: counts.lost * crate::config::PAGE,
+            oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
+        }
+    }
+
     pub(crate) fn count_eviction(&self, slot: SlotIndex) {
         let key = self.map.borrow().key(slot);
         if let Some((volume, _)) = key.and_then(|key| self.attached_volume(key.volume)) {
@@ -632,15 +647,14 @@ impl<E: Env> PoolInner<E> {
         self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
     }
 
-    fn log_status(&self, log: &Log) -> WriteLogStatus {
-        let total = log.overlay.borrow().total();
+    fn log_status(&self, log: &Log, uses: &[CacheUse]) -> WriteLogStatus {
         let rows = log.rows_live();
         let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
         let segment_bytes = u64::from(self.segment_pages()) * crate::config::PAGE;
         WriteLogStatus {
             dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
-            dirty_bytes: total.dirty * crate::config::PAGE,
-            live_bytes: total.live * crate::config::PAGE,
+            dirty_bytes: uses.iter().map(|volume| volume.dirty_bytes).sum(),
+            live_bytes: uses.iter().map(|volume| volume.write_log_bytes).sum(),
             log_bytes: u64::try_from(segments).expect("few") * segment_bytes,
             rows: u64::try_from(rows.len()).expect("few"),
             write_caching_off: !self.may_cache_writes(),
@@ -653,8 +667,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = &*self.fenced.borrow() {
             return (Health::Failed, error.to_string());
         }
-        let state_is_behind =
-            self.state_hangs.get() || self.state_lacks_members.get() || self.state_lacks_catalogue.get();
+        let state_is_behind = self.state_hangs.get() || self.state_lacks.borrow().is_any();
         match self.health_of_ssds() {
             (Health::Good, _) if state_is_behind => {
                 let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
@@ -752,8 +765,12 @@ impl<E: Env> PoolInner<E> {
             );
         }
         let map = self.map.borrow();
-        let online_slots: u64 = self.online_ssds().map(|ssd| ssd.segments.borrow().slot_count()).sum();
-        let names = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+        let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let catalogue = self.catalogue.borrow();
+        let volumes = catalogue.volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+        let uses = catalogue.volumes.iter().map(|volume| self.index_of(volume.attachment));
+        let uses: Vec<CacheUse> =
+            uses.map(|index| index.map_or_else(CacheUse::default, |index| self.use_of(index))).collect();
         let shown = self.ssds.iter().filter(|ssd| !ssd.life().is_replaced());
         let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
         PoolStatus {
@@ -767,7 +784,7 @@ impl<E: Env> PoolInner<E> {
             epoch: self.members.borrow().epoch,
             capacity_bytes: online_slots * self.block_bytes(),
             capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
-            used_bytes: map.used_pages() * crate::config::PAGE,
+            used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(map.slots_used()),
             memory_bytes: map.memory_bytes()
@@ -777,12 +794,13 @@ impl<E: Env> PoolInner<E> {
                 + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
             rebuild: self.rebuild_status(),
-            write_log: self.log.as_ref().map(|log| self.log_status(log)),
+            write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
             scrub: self.scrub.status(),
             ssd_writes,
             ssds,
             spares: self.spares.borrow().iter().map(|spare| spare.status()).collect(),
-            volumes: names,
+            volumes,
+            uses,
         }
     }
 
@@ -801,7 +819,7 @@ impl<E: Env> PoolInner<E> {
             rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
             reason: self.reason_of(ssd),
-            slots: ssd.segments.borrow().slot_count(),
+            slots: u64::from(ssd.layout.slot_count()),
             slots_used: u64::from(ssd.slots_used.get()),
             read_errors: ssd.read_errors_ever(),
             lost_writes: ssd.losses.get() > 0,

@@ -25,12 +25,14 @@ pub struct PoolStatus {
     /// Another machine, or another daemon, has its SSDs: it writes and serves nothing any more.
     pub taken_over: bool,
     pub epoch: u64,
-    /// Bytes of cached pages that the pool can hold now: what its write log does not take.
+    /// Bytes of pages that its online SSDs hold when they are full of clean data. Another only after an SSD came or left, or
+    /// a conversion.
     pub capacity_bytes: u64,
-    /// What of that it has however much is dirty.
+    /// What of that clean data has however much is dirty.
     pub capacity_min_bytes: u64,
-    /// Bytes of valid cached pages.
+    /// Bytes of pages that it holds, clean or dirty, each counted once: of all its volumes together.
     pub used_bytes: u64,
+    /// The slots that the capacity is made of; those whose place the write log takes now are never in use.
     pub slots: u64,
     pub slots_used: u64,
     /// Bytes of memory that the pool's tables take.
@@ -46,6 +48,19 @@ pub struct PoolStatus {
     pub ssds: Vec<SsdStatus>,
     pub spares: Vec<SpareStatus>,
     pub volumes: Vec<VolumeName>,
+    /// What of it each of them uses, open or not, in the same order.
+    pub uses: Vec<CacheUse>,
+}
+
+/// What a volume has in its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// As in [`VolumeStatus`].
+    pub used_bytes: u64,
+    pub write_log_bytes: u64,
+    pub dirty_bytes: u64,
+    pub lost_bytes: u64,
+    pub oldest_dirty_seconds: Option<u64>,
 }
 
 /// What the pool writes to all its SSDs together.
@@ -129,7 +144,7 @@ pub struct WriteLogStatus {
     pub dirty_capacity_bytes: u64,
     /// Bytes acknowledged to hosts and not yet on the backing devices.
     pub dirty_bytes: u64,
-    /// Bytes of newest pages in the log, dirty or clean.
+    /// Bytes of newest pages that lie in the log, dirty or clean, each counted once.
     pub live_bytes: u64,
     /// Bytes of SSDs that log segments take, both copies.
     pub log_bytes: u64,
@@ -268,15 +283,15 @@ pub struct VolumeStatus {
     pub pool: Option<PoolName>,
     pub health: Health,
     pub reason: String,
-    /// Bytes of valid pages of this volume in the cache.
+    /// Bytes of its pages that its pool holds, clean or dirty, each counted once.
     pub cache_used_bytes: u64,
-    /// Bytes of this volume's newest pages in the write log, dirty or clean.
+    /// Of them, what lies in the write log.
     pub write_cache_used_bytes: u64,
-    /// Bytes acknowledged to the host and not yet on the backing device: what is at risk.
+    /// Bytes acknowledged to the host and not yet on the backing device, zeroes included: what is at risk.
     pub dirty_bytes: u64,
     /// Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
     pub lost_bytes: u64,
-    /// How long the oldest of them has been dirty, in seconds; `None` if nothing is dirty.
+    /// How long the oldest of what is dirty has been so, in seconds, counted anew at a start; `None` if nothing is dirty.
     pub oldest_dirty_seconds: Option<u64>,
     /// The cache is being flushed, so that it can be taken away.
     pub draining: bool,
@@ -348,9 +363,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// What a pool would be like, before it is made (`pool create --dry-run`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolPlan {
-    /// Bytes of cached pages that it can hold while little is dirty.
+    /// Bytes of pages that its SSDs hold when they are full of clean data.
     pub capacity_bytes: u64,
-    /// … when as much is dirty as may be, or was lately.
+    /// What of that clean data has however much is dirty.
     pub capacity_min_bytes: u64,
     pub slots: u64,
     pub segment_bytes: u64,

@@ -17,7 +17,7 @@ use crate::pool::PoolInner;
 use crate::state::flusher::Mark;
 use crate::state::latency::{Latencies, LatencyCounters};
 use crate::state::locks::RangeLocks;
-use crate::state::overlay::{Content, Counts};
+use crate::state::overlay::Content;
 use crate::state::{BlockKey, Streams, VolumeIndex};
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 
@@ -367,8 +367,7 @@ impl<E: Env> Volume<E> {
         let spec = volume.spec.borrow();
         let attached = volume.attached();
         let (health, reason) = volume.health(attached.as_deref());
-        let counts =
-            attached.as_ref().map_or_else(Counts::default, |attached| attached.pool.log_counts(attached.index));
+        let uses = attached.as_ref().map(|attached| attached.pool.use_of(attached.index)).unwrap_or_default();
         VolumeStatus {
             name: spec.name.clone(),
             backing: spec.backing.clone(),
@@ -378,12 +377,11 @@ impl<E: Env> Volume<E> {
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
             reason,
-            cache_used_bytes: attached.as_ref().map_or(0, |attached| attached.pool.used_bytes_of(attached.index))
-                + counts.live * PAGE,
-            write_cache_used_bytes: counts.live * PAGE,
-            dirty_bytes: counts.dirty * PAGE,
-            lost_bytes: counts.lost * PAGE,
-            oldest_dirty_seconds: volume.oldest_dirty_seconds(attached.as_deref()),
+            cache_used_bytes: uses.used_bytes,
+            write_cache_used_bytes: uses.write_log_bytes,
+            dirty_bytes: uses.dirty_bytes,
+            lost_bytes: uses.lost_bytes,
+            oldest_dirty_seconds: uses.oldest_dirty_seconds,
             draining: volume.draining.get(),
             backing_emulated: volume.backing.info.emulated,
             backing_io: volume.backing.io.snapshot(),
@@ -579,12 +577,6 @@ impl<E: Env> VolumeInner<E> {
         }
         merged.truncate(extents_max);
         merged
-    }
-
-    fn oldest_dirty_seconds(&self, attached: Option<&Attached<E>>) -> Option<u64> {
-        let attached = attached?;
-        let since = attached.pool.log.as_ref()?.dirty_since(attached.index)?;
-        Some(self.env.real_now().since(since).as_secs())
     }
 
     fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {

@@ -2,9 +2,9 @@
 
 use hotset_block::{Buf, Device, HostDevice, MemoryDevice};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
-use hotset_cache::{ErrorKind, Missing, Volume};
+use hotset_cache::{ErrorKind, Health, Missing, Volume};
 
-use crate::world::{MIB, World, run};
+use crate::world::{MIB, World, run, until};
 
 /// The number of the newest catalogue on a member, and its area; where the catalogues begin there, and the bytes of an area.
 async fn newest_catalogue(member: &MemoryDevice, (offset, area_bytes): (u64, u64)) -> (u64, u64) {
@@ -52,5 +52,28 @@ fn a_power_cut_in_a_change_after_a_refused_one_leaves_the_catalogue_before_both(
         let pool = world.open(Missing::Refuse).await;
         assert_eq!(pool.status().volumes.len(), attached.len(), "all that were attached are there");
         assert_eq!(pool.status().volumes[0].as_str(), "v0");
+    });
+}
+
+// proves: F11, F12
+#[test]
+fn a_state_directory_that_takes_records_again_gets_what_it_lacks_without_another_change() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
+        let pool = world.create(PoolKind::Read).await;
+        let volume = world.attached(&pool).await;
+        let of_state = (384 << 10, 4 << 20);
+        let bytes = world.state().unplug();
+        volume.rename("renamed".parse().unwrap()).await.unwrap();
+        let status = pool.status();
+        assert_eq!(status.health, Health::Degraded, "{}", status.reason);
+        world.state().plug(bytes);
+        let (before, _) = newest_catalogue(&world.state(), of_state).await;
+        until(&env, "the state directory has it", || pool.status().health == Health::Good).await;
+        assert_eq!(newest_catalogue(&world.state(), of_state).await.0, before + 1, "the same number as on the SSDs");
+        pool.close().await.unwrap();
+        drop((pool, volume));
+        let pool = world.open(Missing::Refuse).await;
+        assert_eq!(pool.status().volumes[0].as_str(), "renamed");
     });
 }

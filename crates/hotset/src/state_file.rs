@@ -34,7 +34,14 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Puts a file with these bytes in the place of what is there, durably. What is left behind where that fails is in nobody's way.
+///
+/// # Errors
+/// As of any write; they name the file.
 pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    replace_file(directory, name, bytes).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
+}
+
+fn replace_file(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let beside = directory.join(format!("{name}.new"));
     remove_if_there(&beside)?;
     let mut file = open(&beside, OpenOptions::new().write(true).create_new(true))?;
@@ -50,7 +57,10 @@ pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<
 
 pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let name = path.file_name().unwrap_or_default().display();
+            Err(io::Error::new(error.kind(), format!("{name}: {error}")))
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hotset_block::Env;
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings};
-use hotset_cache::{Cleared, Drained, ErrorKind, PoolStatus};
+use hotset_cache::{CacheUse, Cleared, Drained, ErrorKind, PoolStatus};
 
 use crate::daemon::Daemon;
 use crate::device::SimDevice;
@@ -264,12 +264,37 @@ pub fn check_status(daemon: &Daemon) {
             daemon.world.violate(format!("{what}: {status:?}"));
         }
     }
+    check_sums(daemon, &status);
+}
+
+/// What the volumes use adds up to what the pool tells, and each volume tells the same as its pool.
+fn check_sums(daemon: &Daemon, status: &PoolStatus) {
+    let sum = |part: fn(&CacheUse) -> u64| status.uses.iter().map(part).sum::<u64>();
+    let log = status.write_log.unwrap_or_default();
+    for (told, sum, what) in [
+        (status.used_bytes, sum(|volume| volume.used_bytes), "used"),
+        (log.dirty_bytes, sum(|volume| volume.dirty_bytes), "dirty"),
+        (log.live_bytes, sum(|volume| volume.write_log_bytes), "in the write log"),
+    ] {
+        if told != sum {
+            daemon.world.violate(format!("{told} bytes are {what}, and the volumes' add up to {sum}: {status:?}"));
+        }
+    }
     for number in 0..daemon.world.volumes.len() {
         let Some(volume) = daemon.volume(number).map(|volume| volume.status()) else { continue };
-        if volume.pool.as_ref() == Some(&status.name)
-            && volume.cache_used_bytes - volume.write_cache_used_bytes > status.used_bytes
-        {
-            daemon.world.violate(format!("a volume uses more of the cache than all do: {volume:?}"));
+        let own = CacheUse {
+            used_bytes: volume.cache_used_bytes,
+            write_log_bytes: volume.write_cache_used_bytes,
+            dirty_bytes: volume.dirty_bytes,
+            lost_bytes: volume.lost_bytes,
+            oldest_dirty_seconds: volume.oldest_dirty_seconds,
+        };
+        let of_pool = status.volumes.iter().zip(&status.uses).find(|(name, _)| **name == volume.name);
+        if volume.pool.as_ref() == Some(&status.name) && of_pool.is_none_or(|(_, uses)| *uses != own) {
+            daemon.world.violate(format!("the volume tells {own:?}, its pool {of_pool:?}"));
+        }
+        if (own.dirty_bytes > 0) != own.oldest_dirty_seconds.is_some() {
+            daemon.world.violate(format!("something is dirty and has no age, or the other way round: {own:?}"));
         }
     }
 }

@@ -245,3 +245,45 @@ fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_se
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
     assert_eq!(daemon.json("volume show v")["pool"], "p");
 }
+
+// proves: F7, F11
+#[test]
+fn a_conversion_of_which_nothing_can_be_read_waits_for_its_record_and_needs_no_restart() {
+    let (mut daemon, _) = with_dirty_pages(MUCH);
+    cut_off_while_rewriting(&mut daemon);
+    let away = daemon.site.path("away");
+    fs::rename(record(&daemon), &away).expect("it can be taken away");
+    fs::create_dir(record(&daemon)).expect("a folder can be made");
+    daemon.launch();
+    daemon.refuse("status --check", 2, "p.convert");
+    // Its SSDs mean nothing, if the record says so.
+    let ssds = ["ssd0", "ssd1"].map(|name| daemon.site.path(name).display().to_string()).join(" ");
+    daemon.refuse("pool open p", 1, "p.convert");
+    let create = "pool create p --type read --io-type database --force --allow-same-disk --ssd";
+    daemon.refuse(&format!("{create} {ssds}"), 1, "exists already");
+    fs::remove_dir(record(&daemon)).expect("it is empty");
+    fs::rename(&away, record(&daemon)).expect("it can be put back");
+    eventually("the conversion ends", PATIENCE, || {
+        !is_converting(&daemon) && daemon.hotset("pool show p").status.success()
+    });
+    assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
+    eventually("its volume is in it", PATIENCE, || daemon.json("volume show v")["pool"] == "p");
+    assert_written_apart(&daemon, MUCH);
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
+}
+
+// proves: F7, F11
+#[test]
+fn a_pool_whose_record_of_a_conversion_means_nothing_opens_as_it_is_when_that_is_moved_away() {
+    let (mut daemon, _) = with_dirty_pages(8);
+    assert!(daemon.stop().success());
+    fs::write(record(&daemon), "{").expect("the record can be written");
+    daemon.launch();
+    let pool = daemon.json("pool show p");
+    assert_eq!(pool["state"], "offline", "{pool}");
+    assert!(pool["action"].as_str().is_some_and(|action| action.contains("move it away")), "{pool}");
+    assert!(!daemon.is_online("v"), "the pool may have newer data");
+    fs::remove_file(record(&daemon)).expect("it can be moved away");
+    eventually("its volume is served", PATIENCE, || daemon.is_online("v"));
+    assert_written_apart(&daemon, 8);
+}

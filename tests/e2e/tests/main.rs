@@ -37,6 +37,8 @@ mod restart;
 mod scrub;
 mod silence;
 mod sinks;
+mod state_files;
+mod sums;
 mod tls;
 mod tour;
 mod unavailable;

@@ -118,7 +118,6 @@ impl<E: Env> PoolInner<E> {
         }
         let prepared = log.prepared.borrow_mut().take();
         if let Some(row) = prepared {
-            row.dirty_since.set(self.env.real_now());
             // Of an empty row, the one before it: what its summary says if it stays empty.
             row.last_checksum.set(log.last_checksum.get());
             *log.current.borrow_mut() = Some(Rc::clone(&row));
@@ -246,6 +245,7 @@ impl<E: Env> PoolInner<E> {
         row.next_page.borrow_mut()[at(segment)] += pages;
         row.batches.set(index + 1);
         row.in_flight.set(row.in_flight.get() + 1);
+        row.note_batch(self.env.real_now());
         row.drafts.borrow_mut()[at(segment)].push(index, first_page, &payload);
         let flushed = log.flushed.get();
         let previous = log.last_checksum.get();
@@ -397,7 +397,7 @@ impl<E: Env> PoolInner<E> {
                 for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
                     let content = Content::Data { checksum: *checksum };
                     let place = Place::new(row.slot, position + offset);
-                    log.set(&Live { volume: append.volume, page, place, content, dirty: true });
+                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
                 }
             }
             Body::Zeroes(_) => {
@@ -405,7 +405,7 @@ impl<E: Env> PoolInner<E> {
                 let place = Place::new(row.slot, position);
                 for page in pages {
                     let content = Content::Zeroes;
-                    log.set(&Live { volume: append.volume, page, place, content, dirty: true });
+                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
                 }
             }
             Body::Move { from, .. } => self.show_moved(log, row, append, (*from, true), position, None),
@@ -424,10 +424,6 @@ impl<E: Env> PoolInner<E> {
         position: u32,
         mark: Option<Content>,
     ) {
-        // It may be freed by now, where nothing of it was dirty any more.
-        if let Some(source) = log.row_at(from.row()) {
-            row.dirty_since.set(row.dirty_since.get().min(source.dirty_since.get()));
-        }
         let mut moved = 0;
         for (page, offset) in append.pages().zip(0..) {
             let before = log.overlay.borrow().get(append.volume, page);

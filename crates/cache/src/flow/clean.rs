@@ -131,7 +131,7 @@ impl<E: Env> PoolInner<E> {
         }
         let cleaning = self.settings.get().cleaning;
         let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
-        let old = log.dirty_since(index).is_some_and(|since| self.env.real_now().since(since) >= age);
+        let old = log.cleanable_since(index).is_some_and(|since| self.env.real_now().since(since) >= age);
         let by_volume = self.dirty_of(log, volume, index).and_then(|dirty| self.pressure_of(&dirty));
         let pressure = self.pressure_of(&self.all_dirty(log)).max(by_volume).or(old.then_some(0));
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })

@@ -196,8 +196,8 @@ impl<E: Env> Parts<E> {
             removal_lock: Semaphore::new(1),
             removal_cancelled: Cell::new(false),
             state: self.state,
-            state_lacks_members: Cell::new(false),
-            state_lacks_catalogue: Cell::new(false),
+            state_lacks: RefCell::default(),
+            writing_state_again: Cell::new(false),
             state_hangs: Cell::new(false),
             state_answers: Event::new(),
             map: RefCell::new(map),
@@ -463,6 +463,7 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
                     volume.backing.hangs_for();
                 }
                 pool.watch_writes();
+                pool.watch_state();
                 pool.watch_witnesses();
             }
             Some(_) | None => return,

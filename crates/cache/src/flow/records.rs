@@ -46,6 +46,43 @@ impl StateRecord {
     }
 }
 
+/// A record that the state directory did not take.
+#[derive(Clone, Debug)]
+pub(crate) struct Missed {
+    number: u64,
+    /// `None`: it did not take effect, and only a later one is to be believed.
+    bytes: Option<Vec<u8>>,
+}
+
+/// Records of the pool that its state directory lacks: what a start compares with the SSDs', to believe in the read cache.
+#[derive(Debug, Default)]
+pub(crate) struct StateLacks {
+    members: Option<Missed>,
+    catalogue: Option<Missed>,
+}
+
+impl StateLacks {
+    pub(crate) fn is_any(&self) -> bool {
+        self.members.is_some() || self.catalogue.is_some()
+    }
+
+    fn of(&self, kind: RecordKind) -> Option<&Missed> {
+        match kind {
+            RecordKind::Members => self.members.as_ref(),
+            RecordKind::Catalogue => self.catalogue.as_ref(),
+            RecordKind::Rows | RecordKind::Losses | RecordKind::Witness => None,
+        }
+    }
+
+    fn note(&mut self, kind: RecordKind, missed: Option<Missed>) {
+        match kind {
+            RecordKind::Members => self.members = missed,
+            RecordKind::Catalogue => self.catalogue = missed,
+            RecordKind::Rows | RecordKind::Losses | RecordKind::Witness => {}
+        }
+    }
+}
+
 /// How a members record or catalogue is changed: everything that was decided is in the closure.
 type Change<'a, T> = &'a dyn Fn(&mut T);
 
@@ -120,9 +157,12 @@ impl<E: Env> PoolInner<E> {
             }
             None => self.end_state_record(state, kind, number, &bytes).await,
         };
-        self.note_state(kind, state_agrees);
         let agreed = ssds + usize::from(state_agrees);
-        if forgotten || state_agrees || agreed * 2 > members_before {
+        let takes_effect = forgotten || state_agrees || agreed * 2 > members_before;
+        let missed =
+            (self.state.is_some() && !state_agrees).then(|| Missed { number, bytes: takes_effect.then_some(bytes) });
+        self.state_lacks.borrow_mut().note(kind, missed);
+        if takes_effect {
             let failed = newcomers.iter().zip(new).find(|(_, agrees)| !agrees);
             return failed.map_or(Ok(()), |(ssd, _)| Err(not_made(ssd, &Fault::Offline)));
         }
@@ -209,12 +249,30 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// What a start compares with the SSDs', to believe in the read cache.
-    fn note_state(&self, kind: RecordKind, agrees: bool) {
-        match kind {
-            RecordKind::Members => self.state_lacks_members.set(self.state.is_some() && !agrees),
-            RecordKind::Catalogue => self.state_lacks_catalogue.set(self.state.is_some() && !agrees),
-            RecordKind::Rows | RecordKind::Losses | RecordKind::Witness => {}
+    /// What the state directory did not take is written there again, as it is on the SSDs.
+    pub(crate) fn watch_state(self: &Rc<Self>) {
+        let wanted = self.state_lacks.borrow().is_any() && !self.state_hangs.get();
+        let may = !self.stopping.get() && self.offline.is_none();
+        if wanted && may && !self.writing_state_again.replace(true) {
+            let pool = Rc::clone(self);
+            self.env.spawn(async move {
+                for kind in [RecordKind::Catalogue, RecordKind::Members] {
+                    pool.write_state_again(kind).await;
+                }
+                pool.writing_state_again.set(false);
+            });
+        }
+    }
+
+    async fn write_state_again(self: &Rc<Self>, kind: RecordKind) {
+        let _one_at_a_time = self.records_lock.acquire(1).await;
+        let missed = self.state_lacks.borrow().of(kind).cloned();
+        let Some(Missed { number, bytes: Some(bytes) }) = missed.filter(|_| !self.stopping.get()) else { return };
+        let mut record = self.begin_state_record(kind, number, &bytes);
+        match record.within(&self.env, limits::SSD_TIMEOUT).await {
+            Some(true) => self.state_lacks.borrow_mut().note(kind, None),
+            Some(false) => {}
+            None => self.leave_state_record(record),
         }
     }
 

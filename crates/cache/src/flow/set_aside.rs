@@ -95,7 +95,6 @@ impl<E: Env> PoolInner<E> {
         }
         let Row { number, incarnation, segment_pages, .. } = *row;
         let twin = self.add_aside_row(log, number, incarnation, row.segments.len(), segment_pages)?;
-        twin.dirty_since.set(row.dirty_since.get());
         twin.is_unflushed.set(row.number >= log.flushed.get().row);
         Some(twin)
     }

@@ -69,6 +69,59 @@ pub(crate) enum Known {
     Never,
 }
 
+/// What a row holds dirty of one volume, in two ages: where hosts write and the cleaner follows, there is never nothing dirty,
+/// and the oldest is not as old as that. A segment fills from its start on, so places tell the ages apart.
+#[derive(Clone, Copy, Default)]
+struct DirtyOf {
+    older: Dirty,
+    newer: Dirty,
+    /// From this page of each segment on it is newer.
+    newer_from: u32,
+    /// Behind the last page of any segment where something was dirty.
+    end: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Dirty {
+    pages: u32,
+    /// None of them has been dirty for longer.
+    since: RealInstant,
+}
+
+impl DirtyOf {
+    fn pages(&self) -> u32 {
+        self.older.pages + self.newer.pages
+    }
+
+    fn add(&mut self, page: u32, since: RealInstant) {
+        self.end = self.end.max(page + 1);
+        if self.older.pages == 0 {
+            *self =
+                Self { older: Dirty { pages: 1, since }, newer: Dirty::default(), newer_from: self.end, end: self.end };
+            return;
+        }
+        let dirty = self.of(page);
+        dirty.since = if dirty.pages == 0 { since } else { dirty.since.min(since) };
+        dirty.pages += 1;
+    }
+
+    fn remove(&mut self, page: u32) {
+        self.of(page).pages -= 1;
+        if self.older.pages == 0 {
+            *self = Self { older: self.newer, newer: Dirty::default(), newer_from: self.end, end: self.end };
+        }
+    }
+
+    fn of(&mut self, page: u32) -> &mut Dirty {
+        if page < self.newer_from { &mut self.older } else { &mut self.newer }
+    }
+
+    fn since(&self) -> Option<RealInstant> {
+        let ages = [self.older, self.newer].into_iter().filter(|dirty| dirty.pages > 0);
+        ages.map(|dirty| dirty.since).min()
+    }
+}
+
 pub(crate) struct Row {
     /// Its place in memory.
     pub(crate) slot: u32,
@@ -94,8 +147,10 @@ pub(crate) struct Row {
     pub(crate) live: Cell<u32>,
     /// A bit for each position: without it, no page's newest copy is there.
     positions: RefCell<Vec<u64>>,
-    dirty: RefCell<Vec<u32>>,
-    pub(crate) dirty_since: Cell<RealInstant>,
+    /// By [`VolumeIndex`].
+    dirty: RefCell<Vec<DirtyOf>>,
+    /// When its newest batch got its place, or the row was found at a start.
+    batched_at: Cell<RealInstant>,
     readers: Cell<u32>,
     /// It is set aside: the pages for which it is listed in the losses record. `None`: it is of the log.
     listed: Option<RefCell<BTreeSet<(VolumeIndex, u64)>>>,
@@ -138,7 +193,7 @@ impl Row {
             live: Cell::new(0),
             positions: RefCell::new(vec![0; count * at(segment_pages.div_ceil(POSITIONS_PER_WORD))]),
             dirty: RefCell::default(),
-            dirty_since: Cell::new(now),
+            batched_at: Cell::new(now),
             readers: Cell::new(0),
             listed: None,
             is_unflushed: Cell::new(false),
@@ -237,33 +292,43 @@ impl Row {
     }
 
     pub(crate) fn dirty(&self) -> u32 {
-        self.dirty.borrow().iter().sum()
+        self.dirty.borrow().iter().map(DirtyOf::pages).sum()
     }
 
     pub(crate) fn dirty_of(&self, volume: VolumeIndex) -> u32 {
-        self.dirty.borrow().get(usize::from(volume.0)).copied().unwrap_or(0)
+        self.dirty.borrow().get(usize::from(volume.0)).map_or(0, DirtyOf::pages)
     }
 
-    fn add_dirty(&self, volume: VolumeIndex) {
+    /// Nothing that it holds dirty of the volume has been so for longer.
+    fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
+        self.dirty.borrow().get(usize::from(volume.0)).and_then(DirtyOf::since)
+    }
+
+    /// A batch got its place here.
+    pub(crate) fn note_batch(&self, now: RealInstant) {
+        self.batched_at.set(now);
+    }
+
+    fn add_dirty(&self, volume: VolumeIndex, place: Place, since: RealInstant) {
         let mut dirty = self.dirty.borrow_mut();
-        let place = usize::from(volume.0);
-        if dirty.len() <= place {
-            dirty.resize(place + 1, 0);
+        let index = usize::from(volume.0);
+        if dirty.len() <= index {
+            dirty.resize(index + 1, DirtyOf::default());
         }
-        dirty[place] += 1;
+        dirty[index].add(place.position() % self.segment_pages, since);
     }
 
-    fn remove_dirty(&self, volume: VolumeIndex) {
-        self.dirty.borrow_mut()[usize::from(volume.0)] -= 1;
+    fn remove_dirty(&self, volume: VolumeIndex, place: Place) {
+        self.dirty.borrow_mut()[usize::from(volume.0)].remove(place.position() % self.segment_pages);
     }
 
-    /// A page's newest copy is at this position.
-    fn add_live(&self, live: &Live) {
+    /// A page's newest copy is at this position. Of what is dirty: since when.
+    fn add_live(&self, live: &Live, since: RealInstant) {
         self.live.set(self.live.get() + 1);
         let (word, bit) = word_and_bit(live.place.position());
         self.positions.borrow_mut()[word] |= bit;
         if live.dirty {
-            self.add_dirty(live.volume);
+            self.add_dirty(live.volume, live.place, since);
         }
         if let Some(listed) = &self.listed {
             listed.borrow_mut().insert((live.volume, live.page));
@@ -281,7 +346,7 @@ impl Row {
             self.positions.borrow_mut()[word] &= !bit;
         }
         if live.dirty {
-            self.remove_dirty(live.volume);
+            self.remove_dirty(live.volume, live.place);
         }
     }
 
@@ -803,17 +868,29 @@ impl Log {
         self.data_pages_max.get() / rows
     }
 
-    /// Notes that a page's newest copy is `live`, and what it was before.
+    /// A host wrote a page: its newest copy is `live`.
+    pub(crate) fn supersede(&self, live: &Live) {
+        let before = self.overlay.borrow_mut().set(live);
+        self.note_place(live, before.as_ref(), |row| row.batched_at.get());
+    }
+
+    /// What a page's newest copy is told to be, or where it lies, is another now, and it has been dirty as long as before.
     pub(crate) fn set(&self, live: &Live) -> Option<Live> {
         let before = self.overlay.borrow_mut().set(live);
-        if let Some(before) = &before {
+        let before_in = before.filter(|before| before.dirty).and_then(|before| self.row_at(before.place.row()));
+        let since = before_in.and_then(|row| row.dirty_since(live.volume));
+        self.note_place(live, before.as_ref(), |row| since.unwrap_or_else(|| row.batched_at.get()));
+        before
+    }
+
+    fn note_place(&self, live: &Live, before: Option<&Live>, since: impl FnOnce(&Row) -> RealInstant) {
+        if let Some(before) = before {
             if before.place.row() != live.place.row() {
                 self.note_superseded(before);
             }
             self.uncount(before);
         }
-        self.with_row(live.place.row(), |row| row.add_live(live));
-        before
+        self.with_row(live.place.row(), |row| row.add_live(live, since(row)));
     }
 
     fn note_superseded(&self, live: &Live) {
@@ -828,7 +905,7 @@ impl Log {
     pub(crate) fn set_clean_at(&self, volume: VolumeIndex, page: u64, place: Place) -> bool {
         let cleaned = self.overlay.borrow_mut().set_clean_at(volume, page, place);
         if cleaned {
-            self.with_row(place.row(), |row| row.remove_dirty(volume));
+            self.with_row(place.row(), |row| row.remove_dirty(volume, place));
         }
         cleaned
     }
@@ -852,11 +929,18 @@ impl Log {
         self.overlay.borrow().counts(volume)
     }
 
-    /// Since when the oldest dirty page of the volume has been dirty, to the age of its row.
+    /// Since when the oldest dirty page of the volume has been dirty. Never too young, and not more than about twice as old:
+    /// those that became dirty while others were cleaned are of one age. What a start found is as old as the start.
     pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
         let (rows, aside) = (self.order.borrow(), self.aside.borrow());
+        rows.iter().chain(aside.iter()).filter_map(|row| row.dirty_since(volume)).min()
+    }
+
+    /// … of what can be cleaned: not of what nobody has now.
+    pub(crate) fn cleanable_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
+        let (rows, aside) = (self.order.borrow(), self.aside.borrow());
         let can_be_cleaned = rows.iter().chain(aside.iter().filter(|row| row.has_copies()));
-        can_be_cleaned.filter(|row| row.dirty_of(volume) > 0).map(|row| row.dirty_since.get()).min()
+        can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
     /// Nothing waits and nothing is in flight.
@@ -868,17 +952,115 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    const NOBODY: Mirror = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+
+    fn log_with_rows(count: u64) -> (Log, Vec<Rc<Row>>) {
+        let log = Log::new();
+        let add = |number| {
+            let slot = log.free_row_slot().unwrap();
+            let row = Rc::new(Row::new(slot, number, 7, vec![[NOBODY; 2]], 256, RealInstant(0)));
+            log.add_row(&row);
+            row
+        };
+        let rows = (1..=count).map(add).collect();
+        (log, rows)
+    }
+
+    fn data(volume: u16, page: u64, row: &Row) -> Live {
+        let place = Place::new(row.slot, u32::try_from(page).unwrap());
+        Live { volume: VolumeIndex(volume), page, place, content: Content::Data { checksum: 1 }, dirty: true }
+    }
+
+    proptest! {
+        /// What the log tells of each volume, against the time since which each page has been dirty: never younger, none where
+        /// nothing is dirty, and not from before the volume had something dirty.
+        #[test]
+        fn the_age_of_a_volumes_oldest_dirty_page_is_its_own(
+            steps in prop::collection::vec((0_u8..4, 0_u16..2, 0_u64..8, 0_usize..3), 1..200),
+        ) {
+            let (log, rows) = log_with_rows(3);
+            let mut dirty: BTreeMap<(u16, u64), RealInstant> = BTreeMap::new();
+            let mut clean_at = [RealInstant(0); 2];
+            for ((action, volume, page, row), now) in steps.into_iter().zip(1..) {
+                let (now, row) = (RealInstant(now), &rows[row]);
+                let there = log.overlay.borrow().get(VolumeIndex(volume), page);
+                match (action, there) {
+                    (0, _) => {
+                        row.note_batch(now);
+                        log.supersede(&data(volume, page, row));
+                        dirty.insert((volume, page), now);
+                    }
+                    (1, Some(there)) => {
+                        row.note_batch(now);
+                        log.set(&Live { dirty: there.dirty, ..data(volume, page, row) });
+                    }
+                    (2, Some(there)) => {
+                        log.set_clean_at(there.volume, page, there.place);
+                        dirty.remove(&(volume, page));
+                    }
+                    (_, Some(there)) => {
+                        log.remove_at(there.volume, page, there.place);
+                        dirty.remove(&(volume, page));
+                    }
+                    (_, None) => {}
+                }
+                for of in 0..2 {
+                    let oldest = dirty.iter().filter(|((volume, _), _)| *volume == of).map(|(_, since)| *since).min();
+                    let told = log.dirty_since(VolumeIndex(of));
+                    prop_assert_eq!(told.is_some(), oldest.is_some());
+                    prop_assert!(told <= oldest);
+                    match told {
+                        None => clean_at[usize::from(of)] = now,
+                        Some(told) => prop_assert!(told > clean_at[usize::from(of)]),
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_cleaned_as_fast_as_it_is_written_does_not_become_older() {
+        let (log, rows) = log_with_rows(1);
+        let row = &rows[0];
+        let page_at =
+            |time: u64| Live { place: Place::new(row.slot, u32::try_from(time).unwrap()), ..data(0, time % 50, row) };
+        for now in 1..250 {
+            row.note_batch(RealInstant(now));
+            log.supersede(&page_at(now));
+            if let Some(written) = now.checked_sub(10) {
+                let Live { volume, page, place, .. } = page_at(written);
+                log.set_clean_at(volume, page, place);
+            }
+            let told = log.dirty_since(VolumeIndex(0)).expect("something is dirty");
+            assert!(now - told.0 <= 20, "{told:?} at {now}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_through_is_not_as_old_as_what_lies_beside_it() {
+        let (log, rows) = log_with_rows(1);
+        rows[0].note_batch(RealInstant(1));
+        log.supersede(&data(0, 1, &rows[0]));
+        rows[0].note_batch(RealInstant(100));
+        let through = data(1, 2, &rows[0]);
+        log.supersede(&through);
+        let ages = || [0, 1].map(|volume| log.dirty_since(VolumeIndex(volume)));
+        assert_eq!(ages(), [Some(RealInstant(1)), Some(RealInstant(100))]);
+        assert!(log.set_clean_at(through.volume, through.page, through.place));
+        assert_eq!(ages(), [Some(RealInstant(1)), None]);
+    }
 
     #[test]
     fn a_row_is_not_on_record_before_its_headers_are_durable() {
-        let log = Log::new();
-        let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
-        let slot = log.free_row_slot().unwrap();
-        let row = Rc::new(Row::new(slot, 1, 7, vec![[nobody; 2]], 256, RealInstant(0)));
-        log.add_row(&row);
+        let (log, rows) = log_with_rows(1);
         assert_eq!(log.record().rows.len(), 0);
-        row.headed.set(true);
+        rows[0].headed.set(true);
         assert_eq!(log.record().rows.len(), 1);
     }
 

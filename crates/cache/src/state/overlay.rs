@@ -136,6 +136,8 @@ pub(crate) struct Counts {
     pub(crate) dirty: u64,
     /// Dirty, and nobody has it now.
     pub(crate) lost: u64,
+    /// Live, and its bytes lie in the log: not zeroes, not what nobody has now.
+    pub(crate) stored: u64,
 }
 
 impl Counts {
@@ -293,7 +295,8 @@ impl Overlay {
     }
 
     fn count(&mut self, volume: VolumeIndex, before: Option<&Live>, after: Option<&Live>) {
-        let counts_as = |live: &Live| (live.dirty, live.is_lost());
+        let is_stored = |live: &Live| matches!(live.content, Content::Data { .. });
+        let counts_as = |live: &Live| (live.dirty, live.is_lost(), is_stored(live));
         if before.map(counts_as) == after.map(counts_as) {
             return;
         }
@@ -307,6 +310,8 @@ impl Overlay {
                 - u64::from(before.is_some_and(|live| live.dirty));
             counts.lost = counts.lost + u64::from(after.is_some_and(Live::is_lost))
                 - u64::from(before.is_some_and(Live::is_lost));
+            counts.stored =
+                counts.stored + u64::from(after.is_some_and(is_stored)) - u64::from(before.is_some_and(is_stored));
         }
     }
 
@@ -446,8 +451,10 @@ mod tests {
                 prop_assert_eq!(found, expected);
                 let dirty = model.values().filter(|value| value.dirty).count();
                 let lost = model.values().filter(|value| value.is_lost()).count();
-                let [live, dirty, lost] = [model.len(), dirty, lost].map(|count| count.try_into().unwrap());
-                let counts = Counts { live, dirty, lost };
+                let stored = model.values().filter(|value| matches!(value.content, Content::Data { .. })).count();
+                let [live, dirty, lost, stored] =
+                    [model.len(), dirty, lost, stored].map(|count| count.try_into().unwrap());
+                let counts = Counts { live, dirty, lost, stored };
                 prop_assert_eq!(overlay.total(), counts);
                 let walked: usize = overlay.leaves.values().map(Vec::capacity).sum();
                 prop_assert_eq!(overlay.room, walked, "room that is counted, and that there is");

@@ -64,12 +64,6 @@ impl Segments {
         self.uses[super::at(segment)] == Use::Slots
     }
 
-    /// Slots in segments that are for slots now.
-    pub(crate) fn slot_count(&self) -> u64 {
-        let segments = u64::try_from(self.for_slots().count()).expect("segments are counted in 32 bits");
-        segments * u64::from(self.slots_per_segment)
-    }
-
     /// The segments that are for slots now.
     pub(crate) fn for_slots(&self) -> impl Iterator<Item = u32> {
         let numbered = (0_u32..).zip(&self.uses);

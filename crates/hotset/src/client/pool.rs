@@ -186,7 +186,7 @@ fn show_plan(plan: &PoolPlan, ssds: &[String]) -> String {
     let mut text = facts(&[
         ("Pool", format!("{} (not made: dry run)", plan.name)),
         ("Type", words::engine_pool_kind(plan.kind).to_string()),
-        ("Capacity", planned_capacity(plan)),
+        ("Capacity", capacity(plan.kind, plan.capacity_bytes, plan.capacity_min_bytes)),
         ("Dirty capacity", dirty_capacity(plan)),
         ("Slots", format!("{} of {}", grouped(plan.slots), human(plan.block_size_bytes))),
         ("Segments", human(plan.segment_bytes)),
@@ -236,23 +236,11 @@ fn memory_terms(plan: &PoolPlan) -> String {
 }
 
 /// What clean data has, and what of it the write log leaves when it is longest.
-fn planned_capacity(plan: &PoolPlan) -> String {
-    let while_clean = human(plan.capacity_bytes);
-    match plan.kind {
-        PoolKind::Read => format!("{while_clean} of cached data"),
-        PoolKind::ReadWrite => format!(
-            "{while_clean} of clean cached data while little is dirty, {} when all is dirty that may be",
-            human(plan.capacity_min_bytes)
-        ),
-    }
-}
-
-fn capacity(pool: &Pool) -> String {
-    let now = human(pool.capacity_bytes);
-    match pool.kind {
-        PoolKind::Read => now,
+fn capacity(kind: PoolKind, bytes: u64, min_bytes: u64) -> String {
+    match kind {
+        PoolKind::Read => human(bytes),
         PoolKind::ReadWrite => {
-            format!("{now} for clean data now, {} however much is dirty", human(pool.capacity_min_bytes))
+            format!("{}, of which clean data has {} however much is dirty", human(bytes), human(min_bytes))
         }
     }
 }
@@ -347,7 +335,7 @@ fn show(pool: &Pool) -> String {
         ("Dirty age", of_read_write(pool, format!("{} s", pool.dirty_age_max_seconds))),
         ("Checksums", on_off(pool.checksums)),
         ("Written to SSDs", ssd_writes(pool)),
-        ("Capacity", capacity(pool)),
+        ("Capacity", capacity(pool.kind, pool.capacity_bytes, pool.capacity_min_bytes)),
         ("Used", human(pool.used_bytes)),
         ("Slots", format!("{} of {} in use", grouped(pool.slots_used), grouped(pool.slots))),
         ("Memory", human(pool.memory_bytes)),

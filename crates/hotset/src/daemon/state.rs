@@ -2,6 +2,7 @@
 //!
 //! Records are replaced as a whole (`state_file.rs`). What the SSDs say wins over a pool's record; the record serves to find them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -286,9 +287,11 @@ impl StateDirectory {
         File::open(&pools)?.sync_all()
     }
 
-    /// The conversions of pools that were begun. One that cannot be read is an error by itself and hides no other.
-    pub(crate) fn conversions(&self) -> io::Result<Vec<Result<Conversion, String>>> {
-        files_of_pools(&self.path, "convert").map(|paths| paths.iter().map(|path| read_record(path)).collect())
+    /// The conversions that were begun, by pool. One that cannot be read is an error by itself and hides no other.
+    pub(crate) fn conversions(&self) -> io::Result<BTreeMap<String, Result<Conversion, String>>> {
+        let paths = files_of_pools(&self.path, "convert")?;
+        let pool_of = |path: &PathBuf| path.file_stem().map(|name| name.to_string_lossy().into_owned());
+        Ok(paths.iter().filter_map(|path| Some((pool_of(path)?, read_record(path)))).collect())
     }
 
     pub(crate) fn write_conversion(&self, conversion: &Conversion) -> io::Result<()> {

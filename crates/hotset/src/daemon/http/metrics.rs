@@ -214,11 +214,14 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
     page.family(head("hotset_pool_health", "0 good, 1 degraded, 2 failed."), pools, labels, |pool| health(pool.health));
     let online = |pool: &Pool| u8::from(pool.state != PoolState::Offline);
     page.family(head("hotset_pool_online", "1 if the pool is open, 0 if it is offline."), pools, labels, online);
-    page.family(head("hotset_pool_capacity_bytes", "Cached pages that the pool can hold."), pools, labels, |pool| {
-        pool.capacity_bytes
-    });
     page.family(
-        head("hotset_pool_capacity_min_bytes", "What of that it has however much is dirty."),
+        head("hotset_pool_capacity_bytes", "Pages that its SSDs hold when they are full of clean data."),
+        pools,
+        labels,
+        |pool| pool.capacity_bytes,
+    );
+    page.family(
+        head("hotset_pool_capacity_min_bytes", "What of that clean data has however much is dirty."),
         pools,
         labels,
         |pool| pool.capacity_min_bytes,
@@ -241,7 +244,12 @@ fn of_pools(page: &mut Page, pools: &[Pool]) {
         labels,
         |pool| u64::from(pool.populating_stopped),
     );
-    page.family(head("hotset_pool_used_bytes", "Valid cached pages."), pools, labels, |pool| pool.used_bytes);
+    page.family(
+        head("hotset_pool_used_bytes", "Pages that it holds, clean or dirty, of all its volumes together."),
+        pools,
+        labels,
+        |pool| pool.used_bytes,
+    );
     page.family(head("hotset_pool_memory_bytes", "Memory that its tables take."), pools, labels, |pool| {
         pool.memory_bytes
     });
@@ -336,12 +344,20 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
         u64::from(volume.state != VolumeState::Offline)
     });
     family("hotset_volume_size_bytes", Gauge, "Its size.", |volume| volume.size_bytes);
-    family("hotset_volume_cache_used_bytes", Gauge, "Its pages in the cache.", |volume| volume.cache_used_bytes);
+    family("hotset_volume_cache_used_bytes", Gauge, "Its pages that its pool holds, clean or dirty.", |volume| {
+        volume.cache_used_bytes
+    });
     family(
         "hotset_volume_dirty_bytes",
         Gauge,
         "Data at risk: acknowledged, and not yet on the backing device.",
         |volume| volume.dirty_bytes,
+    );
+    family(
+        "hotset_volume_oldest_dirty_seconds",
+        Gauge,
+        "How long the oldest of that has been so; 0 without.",
+        |volume| volume.oldest_dirty_seconds.unwrap_or(0),
     );
     family("hotset_volume_reads_total", Counter, "Read requests of hosts.", |volume| volume.stats.reads);
     family("hotset_volume_read_hits_total", Counter, "Reads answered by the cache alone.", |volume| {

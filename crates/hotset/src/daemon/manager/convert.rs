@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use hotset_api::{ApiError, ApiErrorKind, FlushPurpose, Health, Operation, OperationKind, PoolConvert, PoolPlan};
+use hotset_api::{
+    self as api, ApiError, ApiErrorKind, ConditionKind, FlushPurpose, Health, Operation, OperationKind, PoolConvert,
+    PoolPlan, SubjectKind,
+};
 use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus};
 
@@ -147,25 +150,55 @@ impl Manager {
 
     pub(super) fn write_conversion(&self, conversion: Conversion) -> Result<(), ApiError> {
         self.state.write_conversion(&conversion).map_err(|error| self.state_failed(&error))?;
+        self.offline().ended_conversions.remove(&conversion.pool);
         self.conversions().insert(conversion.pool.clone(), conversion);
         Ok(())
     }
 
-    /// It is done, undone or given up.
+    /// It is done, undone or given up. A record that cannot be removed is tried again: the next start would go on with it.
     pub(super) fn forget_conversion(&self, pool: &str) -> Result<(), ApiError> {
-        if self.conversions().remove(pool).is_some() {
-            self.state.remove_conversion(pool).map_err(|error| self.state_failed(&error))?;
+        let known = self.conversions().remove(pool).is_some();
+        self.offline().begun_conversions.remove(pool);
+        let unread = self.offline().unread_conversions.remove(pool).is_some();
+        if known || unread {
+            self.offline().ended_conversions.insert(pool.to_owned());
         }
-        Ok(())
+        self.remove_ended_conversion(pool)
+    }
+
+    /// Removes the record of a conversion that has ended, if it is still there.
+    pub(super) fn remove_ended_conversion(&self, pool: &str) -> Result<(), ApiError> {
+        if !self.offline().ended_conversions.contains(pool) {
+            return Ok(());
+        }
+        let removed = self.state.remove_conversion(pool).map_err(|error| self.state_failed(&error));
+        match &removed {
+            Ok(()) => {
+                self.offline().ended_conversions.remove(pool);
+            }
+            Err(_) => self.register.follow_for(
+                ConditionKind::RecordOutdated,
+                api::Subject::new(SubjectKind::Pool, pool),
+                &removed,
+            ),
+        }
+        removed
     }
 
     /// What its flush or what followed came to. A conversion that was cut off by the end of the daemon goes on at the next
     /// start; one whose pool is unharmed is undone.
     pub(super) fn conversion_ended(&self, pool: &str, outcome: &Outcome) {
         let phase = self.conversions().get(pool).map(|conversion| conversion.phase);
+        if self.offline().begun_conversions.contains(pool) {
+            // Volumes have left the pool for it: it goes on by itself.
+            return;
+        }
         let undo = outcome.is_err() && phase == Some(Phase::Draining) && !self.stopping.load(Ordering::Relaxed);
         if undo && let Err(error) = self.forget_conversion(pool) {
-            tracing::error!(pool, "its conversion was given up, and would begin again at the next start: {error}");
+            tracing::error!(
+                pool,
+                "its conversion was given up, and the record of it stays, which is tried again: {error}"
+            );
         }
     }
 
@@ -176,6 +209,9 @@ impl Manager {
 
     /// What is on the SSDs of such a pool is for its conversion alone.
     pub(super) fn check_not_converted(&self, name: &PoolName) -> Result<(), ApiError> {
+        if let Some(unread) = self.unread_conversion(name.as_str()) {
+            return Err(unread);
+        }
         if !self.conversions().contains_key(name.as_str()) {
             return Ok(());
         }

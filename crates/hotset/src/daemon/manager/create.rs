@@ -93,6 +93,7 @@ impl Manager {
             let message = format!("pool {}: a pool of this name exists already", spec.name);
             return Err(ApiError::new(ApiErrorKind::Refused, message));
         }
+        self.check_not_converted(&spec.name)?;
         self.check_record_of(&spec.name)
     }
 

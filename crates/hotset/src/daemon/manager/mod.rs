@@ -113,6 +113,14 @@ struct Offline {
     unread_pools: Vec<String>,
     unread_volumes: Option<String>,
     unread_tokens: Option<String>,
+    /// … by pool, of conversions: nobody knows how far they have come, so the pool is not opened.
+    unread_conversions: BTreeMap<String, String>,
+    /// Pools whose conversions have ended, and whose records of that could not be removed.
+    ended_conversions: BTreeSet<String>,
+    /// Pools that are converted, and of which volumes have left for that: what fails is tried again.
+    begun_conversions: BTreeSet<String>,
+    /// Pools that were deleted, and whose records could not be removed.
+    deleted_pools: BTreeSet<String>,
     /// By pool: SSDs that have left it.
     left: BTreeMap<String, Vec<LeftRecord>>,
     /// By pool: SSDs that were missing at this start and have left it, with what is said of each.
@@ -140,6 +148,11 @@ impl Taken {
     fn of(record: &PoolRecord) -> Self {
         let PoolRecord { detached, detached_backings, .. } = record.clone();
         Self { detached, detached_backings }
+    }
+
+    fn has(&self, volume: &VolumeSpec) -> bool {
+        self.detached.iter().any(|taken| taken == volume.name.as_str())
+            || self.detached_backings.contains(&volume.backing)
     }
 }
 
@@ -285,6 +298,8 @@ impl Manager {
     async fn save_pool_with(&self, name: &PoolName, joining: Option<VolumeRecord>) -> Result<(), ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == *name) else { return Ok(()) };
+        // One of that name that was deleted is gone with it.
+        self.offline().deleted_pools.remove(name.as_str());
         let here = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
         let mut volumes: Vec<_> = here.map(|volume| VolumeRecord::of(&spec_of(volume))).collect();
         let offline = self.offline().volumes.clone();
@@ -307,11 +322,10 @@ impl Manager {
             detached_backings,
         };
         let written = self.state.write_pool(&record).map_err(|error| self.state_failed(&error));
-        self.register.follow_for(
-            ConditionKind::RecordOutdated,
-            api::Subject::new(SubjectKind::Pool, name.as_str()),
-            &written,
-        );
+        let subject = api::Subject::new(SubjectKind::Pool, name.as_str());
+        if written.is_err() || !self.offline().ended_conversions.contains(name.as_str()) {
+            self.register.follow_for(ConditionKind::RecordOutdated, subject, &written);
+        }
         written
     }
 
@@ -321,8 +335,10 @@ impl Manager {
             // What is on record there would be forgotten.
             let message =
                 format!("the volumes without a pool cannot be recorded, because the record cannot be read: {unread}");
-            return Err(ApiError::new(ApiErrorKind::Refused, message)
+            let refused = Err(ApiError::new(ApiErrorKind::Refused, message)
                 .with_hint("bring the file back as it was, or move it away: it is read again within seconds"));
+            self.register.follow(ConditionKind::RecordOutdated, &refused);
+            return refused;
         }
         let snapshot = self.plane.snapshot().await?;
         let offline = self.offline().clone();
@@ -335,6 +351,31 @@ impl Manager {
         let written = self.state.write_volumes(&records).map_err(|error| self.state_failed(&error));
         self.register.follow(ConditionKind::RecordOutdated, &written);
         written
+    }
+
+    /// Of volumes that joined a pool. What is in both records counts as the pool's. What cannot be recorded is a condition, and
+    /// is recorded when it can be.
+    async fn save_joined(&self, pool: &PoolName) -> Result<(), ApiError> {
+        let of_pool = self.save_pool(pool).await;
+        let volumes = self.save_volumes().await;
+        of_pool.and(volumes)
+    }
+
+    /// Of volumes that left a pool: at no time are they in neither record.
+    async fn save_left(&self, pool: &PoolName) -> Result<(), ApiError> {
+        match self.save_volumes().await {
+            Ok(()) => self.save_pool(pool).await,
+            Err(error) => {
+                self.pool_is_outdated(pool.as_str(), &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// The record of a pool is to be written, or removed, when that is possible.
+    fn pool_is_outdated(&self, pool: &str, error: &ApiError) {
+        let subject = api::Subject::new(SubjectKind::Pool, pool);
+        self.register.follow_for(ConditionKind::RecordOutdated, subject, &Err::<(), _>(error));
     }
 
     /// Nothing takes the place of a pool whose record cannot be read.

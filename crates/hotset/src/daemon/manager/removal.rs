@@ -9,7 +9,7 @@ use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
 use super::flush::{Extent, Running, Subject, dirty_bytes};
 use super::{Manager, clients, no_such_pool, no_such_volume, pool_name};
-use crate::daemon::state::{RecordedKind, VolumeRecord};
+use crate::daemon::state::{PoolRecord, RecordedKind, VolumeRecord};
 use crate::plane::Snapshot;
 use crate::size::{grouped, human};
 
@@ -261,8 +261,7 @@ impl Manager {
         let changed = match &status.pool {
             Some(pool) => {
                 self.detach(pool, name, dirty).await?;
-                self.save_volumes().await?;
-                self.save_pool(pool).await?;
+                self.save_left(pool).await?;
                 true
             }
             None => self.take_from_offline_pool(name.as_str()).await?,
@@ -310,9 +309,20 @@ impl Manager {
         };
         let Some(record) = taken else { return Ok(false) };
         self.offline().release_volume(name);
-        self.save_volumes().await?;
-        self.state.write_pool(&record).map_err(|error| self.state_failed(&error))?;
-        Ok(true)
+        if let Err(error) = self.save_volumes().await {
+            self.pool_is_outdated(&record.name, &error);
+            return Err(error);
+        }
+        self.save_offline_pool(&record).map(|()| true)
+    }
+
+    /// Writes the record of a pool that is not open.
+    pub(super) fn save_offline_pool(&self, record: &PoolRecord) -> Result<(), ApiError> {
+        let written = self.state.write_pool(record).map_err(|error| self.state_failed(&error));
+        if let Err(error) = &written {
+            self.pool_is_outdated(&record.name, error);
+        }
+        written
     }
 
     async fn delete_volume_now(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
@@ -332,12 +342,16 @@ impl Manager {
             self.plane.call(move |plane| plane.detach(from, volume, dirty)).await?;
             self.offline().fenced.remove(status.name.as_str());
             self.update_udev_rules().await;
-            self.save_pool(pool).await?;
         }
+        // From here on it goes, whatever cannot be recorded: that is tried again by itself.
         let volume = status.name.clone();
         let flushed = self.plane.call(move |plane| plane.remove_volume(volume)).await;
-        self.take_from_offline_pool(status.name.as_str()).await?;
-        self.save_volumes().await?;
+        let taken = self.take_from_offline_pool(status.name.as_str()).await.map(|_| ());
+        let saved = match &status.pool {
+            Some(pool) => self.save_joined(pool).await,
+            None => self.save_volumes().await,
+        };
+        taken.and(saved)?;
         match (flushed, dirty) {
             (Err(error), DirtyData::Discard) => {
                 tracing::warn!("{error}");
@@ -363,11 +377,12 @@ impl Manager {
             self.update_udev_rules().await;
         }
         self.offline().volumes.remove(name.as_str());
-        self.take_from_offline_pool(name.as_str()).await?;
-        if let Some(pool) = pool.filter(|_| open) {
-            self.save_pool(&pool).await?;
-        }
-        self.save_volumes().await
+        let taken = self.take_from_offline_pool(name.as_str()).await.map(|_| ());
+        let saved = match pool.filter(|_| open) {
+            Some(pool) => self.save_joined(&pool).await,
+            None => self.save_volumes().await,
+        };
+        taken.and(saved)
     }
 
     async fn delete_pool_now(&self, name: &PoolName, dirty: DirtyData) -> Result<(), ApiError> {
@@ -380,20 +395,40 @@ impl Manager {
         let delete = name.clone();
         let deleted = self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await;
         if let Err(error) = deleted {
-            // Some volumes may have left it.
-            self.save_volumes().await?;
-            self.save_pool(name).await?;
+            // Some volumes may have left it. What cannot be recorded is a condition.
+            let _ = self.save_left(name).await;
             return Err(error);
         }
         self.release_offline_volumes(name.as_str());
-        self.save_volumes().await?;
-        self.forget_conversion(name.as_str())?;
-        self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
-        self.failures.lift(&self.state, name.as_str());
-        self.forget_ssds(name.as_str());
+        let removed = self.forget_records(name).await;
         self.export_fenced(&snapshot, name).await?;
         self.update_udev_rules().await;
         tracing::info!(pool = %name, ?dirty, "deleted");
+        removed
+    }
+
+    /// The pool is gone. What of it cannot be taken off the records now is tried again.
+    async fn forget_records(&self, name: &PoolName) -> Result<(), ApiError> {
+        self.offline().deleted_pools.insert(name.to_string());
+        self.failures.lift(&self.state, name.as_str());
+        self.forget_ssds(name.as_str());
+        let conversion = self.forget_conversion(name.as_str());
+        let removed = match self.save_volumes().await {
+            Ok(()) => self.remove_deleted_pool(name),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &removed {
+            self.pool_is_outdated(name.as_str(), error);
+        }
+        conversion.and(removed)
+    }
+
+    /// Removes the record of a pool that was deleted, if it is still there.
+    pub(super) fn remove_deleted_pool(&self, name: &PoolName) -> Result<(), ApiError> {
+        if self.offline().deleted_pools.contains(name.as_str()) {
+            self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
+            self.offline().deleted_pools.remove(name.as_str());
+        }
         Ok(())
     }
 
@@ -423,17 +458,14 @@ impl Manager {
         self.offline().pools.remove(name.as_str());
         for record in &record.volumes {
             if !self.belongs_to_a_pool(&record.name).await {
-                self.serve_or_set_offline(record).await?;
+                // What cannot be recorded is a condition.
+                let _ = self.serve_or_set_offline(record).await;
             }
         }
-        self.save_volumes().await?;
-        self.forget_conversion(name.as_str())?;
-        self.state.remove_pool(name).map_err(|error| self.state_failed(&error))?;
-        self.failures.lift(&self.state, name.as_str());
-        self.forget_ssds(name.as_str());
+        let removed = self.forget_records(name).await;
         self.update_udev_rules().await;
         tracing::info!(pool = %name, "forgot a pool that was offline");
-        Ok(())
+        removed
     }
 
     /// A volume that has no pool any more; one that cannot be opened is tried again.

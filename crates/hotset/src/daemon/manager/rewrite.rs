@@ -27,6 +27,7 @@ impl Manager {
         let conversion = conversion_of(now, begun.target, begun.volumes).await?;
         self.write_conversion(conversion.clone())?;
         tracing::info!(pool = %name, "drained; it is made anew");
+        self.offline().begun_conversions.insert(name.to_string());
         for volume in now.volumes.clone() {
             let from = name.clone();
             self.plane.call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await?;
@@ -62,21 +63,68 @@ impl Manager {
 
     /// At the start: what the last run had begun.
     pub(super) fn read_conversions(&self) {
-        let read = self.state.conversions().unwrap_or_else(|error| vec![Err(format!("state directory: {error}"))]);
-        for conversion in read {
+        let read = match self.state.conversions() {
+            Ok(read) => read,
+            // The pools' records are in the same folder: neither can be read.
+            Err(error) => {
+                tracing::error!("state directory: {error}");
+                return;
+            }
+        };
+        for (pool, conversion) in read {
             match conversion {
-                Ok(conversion) => {
-                    if conversion.phase == Phase::Rewriting {
-                        self.show_rewritten(&conversion, "it is being converted");
-                    }
-                    self.conversions().insert(conversion.pool.clone(), conversion);
-                }
+                Ok(conversion) => self.take_conversion(conversion),
                 Err(message) => {
                     tracing::error!("{message}");
-                    self.offline().broken.push(message);
+                    self.offline().unread_conversions.insert(pool, message);
                 }
             }
         }
+    }
+
+    fn take_conversion(&self, conversion: Conversion) {
+        if conversion.phase == Phase::Rewriting {
+            self.show_rewritten(&conversion, "it is being converted");
+        }
+        self.conversions().insert(conversion.pool.clone(), conversion);
+    }
+
+    /// What could not be read at the start is known by now, or was moved away: the pools whose conversions these are.
+    pub(super) async fn read_conversions_again(&self) -> Vec<String> {
+        let _one_at_a_time = self.change.lock().await;
+        let Ok(mut read) = self.state.conversions() else { return Vec::new() };
+        let unread = std::mem::take(&mut self.offline().unread_conversions);
+        let mut known = Vec::new();
+        for (pool, before) in unread {
+            match read.remove(&pool) {
+                Some(Err(message)) => {
+                    self.offline().unread_conversions.insert(pool, message);
+                    continue;
+                }
+                Some(Ok(conversion)) if conversion.pool != pool => {
+                    let message = format!("{before}; it is there, and of pool {}", conversion.pool);
+                    self.offline().unread_conversions.insert(pool, message);
+                    continue;
+                }
+                Some(Ok(conversion)) => self.take_conversion(conversion),
+                None => {}
+            }
+            tracing::info!(pool, "how far its conversion has come can be read again");
+            known.push(pool);
+        }
+        known
+    }
+
+    /// Why a pool is not to be opened: nobody knows whether what its SSDs hold means anything.
+    pub(super) fn unread_conversion(&self, pool: &str) -> Option<ApiError> {
+        let why = self.offline().unread_conversions.get(pool)?.clone();
+        let message = format!("pool {pool}: it was being converted, and how far that has come cannot be read: {why}");
+        let hint = format!(
+            "bring the file back as it was, which is noticed within {} s; if there is none, move it away: then the pool is opened \
+             as it is",
+            RETRY_INTERVAL.as_secs()
+        );
+        Some(ApiError::new(ApiErrorKind::Refused, message).with_hint(hint))
     }
 
     /// Whether the SSDs of such a pool mean nothing, whatever is on them and in its record.
@@ -212,8 +260,7 @@ impl Manager {
             }
         }
         self.take_spares(name, &conversion.spares).await;
-        self.save_pool(name).await?;
-        self.save_volumes().await?;
+        self.save_joined(name).await?;
         self.update_udev_rules().await;
         if waiting.is_empty() {
             tracing::info!(pool = %name, "converted");
@@ -229,9 +276,7 @@ impl Manager {
             return Ok(());
         }
         self.attach(pool, name).await?;
-        // The pool's record first: what is in both counts as the pool's.
-        self.save_pool(pool).await?;
-        self.save_volumes().await
+        self.save_joined(pool).await
     }
 
     /// A pool is whole without its spares.

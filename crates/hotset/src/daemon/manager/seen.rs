@@ -88,7 +88,7 @@ pub(super) fn of_records(broken: &[String]) -> Option<Seen> {
         pool: None,
         health: Health::Failed,
         reason: broken.join("; "),
-        action: "bring the file back as it was: records are read again every 5 s, but for those of conversions, which need a restart".to_owned(),
+        action: "bring the file back as it was: records are read again every 5 s".to_owned(),
     })
 }
 

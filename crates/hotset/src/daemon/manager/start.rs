@@ -151,6 +151,11 @@ impl Manager {
             self.give_up(&record, &fenced(&record.name, &why)).await;
             return None;
         }
+        if let Some(unread) = self.unread_conversion(&record.name) {
+            let _one_at_a_time = self.change.lock().await;
+            self.give_up(&record, &unread).await;
+            return None;
+        }
         self.ask_backing_devices(&record.volumes).await;
         let search = self.search(&record).await;
         if self.try_complete(&record, &search).await == Attempt::Settled {
@@ -195,7 +200,7 @@ impl Manager {
         }
     }
 
-    /// Opens a pool whose record came to light after the start.
+    /// Opens a pool whose record, or what else it takes to open it, came to light after the start.
     pub(super) async fn open_and_wait(self: Arc<Self>, record: PoolRecord) {
         if let Some(record) = self.open_recorded(record).await {
             self.wait_for_ssds(record).await;
@@ -269,6 +274,10 @@ impl Manager {
         }
         if let Err(error) = free {
             self.give_up(record, &error).await;
+            return Attempt::Settled;
+        }
+        if let Some(unread) = self.unread_conversion(name) {
+            self.give_up(record, &unread).await;
             return Attempt::Settled;
         }
         self.failures.begin_opening(&self.state, &record.name);
@@ -541,6 +550,10 @@ impl Manager {
             let (name, kind) = (label.pool_name, RecordedKind::of(label.kind));
             let record = PoolRecord { name: name.to_string(), uuid: uuid(pool), kind, ..PoolRecord::default() };
             if self.is_rewritten(name.as_str()) {
+                continue;
+            }
+            if let Some(unread) = self.unread_conversion(name.as_str()) {
+                tracing::error!(pool = %name, "found by the scan, and not opened: {unread}");
                 continue;
             }
             match self.check_record_of(&name).and_then(|()| self.is_forgotten(&record.uuid)) {

@@ -81,6 +81,7 @@ impl Manager {
         }
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         for volume in &mut volumes {
+            tell_use(volume, snapshot);
             self.describe_cache(volume, snapshot, &offline);
             astray::tell_of_backing(volume, &offline.astray);
             self.tell_of_identity(volume, &offline.strangers);
@@ -541,6 +542,17 @@ fn writes_of(volume: &Volume, snapshot: &Snapshot, offline: &Offline) -> (Option
         Some(api::PoolKind::ReadWrite) => (Some(api::PoolKind::ReadWrite), volume.write_mode),
         kind @ (Some(api::PoolKind::Read) | None) => (kind, api::WriteMode::WriteAround),
     }
+}
+
+/// What the volume has in a pool that is open: the same whether or not the volume is.
+fn tell_use(volume: &mut Volume, snapshot: &Snapshot) {
+    let of_pools = snapshot.pools.iter().flat_map(|pool| pool.volumes.iter().zip(&pool.uses));
+    let Some((_, uses)) = of_pools.into_iter().find(|(name, _)| name.as_str() == volume.name) else { return };
+    volume.cache_used_bytes = uses.used_bytes;
+    volume.write_cache_used_bytes = uses.write_log_bytes;
+    volume.dirty_bytes = uses.dirty_bytes;
+    volume.lost_bytes = uses.lost_bytes;
+    volume.oldest_dirty_seconds = uses.oldest_dirty_seconds;
 }
 
 /// A volume that is served uncached, or not at all.

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use hotset_api::ApiError;
+use hotset_cache::DirtyData;
+use hotset_cache::config::PoolName;
+
 use super::serve::RETRY_INTERVAL;
 use super::{Manager, blocking};
 use crate::daemon::state::PoolRecord;
@@ -14,18 +18,74 @@ impl Manager {
             let (manager, of_api) = (Arc::clone(&self), Arc::clone(&tokens));
             let unread = blocking(move || of_api.read_again(manager.state())).await.unwrap_or_default();
             self.offline().unread_tokens = unread;
-            let (pools, volumes) = {
+            let (pools, volumes, conversions, taken) = {
                 let offline = self.offline();
-                (!offline.unread_pools.is_empty(), offline.unread_volumes.is_some())
+                let (pools, volumes) = (!offline.unread_pools.is_empty(), offline.unread_volumes.is_some());
+                (pools, volumes, !offline.unread_conversions.is_empty(), !offline.taken.is_empty())
             };
+            if conversions {
+                self.open_converted().await;
+            }
             if pools {
                 self.read_pools_again().await;
             }
             if volumes {
                 self.open_uncached_volumes().await;
             }
+            if taken {
+                self.detach_taken_again().await;
+            }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
+    }
+
+    /// Pools that were not opened because nobody knew how far their conversions had come.
+    async fn open_converted(self: &Arc<Self>) {
+        for pool in self.read_conversions_again().await {
+            if self.is_rewritten(&pool) {
+                // Its volumes are among those without a pool.
+                self.offline().volumes.retain(|_, volume| volume.pool.as_ref() != Some(&pool));
+                self.open_uncached_volumes().await;
+                continue;
+            }
+            let record = self.offline().pools.get(&pool).map(|offline| offline.record.clone());
+            if let Some(record) = record {
+                tokio::spawn(Arc::clone(self).open_and_wait(record));
+            }
+        }
+    }
+
+    /// What was taken from pools while they were closed, and could not be detached when they were opened.
+    async fn detach_taken_again(&self) {
+        let pools: Vec<String> = self.offline().taken.keys().cloned().collect();
+        for pool in pools {
+            let Ok(name) = super::pool_name(&pool) else { continue };
+            let _one_at_a_time = self.change.lock().await;
+            if !self.is_open(&name).await {
+                continue;
+            }
+            match self.detach_taken_from(&name).await {
+                Ok(()) => {
+                    tracing::info!(pool, "what was taken from it while it was closed is detached");
+                    self.offline().taken.remove(&pool);
+                    // A record that cannot be written is a condition, and is written when it can be.
+                    let _ = self.save_pool(&name).await;
+                }
+                // It was told when the pool was opened, and is tried again.
+                Err(error) => tracing::debug!(pool, "{error}"),
+            }
+        }
+    }
+
+    async fn detach_taken_from(&self, name: &PoolName) -> Result<(), ApiError> {
+        let taken = self.offline().taken.get(name.as_str()).cloned().unwrap_or_default();
+        let pool = name.clone();
+        let left = self.plane.call(move |plane| async move { Ok(plane.pool(&pool)?.unsettled_volumes()) }).await?;
+        for volume in left.into_iter().filter(|volume| taken.has(volume)) {
+            let pool = name.clone();
+            self.plane.call(move |plane| plane.detach(pool, volume.name, DirtyData::Discard)).await?;
+        }
+        Ok(())
     }
 
     async fn read_pools_again(self: &Arc<Self>) {
@@ -57,7 +117,7 @@ impl Manager {
     /// What cannot be read of the state directory, and why.
     pub(super) fn unread(&self) -> Vec<String> {
         let offline = self.offline();
-        let all = offline.broken.iter().chain(&offline.unread_pools);
+        let all = offline.broken.iter().chain(&offline.unread_pools).chain(offline.unread_conversions.values());
         all.chain(&offline.unread_volumes).chain(&offline.unread_tokens).cloned().collect()
     }
 }

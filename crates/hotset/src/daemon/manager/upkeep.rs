@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{ConditionKind, SubjectKind};
+use hotset_api::{ApiError, ConditionKind, SubjectKind};
 
 use super::{Manager, blocking, pool_name};
 use crate::daemon::register::Register;
@@ -44,16 +44,7 @@ impl Manager {
 
     /// Each of these makes its condition go when it succeeds.
     async fn write_outdated_records(self: &Arc<Self>) {
-        for subject in self.register.subjects_of(ConditionKind::RecordOutdated) {
-            let _one_at_a_time = self.change.lock().await;
-            let _ = match subject.kind {
-                SubjectKind::Pool => match pool_name(&subject.name) {
-                    Ok(name) => self.save_pool(&name).await,
-                    Err(error) => Err(error),
-                },
-                SubjectKind::Daemon | SubjectKind::Ssd | SubjectKind::Volume => self.save_volumes().await,
-            };
-        }
+        self.write_outdated_pools().await;
         if !self.register.subjects_of(ConditionKind::Failures).is_empty() {
             self.failures.save_again(&self.state);
         }
@@ -63,6 +54,33 @@ impl Manager {
         if !self.register.subjects_of(ConditionKind::Guard).is_empty() {
             let _one_at_a_time = self.change.lock().await;
             self.update_udev_rules().await;
+        }
+    }
+
+    async fn write_outdated_pools(&self) {
+        let outdated = self.register.subjects_of(ConditionKind::RecordOutdated);
+        let (pools, others): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|of| of.kind == SubjectKind::Pool);
+        let _one_at_a_time = self.change.lock().await;
+        // First: volumes that have left a pool are to be in one record at any time.
+        if !others.is_empty() && self.save_volumes().await.is_err() {
+            return;
+        }
+        for subject in pools {
+            let written = self.write_outdated_pool(&subject.name).await;
+            if written.is_ok() {
+                self.register.follow_for(ConditionKind::RecordOutdated, subject, &written);
+            }
+        }
+    }
+
+    async fn write_outdated_pool(&self, pool: &str) -> Result<(), ApiError> {
+        let name = pool_name(pool)?;
+        self.remove_ended_conversion(pool)?;
+        self.remove_deleted_pool(&name)?;
+        let closed = self.offline().pools.get(pool).map(|offline| offline.record.clone());
+        match closed.filter(|_| !self.is_rewritten(pool)) {
+            Some(record) => self.save_offline_pool(&record),
+            None => self.save_pool(&name).await,
         }
     }
 

@@ -297,9 +297,7 @@ impl Manager {
             None => {}
         }
         self.attach(&pool, &status.name).await?;
-        // The pool's record first: what is in both counts as the pool's.
-        self.save_pool(&pool).await?;
-        self.save_volumes().await?;
+        self.save_joined(&pool).await?;
         tracing::info!(volume = name, %pool, "enabled the cache");
         Ok(VolumeChange { changed: true, volume: self.volume(name).await? })
     }
