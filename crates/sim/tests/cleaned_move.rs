@@ -16,7 +16,7 @@ use crate::stage::{PAGE, World, named, open, run_one};
 
 const SEEDS: u64 = 100;
 /// Pages that are moved and cleaned at the same time.
-const PAGES: u64 = 64;
+const PAGES: u64 = 192;
 /// Writes of the other volume between two of them.
 const APART: u64 = 20;
 

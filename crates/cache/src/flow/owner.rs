@@ -212,10 +212,10 @@ impl Entry {
         self.marks.iter().filter_map(|(_, mark)| mark.as_ref()).map(|mark| mark.counter).max().unwrap_or(0)
     }
 
-    /// Nobody has used the SSD since.
-    fn still_holds(&self, ssd_uuid: u128, now: Option<&Owner>) -> bool {
+    /// Nobody has used the SSD since. A mark of this daemon's own was still on its way.
+    fn still_holds(&self, us: &Machine, ssd_uuid: u128, now: Option<&Owner>) -> bool {
         let judged = self.marks.iter().find(|(uuid, _)| *uuid == ssd_uuid).map(|(_, mark)| mark.as_ref());
-        now.is_none() || judged.is_none_or(|judged| judged == now)
+        matches!(Writer::of(us, now), Writer::Nobody | Writer::Us) || judged.is_none_or(|judged| judged == now)
     }
 }
 
@@ -253,7 +253,7 @@ impl<E: Env> PoolInner<E> {
         let claims = owned.iter().map(async |ssd| {
             let claim = async {
                 let found = read_mark::<E>(&self.env, &ssd.device).await.filter(|mark| mark.ssd_uuid == ssd.uuid);
-                if !entry.still_holds(ssd.uuid, found.as_ref()) {
+                if !entry.still_holds(&self.env.machine(), ssd.uuid, found.as_ref()) {
                     return found;
                 }
                 write_mark::<E>(&self.env, &ssd.device, &self.next_mark(ssd.uuid, true)).await;

@@ -151,11 +151,13 @@ impl Ownership {
         }
     }
 
-    /// What a mark says that was read from an SSD of this pool. A counter that is ahead is that of a copy of this machine.
+    /// What a mark says that was read from an SSD of this pool. A counter that is ahead is that of a copy of this machine. One of
+    /// an earlier opening of this daemon, in the same run of its machine, was still on its way when this one began.
     pub(crate) fn judge(&self, us: &Machine, mark: Option<&Owner>) -> Found {
         let Some(mark) = mark else { return Found::Ours };
+        let earlier = mark.opening != self.opening.get() && Writer::of(us, Some(mark)) == Writer::Us;
         let ours = mark.daemon == us.daemon && mark.opening == self.opening.get() && mark.in_use;
-        if ours && mark.counter <= self.counter.get() { Found::Ours } else { Found::Taken }
+        if (ours || earlier) && mark.counter <= self.counter.get() { Found::Ours } else { Found::Taken }
     }
 
     /// False: the mark of this SSD is on its way already.
@@ -321,9 +323,14 @@ mod tests {
             Found::Ours,
             "lost with a cache"
         );
+        for in_use in [false, true] {
+            let late = Owner { opening: 5, counter: 8, in_use, ..mark.clone() };
+            assert_eq!(ownership.judge(&us(), Some(&late)), Found::Ours, "of an earlier opening, late");
+        }
         for other in [
             Owner { daemon: 3, ..mark.clone() },
-            Owner { opening: 5, ..mark.clone() },
+            Owner { opening: 5, counter: 9, ..mark.clone() },
+            Owner { opening: 5, boot: mark.boot + 1, ..mark.clone() },
             Owner { in_use: false, ..mark.clone() },
             Owner { counter: 9, ..mark.clone() },
         ] {
