@@ -22,7 +22,7 @@ use crate::format::layout::OWNER_OFFSET;
 use crate::format::owner::{OWNER_BYTES, Owner};
 use crate::pool::{LABEL_BYTES, Named, PoolInner, newest_superblock};
 use crate::state::life::LifeChange;
-use crate::state::owner::{FirstLook, Found, Ownership, SecondLook, Writer, first_look, second_look};
+use crate::state::owner::{FirstLook, Found, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look};
 
 use super::records::to_buf;
 use super::within;
@@ -215,7 +215,7 @@ impl Entry {
     /// Nobody has used the SSD since. A mark of this daemon's own was still on its way.
     fn still_holds(&self, us: &Machine, ssd_uuid: u128, now: Option<&Owner>) -> bool {
         let judged = self.marks.iter().find(|(uuid, _)| *uuid == ssd_uuid).map(|(_, mark)| mark.as_ref());
-        matches!(Writer::of(us, now), Writer::Nobody | Writer::Us) || judged.is_none_or(|judged| judged == now)
+        now.is_none_or(|mark| is_of_this_run(us, mark)) || judged.is_none_or(|judged| judged == now)
     }
 }
 

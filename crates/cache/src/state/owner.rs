@@ -14,10 +14,9 @@ use crate::format::owner::Owner;
 pub(crate) enum Writer {
     /// There is no mark, or it cannot be read.
     Nobody,
-    /// This daemon, in this run of its machine: it is gone, for it is here.
+    /// This daemon on this machine, which may have been started anew since: it is gone, for it is here.
     Us,
-    /// This daemon on a machine that was started anew, moved or copied; or another one of this machine, whose locks would be
-    /// seen. It is gone, most likely: if its mark does not move it is taken for that.
+    /// This daemon's state directory on another machine; or another daemon of this machine, whose locks would be seen. It is gone, most likely: if its mark does not move it is taken for that.
     Kin,
     Other,
 }
@@ -26,8 +25,7 @@ impl Writer {
     pub(crate) fn of(us: &Machine, mark: Option<&Owner>) -> Self {
         let Some(mark) = mark else { return Self::Nobody };
         let our_daemon = mark.daemon == us.daemon || mark.daemon == us.fallback;
-        let our_run = (mark.machine, mark.boot) == (us.machine, us.boot);
-        match (our_daemon, our_run) {
+        match (our_daemon, mark.machine == us.machine) {
             (true, true) => Self::Us,
             (true, false) | (false, true) => Self::Kin,
             (false, false) => Self::Other,
@@ -41,6 +39,11 @@ impl Writer {
             Self::Kin | Self::Other => mark.is_some_and(|mark| mark.in_use),
         }
     }
+}
+
+/// This daemon wrote it since its machine was started.
+pub(crate) fn is_of_this_run(us: &Machine, mark: &Owner) -> bool {
+    Writer::of(us, Some(mark)) == Writer::Us && mark.boot == us.boot
 }
 
 /// What one look at the marks allows.
@@ -155,7 +158,7 @@ impl Ownership {
     /// an earlier opening of this daemon, in the same run of its machine, was still on its way when this one began.
     pub(crate) fn judge(&self, us: &Machine, mark: Option<&Owner>) -> Found {
         let Some(mark) = mark else { return Found::Ours };
-        let earlier = mark.opening != self.opening.get() && Writer::of(us, Some(mark)) == Writer::Us;
+        let earlier = mark.opening != self.opening.get() && is_of_this_run(us, mark);
         let ours = mark.daemon == us.daemon && mark.opening == self.opening.get() && mark.in_use;
         if (ours || earlier) && mark.counter <= self.counter.get() { Found::Ours } else { Found::Taken }
     }
@@ -225,7 +228,7 @@ mod tests {
         for in_use in [false, true] {
             for daemon in [30, 31, 3] {
                 for (machine, boot) in [(40, 50), (40, 5), (4, 50), (4, 5)] {
-                    let writer = match (daemon != 3, (machine, boot) == (40, 50)) {
+                    let writer = match (daemon != 3, machine == 40) {
                         (true, true) => Writer::Us,
                         (true, false) | (false, true) => Writer::Kin,
                         (false, false) => Writer::Other,
