@@ -160,16 +160,7 @@ fn inventory(daemon: &Daemon) -> Vec<String> {
 fn is_well(daemon: &Daemon) {
     let check = || daemon.hotset("status --check");
     let began = Instant::now();
-    // What was asked for and could not be recorded is told until it is asked for again.
-    let is_of_request = || {
-        let status = daemon.json("status");
-        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        !conditions.is_empty()
-            && conditions.iter().all(|condition| {
-                condition["reason"].as_str().is_some_and(|reason| reason.starts_with("its flush for disable-cache"))
-            })
-    };
-    while !check().status.success() && !is_of_request() {
+    while !check().status.success() {
         assert!(began.elapsed() < PATIENCE, "{}\n{}", text(&check()), daemon.json("status"));
         std::thread::sleep(Duration::from_millis(200));
     }

@@ -266,7 +266,10 @@ impl<E: Env> PoolInner<E> {
                 (Some(_), false) => {}
                 (None, true) => absent.push(failed_before(&gone.ssd, gone.size_bytes)),
                 (None, false) => {
-                    let reason = "missing at an earlier start: it left the pool".to_owned();
+                    let reason = format!(
+                        "{}; what it holds is not believed before it is taken back, by itself, when it is there",
+                        gone.ssd.reason
+                    );
                     let unused = SsdStatus::unused(&gone.ssd.path, uuid, gone.size_bytes, reason);
                     absent.push(SsdStatus { missing: true, ..unused });
                 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotset_api::{Condition, ConditionKind, Health, Status, Subject, SubjectKind};
+use hotset_api::{Condition, ConditionKind, Health, Status, Subject, SubjectKind, Volume};
 use serde::{Deserialize, Serialize};
 
 use super::clock::unix_ms;
@@ -154,11 +154,14 @@ impl Register {
         known.unsaved |= known.raised.len() != before;
     }
 
-    /// What could not be done for a pool or a volume is over when that is gone.
+    /// What could not be done for a pool or a volume is over when that is gone; and a flush that was to take a volume's cache
+    /// away, when the volume has none.
     pub(crate) fn forget_gone(&self, status: &Status) {
         self.known().raised.retain(|(kind, subject), _| match kind {
             ConditionKind::Growth | ConditionKind::Conversion | ConditionKind::Spare | ConditionKind::Flush => {
-                let is_volume = status.volumes.iter().any(|volume| volume.name == subject.name);
+                let is_concerned = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
+                let mut volumes = status.volumes.iter().filter(|volume| volume.name == subject.name);
+                let is_volume = volumes.any(is_concerned);
                 let is_pool = status.pools.iter().any(|pool| pool.name == subject.name);
                 match subject.kind {
                     SubjectKind::Volume => is_volume,
