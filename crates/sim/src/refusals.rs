@@ -9,19 +9,9 @@ use crate::daemon::Daemon;
 use crate::disk::Refuses;
 use crate::silences;
 
-/// Waits for its moment, then lets SSDs refuse writes for a time; again and again.
+/// Lets SSDs refuse writes for a time; again and again.
 pub async fn strike(daemon: Daemon) {
-    let world = &daemon.world;
-    while !daemon.stopping.get() {
-        let wait_ms = world.simulation.draw(|random| random.pick(&[50, 500, 3_000, 15_000]));
-        let wait_ms = world.simulation.draw(|random| random.between(1, wait_ms));
-        daemon.env.sleep(Duration::from_millis(wait_ms)).await;
-        if daemon.stopping.get() || daemon.pool().is_none() {
-            return;
-        }
-        refuse(&daemon).await;
-        silences::check(&daemon).await;
-    }
+    silences::again_and_again(&daemon, refuse).await;
 }
 
 async fn refuse(daemon: &Daemon) {

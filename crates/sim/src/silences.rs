@@ -10,10 +10,15 @@ use hotset_cache::Health;
 use crate::daemon::Daemon;
 
 /// Longer than a pool takes to notice that its SSDs answer again, or take writes, and to have two copies of everything again.
-pub const SETTLES: Duration = Duration::from_secs(30);
+const SETTLES: Duration = Duration::from_secs(30);
 
-/// Waits for its moment, then silences all SSDs for a time; again and again.
+/// Silences all SSDs for a time; again and again.
 pub async fn strike(daemon: Daemon) {
+    again_and_again(&daemon, silence_all).await;
+}
+
+/// Waits for its moment, then lets SSDs be away for a time; again and again. Afterwards everything is as it was.
+pub async fn again_and_again(daemon: &Daemon, away: impl AsyncFn(&Daemon)) {
     let world = &daemon.world;
     while !daemon.stopping.get() {
         let wait_ms = world.simulation.draw(|random| random.pick(&[50, 500, 3_000, 15_000]));
@@ -22,8 +27,8 @@ pub async fn strike(daemon: Daemon) {
         if daemon.stopping.get() || daemon.pool().is_none() {
             return;
         }
-        silence_all(&daemon).await;
-        check(&daemon).await;
+        away(daemon).await;
+        check(daemon).await;
     }
 }
 
@@ -45,8 +50,7 @@ async fn silence_all(daemon: &Daemon) {
     }
 }
 
-/// Everything is as it was.
-pub async fn check(daemon: &Daemon) {
+async fn check(daemon: &Daemon) {
     daemon.env.sleep(SETTLES).await;
     let Some(pool) = daemon.pool().filter(|_| !daemon.stopping.get()) else { return };
     let status = pool.status();

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::log::Summary;
 use crate::format::superblock::Superblock;
-use crate::pool::{LABEL_BYTES, Named, PoolInner, newest_superblock};
+use crate::pool::{Named, PoolInner, newest_superblock};
 use crate::ssd::{Ssd, is_gone};
 use crate::state::life::LifeChange;
 use crate::state::log::{Mirror, Row, RowState};
@@ -100,9 +100,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
         refuse_living(&self.env, std::slice::from_ref(&named)).await?;
-        let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
-        let Some((bytes, read)) = read.await else { return Err(self.no_answer(&named.path)) };
-        read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
+        let bytes = self.read_label(&named.path, &named.device).await?;
         let superblock =
             newest_superblock(&bytes).map_err(|error| Error::unusable(&format!("SSD {}", named.path), &error))?;
         let Some(superblock) = superblock.filter(|superblock| superblock.pool_uuid == self.uuid && !superblock.spare)
@@ -155,7 +153,7 @@ impl<E: Env> PoolInner<E> {
         let ssd = Rc::new(self.newcomer_again(path, device, &superblock));
         ssd.incarnation.set(self.env.random());
         // Its superblock stays, so that a crash leaves what it was.
-        let aside = self.log.as_ref().map(|log| log.rows_aside()).unwrap_or_default();
+        let aside = self.rows_aside();
         let emptied = async {
             self.hold_segments(&ssd, &aside).await;
             let copies = self.hold_copies(&ssd).await;
@@ -179,19 +177,22 @@ impl<E: Env> PoolInner<E> {
         Ssd::newcomer(self.env.clone(), index, path, device, superblock)
     }
 
+    /// The rows that are set aside, of a pool that has a log.
+    fn rows_aside(&self) -> Vec<Rc<Row>> {
+        self.log.as_ref().map(|log| log.rows_aside()).unwrap_or_default()
+    }
+
     /// What was read from the object that left is read from the new one, from the same turn on.
     fn replace_former(&self, ssd: &Ssd<E>) {
         for former in self.ssds.iter().filter(|other| other.uuid == ssd.uuid && other.index != ssd.index) {
-            let rows = self.log.as_ref().map(|log| log.rows_aside()).unwrap_or_default();
-            for cell in rows.iter().flat_map(|row| row.segments.iter().flatten()) {
+            for cell in self.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
                 if cell.get().ssd == Some(former.index) {
                     cell.set(Mirror { ssd: Some(ssd.index), ..cell.get() });
                 }
             }
             former.change(LifeChange::Replaced);
-            if former.go_offline(LifeChange::Failed, "") || !former.life().is_readable() {
-                former.let_go();
-            }
+            former.go_offline(LifeChange::Failed, "");
+            former.let_go();
         }
     }
 
@@ -204,7 +205,7 @@ impl<E: Env> PoolInner<E> {
         error: &DeviceError,
     ) {
         let ssd = self.newcomer_again(path, device, superblock);
-        let aside = self.log.as_ref().map(|log| log.rows_aside()).unwrap_or_default();
+        let aside = self.rows_aside();
         self.hold_segments(&ssd, &aside).await;
         ssd.go_offline(LifeChange::RefusedWrites, &error.to_string());
         ssd.refusal.set(Some(Refusal::of(error.kind)));
@@ -247,8 +248,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Ok(device) = ssd.device() else { return };
         let (Some(Ok(())), false) = (self.probe_device(&device).await, self.stopping.get()) else { return };
-        let read = within(&self.env, limits::SSD_TIMEOUT, device.read(0, self.env.buffers().take(LABEL_BYTES)));
-        let Some((bytes, Ok(()))) = read.await else { return };
+        let Ok(bytes) = self.read_label(&ssd.path, &device).await else { return };
         let Ok(Some(superblock)) = newest_superblock(&bytes) else { return };
         let fits = superblock.ssd_uuid == ssd.uuid && self.may_return(ssd);
         if fits && self.check_room_for(&[superblock.layout]).is_ok() {

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
-use hotset_block::{Device, DeviceError, Env};
+use hotset_block::{Buf, Device, DeviceError, Env};
 
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
@@ -92,9 +92,7 @@ impl<E: Env> PoolInner<E> {
     async fn uuid_for(&self, named: &Named<E::Device>) -> Result<u128, Error> {
         let fresh = random_uuid(&self.env);
         refuse_living(&self.env, std::slice::from_ref(named)).await?;
-        let read = within(&self.env, limits::SSD_TIMEOUT, named.device.read(0, self.env.buffers().take(LABEL_BYTES)));
-        let Some((bytes, read)) = read.await else { return Err(self.no_answer(&named.path)) };
-        read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
+        let bytes = self.read_label(&named.path, &named.device).await?;
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
         let label = match newest_superblock(&bytes) {
             Ok(Some(label)) if label.pool_uuid == self.uuid => label,
@@ -128,6 +126,14 @@ impl<E: Env> PoolInner<E> {
             return Ok(label.ssd_uuid);
         }
         Ok(fresh)
+    }
+
+    /// The first bytes of a device, with its superblocks; an error if it does not answer in time.
+    pub(super) async fn read_label(&self, path: &str, device: &E::Device) -> Result<Buf, Error> {
+        let read = within(&self.env, limits::SSD_TIMEOUT, device.read(0, self.env.buffers().take(LABEL_BYTES)));
+        let Some((bytes, read)) = read.await else { return Err(self.no_answer(path)) };
+        read.map_err(|error| Error::device(&format!("SSD {path}"), &error))?;
+        Ok(bytes)
     }
 
     pub(super) fn no_answer(&self, path: &str) -> Error {
