@@ -84,6 +84,7 @@ fn run_steps(steps: &[(&str, Step)]) -> Tally {
         total.add(tally);
     }
     println!("\n{}", summary.join("\n"));
+    total.failures.iter().for_each(|line| println!("FAILED {line}"));
     println!("{total}");
     total
 }
