@@ -5,12 +5,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
 
 use crate::backing::{Backing, Failures};
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::flow::clear::Cleared;
+use crate::flow::read::Destination;
 use crate::flow::read_log::LogRun;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -253,15 +254,38 @@ impl<E: Env> Volume<E> {
         self.inner.backing.info.discard == Discard::Zeroes
     }
 
-    /// The newest bytes of `range`.
+    /// The newest bytes of `range`, in a buffer of the engine's: for whoever has no memory of its own for them, this copies
+    /// nothing, whatever the range.
     pub async fn read(&self, range: ByteRange) -> Result<Buf, Error> {
+        self.read_to(range, Destination::Own).await
+    }
+
+    /// Reads the newest bytes from `offset` on into `buf`, as many as it holds, and answers it. Nothing is copied if the range is
+    /// whole pages and `buf` lies at a page in memory; else the bytes are read elsewhere and copied once.
+    ///
+    /// The answer is another buffer if a device failed to fill `buf` and the bytes had to come from a second one. The failed one
+    /// keeps `buf`, and may write to it, until the kernel gives it back (rule `late-io`): so it does after an error.
+    pub async fn read_into(&self, offset: u64, mut buf: Buf) -> Result<Buf, Error> {
+        let volume = &self.inner;
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
+        let range = ByteRange { start: offset, end };
+        let whole_pages = offset.is_multiple_of(PAGE) && end.is_multiple_of(PAGE);
+        if whole_pages && buf.as_ptr().addr().is_multiple_of(PAGE_BYTES) {
+            return self.read_to(range, Destination::Given(buf)).await;
+        }
+        buf.copy_from_slice(&self.read_to(range, Destination::Own).await?);
+        Ok(buf)
+    }
+
+    async fn read_to(&self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let volume = &self.inner;
         volume.check(range, limits::REQUEST_BYTES_MAX)?;
         if range.is_empty() {
             return Ok(volume.env.buffers().take(0));
         }
         let began = volume.stats.read_latency.begin(|| volume.env.real_now());
-        let result = volume.read_range(range).await;
+        let result = volume.read_range(range, destination).await;
         volume.stats.read_latency.end(began, || volume.env.real_now());
         // Here, in the turn in which a hit is counted: hits per read never exceed one, whenever somebody looks.
         add(&volume.stats.reads, 1);

@@ -5,9 +5,9 @@ use std::path::Path;
 use futures_util::future::join_all;
 use hotset_block::{Buf, ByteRange, FileDevice, FileOptions, HostDevice, HostEnv, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec, WriteMode};
-use hotset_cache::{DirtyData, Durability, Pool, Volume, ZeroEffort};
+use hotset_cache::{DirtyData, Durability, ErrorKind, Pool, Volume, ZeroEffort};
 
-use crate::world::{MIB, World, run};
+use crate::world::{self, MIB, World, run};
 
 /// No whole number of pages, nor of sectors.
 const FILE_BYTES: u64 = MIB + 4096 + 700;
@@ -56,7 +56,12 @@ async fn act(volume: &Volume<HostEnv>, action: Action, range: ByteRange, fill: u
             volume.write_zeroes(range, mode, ZeroEffort::Any, durability).await.unwrap();
         }
         Action::Trim => volume.trim(range, Durability::Volatile).await.unwrap(),
-        Action::Read => return Some(volume.read(range).await.unwrap().to_vec()),
+        Action::Read => {
+            let bytes = volume.read(range).await.unwrap();
+            let given = volume.read_into(range.start, Buf::zeroed(length)).await.unwrap();
+            assert!(bytes[..] == given[..], "both ways to read {range:?}");
+            return Some(bytes.to_vec());
+        }
     }
     None
 }
@@ -187,4 +192,62 @@ fn any_bytes_are_read_and_written_by_many_at_once_in_every_mode() {
             run(async |env| try_case(env, &path, case).await);
         }
     }
+}
+
+/// What pages hold that are filled with their own number.
+fn numbered(pages: std::ops::Range<u64>) -> Vec<u8> {
+    pages.flat_map(|page| vec![u8::try_from(page).unwrap(); 4096]).collect()
+}
+
+// proves: D1
+#[test]
+fn a_read_of_whole_pages_fills_the_buffer_that_it_was_given_from_wherever_they_are() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[40 * MIB, 40 * MIB], MIB);
+        let volume = world.volume();
+        for page in 0..64 {
+            world::write(&volume, page, u8::try_from(page).unwrap()).await;
+        }
+        check_given(&volume, 0..8, "uncached").await;
+        let pool = world.create(PoolKind::ReadWrite).await;
+        pool.attach(&volume).await.unwrap();
+        check_given(&volume, 0..8, "a miss").await;
+        volume.populate(ByteRange::at(0, 64 << 10)).await.unwrap();
+        let hits = volume.status().stats.read_hits;
+        check_given(&volume, 0..8, "a slot").await;
+        assert_eq!(volume.status().stats.read_hits, hits + 1);
+        world::write(&volume, 18, 18).await;
+        check_given(&volume, 14..20, "a slot, the log and the backing device").await;
+        pool.close().await.unwrap();
+    });
+}
+
+async fn check_given(volume: &Volume<HostEnv>, pages: std::ops::Range<u64>, from: &str) {
+    let expected = numbered(pages.clone());
+    let buf = Buf::zeroed(expected.len());
+    let given = buf.as_ptr();
+    let buf = volume.read_into(pages.start * 4096, buf).await.unwrap();
+    assert!(buf[..] == expected[..], "{from}: the bytes");
+    assert_eq!(buf.as_ptr(), given, "{from}: nothing was copied");
+}
+
+// proves: D3
+#[test]
+fn a_buffer_that_a_failed_ssd_had_is_not_the_one_that_is_answered() {
+    run(async |env| {
+        let world = World::new(env.clone(), &[40 * MIB, 40 * MIB], MIB);
+        let volume = world.volume();
+        world::write(&volume, 3, 3).await;
+        let pool = world.create(PoolKind::Read).await;
+        pool.attach(&volume).await.unwrap();
+        volume.populate(ByteRange::at(0, 64 << 10)).await.unwrap();
+        world.rot(0).await;
+        world.rot(1).await;
+        let buf = volume.read_into(3 * 4096, Buf::zeroed(4096)).await.unwrap();
+        assert!(buf.iter().all(|byte| *byte == 3), "the backing device's bytes");
+        assert!(volume.status().stats.read_errors_hidden > 0, "the SSD was asked first");
+        let past = volume.read_into(volume.size_bytes(), Buf::zeroed(4096)).await.unwrap_err();
+        assert_eq!(past.kind, ErrorKind::OutOfRange);
+        pool.close().await.unwrap();
+    });
 }

@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, join_all, select};
-use hotset_block::{Buf, ByteRange, DeviceError, Env, PAGE_BYTES};
+use hotset_block::{Buf, BufPool, ByteRange, DeviceError, Env, PAGE_BYTES};
 
 use crate::backing::HostsTurn;
 use crate::config::{PAGE, limits};
@@ -60,6 +60,26 @@ enum Plan {
     Mixed(Vec<Run>),
 }
 
+/// Where a request's bytes go.
+pub(crate) enum Destination {
+    /// A buffer of this engine's, taken when a device is about to fill it.
+    Own,
+    /// The caller's, of exactly the pages of the request.
+    Given(Buf),
+}
+
+impl Destination {
+    fn buf(self, buffers: &BufPool, bytes: usize) -> Buf {
+        match self {
+            Self::Own => buffers.take(bytes),
+            Self::Given(buf) => {
+                assert_eq!(buf.len(), bytes, "a given buffer holds the pages of its request and nothing else");
+                buf
+            }
+        }
+    }
+}
+
 /// A read of a slot: while it lives, the slot is not filled again.
 struct Reading<'a, E: Env> {
     pool: &'a Rc<PoolInner<E>>,
@@ -76,32 +96,33 @@ impl<E: Env> Drop for Reading<'_, E> {
 }
 
 impl<E: Env> VolumeInner<E> {
-    /// The newest bytes of `range`, which is valid and not empty.
-    pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange) -> Result<Buf, Error> {
-        let Some(attached) = self.attached() else { return self.read_backing(range).await };
+    /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
+    /// to fill it, and may still write to it.
+    pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
+        let Some(attached) = self.attached() else { return self.read_backing(range, destination).await };
         let pages = PoolInner::<E>::pages_of(range);
         let settings = self.spec.borrow().settings;
         let streaming =
             self.streams_past(range, &self.read_streams, settings.read_cutoff_bytes) || !settings.read_cache;
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
-                if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats).await {
+                if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats, destination).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
                 if planted(Planted::SsdErrorAnswered) {
                     return Err(Error::new(ErrorKind::Media, "the SSD failed"));
                 }
-                self.read_backing(range).await
+                self.read_backing(range, Destination::Own).await
             }
             Plan::Mixed(runs) if !streaming || runs.iter().all(Run::is_cached) || runs.iter().any(Run::is_of_log) => {
                 let counted = if streaming { Counted::No } else { Counted::Yes };
-                self.read_runs(&attached, runs, &pages, range, counted).await
+                self.read_runs(&attached, runs, &pages, range, counted, destination).await
             }
-            Plan::Miss if !streaming => Box::pin(self.read_miss(&attached, &pages, range)).await,
+            Plan::Miss if !streaming => Box::pin(self.read_miss(&attached, &pages, range, destination)).await,
             Plan::Miss | Plan::Mixed(_) => {
                 add(&self.stats.bypassed_reads, 1);
-                self.read_backing(range).await
+                self.read_backing(range, destination).await
             }
         }
     }
@@ -113,6 +134,7 @@ impl<E: Env> VolumeInner<E> {
         attached: &Attached<E>,
         pages: &Range<u64>,
         range: ByteRange,
+        destination: Destination,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
         let hot = pool.count_read(attached.index, std::iter::once(pages));
@@ -120,7 +142,7 @@ impl<E: Env> VolumeInner<E> {
             for key in hot {
                 pool.wish_fill(key);
             }
-            return self.read_missing(pool, pages, range).await;
+            return self.read_missing(pool, pages, range, destination).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
         let now =
@@ -128,9 +150,9 @@ impl<E: Env> VolumeInner<E> {
         let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.wish_fill(key);
-            return self.read_missing(pool, pages, range).await;
+            return self.read_missing(pool, pages, range, destination).await;
         };
-        let read = self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await;
+        let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
         if let Ok(buf) = &read {
             let first = u64::from(key.block.0) * u64::from(pool.pages_per_block);
             let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.pages_per_block));
@@ -151,13 +173,14 @@ impl<E: Env> VolumeInner<E> {
         pool: &PoolInner<E>,
         pages: &Range<u64>,
         range: ByteRange,
+        destination: Destination,
     ) -> Result<Buf, Error> {
         let (attached, slot, key) = {
             let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
             loop {
                 let filled = pool.fills.ended.wait();
                 if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
-                    return self.read_in_turn(turn, range).await;
+                    return self.read_in_turn(turn, range, destination).await;
                 }
                 // Another volume may have the place of this one in the pool by now.
                 let Some(attached) = self.attached() else { continue };
@@ -166,11 +189,11 @@ impl<E: Env> VolumeInner<E> {
                 }
             }
         };
-        if let Some(buf) = attached.pool.read_slot(slot, key, pages, &self.stats).await {
+        if let Some(buf) = attached.pool.read_slot(slot, key, pages, &self.stats, destination).await {
             add(&self.stats.read_hits, 1);
             return Ok(within_pages(buf, pages, range));
         }
-        self.read_backing(range).await
+        self.read_backing(range, Destination::Own).await
     }
 
     /// Reads run by run, all at once.
@@ -181,6 +204,7 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         range: ByteRange,
         counted: Counted,
+        destination: Destination,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
         let all_cached = runs.iter().all(Run::is_cached);
@@ -190,7 +214,7 @@ impl<E: Env> VolumeInner<E> {
                 pool.wish_fill(key);
             }
         }
-        let mut rest = self.env.buffers().take(bytes_of(pages));
+        let mut rest = destination.buf(self.env.buffers(), bytes_of(pages));
         let mut reads = Vec::new();
         for run in runs {
             let (part, next) = rest.split_at(bytes_of(&run.pages));
@@ -279,9 +303,9 @@ impl<E: Env> VolumeInner<E> {
         match attached.pool.plan(attached.index, pages) {
             Plan::Hit(slot, key) => {
                 let run = Run { source: Source::Slot(slot, key), pages: pages.clone() };
-                self.read_runs(attached, vec![run], pages, whole, Counted::No).await
+                self.read_runs(attached, vec![run], pages, whole, Counted::No, Destination::Own).await
             }
-            Plan::Mixed(runs) => self.read_runs(attached, runs, pages, whole, Counted::No).await,
+            Plan::Mixed(runs) => self.read_runs(attached, runs, pages, whole, Counted::No, Destination::Own).await,
             Plan::Miss => self.read_whole_pages(pages, self.env.buffers().take(bytes_of(pages))).await,
         }
     }
@@ -311,14 +335,20 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Exactly `range` from the backing device, in the device's blocks.
-    pub(crate) async fn read_backing(&self, range: ByteRange) -> Result<Buf, Error> {
+    pub(crate) async fn read_backing(&self, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let turn = self.backing.hosts_turn(self.device_blocks(range).length()).await;
-        self.read_in_turn(turn, range).await
+        self.read_in_turn(turn, range, destination).await
     }
 
-    async fn read_in_turn(&self, turn: HostsTurn<'_, E>, range: ByteRange) -> Result<Buf, Error> {
+    async fn read_in_turn(
+        &self,
+        turn: HostsTurn<'_, E>,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Result<Buf, Error> {
         let wide = self.device_blocks(range);
-        let buf = self.env.buffers().take(usize::try_from(wide.length()).expect("a request fits in memory"));
+        let bytes = usize::try_from(wide.length()).expect("a request fits in memory");
+        let buf = destination.buf(self.env.buffers(), bytes);
         let (buf, result) = turn.read(wide.start, buf).await;
         result?;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
@@ -436,8 +466,9 @@ impl<E: Env> PoolInner<E> {
         key: BlockKey,
         pages: &Range<u64>,
         stats: &crate::volume::Stats,
+        destination: Destination,
     ) -> Option<Buf> {
-        let buf = self.env.buffers().take(bytes_of(pages));
+        let buf = destination.buf(self.env.buffers(), bytes_of(pages));
         self.read_slot_into(slot, key, self.in_block(pages), buf, stats).await
     }
 

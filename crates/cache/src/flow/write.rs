@@ -16,7 +16,7 @@ use crate::state::BlockKey;
 use crate::state::locks::Held;
 use crate::volume::{Attached, Durability, VolumeInner, add};
 
-use super::read::bytes_of;
+use super::read::{Destination, bytes_of};
 use super::route::{CacheWish, Route, Then};
 
 impl<E: Env> VolumeInner<E> {
@@ -256,7 +256,7 @@ impl<E: Env> VolumeInner<E> {
         if range == wide {
             return self.backing.write(range.start, buf).await;
         }
-        let mut whole = self.read_backing(wide).await?;
+        let mut whole = self.read_backing(wide, Destination::Own).await?;
         let skip = usize::try_from(range.start - wide.start).expect("less than a block");
         whole[skip..skip + buf.len()].copy_from_slice(&buf);
         self.backing.write(wide.start, whole).await
