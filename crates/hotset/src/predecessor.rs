@@ -1,5 +1,5 @@
 //! A daemon that was just killed holds its locks, claims and sockets until the kernel has ended its I/O. Its successor
-//! waits for that a moment, so that `kill -9` and a new start need nobody's patience; a daemon that lives is refused
+//! waits for that a moment, so that `kill -9` and a new start need no wait of their caller; a daemon that lives is refused
 //! after that moment.
 
 use std::fs::{File, TryLockError};
@@ -13,11 +13,11 @@ use hotset_block::{Env, HostEnv};
 use crate::running_time::Tries;
 
 /// How long the kernel may take to end the I/O of a process.
-const PATIENCE: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Locks the file, waiting for a moment if somebody else has it.
 pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
-    let mut tries = Tries::within(PATIENCE);
+    let mut tries = Tries::within(END_TIMEOUT);
     loop {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) if tries.pause_again() => {}
@@ -28,7 +28,7 @@ pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
 
 /// Listens by `bind`, again and again for a moment while it says that the address is in use.
 pub(crate) async fn bind_patiently<T>(env: &HostEnv, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
-    let mut tries = Tries::within(PATIENCE);
+    let mut tries = Tries::within(END_TIMEOUT);
     loop {
         match bind() {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries.again() => env.sleep(Tries::PAUSE).await,
@@ -41,7 +41,7 @@ pub(crate) async fn bind_patiently<T>(env: &HostEnv, bind: impl Fn() -> io::Resu
 /// to do, is told when it is opened.
 pub(crate) fn wait_for_files(paths: impl Iterator<Item = PathBuf>) {
     let paths: Vec<PathBuf> = paths.collect();
-    let mut tries = Tries::within(PATIENCE);
+    let mut tries = Tries::within(END_TIMEOUT);
     while paths.iter().any(|path| is_held(path)) && tries.pause_again() {}
 }
 

@@ -29,7 +29,7 @@ use crate::running_time::{self, RunningTimer};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a client has for its TLS handshake, and for the head of each request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest head of a request.
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -121,7 +121,7 @@ async fn serve_tcp(listener: TcpListener, tls: Option<ApiTls>, router: Router, c
         tokio::spawn(async move {
             let Some(tls) = tls else { return converse(stream, router, visit, &peer).await };
             // One who cannot do it in time, or does not want to, is none of ours.
-            match running_time::timeout(PATIENCE, tls.acceptor().accept(stream)).await {
+            match running_time::timeout(CLIENT_TIMEOUT, tls.acceptor().accept(stream)).await {
                 Ok(Ok(stream)) => converse(stream, router, visit, &peer).await,
                 Ok(Err(error)) => counters.tls_handshake_refused(&peer, &error.to_string()),
                 Err(_) => counters.tls_handshake_refused(&peer, "it took too long"),
@@ -151,7 +151,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let service = OfVisit { visit: visit.clone(), peer: Peer(peer.into()), router: TowerToHyperService::new(router) };
     let connection = http1::Builder::new()
         .timer(RunningTimer)
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(CLIENT_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use hotset_cache::{Newer, SsdLabel};
 use tokio::task::spawn_blocking;
 
-use super::patience::Patience;
 use super::probe::{self, Label};
+use super::prober::Prober;
 use crate::running_time::timeout;
 
 /// Paths looked at in one scan at most.
@@ -19,7 +19,7 @@ const PATHS_MAX: usize = 4096;
 const LOOKS_AT_ONCE: usize = 32;
 
 /// How long an SSD may take to show its label.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An SSD of some pool.
 #[derive(Clone, Debug)]
@@ -46,13 +46,13 @@ pub(crate) struct Scan {
 /// Looks for SSDs. A handle: cloning it is cheap.
 #[derive(Clone, Default)]
 pub(crate) struct Scanner {
-    patience: Patience,
+    prober: Prober,
 }
 
 impl Scanner {
     /// The SSDs at `known` paths and at those that match `patterns`.
     pub(crate) async fn ssds(&self, known: Vec<String>, patterns: Vec<String>) -> Scan {
-        let listed = timeout(PATIENCE, spawn_blocking(move || paths(&patterns))).await;
+        let listed = timeout(PROBE_TIMEOUT, spawn_blocking(move || paths(&patterns))).await;
         let mut all = known;
         all.extend(listed.ok().and_then(Result::ok).unwrap_or_default());
         all.truncate(PATHS_MAX);
@@ -74,7 +74,7 @@ impl Scanner {
     /// What the SSD says of itself. One that does not answer counts as missing.
     async fn look(&self, path: &str) -> Option<Label> {
         let looked_at = path.to_owned();
-        self.patience.ask(&format!("SSD {path}"), PATIENCE, move || probe::label(&looked_at)).await.flatten()
+        self.prober.ask(&format!("SSD {path}"), PROBE_TIMEOUT, move || probe::label(&looked_at)).await.flatten()
     }
 }
 

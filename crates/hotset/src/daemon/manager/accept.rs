@@ -11,7 +11,7 @@ use crate::size::human;
 
 impl Manager {
     pub(crate) async fn backing_evidence(&self, name: &str) -> Result<BackingEvidence, ApiError> {
-        if let Some(evidence) = self.stranger_evidence(name) {
+        if let Some(evidence) = self.unexpected_evidence(name) {
             return Ok(evidence);
         }
         let (pool, volume) = self.cached_volume(name).await?;
@@ -43,7 +43,7 @@ impl Manager {
 
     pub(crate) async fn accept_backing(&self, name: &str, accept: BackingAccept) -> Result<VolumeChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
-        if self.accept_stranger(name).await? {
+        if self.accept_unexpected(name).await? {
             return Ok(VolumeChange { changed: true, volume: self.volume(name).await? });
         }
         let evidence = self.backing_evidence(name).await?;

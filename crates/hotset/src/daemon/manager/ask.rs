@@ -15,7 +15,7 @@ use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
 
 /// How long a device may take: a disk that was asleep takes ten seconds.
-pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Devices that are asked at once.
 pub(super) const AT_ONCE: usize = 32;
@@ -49,9 +49,9 @@ impl Manager {
         device: &str,
         question: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let answer = self.patience.ask(device, PATIENCE, question).await;
+        let answer = self.prober.ask(device, PROBE_TIMEOUT, question).await;
         answer.ok_or_else(|| {
-            let seconds = PATIENCE.as_secs();
+            let seconds = PROBE_TIMEOUT.as_secs();
             let message = format!("{device}: it does not answer within {seconds} s");
             ApiError::new(ApiErrorKind::Device, message).with_hint("see what the kernel says of it: `dmesg`")
         })
@@ -75,7 +75,7 @@ impl Manager {
         Ok(())
     }
 
-    /// … of several that may become SSDs.
+    /// Refuses any of several devices that are to become SSDs, as `check_unused` does.
     pub(super) async fn check_all_unused(&self, ssds: &[Candidate], snapshot: &Snapshot) -> Result<(), ApiError> {
         for ssd in ssds {
             self.check_unused(&format!("SSD {}", ssd.path), &ssd.path, Access::Alone, snapshot).await?;
@@ -89,7 +89,7 @@ impl Manager {
         let asked = used.into_iter().map(async |(spelling, user)| {
             let path = spelling.clone();
             let footprint =
-                self.patience.ask(&format!("device {spelling}"), PATIENCE, move || probe::footprint(&path)).await;
+                self.prober.ask(&format!("device {spelling}"), PROBE_TIMEOUT, move || probe::footprint(&path)).await;
             Some((footprint??, user))
         });
         let users: Vec<Option<_>> = stream::iter(asked).buffered(AT_ONCE).collect().await;

@@ -47,7 +47,7 @@ impl Manager {
         if place == Place::Pool {
             // Those that were missed at the start have a successor.
             self.offline().notes.remove(name);
-            self.forget_left_at(name, &added);
+            self.forget_departed_at(name, &added);
         }
         self.save_pool(&pool).await?;
         Ok(PoolChange { changed: !added.is_empty(), pool: self.pool(name).await? })

@@ -5,19 +5,19 @@
 
 mod accept;
 mod ask;
-mod astray;
 mod awaited;
 mod clients;
 mod conditions;
 mod convert;
 mod create;
+mod departed_ssds;
 mod disks;
 mod flush;
 mod found;
 mod guard;
-mod left;
 mod losses;
 mod members;
+mod moved_devices;
 mod operations;
 mod pools;
 mod recognise;
@@ -45,14 +45,14 @@ use hotset_cache::{FenceCause, PoolStatus, VolumeStatus};
 
 use self::flush::Flushes;
 use self::operations::Operations;
-use self::recognise::Stranger;
+use self::recognise::UnexpectedBacking;
 use super::config::Config;
 use super::connect;
 use super::conversion::Conversion;
 use super::counters::Counters;
 use super::failures::Failures;
 use super::history::{self, Recent};
-use super::patience::Patience;
+use super::prober::Prober;
 use super::register::Register;
 use super::scan::Scanner;
 use super::smart::Known;
@@ -76,7 +76,7 @@ pub(crate) struct Manager {
     /// What is not as it should be.
     register: Register,
     scanner: Scanner,
-    patience: Patience,
+    prober: Prober,
     /// Held for the whole of a change, so that its checks stay true until it is done.
     change: tokio::sync::Mutex<()>,
     offline: Mutex<Offline>,
@@ -122,7 +122,7 @@ struct Offline {
     /// Pools that were deleted, and whose records could not be removed.
     deleted_pools: BTreeSet<String>,
     /// By pool: SSDs that have left it.
-    left: BTreeMap<String, Vec<LeftRecord>>,
+    departed_ssds: BTreeMap<String, Vec<LeftRecord>>,
     /// By pool: SSDs that were missing at this start and have left it, with what is said of each.
     notes: BTreeMap<String, Vec<Note>>,
     /// By pool that is open: what was taken from it while it was not, and is still to be detached.
@@ -132,9 +132,9 @@ struct Offline {
     /// Volumes that serve nothing although all of theirs is there: open, and hidden from hosts.
     fenced: BTreeMap<String, Fenced>,
     /// Devices in use that are not at their paths any more, as they are spelled.
-    astray: BTreeSet<String>,
+    moved_devices: BTreeSet<String>,
     /// Volumes whose backing devices are not what they were, by name.
-    strangers: BTreeMap<String, Stranger>,
+    unexpected_backings: BTreeMap<String, UnexpectedBacking>,
 }
 
 /// Volumes that were taken from a pool while it could not be opened: by name and by backing device.
@@ -211,7 +211,7 @@ impl Manager {
             register,
             counters,
             scanner: Scanner::default(),
-            patience: Patience::default(),
+            prober: Prober::default(),
             plane,
             state,
             config,
@@ -307,7 +307,7 @@ impl Manager {
         volumes.extend(away.map(|volume| volume.record.clone()));
         volumes.extend(joining);
         let online = pool.ssds.iter().filter(|ssd| ssd.online);
-        let left = self.left_of(pool);
+        let left = self.departed_ssds_of(pool);
         let Taken { detached, detached_backings } =
             self.offline().taken.get(name.as_str()).cloned().unwrap_or_default();
         let record = PoolRecord {
@@ -362,7 +362,7 @@ impl Manager {
     }
 
     /// Of volumes that left a pool: at no time are they in neither record.
-    async fn save_left(&self, pool: &PoolName) -> Result<(), ApiError> {
+    async fn save_departed(&self, pool: &PoolName) -> Result<(), ApiError> {
         match self.save_volumes().await {
             Ok(()) => self.save_pool(pool).await,
             Err(error) => {

@@ -38,7 +38,7 @@ impl BackingRecord {
 
 /// A backing device that is another one than the volume had.
 #[derive(Clone, Debug)]
-pub(super) struct Stranger {
+pub(super) struct UnexpectedBacking {
     before: BackingRecord,
     found: BackingRecord,
     reason: String,
@@ -94,19 +94,23 @@ impl Manager {
             Verdict::Replaced => {
                 let reason = format!("{backing} is another file than the one that this volume had");
                 self.register.raise_for(ConditionKind::OtherBacking, subject_of(volume.as_str()), reason.clone());
-                self.offline().strangers.insert(volume.to_string(), Stranger { before, found, reason });
+                self.offline()
+                    .unexpected_backings
+                    .insert(volume.to_string(), UnexpectedBacking { before, found, reason });
                 return Ok(());
             }
             Verdict::Wrong(why) => format!("backing device {backing} is not the one that volume {volume} had: {why}"),
         };
-        self.offline().strangers.insert(volume.to_string(), Stranger { before, found, reason: reason.clone() });
+        self.offline()
+            .unexpected_backings
+            .insert(volume.to_string(), UnexpectedBacking { before, found, reason: reason.clone() });
         Err(ApiError::new(
             ApiErrorKind::Refused,
             format!("{reason}. Put the right one there; if this is it, `hotset volume accept-backing {volume}`"),
         ))
     }
 
-    /// … where the volume joins a pool that has nothing of it that is newer than its backing device.
+    /// As `recognise`, where the volume joins a pool that has nothing of it that is newer than its backing device.
     pub(super) async fn recognise_for(
         &self,
         pool: &PoolName,
@@ -150,7 +154,7 @@ impl Manager {
 
     /// Nothing is held against a volume's backing device any more.
     fn forgive(&self, volume: &str) {
-        if self.offline().strangers.remove(volume).is_some() {
+        if self.offline().unexpected_backings.remove(volume).is_some() {
             self.register.clear_for(ConditionKind::OtherBacking, subject_of(volume));
         }
     }
@@ -167,11 +171,11 @@ impl Manager {
         for known in self.backings().iter_mut().filter(|known| known.volume == from) {
             to.clone_into(&mut known.volume);
         }
-        let stranger = self.offline().strangers.get(from).cloned();
-        if let Some(stranger) = stranger {
+        let unexpected = self.offline().unexpected_backings.get(from).cloned();
+        if let Some(unexpected) = unexpected {
             self.forgive(from);
-            self.register.raise_for(ConditionKind::OtherBacking, subject_of(to), stranger.reason.clone());
-            self.offline().strangers.insert(to.to_owned(), stranger);
+            self.register.raise_for(ConditionKind::OtherBacking, subject_of(to), unexpected.reason.clone());
+            self.offline().unexpected_backings.insert(to.to_owned(), unexpected);
         }
         self.save_backings();
     }
@@ -190,9 +194,9 @@ impl Manager {
     }
 
     /// The administrator says that the backing device of a volume is the right one. False: nothing is held against it here.
-    pub(super) async fn accept_stranger(&self, name: &str) -> Result<bool, ApiError> {
-        let stranger = self.offline().strangers.get(name).cloned();
-        let Some(Stranger { found, reason, .. }) = stranger else { return Ok(false) };
+    pub(super) async fn accept_unexpected(&self, name: &str) -> Result<bool, ApiError> {
+        let unexpected = self.offline().unexpected_backings.get(name).cloned();
+        let Some(UnexpectedBacking { found, reason, .. }) = unexpected else { return Ok(false) };
         let Some(now) = self.backing_found(name, &found.backing).await? else { return Ok(false) };
         self.record_backing(now);
         tracing::warn!(volume = name, against = reason, "its backing device is accepted as the right one");
@@ -201,8 +205,8 @@ impl Manager {
     }
 
     /// What speaks against the backing device of a volume that has no dirty data.
-    pub(super) fn stranger_evidence(&self, name: &str) -> Option<BackingEvidence> {
-        let Stranger { before, found, reason } = self.offline().strangers.get(name)?.clone();
+    pub(super) fn unexpected_evidence(&self, name: &str) -> Option<BackingEvidence> {
+        let UnexpectedBacking { before, found, reason } = self.offline().unexpected_backings.get(name)?.clone();
         Some(BackingEvidence {
             fenced: true,
             dirty_bytes: 0,
@@ -222,7 +226,11 @@ impl Manager {
     }
 
     /// Says of a volume what speaks against its backing device, and what would be a better name for it.
-    pub(super) fn tell_of_identity(&self, volume: &mut Volume, strangers: &BTreeMap<String, Stranger>) {
+    pub(super) fn tell_of_identity(
+        &self,
+        volume: &mut Volume,
+        unexpected_backings: &BTreeMap<String, UnexpectedBacking>,
+    ) {
         let known = self.backings().iter().find(|known| known.volume == volume.name).cloned();
         let better = known.filter(|known| known.backing == volume.backing).and_then(|known| known.better_path);
         if let Some(better) = better {
@@ -230,7 +238,7 @@ impl Manager {
             volume.advice =
                 format!("{backing} may be another disk after a restart of the machine: name it by {better}");
         }
-        if volume.state == VolumeState::Offline && strangers.contains_key(&volume.name) {
+        if volume.state == VolumeState::Offline && unexpected_backings.contains_key(&volume.name) {
             volume.action =
                 format!("put the right device there; if this is it, `hotset volume accept-backing {}`", volume.name);
         }

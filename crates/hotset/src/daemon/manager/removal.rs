@@ -261,7 +261,7 @@ impl Manager {
         let changed = match &status.pool {
             Some(pool) => {
                 self.detach(pool, name, dirty).await?;
-                self.save_left(pool).await?;
+                self.save_departed(pool).await?;
                 true
             }
             None => self.take_from_offline_pool(name.as_str()).await?,
@@ -396,7 +396,7 @@ impl Manager {
         let deleted = self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await;
         if let Err(error) = deleted {
             // Some volumes may have left it. What cannot be recorded is a condition.
-            let _ = self.save_left(name).await;
+            let _ = self.save_departed(name).await;
             return Err(error);
         }
         self.release_offline_volumes(name.as_str());
@@ -482,7 +482,7 @@ impl Manager {
 
     pub(super) fn forget_ssds(&self, pool: &str) {
         let mut offline = self.offline();
-        offline.left.remove(pool);
+        offline.departed_ssds.remove(pool);
         offline.notes.remove(pool);
         offline.warnings.remove(pool);
     }

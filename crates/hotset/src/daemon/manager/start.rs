@@ -101,7 +101,7 @@ impl Manager {
                 });
             }
         }
-        self.open_strangers(&records).await;
+        self.open_unrecorded_pools(&records).await;
         self.open_uncached_volumes().await;
         self.expect_no_more(&self.state.volumes().unwrap_or_default()).await;
         self.resume_conversions().await;
@@ -455,7 +455,7 @@ impl Manager {
             left.push(gone.clone());
         }
         let mut offline = self.offline();
-        offline.left.insert(record.name.clone(), left);
+        offline.departed_ssds.insert(record.name.clone(), left);
         offline.notes.insert(record.name.clone(), notes);
     }
 
@@ -483,7 +483,7 @@ impl Manager {
         let record = self.offline().pools.remove(name.as_str()).map(|pool| pool.record);
         if let Some(record) = &record {
             // It may have been imported.
-            self.offline().left.entry(record.name.clone()).or_insert_with(|| record.left.clone());
+            self.offline().departed_ssds.entry(record.name.clone()).or_insert_with(|| record.left.clone());
         }
         for volume in record.iter().flat_map(|record| &record.volumes) {
             if let Err(error) = self.serve_left_over(volume, &catalogued).await {
@@ -529,22 +529,22 @@ impl Manager {
     }
 
     /// Pools that no record names: the state directory was lost, or their SSDs came from elsewhere.
-    async fn open_strangers(&self, records: &[PoolRecord]) {
+    async fn open_unrecorded_pools(&self, records: &[PoolRecord]) {
         if self.config.ssd_scan.is_empty() {
             return;
         }
         let patterns = self.config.ssd_scan.clone();
         let Scan { ssds: found, newer } = self.scanner.ssds(Vec::new(), patterns).await;
         let known: BTreeSet<&str> = records.iter().map(|record| record.uuid.as_str()).collect();
-        let strange: BTreeSet<u128> =
+        let unrecorded: BTreeSet<u128> =
             found.iter().map(|ssd| ssd.label.pool_uuid).filter(|pool| !known.contains(uuid(*pool).as_str())).collect();
         let is_unknown = |ssd: &&FoundNewer| {
-            !known.contains(uuid(ssd.newer.pool_uuid).as_str()) && !strange.contains(&ssd.newer.pool_uuid)
+            !known.contains(uuid(ssd.newer.pool_uuid).as_str()) && !unrecorded.contains(&ssd.newer.pool_uuid)
         };
         for ssd in newer.iter().filter(is_unknown) {
             tracing::error!("{}", newer_error(ssd));
         }
-        for pool in strange {
+        for pool in unrecorded {
             let own: Vec<_> = found.iter().filter(|ssd| ssd.label.pool_uuid == pool).collect();
             let Some(label) = own.first().map(|ssd| ssd.label.clone()) else { continue };
             let (name, kind) = (label.pool_name, RecordedKind::of(label.kind));

@@ -17,7 +17,7 @@ use super::seen;
 use super::{
     Fenced, Manager, Offline, OfflinePool, OfflineVolume, Waiting, no_such_pool, no_such_volume, uuid, volume_name,
 };
-use super::{astray, clients};
+use super::{clients, moved_devices};
 use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
 use crate::endpoint::Endpoint;
@@ -37,7 +37,7 @@ impl Manager {
         let mut pools: Vec<_> = open.chain(away).collect();
         for pool in &mut pools {
             self.describe_ssds(pool);
-            astray::tell_of_ssds(pool, &offline.astray);
+            moved_devices::tell_of_ssds(pool, &offline.moved_devices);
             seen::blame_ssds(pool);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Pool, pool.name.as_str())) {
                 pool.health = pool.health.max(raised.health);
@@ -83,8 +83,8 @@ impl Manager {
         for volume in &mut volumes {
             tell_use(volume, snapshot);
             self.describe_cache(volume, snapshot, &offline);
-            astray::tell_of_backing(volume, &offline.astray);
-            self.tell_of_identity(volume, &offline.strangers);
+            moved_devices::tell_of_backing(volume, &offline.moved_devices);
+            self.tell_of_identity(volume, &offline.unexpected_backings);
             volume.clients = clients::of_volume(&volume.name, snapshot);
             (volume.pool_type, volume.effective_write_mode) = writes_of(volume, snapshot, &offline);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Volume, volume.name.as_str())) {

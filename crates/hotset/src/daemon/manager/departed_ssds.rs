@@ -10,9 +10,9 @@ use crate::daemon::state::{LeftRecord, PoolRecord, SsdRecord};
 
 impl Manager {
     /// What is to be recorded of the SSDs that have left an open pool.
-    pub(super) fn left_of(&self, pool: &PoolStatus) -> Vec<LeftRecord> {
+    pub(super) fn departed_ssds_of(&self, pool: &PoolStatus) -> Vec<LeftRecord> {
         let mut offline = self.offline();
-        let left = offline.left.entry(pool.name.to_string()).or_default();
+        let left = offline.departed_ssds.entry(pool.name.to_string()).or_default();
         follow(left, &pool.ssds);
         left.clone()
     }
@@ -25,15 +25,15 @@ impl Manager {
     }
 
     /// SSDs at these paths are in the pool again, under new identities.
-    pub(super) fn forget_left_at(&self, pool: &str, paths: &[String]) {
-        if let Some(left) = self.offline().left.get_mut(pool) {
+    pub(super) fn forget_departed_at(&self, pool: &str, paths: &[String]) {
+        if let Some(left) = self.offline().departed_ssds.get_mut(pool) {
             left.retain(|left| !paths.contains(&left.ssd.path));
         }
     }
 
     /// The administrator wants the pool to do without these SSDs. Those that failed stay on record, so that they do not come back.
     pub(super) fn forget_missing(&self, pool: &str, is_meant: impl Fn(&str) -> bool) {
-        if let Some(left) = self.offline().left.get_mut(pool) {
+        if let Some(left) = self.offline().departed_ssds.get_mut(pool) {
             left.retain(|left| left.failed.is_some() || !is_meant(&left.ssd.uuid));
         }
     }

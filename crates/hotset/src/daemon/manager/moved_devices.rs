@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt as _};
 use hotset_api::{Health, Pool, Volume, VolumeState};
 
 use super::Manager;
-use super::ask::{AT_ONCE, PATIENCE};
+use super::ask::{AT_ONCE, PROBE_TIMEOUT};
 use super::conditions::joined;
 use super::serve::RETRY_INTERVAL;
 use crate::daemon::probe;
@@ -22,25 +22,25 @@ impl Manager {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
             let Ok(snapshot) = self.plane.snapshot().await else { return };
-            let found = self.astray(&snapshot).await.unwrap_or_default();
+            let found = self.moved_devices(&snapshot).await.unwrap_or_default();
             // What was let go while this looked is not there at the next look.
-            self.offline().astray = found.intersection(&before).cloned().collect();
+            self.offline().moved_devices = found.intersection(&before).cloned().collect();
             before = found;
         }
     }
 
     /// The spellings of devices in use whose paths lead to what is not open. `None`: it cannot be told.
-    async fn astray(&self, snapshot: &Snapshot) -> Option<BTreeSet<String>> {
+    async fn moved_devices(&self, snapshot: &Snapshot) -> Option<BTreeSet<String>> {
         let asked = in_use(snapshot).into_iter().map(async |spelling| {
             let path = spelling.clone();
             let key =
-                self.patience.ask(&format!("device {spelling}"), PATIENCE, move || probe::backing_key(&path)).await;
+                self.prober.ask(&format!("device {spelling}"), PROBE_TIMEOUT, move || probe::backing_key(&path)).await;
             Some((spelling, key?))
         });
         let keys: Vec<Option<_>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
-        let open = self.patience.ask("what is open", PATIENCE, probe::open_devices).await?.ok()?;
-        let is_astray = |key: &Option<_>| key.is_none_or(|key| !open.contains(&key));
-        Some(keys.into_iter().flatten().filter(|(_, key)| is_astray(key)).map(|(spelling, _)| spelling).collect())
+        let open = self.prober.ask("what is open", PROBE_TIMEOUT, probe::open_devices).await?.ok()?;
+        let has_moved = |key: &Option<_>| key.is_none_or(|key| !open.contains(&key));
+        Some(keys.into_iter().flatten().filter(|(_, key)| has_moved(key)).map(|(spelling, _)| spelling).collect())
     }
 }
 
@@ -50,8 +50,8 @@ fn in_use(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// Says so of the SSDs of a pool.
-pub(super) fn tell_of_ssds(pool: &mut Pool, astray: &BTreeSet<String>) {
-    for ssd in pool.ssds.iter_mut().filter(|ssd| ssd.online && astray.contains(&ssd.path)) {
+pub(super) fn tell_of_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
+    for ssd in pool.ssds.iter_mut().filter(|ssd| ssd.online && moved.contains(&ssd.path)) {
         ssd.reason = joined(&ssd.reason, &format!("it {WHAT}"));
         ssd.action = format!(
             "put it back at {}, or take it out of the pool with `hotset pool remove-ssd` before the daemon stops",
@@ -63,9 +63,9 @@ pub(super) fn tell_of_ssds(pool: &mut Pool, astray: &BTreeSet<String>) {
     }
 }
 
-/// … of the backing device of a volume.
-pub(super) fn tell_of_backing(volume: &mut Volume, astray: &BTreeSet<String>) {
-    if volume.state == VolumeState::Offline || !astray.contains(&volume.backing) {
+/// Says so of the backing device of a volume.
+pub(super) fn tell_of_backing(volume: &mut Volume, moved: &BTreeSet<String>) {
+    if volume.state == VolumeState::Offline || !moved.contains(&volume.backing) {
         return;
     }
     volume.health = volume.health.max(Health::Degraded);

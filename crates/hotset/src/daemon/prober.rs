@@ -11,12 +11,12 @@ use crate::running_time::timeout;
 
 /// A handle: cloning it is cheap.
 #[derive(Clone, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Prober {
     /// Those from which an answer has not come back: they are not asked again before it does.
     silent: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Patience {
+impl Prober {
     /// What `question` finds out about `device`, as people know it; `None`: that takes longer than `limit`, or an earlier
     /// question still does.
     pub(crate) async fn ask<T: Send + 'static>(
@@ -29,10 +29,10 @@ impl Patience {
             return None;
         }
         let came_back = Arc::new(AtomicBool::new(false));
-        let (patience, asked, tell) = (self.clone(), device.to_owned(), Arc::clone(&came_back));
+        let (prober, asked, tell) = (self.clone(), device.to_owned(), Arc::clone(&came_back));
         let answer = spawn_blocking(move || {
             let answer = question();
-            let mut silent = patience.silent();
+            let mut silent = prober.silent();
             silent.remove(&asked);
             tell.store(true, Ordering::Relaxed);
             answer
@@ -62,18 +62,18 @@ mod tests {
 
     #[tokio::test]
     async fn who_does_not_answer_is_asked_again_only_when_he_has() {
-        let patience = Patience::default();
+        let prober = Prober::default();
         let (release, wait) = mpsc::channel::<()>();
         let short = Duration::from_millis(10);
-        let hung = patience.ask("disk a", short, move || wait.recv().is_ok());
+        let hung = prober.ask("disk a", short, move || wait.recv().is_ok());
         assert_eq!(hung.await, None);
         let asked = Arc::new(AtomicBool::new(false));
         let tell = Arc::clone(&asked);
-        assert_eq!(patience.ask("disk a", short, move || tell.store(true, Ordering::Relaxed)).await, None);
+        assert_eq!(prober.ask("disk a", short, move || tell.store(true, Ordering::Relaxed)).await, None);
         assert!(!asked.load(Ordering::Relaxed), "a second thread would wait beside the first");
-        assert_eq!(patience.ask("disk b", Duration::from_secs(60), || 7).await, Some(7));
+        assert_eq!(prober.ask("disk b", Duration::from_secs(60), || 7).await, Some(7));
         drop(release);
-        while patience.ask("disk a", Duration::from_secs(60), || ()).await.is_none() {
+        while prober.ask("disk a", Duration::from_secs(60), || ()).await.is_none() {
             tokio::time::sleep(short).await;
         }
     }
