@@ -1,12 +1,9 @@
 //! The NBD protocol: its bytes, its handshake, its requests, and the server that listens for it.
 
-mod budget;
 mod command;
 mod connection;
 pub mod fuzz;
 pub mod negotiation;
-mod pending;
-mod progress;
 mod replies;
 mod server;
 mod session;

@@ -8,6 +8,7 @@ use hotset_block::sync::Event;
 use hotset_block::{Buf, HostEnv};
 
 use super::wire::{CHUNK_HEADER_BYTES, SIMPLE_REPLY_BYTES};
+use crate::inflight::Cost;
 use crate::transport::Transport;
 
 /// Replies of one send: each has one or two pieces, and the kernel takes 1024.
@@ -42,21 +43,6 @@ pub(super) struct Reply {
     payload: Payload,
     /// What goes back to the connection's budget when it was sent.
     cost: Cost,
-}
-
-/// A request's share of its connection's budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cost {
-    pub(super) requests: usize,
-    pub(super) bytes: usize,
-}
-
-impl Cost {
-    pub(super) const NOTHING: Self = Self { requests: 0, bytes: 0 };
-
-    fn plus(self, other: Self) -> Self {
-        Self { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
-    }
 }
 
 impl Reply {

@@ -17,12 +17,11 @@ use hotset_block::{Env, HostEnv, InheritedListener, Listener, RealInstant, Strea
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorKind, Volume};
 
-use super::budget::Budget;
 use super::connection;
 use super::negotiation::{Catalogue, ExportInfo};
-use super::progress::Ended;
 use super::session::Session;
 use super::wire::transmission_flag;
+use crate::inflight::{Budget, Ended};
 use crate::tls::TlsAcceptor;
 
 /// The transfer that clients are advised to use where the backing device does not say: the cache's page.
@@ -57,7 +56,7 @@ pub struct ServerSettings {
     pub handshake_timeout: Duration,
     /// How much longer a client may wait for an export that is being opened.
     pub export_timeout: Duration,
-    /// How long a request may make no progress until it is answered with an error (`progress.rs`). It is looked after eight
+    /// How long a request may make no progress until it is answered with an error (`inflight/progress.rs`). It is looked after eight
     /// times as often.
     pub request_timeout: Duration,
     /// How long a connection that its client ends may take to finish what is in flight.

@@ -16,12 +16,10 @@ use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::budget::Budget;
 use super::command::{Answer, Terms, errno, perform, reason};
-use super::pending::{Pending, Reserved, Ticket};
-use super::progress::Ended;
-use super::replies::{Cost, Payload, Replies, Reply};
+use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
+use crate::inflight::{Budget, Cost, Ended, Pending, Reserved, Ticket};
 use crate::receive::ReceiveBuffer;
 use crate::transport::Transport;
 

@@ -6,17 +6,17 @@ use std::time::Duration;
 use hotset_block::Instant;
 use hotset_block::sync::Event;
 
+use super::Cost;
 use super::budget::{Budget, OWN_BYTES};
 use super::progress::{Ended, Progress, earliest, takes_long};
-use super::replies::Cost;
-use super::wire::Request;
+use crate::nbd::wire::Request;
 
 /// Requests of a connection at most, from their receipt until their reply is sent.
 const REQUESTS_MAX: usize = 1024;
 
 /// Names a request while it is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket(usize);
+pub(crate) struct Ticket(usize);
 
 struct Entry {
     request: Request,
@@ -28,7 +28,7 @@ struct Entry {
 
 /// See the file's summary. What a request costs is reserved before its payload is received and given back when its reply is
 /// sent, or, if the client was answered before, when the operation is over.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     entries: RefCell<Vec<Option<Entry>>>,
     free: RefCell<Vec<usize>>,
     used_requests: Cell<usize>,
@@ -43,7 +43,7 @@ pub(super) struct Pending {
 }
 
 /// What a request costs, before it begins. Dropping it gives that back.
-pub(super) struct Reserved<'a> {
+pub(crate) struct Reserved<'a> {
     pending: &'a Pending,
     cost: Cost,
 }
@@ -55,7 +55,7 @@ impl Drop for Reserved<'_> {
 }
 
 impl Pending {
-    pub(super) fn within(budget: Budget) -> Self {
+    pub(crate) fn within(budget: Budget) -> Self {
         Self {
             entries: RefCell::default(),
             free: RefCell::default(),
@@ -70,13 +70,13 @@ impl Pending {
     }
 
     /// Whether the connection itself may have a request of that payload more. One that is alone always may.
-    pub(super) fn has_room_for(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let used = self.used_bytes.get();
         (used == 0 || used + bytes <= self.budget.share_bytes()) && self.used_requests.get() < REQUESTS_MAX
     }
 
     /// Waits until that much memory is there, in line behind the other connections, and takes it.
-    pub(super) async fn reserve(&self, bytes: usize) -> Reserved<'_> {
+    pub(crate) async fn reserve(&self, bytes: usize) -> Reserved<'_> {
         if self.counts_more_with(bytes) > 0 {
             let place = self.budget.stand_in_line();
             while !(place.is_first() && self.budget.has(self.counts_more_with(bytes))) {
@@ -105,11 +105,11 @@ impl Pending {
     }
 
     /// Whether others may have to wait for what this connection holds.
-    pub(super) fn holds_counted(&self) -> bool {
+    pub(crate) fn holds_counted(&self) -> bool {
         self.counted_bytes.get() > 0
     }
 
-    pub(super) fn begin(&self, reserved: Reserved<'_>, request: Request, received: Instant) -> Ticket {
+    pub(crate) fn begin(&self, reserved: Reserved<'_>, request: Request, received: Instant) -> Ticket {
         let cost = reserved.cost;
         // The entry has it now.
         std::mem::forget(reserved);
@@ -124,7 +124,7 @@ impl Pending {
     }
 
     /// The operation is over. What the reply costs until it is sent; `None` if the client was answered already.
-    pub(super) fn end(&self, ticket: Ticket) -> Option<Cost> {
+    pub(crate) fn end(&self, ticket: Ticket) -> Option<Cost> {
         let entry = self.entries.borrow_mut()[ticket.0].take().expect("an operation ends once");
         self.free.borrow_mut().push(ticket.0);
         if entry.given_up {
@@ -136,7 +136,7 @@ impl Pending {
     }
 
     /// What ended since this was asked last. With `steps`, what takes long has got on.
-    pub(super) fn ended(&self, steps: bool) -> Ended {
+    pub(crate) fn ended(&self, steps: bool) -> Ended {
         let entries = self.entries.borrow();
         let long = entries.iter().flatten().filter(|entry| steps && !entry.given_up && takes_long(&entry.request));
         let oldest = earliest(self.oldest_ended.take(), long.map(|entry| entry.progress.received).min());
@@ -145,7 +145,7 @@ impl Pending {
 
     /// Gives up the requests that have made no progress for `timeout`, given what `ended` on their export since the last
     /// look: the client is to be told that they failed.
-    pub(super) fn give_up_late(&self, ended: &Ended, now: Instant, timeout: Duration) -> Vec<Request> {
+    pub(crate) fn give_up_late(&self, ended: &Ended, now: Instant, timeout: Duration) -> Vec<Request> {
         let mut entries = self.entries.borrow_mut();
         let waiting = entries.iter_mut().flatten().filter(|entry| !entry.given_up);
         let late = waiting.filter_map(|entry| {
@@ -156,7 +156,7 @@ impl Pending {
     }
 
     /// Gives back what a request took.
-    pub(super) fn release(&self, cost: Cost) {
+    pub(crate) fn release(&self, cost: Cost) {
         self.used_requests.set(self.used_requests.get() - cost.requests);
         self.used_bytes.set(self.used_bytes.get() - cost.bytes);
         self.count();
@@ -166,13 +166,13 @@ impl Pending {
     }
 
     /// Waits until something was released.
-    pub(super) async fn eased(&self) {
+    pub(crate) async fn eased(&self) {
         self.watched.set(true);
         self.eased.wait().await;
     }
 
     /// Requests of which the operation or the reply is under way.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.used_requests.get()
     }
 }

@@ -13,15 +13,30 @@ use std::rc::Rc;
 use hotset_block::sync::Event;
 
 /// What a connection may take beside all others: not counted, and never waited for.
-pub(super) const OWN_BYTES: usize = 128 << 10;
+pub(crate) const OWN_BYTES: usize = 128 << 10;
 /// What one connection may take, where there is enough: two requests of the longest kind.
 const SHARE_BYTES_MAX: usize = 64 << 20;
 /// So many connections may take all they may before each gets less.
 const FULL_SHARES: usize = 8;
 
+/// A request's share of its connection's budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) requests: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Cost {
+    pub(crate) const NOTHING: Self = Self { requests: 0, bytes: 0 };
+
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { requests: self.requests + other.requests, bytes: self.bytes + other.bytes }
+    }
+}
+
 /// See the file's summary. A handle: cloning it is cheap.
 #[derive(Clone)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     inner: Rc<BudgetInner>,
 }
 
@@ -36,14 +51,14 @@ struct BudgetInner {
 }
 
 /// A place in the line. Dropping it leaves the line.
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     budget: &'a BudgetInner,
     number: u64,
 }
 
 impl Budget {
     /// Of `limit_bytes` in all, [`OWN_BYTES`] of each connection not counted.
-    pub(super) fn new(limit_bytes: usize) -> Self {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
         let inner = BudgetInner {
             limit_bytes,
             used_bytes: Cell::new(0),
@@ -58,29 +73,29 @@ impl Budget {
     }
 
     /// There are so many connections.
-    pub(super) fn divide_among(&self, connections: usize) {
+    pub(crate) fn divide_among(&self, connections: usize) {
         let share = self.inner.limit_bytes / connections.max(FULL_SHARES);
         self.inner.share_bytes.set(share.clamp(OWN_BYTES, SHARE_BYTES_MAX));
     }
 
     /// What one connection may have in flight, unless a single request is longer.
-    pub(super) fn share_bytes(&self) -> usize {
+    pub(crate) fn share_bytes(&self) -> usize {
         self.inner.share_bytes.get()
     }
 
     /// Whether so much more is there now. If nothing is taken, anything is.
-    pub(super) fn has(&self, more_bytes: usize) -> bool {
+    pub(crate) fn has(&self, more_bytes: usize) -> bool {
         let used = self.inner.used_bytes.get();
         more_bytes == 0 || used == 0 || used + more_bytes <= self.inner.limit_bytes
     }
 
     /// Whether somebody waits.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         !self.inner.line.borrow().is_empty()
     }
 
     /// The end of the line.
-    pub(super) fn stand_in_line(&self) -> Place<'_> {
+    pub(crate) fn stand_in_line(&self) -> Place<'_> {
         let number = self.inner.next_number.get();
         self.inner.next_number.set(number + 1);
         self.inner.line.borrow_mut().push_back(number);
@@ -88,7 +103,7 @@ impl Budget {
     }
 
     /// What was counted as `before` is `now`.
-    pub(super) fn recount(&self, before: usize, now: usize) {
+    pub(crate) fn recount(&self, before: usize, now: usize) {
         self.inner.used_bytes.set(self.inner.used_bytes.get() - before + now);
         if now < before {
             self.inner.ease();
@@ -105,12 +120,12 @@ impl BudgetInner {
 }
 
 impl Place<'_> {
-    pub(super) fn is_first(&self) -> bool {
+    pub(crate) fn is_first(&self) -> bool {
         self.budget.line.borrow().front() == Some(&self.number)
     }
 
     /// Waits until something was given back, or somebody left the line.
-    pub(super) async fn eased(&self) {
+    pub(crate) async fn eased(&self) {
         self.budget.eased.wait().await;
     }
 }

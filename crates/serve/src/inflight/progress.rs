@@ -8,45 +8,45 @@ use std::time::Duration;
 
 use hotset_block::Instant;
 
-use super::wire::{Command, Request, command_flag};
+use crate::nbd::wire::{Command, Request, command_flag};
 
 /// So many time-outs are the most for a request that only waits for what takes long, and is not long itself.
 const TIMEOUTS_MAX: u32 = 10;
 
 /// What ended on an export between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(crate) struct Ended {
     /// When the oldest request was received that was answered.
-    pub(super) oldest: Option<Instant>,
+    pub(crate) oldest: Option<Instant>,
     /// A part of something long is done.
-    pub(super) steps: bool,
+    pub(crate) steps: bool,
 }
 
 impl Ended {
-    pub(super) fn or(self, other: Self) -> Self {
+    pub(crate) fn or(self, other: Self) -> Self {
         Self { oldest: earliest(self.oldest, other.oldest), steps: self.steps || other.steps }
     }
 }
 
-pub(super) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+pub(crate) fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
 /// How far a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Progress {
-    pub(super) received: Instant,
+pub(crate) struct Progress {
+    pub(crate) received: Instant,
     /// When it was last seen to get on.
     since: Instant,
 }
 
 impl Progress {
-    pub(super) fn new(received: Instant) -> Self {
+    pub(crate) fn new(received: Instant) -> Self {
         Self { received, since: received }
     }
 
     /// Whether the request has made no progress for `timeout`, given what ended since the last look.
-    pub(super) fn is_late(&mut self, request: &Request, ended: &Ended, now: Instant, timeout: Duration) -> bool {
+    pub(crate) fn is_late(&mut self, request: &Request, ended: &Ended, now: Instant, timeout: Duration) -> bool {
         let in_line = ended.oldest.is_some_and(|oldest| oldest <= self.received);
         let bearable = now.since(self.received) < timeout * TIMEOUTS_MAX;
         let gets_on = in_line
@@ -61,7 +61,7 @@ impl Progress {
 }
 
 /// It consists of many parts.
-pub(super) fn takes_long(request: &Request) -> bool {
+pub(crate) fn takes_long(request: &Request) -> bool {
     match request.command {
         Command::Trim | Command::WriteZeroes | Command::Cache => true,
         Command::Read
