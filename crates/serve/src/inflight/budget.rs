@@ -1,10 +1,10 @@
 //! The memory that the requests of all connections of a server take together, and who gets the next of it.
 //!
-//! Nobody takes memory that is not there: who needs more waits in line, and is not read from meanwhile (so that TCP slows
-//! its client down). Three rules keep the line moving. A request has all that it needs before its payload is received, so
+//! Nobody takes memory that is not there: who needs more queues up, and is not read from meanwhile (so that TCP slows
+//! its client down). Three rules keep the queue moving. A request has all that it needs before its payload is received, so
 //! that what was begun can be finished. A little is every connection's own, so that ordinary requests never wait for those
 //! of others. And a client that holds what others wait for, and neither sends what it announced nor takes its replies, is
-//! let go (`Session::is_stalled`).
+//! disconnected (`ClientWatch`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -45,13 +45,13 @@ struct BudgetInner {
     used_bytes: Cell<usize>,
     share_bytes: Cell<usize>,
     /// Numbers of those who wait, in order.
-    line: RefCell<VecDeque<u64>>,
+    queue: RefCell<VecDeque<u64>>,
     next_number: Cell<u64>,
-    eased: Event,
+    capacity_freed: Event,
 }
 
-/// A place in the line. Dropping it leaves the line.
-pub(crate) struct Place<'a> {
+/// A place in the queue. Dropping it leaves the queue.
+pub(crate) struct Queued<'a> {
     budget: &'a BudgetInner,
     number: u64,
 }
@@ -63,9 +63,9 @@ impl Budget {
             limit_bytes,
             used_bytes: Cell::new(0),
             share_bytes: Cell::new(0),
-            line: RefCell::default(),
+            queue: RefCell::default(),
             next_number: Cell::new(0),
-            eased: Event::new(),
+            capacity_freed: Event::new(),
         };
         let budget = Self { inner: Rc::new(inner) };
         budget.divide_among(0);
@@ -84,55 +84,55 @@ impl Budget {
     }
 
     /// Whether so much more is there now. If nothing is taken, anything is.
-    pub(crate) fn has(&self, more_bytes: usize) -> bool {
+    pub(crate) fn has_room_for(&self, more_bytes: usize) -> bool {
         let used = self.inner.used_bytes.get();
         more_bytes == 0 || used == 0 || used + more_bytes <= self.inner.limit_bytes
     }
 
     /// Whether somebody waits.
     pub(crate) fn is_awaited(&self) -> bool {
-        !self.inner.line.borrow().is_empty()
+        !self.inner.queue.borrow().is_empty()
     }
 
-    /// The end of the line.
-    pub(crate) fn stand_in_line(&self) -> Place<'_> {
+    /// The end of the queue.
+    pub(crate) fn queue_up(&self) -> Queued<'_> {
         let number = self.inner.next_number.get();
         self.inner.next_number.set(number + 1);
-        self.inner.line.borrow_mut().push_back(number);
-        Place { budget: &self.inner, number }
+        self.inner.queue.borrow_mut().push_back(number);
+        Queued { budget: &self.inner, number }
     }
 
     /// What was counted as `before` is `now`.
     pub(crate) fn recount(&self, before: usize, now: usize) {
         self.inner.used_bytes.set(self.inner.used_bytes.get() - before + now);
         if now < before {
-            self.inner.ease();
+            self.inner.tell_queue();
         }
     }
 }
 
 impl BudgetInner {
-    fn ease(&self) {
-        if !self.line.borrow().is_empty() {
-            self.eased.wake_all();
+    fn tell_queue(&self) {
+        if !self.queue.borrow().is_empty() {
+            self.capacity_freed.wake_all();
         }
     }
 }
 
-impl Place<'_> {
+impl Queued<'_> {
     pub(crate) fn is_first(&self) -> bool {
-        self.budget.line.borrow().front() == Some(&self.number)
+        self.budget.queue.borrow().front() == Some(&self.number)
     }
 
-    /// Waits until something was given back, or somebody left the line.
-    pub(crate) async fn eased(&self) {
-        self.budget.eased.wait().await;
+    /// Waits until something was given back, or somebody left the queue.
+    pub(crate) async fn capacity_freed(&self) {
+        self.budget.capacity_freed.wait().await;
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.budget.line.borrow_mut().retain(|number| *number != self.number);
-        self.budget.ease();
+        self.budget.queue.borrow_mut().retain(|number| *number != self.number);
+        self.budget.tell_queue();
     }
 }

@@ -6,6 +6,7 @@ use hotset_cache::{Durability, Error, ErrorAnswer, ErrorKind, Volume, ZeroEffort
 
 use super::negotiation::{Agreement, ExportInfo};
 use super::wire::{Command, Request, command_flag, errno, transmission_flag};
+use crate::inflight::{Operation, Work};
 
 /// Extents of one answer at most: 8 KiB of them.
 const EXTENTS_MAX: usize = 1024;
@@ -86,6 +87,21 @@ impl Terms {
     }
 }
 
+/// What the request is to those who look whether it is late.
+pub(super) fn operation(request: &Request) -> Operation {
+    let work = match request.command {
+        Command::Write => Work::Store,
+        Command::Flush => Work::Flush,
+        Command::Trim | Command::WriteZeroes | Command::Cache => Work::Long,
+        Command::Read | Command::Disconnect | Command::BlockStatus | Command::Unknown(_) => Work::Short,
+    };
+    Operation { work, durability: durability(request) }
+}
+
+fn durability(request: &Request) -> Durability {
+    if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile }
+}
+
 /// What the client is told.
 pub(super) enum Answer {
     Done,
@@ -101,7 +117,7 @@ pub(super) async fn perform<E: Env>(
 ) -> Result<Answer, Error> {
     // What a flush says of a range was not checked, and is not used.
     let range = ByteRange { start: request.offset, end: request.offset.saturating_add(u64::from(request.length)) };
-    let durability = if request.has(command_flag::FUA) { Durability::Durable } else { Durability::Volatile };
+    let durability = durability(request);
     match request.command {
         Command::Read => return volume.read(range).await.map(Answer::Data),
         Command::Write => {

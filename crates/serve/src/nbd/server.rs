@@ -450,7 +450,7 @@ impl ServerInner {
                 *of_export = of_export.or(serving.session.ended());
             }
             for serving in serving() {
-                serving.session.give_up_late(&ended[serving.export.as_str()], now, timeout);
+                serving.session.expire_late(&ended[serving.export.as_str()], now, timeout);
             }
         }
     }

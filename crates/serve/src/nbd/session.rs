@@ -6,20 +6,17 @@
 
 use std::cell::Cell;
 use std::io;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
-use hotset_block::sync::Event;
 use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
 
-use super::command::{Answer, Terms, errno, perform, reason};
+use super::command::{Answer, Terms, errno, operation, perform, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
-use crate::inflight::{Budget, Cost, Ended, Pending, Reserved, Ticket};
+use crate::inflight::{Budget, ClientWatch, Cost, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
 use crate::receive::ReceiveBuffer;
 use crate::transport::Transport;
 
@@ -33,27 +30,14 @@ pub(super) struct Session {
     volume: Volume<HostEnv>,
     transport: Transport,
     terms: Terms,
-    pending: Pending,
+    inflight: Inflight<Request>,
     replies: Replies,
-    /// How long the session may take to finish what is in flight when it ends.
-    drain_timeout: Cell<Duration>,
-    stopping: Cell<bool>,
-    stop: Event,
+    ending: Ending,
     /// A payload is being received that the client has announced.
     awaits_payload: Cell<bool>,
-    /// Counts the pieces of payloads that came, and the replies that went.
-    progress: Cell<u64>,
-    watched: Cell<Watched>,
+    client: ClientWatch,
     /// The volume's when they were last looked at.
     steps: Cell<u64>,
-}
-
-/// What was seen of a session at the last look.
-#[derive(Clone, Copy, Default)]
-struct Watched {
-    progress: u64,
-    /// Looks in a row at which its client had not done its part.
-    stalled_looks: u32,
 }
 
 /// Why no more requests are received.
@@ -62,6 +46,12 @@ enum Over {
     Orderly,
     /// The connection or the protocol broke: nobody waits for replies.
     Broken,
+}
+
+impl From<Stopped> for Over {
+    fn from(_: Stopped) -> Self {
+        Self::Orderly
+    }
 }
 
 impl Session {
@@ -78,14 +68,11 @@ impl Session {
             volume,
             transport,
             terms,
-            pending: Pending::within(budget),
+            inflight: Inflight::within(budget),
             replies: Replies::default(),
-            drain_timeout: Cell::new(drain_timeout),
-            stopping: Cell::new(false),
-            stop: Event::new(),
+            ending: Ending::new(drain_timeout),
             awaits_payload: Cell::new(false),
-            progress: Cell::new(0),
-            watched: Cell::default(),
+            client: ClientWatch::default(),
             steps: Cell::new(0),
         })
     }
@@ -104,39 +91,32 @@ impl Session {
 
     /// Receives no more requests; those in flight have `limit` to finish.
     pub(super) fn stop(&self, limit: Duration) {
-        self.drain_timeout.set(limit);
-        self.stopping.set(true);
-        self.stop.wake_all();
+        self.ending.stop(limit);
     }
 
     /// What ended since this was asked last.
     pub(super) fn ended(&self) -> Ended {
         let steps = self.volume.steps();
-        self.pending.ended(self.steps.replace(steps) != steps)
+        self.inflight.ended(self.steps.replace(steps) != steps)
     }
 
     /// Answers with an error what has made no progress for `timeout`, given what `ended` on the export.
-    pub(super) fn give_up_late(&self, ended: &Ended, now: Instant, timeout: Duration) {
-        for request in self.pending.give_up_late(ended, now, timeout) {
+    pub(super) fn expire_late(&self, ended: &Ended, now: Instant, timeout: Duration) {
+        for request in self.inflight.expire_late(ended, now, timeout) {
             self.answer_error(&request, wire::errno::EIO, ErrorAnswer::TimedOut, Cost::NOTHING);
         }
     }
 
     /// Requests that are not answered yet.
     pub(super) fn in_flight(&self) -> usize {
-        self.pending.requests()
+        self.inflight.requests()
     }
 
     /// Whether the client has held memory that others may wait for, and done nothing of its part (to send what it announced, or
     /// to take its replies) over so many looks in a row. To be asked at every look.
     pub(super) fn is_stalled(&self, looks: u32) -> bool {
-        let before = self.watched.get();
-        let progress = self.progress.get();
-        let waits = self.awaits_payload.get() || self.replies.are_not_taken();
-        let stalled = waits && self.pending.holds_counted() && progress == before.progress;
-        let stalled_looks = if stalled { before.stalled_looks + 1 } else { 0 };
-        self.watched.set(Watched { progress, stalled_looks });
-        stalled_looks >= looks
+        let waited_for = self.awaits_payload.get() || self.replies.are_not_taken();
+        self.client.is_stalled(waited_for && self.inflight.holds_counted(), looks)
     }
 
     /// Ends the session at once.
@@ -144,14 +124,10 @@ impl Session {
         self.close();
     }
 
-    fn made_progress(&self) {
-        self.progress.set(self.progress.get() + 1);
-    }
-
     async fn send_replies(&self) {
         let sent = |cost| {
-            self.made_progress();
-            self.pending.release(cost);
+            self.client.made_progress();
+            self.inflight.release(cost);
         };
         let sent = self.replies.send_all(&self.env, &self.transport, sent).await;
         if sent.is_err() {
@@ -161,26 +137,18 @@ impl Session {
 
     /// Nothing is sent any more, and both tasks end. What is in flight ends by itself.
     fn close(&self) {
-        self.pending.release(self.replies.close());
+        self.inflight.release(self.replies.close());
         self.transport.shutdown();
     }
 
     /// Waits until everything is answered and sent, as long as the time limit allows; a stop may shorten it.
     async fn drain(&self) {
-        let mut finished = pin!(async {
-            while self.pending.requests() > 0 {
-                self.pending.eased().await;
-            }
+        let finished = async {
+            self.inflight.drained().await;
             // The last replies are in the socket, or still in TLS.
             self.transport.flush().await
-        });
-        loop {
-            let limit = pin!(self.env.sleep(self.drain_timeout.get()));
-            match select(finished.as_mut(), select(self.stop.wait(), limit)).await {
-                Either::Right((Either::Left(_), _)) => {}
-                Either::Right((Either::Right(_), _)) | Either::Left(_) => return,
-            }
-        }
+        };
+        self.ending.drain(&self.env, finished).await;
     }
 
     async fn receive_requests(self: &Rc<Self>, mut received: ReceiveBuffer) -> Over {
@@ -208,19 +176,19 @@ impl Session {
         &self,
         request: &Request,
         received: &mut ReceiveBuffer,
-    ) -> Result<(Reserved<'_>, Option<Buf>), Over> {
+    ) -> Result<(Reserved<'_, Request>, Option<Buf>), Over> {
         if request.command == Command::Write && u64::from(request.length) > REQUEST_BYTES_MAX {
             // "Block size constraints": too long to be skipped.
             return Err(Over::Broken);
         }
         let bytes = payload_bytes(request);
-        while !self.pending.has_room_for(bytes) {
-            self.or_stop(self.pending.eased()).await?;
+        while !self.inflight.has_room_for(bytes) {
+            self.ending.unless_stopped(self.inflight.capacity_freed()).await?;
             if self.replies.is_closed() {
                 return Err(Over::Broken);
             }
         }
-        let reserved = self.or_stop(self.pending.reserve(bytes)).await?;
+        let reserved = self.ending.unless_stopped(self.inflight.reserve(bytes)).await?;
         if request.command != Command::Write {
             return Ok((reserved, None));
         }
@@ -238,36 +206,24 @@ impl Session {
         let mut filled = received.take_into(&mut payload);
         while filled < bytes {
             let (head, tail) = payload.split_at(filled);
-            let (tail, more) = self.or_stop(self.transport.recv(tail)).await?;
+            let (tail, more) = self.ending.unless_stopped(self.transport.recv(tail)).await?;
             payload = head.join(tail);
-            filled += some(more)?;
-            self.made_progress();
+            filled += require_bytes(more)?;
+            self.client.made_progress();
         }
         Ok(payload)
     }
 
     async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Over> {
-        let filled = self.or_stop(received.fill(&self.transport)).await?;
-        some(filled).map(|_| ())
-    }
-
-    /// `future`, unless the session is stopped before.
-    async fn or_stop<T>(&self, future: impl Future<Output = T>) -> Result<T, Over> {
-        let stop = self.stop.wait();
-        if self.stopping.get() {
-            return Err(Over::Orderly);
-        }
-        match select(pin!(future), stop).await {
-            Either::Left((done, _)) => Ok(done),
-            Either::Right(((), _)) => Err(Over::Orderly),
-        }
+        let filled = self.ending.unless_stopped(received.fill(&self.transport)).await?;
+        require_bytes(filled).map(|_| ())
     }
 
     /// Starts a request's own task, or answers at once that it cannot be done.
-    fn begin(self: &Rc<Self>, reserved: Reserved<'_>, request: Request, payload: Option<Buf>, now: Instant) {
-        let ticket = self.pending.begin(reserved, request, now);
+    fn begin(self: &Rc<Self>, reserved: Reserved<'_, Request>, request: Request, payload: Option<Buf>, now: Instant) {
+        let ticket = self.inflight.register(reserved, request, operation(&request), now);
         if let Err(error) = self.terms.check(&request) {
-            if let Some(cost) = self.pending.end(ticket) {
+            if let Some(cost) = self.inflight.end(ticket) {
                 self.answer_error(&request, error, ErrorAnswer::Invalid, cost);
             }
             return;
@@ -281,7 +237,7 @@ impl Session {
 
     /// Queues the reply, unless the client was answered before.
     fn finish(&self, request: &Request, ticket: Ticket, outcome: Result<Answer, Error>) {
-        let Some(cost) = self.pending.end(ticket) else { return };
+        let Some(cost) = self.inflight.end(ticket) else { return };
         match outcome {
             Ok(answer) => self.reply(self.success(request, answer, cost)),
             Err(error) => self.answer_error(request, errno(error.kind), reason(error.kind), cost),
@@ -297,7 +253,7 @@ impl Session {
     fn reply(&self, reply: Reply) {
         let unsent = self.replies.add(reply);
         if unsent != Cost::NOTHING {
-            self.pending.release(unsent);
+            self.inflight.release(unsent);
         }
     }
 
@@ -360,7 +316,7 @@ fn payload_bytes(request: &Request) -> usize {
 }
 
 /// How many bytes came; the end of the stream is an end in order.
-fn some(received: io::Result<usize>) -> Result<usize, Over> {
+fn require_bytes(received: io::Result<usize>) -> Result<usize, Over> {
     match received {
         Ok(0) => Err(Over::Orderly),
         Ok(count) => Ok(count),
