@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::Volume;
 use hotset_cache::config::{VolumeSettings, VolumeSpec};
-use hotset_serve::nbd::{Server, ServerSettings};
+use hotset_serve::nbd::Server;
+use hotset_serve::{Exports, ServerSettings};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -21,8 +22,8 @@ async fn serve(env: &HostEnv, socket: &std::path::Path, size_bytes: u64) {
     let spec = VolumeSpec { name, backing: "memory".to_owned(), settings: VolumeSettings::default() };
     let device = HostDevice::Memory(MemoryDevice::new(size_bytes, 512));
     let volume = Volume::open(env.clone(), spec, device).expect("a volume over memory");
-    let server = Server::new(env.clone(), ServerSettings::default());
-    server.add_export(volume).expect("the first export");
-    println!("{}", server.listen_unix(socket, None).expect("the socket can be made"));
+    let exports = Exports::new(env.clone(), ServerSettings::default());
+    exports.add(volume).expect("the first export");
+    println!("{}", Server::new(exports).listen_unix(socket, None).expect("the socket can be made"));
     std::future::pending::<()>().await;
 }

@@ -3,6 +3,7 @@
 //! Each `wire.rs` is pure decoding and encoding; sessions turn bytes into calls of `hotset_cache::Volume` and back.
 //! This crate decides nothing about caching, and reaches the kernel through `hotset_block` alone.
 
+mod exports;
 mod inflight;
 pub mod load;
 pub mod nbd;
@@ -10,4 +11,5 @@ mod receive;
 mod tls;
 mod transport;
 
+pub use exports::{ConnectionStatus, ExportInfo, ExportList, Exports, ServerCounters, ServerSettings};
 pub use tls::{TlsAcceptor, TlsError, TlsFiles};

@@ -1,4 +1,4 @@
-//! The NBD protocol: its bytes, its handshake, its requests, and the server that listens for it.
+//! The NBD protocol: its bytes, its handshake, its requests, and where its clients connect. It knows its wire, and serves whatever [`crate::Exports`] has.
 
 mod command;
 mod connection;
@@ -9,4 +9,4 @@ mod server;
 mod session;
 pub mod wire;
 
-pub use server::{ConnectionStatus, Server, ServerCounters, ServerSettings};
+pub use server::Server;

@@ -8,9 +8,8 @@ use std::net::TcpStream;
 use std::path::Path;
 
 use hotset_cache::config::VolumeSettings;
-use hotset_serve::TlsFiles;
-use hotset_serve::nbd::ServerSettings;
 use hotset_serve::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionHeader, option, reply};
+use hotset_serve::{ServerSettings, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
 use serving::{Backing, PATIENCE, Served, Serving, attempt, run};

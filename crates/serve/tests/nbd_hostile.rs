@@ -14,7 +14,7 @@ use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, Workload};
 use hotset_serve::nbd::wire::{
     Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
 };
-use hotset_serve::nbd::{Server, ServerSettings};
+use hotset_serve::{Exports, ServerSettings};
 use serving::{Backing, PATIENCE, Served, Serving};
 use tempfile::TempDir;
 
@@ -105,9 +105,9 @@ fn assert_serves(serving: &Serving) {
 
 /// Waits until no connection uses the export, and takes it away.
 fn assert_all_gone(serving: &Serving, name: &'static str) {
-    serving.ask(move |_, server: Server| async move {
-        assert!(server.remove_export(name, PATIENCE).await, "the export was there");
-        assert_eq!(server.connections(), []);
+    serving.ask(move |_, exports: Exports| async move {
+        assert!(exports.remove(name, PATIENCE).await, "the export was there");
+        assert_eq!(exports.connections(), []);
     });
 }
 
@@ -253,8 +253,8 @@ fn a_client_that_never_reads_is_held_within_its_budget() {
     let blocked = greedy.stream.write_all(&requests).expect_err("the server stops receiving");
     assert_eq!(blocked.kind(), ErrorKind::WouldBlock);
     assert_serves(&serving);
-    let in_flight = serving.ask(|_, server| async move {
-        server.connections().iter().map(|connection| connection.in_flight).max().expect("the greedy one")
+    let in_flight = serving.ask(|_, exports| async move {
+        exports.connections().iter().map(|connection| connection.in_flight).max().expect("the greedy one")
     });
     assert!((1..=64).contains(&in_flight), "{in_flight} MiB in flight");
     drop(greedy);
@@ -325,9 +325,9 @@ fn a_request_that_takes_too_long_is_answered_once_and_its_late_result_is_thrown_
     }
     assert!(in_time < 16, "the device was faster than the time limit");
     // They keep their share of the connection's budget until the device is done with them.
-    let in_flight = serving.ask(|env, server| async move {
-        let before = server.connections()[0].in_flight;
-        while server.connections()[0].in_flight > 0 {
+    let in_flight = serving.ask(|env, exports| async move {
+        let before = exports.connections()[0].in_flight;
+        while exports.connections()[0].in_flight > 0 {
             env.sleep(Duration::from_millis(1)).await;
         }
         before
@@ -366,8 +366,8 @@ fn connections_past_the_limit_are_closed_at_once_and_room_is_made_when_one_goes(
     let mut third = RawClient { stream: UnixStream::connect(serving.socket()).expect("the server listens") };
     third.assert_closed();
     drop(second);
-    serving.ask(|env, server| async move {
-        while server.connections().len() > 1 {
+    serving.ask(|env, exports| async move {
+        while exports.connections().len() > 1 {
             env.sleep(Duration::from_millis(1)).await;
         }
     });
@@ -393,10 +393,10 @@ fn a_removed_export_ends_its_connections_and_no_others() {
     let mut on_disk = RawClient::choosing(&serving, "disk");
     let mut on_other = RawClient::choosing(&serving, "other");
     assert_eq!(on_disk.ask(Command::Flush, 0, 0), 0);
-    serving.ask(|_, server| async move {
-        assert!(server.remove_export("disk", PATIENCE).await);
-        assert!(!server.remove_export("disk", PATIENCE).await, "it is gone");
-        let exports: Vec<_> = server.connections().into_iter().map(|connection| connection.export).collect();
+    serving.ask(|_, exports| async move {
+        assert!(exports.remove("disk", PATIENCE).await);
+        assert!(!exports.remove("disk", PATIENCE).await, "it is gone");
+        let exports: Vec<_> = exports.connections().into_iter().map(|connection| connection.export).collect();
         assert_eq!(exports, [Some("other".to_owned())]);
     });
     on_disk.assert_closed();
@@ -415,11 +415,11 @@ fn a_removed_export_does_not_wait_for_clients_that_do_not_read() {
     }
     // The first bytes are here, so the server has begun.
     greedy.receive(1);
-    serving.ask(|env, server| async move {
+    serving.ask(|env, exports| async move {
         let before = env.now();
-        assert!(server.remove_export("disk", Duration::from_millis(30)).await);
+        assert!(exports.remove("disk", Duration::from_millis(30)).await);
         assert!(env.now().since(before) >= Duration::from_millis(30), "the replies had their time");
-        assert_eq!(server.connections(), []);
+        assert_eq!(exports.connections(), []);
     });
 }
 
@@ -430,9 +430,9 @@ fn a_stopped_server_finishes_what_is_in_flight_and_listens_no_more() {
     let mut client = RawClient::choosing(&serving, "disk");
     assert_eq!(client.ask(Command::Flush, 0, 0), 0);
     let mut undecided = RawClient::greeted(&serving);
-    serving.ask(|_, server| async move {
-        server.stop(PATIENCE).await;
-        assert_eq!(server.connections(), []);
+    serving.ask(|_, exports| async move {
+        exports.stop(PATIENCE).await;
+        assert_eq!(exports.connections(), []);
     });
     client.assert_closed();
     undecided.assert_closed();
@@ -448,11 +448,11 @@ fn an_export_name_is_taken_only_once_and_connections_are_listed() {
     let serving = disk();
     let _client = RawClient::choosing(&serving, "disk");
     let _undecided = RawClient::greeted(&serving);
-    serving.ask(|env, server| async move {
+    serving.ask(|env, exports| async move {
         let again = Served { settings: VolumeSettings::default(), ..Served::memory("disk", 1 << 20) };
-        let refused = server.add_export(again.open(&env)).expect_err("taken");
+        let refused = exports.add(again.open(&env)).expect_err("taken");
         assert!(refused.to_string().contains("disk"), "{refused}");
-        let connections = server.connections();
+        let connections = exports.connections();
         let exports: Vec<_> = connections.iter().map(|connection| connection.export.as_deref()).collect();
         assert_eq!(exports, [Some("disk"), None]);
         assert!(connections.iter().all(|connection| connection.peer.starts_with("unix:") && !connection.tls));

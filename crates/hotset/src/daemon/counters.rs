@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hotset_api::DaemonCounters;
-use hotset_serve::nbd::ServerCounters;
+use hotset_serve::ServerCounters;
 
 /// A handle: cloning it is cheap.
 #[derive(Clone, Debug, Default)]

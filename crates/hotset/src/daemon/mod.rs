@@ -37,8 +37,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, raise_descriptor_limit};
-use hotset_serve::TlsFiles;
-use hotset_serve::nbd::ServerSettings;
+use hotset_serve::{ServerSettings, TlsFiles};
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 

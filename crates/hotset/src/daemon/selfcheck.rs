@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hotset_api::{ConditionKind, DaemonCounters};
-use hotset_serve::nbd::ServerCounters;
+use hotset_serve::ServerCounters;
 
 use super::counters::Counters;
 use super::events::EventLog;

@@ -8,7 +8,7 @@ use hotset_cache::config::{
     FetchRate, IoType, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec,
 };
 use hotset_cache::{DirtyData, PoolSpec, STATE_BYTES, VolumeStats};
-use hotset_serve::nbd::ServerSettings;
+use hotset_serve::ServerSettings;
 
 use super::content::Content;
 use super::load::Target;

@@ -28,11 +28,11 @@ impl Plane {
                 Endpoint::Tcp(_) => acceptor.clone(),
             };
             let bind = || match &endpoint {
-                Endpoint::Unix(path) => self.server.listen_unix(path, tls()),
-                Endpoint::Tcp(address) => self.server.listen_tcp(*address, tls()),
+                Endpoint::Unix(path) => self.nbd.listen_unix(path, tls()),
+                Endpoint::Tcp(address) => self.nbd.listen_tcp(*address, tls()),
             };
             let bound = match inherited {
-                Some(inherited) => self.server.listen_inherited(inherited, tls()),
+                Some(inherited) => self.nbd.listen_inherited(inherited, tls()),
                 None => bind_patiently(&self.env, bind).await,
             };
             let address = bound.map_err(|error| invalid(format!("nbd {endpoint}: {error}")))?;
@@ -53,13 +53,13 @@ impl Plane {
 
     /// Hosts that ask for one of these volumes wait until it is exported, or expected no more.
     pub(crate) async fn expect_exports(self: Rc<Self>, names: Vec<String>) -> Result<(), Error> {
-        self.server.expect_exports(names);
+        self.exports.expect(names);
         Ok(())
     }
 
     /// Those of these volumes that are not exported will not be by themselves.
     pub(crate) async fn expect_no_more(self: Rc<Self>, names: Vec<String>) -> Result<(), Error> {
-        self.server.expect_no_more(&names);
+        self.exports.expect_no_more(&names);
         Ok(())
     }
 }

@@ -18,8 +18,7 @@ use hotset_api::ApiError;
 use hotset_block::{Env, Executor, ExecutorOptions, HostEnv, Machine, RealInstant};
 use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
-use hotset_serve::TlsAcceptor;
-use hotset_serve::nbd::{ConnectionStatus, Server, ServerCounters, ServerSettings};
+use hotset_serve::{ConnectionStatus, Exports, ServerCounters, ServerSettings, TlsAcceptor, nbd};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use pools::{Opened, plan};
@@ -33,7 +32,8 @@ type Job = Box<dyn FnOnce(Rc<Plane>) -> Pin<Box<dyn Future<Output = ()>>> + Send
 /// What lives on the data plane's thread.
 pub(crate) struct Plane {
     env: HostEnv,
-    server: Server,
+    exports: Exports,
+    nbd: nbd::Server,
     /// With which hosts are met, if with TLS.
     tls: RefCell<Option<TlsAcceptor>>,
     pools: RefCell<BTreeMap<PoolName, Pool<HostEnv>>>,
@@ -57,10 +57,11 @@ pub(crate) struct Snapshot {
 
 impl Plane {
     fn new(env: HostEnv, server: ServerSettings) -> Self {
-        let server = Server::new(env.clone(), server);
+        let exports = Exports::new(env.clone(), server);
         Self {
             env,
-            server,
+            nbd: nbd::Server::new(exports.clone()),
+            exports,
             tls: RefCell::default(),
             pools: RefCell::default(),
             volumes: RefCell::default(),
@@ -79,12 +80,12 @@ impl Plane {
 
     /// What the server of hosts counts.
     pub(crate) fn server_counters(&self) -> (ServerCounters, String) {
-        (self.server.counters(), self.server.refused_handshake())
+        (self.exports.counters(), self.exports.refused_handshake())
     }
 
     fn connections(&self) -> Vec<(ConnectionStatus, Duration)> {
         let now = self.env.real_now();
-        let serving = self.server.connections().into_iter().filter(|connection| connection.export.is_some());
+        let serving = self.exports.connections().into_iter().filter(|connection| connection.export.is_some());
         serving
             .map(|connection| {
                 let age = now.since(connection.since);

@@ -29,7 +29,7 @@ impl Plane {
     /// Refuses new hosts, finishes or abandons what is in flight, flushes, and closes the pools. Nothing serves after it.
     pub(crate) async fn stop(self: Rc<Self>) -> Result<StopReport, Error> {
         self.stopping.set(true);
-        self.server.stop(HOSTS_LIMIT).await;
+        self.exports.stop(HOSTS_LIMIT).await;
         let mut endings = Vec::new();
         let volumes: Vec<_> = self.volumes.borrow().values().cloned().collect();
         for volume in volumes.into_iter().filter(|volume| volume.status().pool.is_none()) {

@@ -48,19 +48,19 @@ impl Plane {
 
     /// Lets hosts use a volume.
     pub(crate) async fn export(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
-        self.server.add_export(self.volume(&name)?)
+        self.exports.add(self.volume(&name)?)
     }
 
     /// Hides a volume from hosts; it stays open.
     pub(crate) async fn hide(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
-        self.server.remove_export(name.as_str(), HOSTS_LIMIT).await;
+        self.exports.remove(name.as_str(), HOSTS_LIMIT).await;
         Ok(())
     }
 
     /// Takes a volume from hosts, makes what they wrote durable, and closes it.
     pub(crate) async fn remove_volume(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
         let volume = self.volume(&name)?;
-        self.server.remove_export(name.as_str(), HOSTS_LIMIT).await;
+        self.exports.remove(name.as_str(), HOSTS_LIMIT).await;
         let (flush, limit) = (pin!(volume.flush()), pin!(self.env.sleep(FLUSH_LIMIT)));
         let flushed = select(flush, limit).await;
         self.volumes.borrow_mut().remove(&name);
@@ -88,7 +88,7 @@ impl Plane {
         volumes.remove(&from);
         volumes.insert(to, volume.clone());
         drop(volumes);
-        self.server.rename_export(from.as_str(), volume)
+        self.exports.rename(from.as_str(), volume)
     }
 
     /// The volumes whose backing devices have grown.
@@ -103,7 +103,7 @@ impl Plane {
         let before = volume.size_bytes();
         let grown = volume.grow().await? > before;
         if grown {
-            self.server.refresh_export(&volume);
+            self.exports.refresh(&volume);
         }
         Ok(grown)
     }

@@ -4,8 +4,9 @@ use hotset_block::{Buf, ByteRange, Env, Extent, ZeroMode};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Durability, Error, ErrorAnswer, ErrorKind, Volume, ZeroEffort};
 
-use super::negotiation::{Agreement, ExportInfo};
-use super::wire::{Command, Request, command_flag, errno, transmission_flag};
+use super::negotiation::Agreement;
+use super::wire::{Command, Request, command_flag, errno};
+use crate::exports::ExportInfo;
 use crate::inflight::{Operation, Work};
 
 /// Extents of one answer at most: 8 KiB of them.
@@ -29,7 +30,7 @@ impl Terms {
             block_status: agreement.block_status,
             size_bytes: export.size_bytes,
             block_bytes_min: if agreement.block_sizes { u64::from(export.block_bytes_min) } else { 1 },
-            read_only: export.flags & transmission_flag::READ_ONLY != 0,
+            read_only: export.read_only,
         }
     }
 

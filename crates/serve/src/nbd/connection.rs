@@ -2,18 +2,16 @@
 
 use std::cell::Cell;
 use std::io;
-use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use hotset_block::{Env, Stream};
+use hotset_block::Env;
 
 use super::command::Terms;
 use super::negotiation::{Agreement, Negotiation, Next, OPTION_BYTES_MAX, TlsState};
-use super::server::ServerInner;
 use super::session::Session;
 use super::wire::OPTION_HEADER_BYTES;
+use crate::exports::{Exports, Visitor};
 use crate::receive::ReceiveBuffer;
-use crate::tls::TlsAcceptor;
 use crate::transport::Transport;
 
 /// Requests of a turn: a few hundred with small payloads.
@@ -30,45 +28,40 @@ struct Agreed {
 }
 
 /// Serves a connection until it ends. That it ended, or why, is nobody's concern but the client's.
-pub(super) async fn run(server: &Rc<ServerInner>, id: u64, stream: Stream, tls: Option<TlsAcceptor>) {
+pub(super) async fn run(visitor: Visitor) {
     let awaits_export = Cell::new(false);
-    let limit = patience(server, &awaits_export);
-    let agreed = match select(Box::pin(shake_hands(server, id, stream, tls, &awaits_export)), Box::pin(limit)).await {
+    let limit = handshake_limit(visitor.exports(), &awaits_export);
+    let agreed = match select(Box::pin(shake_hands(&visitor, &awaits_export)), Box::pin(limit)).await {
         Either::Left((agreed, _)) => agreed,
         Either::Right(((), _)) => return,
     };
     let Ok(Some(agreed)) = agreed else { return };
-    serve(server, id, agreed).await;
+    serve(&visitor, agreed).await;
 }
 
 /// Completes when a handshake has taken too long. One that waits for us, and not for its client, may take longer.
-async fn patience(server: &ServerInner, awaits_export: &Cell<bool>) {
-    server.env.sleep(server.settings.handshake_timeout).await;
+async fn handshake_limit(exports: &Exports, awaits_export: &Cell<bool>) {
+    exports.env().sleep(exports.settings().handshake_timeout).await;
     if awaits_export.get() {
-        server.env.sleep(server.settings.export_timeout).await;
+        exports.env().sleep(exports.settings().export_timeout).await;
     }
 }
 
 /// From the first byte to an agreement; `None` if the client leaves, or breaks the protocol.
-async fn shake_hands(
-    server: &ServerInner,
-    id: u64,
-    stream: Stream,
-    tls: Option<TlsAcceptor>,
-    awaits_export: &Cell<bool>,
-) -> io::Result<Option<Agreed>> {
-    let mut transport = Transport::Plain(stream.clone());
-    let mut received = ReceiveBuffer::new(server.env.buffers(), RECEIVE_BYTES);
-    let mut negotiation = Negotiation::new(if tls.is_some() { TlsState::Required } else { TlsState::Off });
+async fn shake_hands(visitor: &Visitor, awaits_export: &Cell<bool>) -> io::Result<Option<Agreed>> {
+    let exports = visitor.exports();
+    let mut transport = Transport::Plain(visitor.stream().clone());
+    let mut received = ReceiveBuffer::new(exports.env().buffers(), RECEIVE_BYTES);
+    let mut negotiation = Negotiation::new(if visitor.tls().is_some() { TlsState::Required } else { TlsState::Off });
     transport.send(&Negotiation::greeting()).await?;
     let mut answer = Vec::new();
     loop {
-        let (consumed, next) = negotiation.advance(received.bytes(), &server.catalogue.borrow(), &mut answer);
+        let (consumed, next) = negotiation.advance(received.bytes(), &exports.list(), &mut answer);
         received.consume(consumed);
         if next == Next::Await {
             awaits_export.set(true);
-            server.catalogue_changed.wait().await;
-            if server.is_ending(id) {
+            exports.list_changed().await;
+            if visitor.is_ending() {
                 return Ok(None);
             }
             continue;
@@ -86,9 +79,9 @@ async fn shake_hands(
             }
             Next::Continue => {}
             Next::StartTls => {
-                let acceptor = tls.as_ref().expect("TLS is offered only where it is configured");
-                let accepted = acceptor.accept(stream.clone()).await;
-                let accepted = accepted.inspect_err(|error| server.refuses_handshake(&stream, error));
+                let acceptor = visitor.tls().expect("TLS is offered only where it is configured");
+                let accepted = acceptor.accept(visitor.stream().clone()).await;
+                let accepted = accepted.inspect_err(|error| visitor.refuse_handshake(error));
                 transport = Transport::Tls(accepted?);
                 negotiation.tls_established();
             }
@@ -100,16 +93,15 @@ async fn shake_hands(
 
 /// Makes the session known, then tells the client that it may begin. There is no await between the agreement and
 /// here, so that an export that is removed finds all its sessions.
-async fn serve(server: &Rc<ServerInner>, id: u64, agreed: Agreed) {
+async fn serve(visitor: &Visitor, agreed: Agreed) {
     let Agreed { transport, received, agreement, answer } = agreed;
-    let Some(volume) = server.volume(&agreement.export) else { return };
-    let Some(terms) = server.catalogue.borrow().find(&agreement.export).map(|export| Terms::new(&agreement, export))
-    else {
+    let exports = visitor.exports();
+    let Some(volume) = exports.volume(&agreement.export) else { return };
+    let Some(terms) = exports.list().find(&agreement.export).map(|export| Terms::new(&agreement, export)) else {
         return;
     };
-    let drain_timeout = server.settings.drain_timeout;
-    let env = server.env.at_work_for(&format!("volume {}", agreement.export));
-    let session = Session::new(env, volume, transport, terms, server.budget.clone(), drain_timeout);
-    server.serves(id, agreement.export, Rc::clone(&session));
+    let env = exports.env().at_work_for(&format!("volume {}", agreement.export));
+    let session = Session::new(env, volume, transport, terms, exports.budget(), exports.settings().drain_timeout);
+    visitor.serves(agreement.export, session.clone());
     session.run(answer, received).await;
 }

@@ -1,33 +1,35 @@
 //! Entry points for fuzzing: every function takes any bytes, and must neither panic, nor loop, nor grow without bound.
 
-use super::negotiation::{Catalogue, ExportInfo, Negotiation, Next, OPTION_BYTES_MAX, TlsState};
+use super::negotiation::{Negotiation, Next, OPTION_BYTES_MAX, TlsState};
 use super::wire::{
     CHUNK_HEADER_BYTES, OPTION_HEADER_BYTES, OPTION_REPLY_HEADER_BYTES, OptionReply, REQUEST_BYTES, Request,
     SIMPLE_REPLY_BYTES, SimpleReply,
 };
+use crate::exports::{ExportInfo, ExportList};
 
 /// A whole handshake with a client that sends `bytes`. The first byte chooses whether TLS is required.
 pub fn negotiation(bytes: &[u8]) {
     let Some((choice, mut input)) = bytes.split_first() else { return };
-    let mut catalogue = Catalogue::default();
+    let mut exports = ExportList::default();
     for name in ["a", "disk"] {
-        catalogue.insert(ExportInfo {
+        exports.insert(ExportInfo {
             name: name.to_owned(),
             description: String::new(),
             size_bytes: 1 << 20,
-            flags: 1,
+            read_only: false,
+            trims: true,
             block_bytes_min: 512,
             block_bytes_preferred: 4096,
             block_bytes_max: 32 << 20,
         });
     }
-    catalogue.expect("soon".to_owned());
+    exports.expect("soon".to_owned());
     let tls = if choice & 1 == 0 { TlsState::Off } else { TlsState::Required };
     let mut negotiation = Negotiation::new(tls);
     let mut out = Vec::new();
     loop {
         out.clear();
-        let (consumed, next) = negotiation.advance(input, &catalogue, &mut out);
+        let (consumed, next) = negotiation.advance(input, &exports, &mut out);
         input = &input[consumed..];
         assert!(out.len() <= 4 * OPTION_BYTES_MAX, "an answer is bounded");
         match next {
@@ -38,11 +40,11 @@ pub fn negotiation(bytes: &[u8]) {
             Next::Continue => assert!(consumed > 0, "every turn takes a message"),
             Next::Await => {
                 assert_eq!((consumed, out.len()), (0, 0), "it asks again");
-                catalogue.expect_no_more("soon");
+                exports.expect_no_more("soon");
             }
             Next::StartTls => negotiation.tls_established(),
             Next::Serve(agreement) => {
-                assert!(catalogue.find(&agreement.export).is_some(), "only what exists is served");
+                assert!(exports.find(&agreement.export).is_some(), "only what exists is served");
                 return;
             }
             Next::Close => return,

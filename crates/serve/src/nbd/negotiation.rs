@@ -1,88 +1,21 @@
 //! The handshake of the NBD protocol, fixed newstyle, as a pure state machine: bytes in, answers and a [`Next`] out.
 //!
-//! It sends and receives nothing itself and knows of exports only what the [`Catalogue`] says. One message is handled
+//! It sends and receives nothing itself and knows of exports only what the [`ExportList`] says. One message is handled
 //! per call, so that its answer can be sent before the next is looked at: a client that asks without reading cannot
 //! make answers pile up. Invariants: an export is named only to those who may see it (TLS first, where required), and
 //! nothing agreed before TLS holds after it.
-
-use std::collections::{BTreeMap, BTreeSet};
 
 use super::wire::{
     BASE_ALLOCATION, BASE_ALLOCATION_ID, EXPORT_NAME_ZEROES, INIT_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC,
     OptionHeader, Reader, STRING_BYTES_MAX, handshake_flag, info, option, push_option_reply, push_string, reply,
     transmission_flag,
 };
+use crate::exports::{ExportInfo, ExportList};
 
 /// The longest option that is looked at: an export's name and a dozen queries of the longest kind.
 pub const OPTION_BYTES_MAX: usize = 64 << 10;
 /// Options of one handshake, so that it ends. Tools that look at every export ask a few times for each of them.
 const OPTIONS_MAX: u32 = 8192;
-
-/// What a client may learn about an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportInfo {
-    pub name: String,
-    /// For people.
-    pub description: String,
-    pub size_bytes: u64,
-    /// Bits of [`transmission_flag`], without `SEND_DF`, which depends on the client.
-    pub flags: u16,
-    /// The smallest request and the unit of all requests.
-    pub block_bytes_min: u32,
-    /// The smallest request that costs no read-modify-write.
-    pub block_bytes_preferred: u32,
-    /// The longest request with a payload.
-    pub block_bytes_max: u32,
-}
-
-/// The exports by name.
-#[derive(Clone, Debug, Default)]
-pub struct Catalogue {
-    exports: BTreeMap<String, ExportInfo>,
-    /// Names of those that are being opened: who asks for one waits.
-    expected: BTreeSet<String>,
-}
-
-impl Catalogue {
-    /// The answer says whether the name was free; if not, nothing changed.
-    pub fn insert(&mut self, export: ExportInfo) -> bool {
-        let free = !self.exports.contains_key(&export.name);
-        if free {
-            self.expected.remove(&export.name);
-            self.exports.insert(export.name.clone(), export);
-        }
-        free
-    }
-
-    pub fn remove(&mut self, name: &str) {
-        self.exports.remove(name);
-    }
-
-    /// An export of this name may come soon.
-    pub fn expect(&mut self, name: String) {
-        if !self.exports.contains_key(&name) {
-            self.expected.insert(name);
-        }
-    }
-
-    /// The export is here, or will not come by itself.
-    pub fn expect_no_more(&mut self, name: &str) {
-        self.expected.remove(name);
-    }
-
-    /// The export of that name. The empty name is the default export: the only one, if there is only one.
-    pub fn find(&self, name: &str) -> Option<&ExportInfo> {
-        if name.is_empty() && self.exports.len() == 1 && self.expected.is_empty() {
-            return self.exports.values().next();
-        }
-        self.exports.get(name)
-    }
-
-    /// Whether an export that is not there yet may be the one of that name.
-    fn expects(&self, name: &str) -> bool {
-        self.expected.contains(name) || (name.is_empty() && !self.expected.is_empty())
-    }
-}
 
 /// Where the connection stands with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +46,7 @@ pub enum Next {
     Receive,
     /// Call again: there may be another message.
     Continue,
-    /// Call again with the same bytes when the catalogue has changed: the export that is asked for is being opened.
+    /// Call again with the same bytes when the exports has changed: the export that is asked for is being opened.
     Await,
     /// Begin TLS, then [`Negotiation::tls_established`].
     StartTls,
@@ -187,10 +120,10 @@ impl Negotiation {
 
     /// Handles at most one message at the start of `input`; appends its answer to `out`. The first value is how many
     /// bytes of `input` are done with.
-    pub fn advance(&mut self, input: &[u8], catalogue: &Catalogue, out: &mut Vec<u8>) -> (usize, Next) {
+    pub fn advance(&mut self, input: &[u8], exports: &ExportList, out: &mut Vec<u8>) -> (usize, Next) {
         match self.phase {
             Phase::ClientFlags => self.client_flags(input),
-            Phase::Options => self.option(input, catalogue, out),
+            Phase::Options => self.option(input, exports, out),
         }
     }
 
@@ -208,7 +141,7 @@ impl Negotiation {
         (4, Next::Continue)
     }
 
-    fn option(&mut self, input: &[u8], catalogue: &Catalogue, out: &mut Vec<u8>) -> (usize, Next) {
+    fn option(&mut self, input: &[u8], exports: &ExportList, out: &mut Vec<u8>) -> (usize, Next) {
         let Some((head, rest)) = input.split_first_chunk::<OPTION_HEADER_BYTES>() else { return (0, Next::Receive) };
         let Some(header) = OptionHeader::decode(head) else { return (input.len(), Next::Close) };
         let Some(length) = usize::try_from(header.length).ok().filter(|length| *length <= OPTION_BYTES_MAX) else {
@@ -219,7 +152,7 @@ impl Negotiation {
         let Some(left) = self.options_left.checked_sub(1) else { return (input.len(), Next::Close) };
         self.options_left = left;
         let consumed = OPTION_HEADER_BYTES + length;
-        let next = self.answer(&Asked { option: header.option, data }, catalogue, out);
+        let next = self.answer(&Asked { option: header.option, data }, exports, out);
         if next == Next::Await {
             self.options_left += 1;
             return (0, next);
@@ -231,7 +164,7 @@ impl Negotiation {
         (consumed, next)
     }
 
-    fn answer(&mut self, asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+    fn answer(&mut self, asked: &Asked<'_>, exports: &ExportList, out: &mut Vec<u8>) -> Next {
         if !self.fixed && asked.option != option::EXPORT_NAME {
             return Next::Close;
         }
@@ -246,11 +179,11 @@ impl Negotiation {
                 refuse(out, asked.option, reply::ERR_TLS_REQD, "this server talks to clients with TLS only");
                 Next::Continue
             }
-            option::EXPORT_NAME => self.export_name(asked, catalogue, out),
-            option::LIST => list(asked, catalogue, out),
-            option::INFO | option::GO => self.info(asked, catalogue, out),
+            option::EXPORT_NAME => self.export_name(asked, exports, out),
+            option::LIST => list(asked, exports, out),
+            option::INFO | option::GO => self.info(asked, exports, out),
             option::STRUCTURED_REPLY => self.structured_reply(asked, out),
-            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(asked, catalogue, out),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(asked, exports, out),
             unknown => {
                 refuse(out, unknown, reply::ERR_UNSUP, "this server does not know this option");
                 Next::Continue
@@ -273,10 +206,10 @@ impl Negotiation {
     }
 
     /// `NBD_OPT_EXPORT_NAME`: no error can be answered, so an unknown name ends the connection.
-    fn export_name(&self, asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+    fn export_name(&self, asked: &Asked<'_>, exports: &ExportList, out: &mut Vec<u8>) -> Next {
         let Ok(name) = std::str::from_utf8(asked.data) else { return Next::Close };
-        let Some(export) = catalogue.find(name) else {
-            return if catalogue.expects(name) { Next::Await } else { Next::Close };
+        let Some(export) = exports.find(name) else {
+            return if exports.expects(name) { Next::Await } else { Next::Close };
         };
         out.extend_from_slice(&export.size_bytes.to_be_bytes());
         out.extend_from_slice(&self.flags_of(export).to_be_bytes());
@@ -287,13 +220,13 @@ impl Negotiation {
     }
 
     /// `NBD_OPT_INFO` and `NBD_OPT_GO`. Size and block sizes are told in any case; the protocol allows it.
-    fn info(&self, asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+    fn info(&self, asked: &Asked<'_>, exports: &ExportList, out: &mut Vec<u8>) -> Next {
         let Some((name, wanted)) = decode_info(asked.data) else {
             refuse(out, asked.option, reply::ERR_INVALID, "this option's data are malformed");
             return Next::Continue;
         };
-        let Some(export) = catalogue.find(name) else {
-            return not_there(asked.option, name, catalogue, out);
+        let Some(export) = exports.find(name) else {
+            return not_there(asked.option, name, exports, out);
         };
         let mut data = info::EXPORT.to_be_bytes().to_vec();
         data.extend_from_slice(&export.size_bytes.to_be_bytes());
@@ -322,7 +255,7 @@ impl Negotiation {
     }
 
     /// `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
-    fn meta_context(&mut self, asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+    fn meta_context(&mut self, asked: &Asked<'_>, exports: &ExportList, out: &mut Vec<u8>) -> Next {
         let selects = asked.option == option::SET_META_CONTEXT;
         if selects {
             self.block_status_of = None;
@@ -335,8 +268,8 @@ impl Negotiation {
             refuse(out, asked.option, reply::ERR_INVALID, "this option's data are malformed");
             return Next::Continue;
         };
-        let Some(export) = catalogue.find(name) else {
-            return not_there(asked.option, name, catalogue, out);
+        let Some(export) = exports.find(name) else {
+            return not_there(asked.option, name, exports, out);
         };
         let exact = queries.contains(&BASE_ALLOCATION);
         let all = !selects && (queries.is_empty() || queries.contains(&"base:"));
@@ -354,7 +287,7 @@ impl Negotiation {
 
     fn flags_of(&self, export: &ExportInfo) -> u16 {
         let fragment = if self.structured_replies { transmission_flag::SEND_DF } else { 0 };
-        export.flags | fragment
+        abilities(export) | fragment
     }
 
     fn agreement(&self, export: &ExportInfo, sizes: BlockSizes) -> Agreement {
@@ -367,6 +300,22 @@ impl Negotiation {
     }
 }
 
+/// Transmission flags, but for `SEND_DF`, which depends on the client.
+fn abilities(export: &ExportInfo) -> u16 {
+    use transmission_flag as flag;
+    let read_only = if export.read_only { flag::READ_ONLY } else { 0 };
+    let trims = if export.trims { flag::SEND_TRIM } else { 0 };
+    flag::HAS_FLAGS
+        | flag::SEND_FLUSH
+        | flag::SEND_FUA
+        | flag::SEND_WRITE_ZEROES
+        | flag::SEND_FAST_ZERO
+        | flag::SEND_CACHE
+        | flag::CAN_MULTI_CONN
+        | read_only
+        | trims
+}
+
 fn acknowledge(out: &mut Vec<u8>, option: u32) {
     push_option_reply(out, option, reply::ACK, &[]);
 }
@@ -375,8 +324,8 @@ fn refuse(out: &mut Vec<u8>, option: u32, kind: u32, text: &str) {
     push_option_reply(out, option, kind, text.as_bytes());
 }
 
-fn not_there(option: u32, name: &str, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
-    if catalogue.expects(name) {
+fn not_there(option: u32, name: &str, exports: &ExportList, out: &mut Vec<u8>) -> Next {
+    if exports.expects(name) {
         return Next::Await;
     }
     refuse_unknown(out, option, name);
@@ -394,12 +343,12 @@ fn refuse_unknown(out: &mut Vec<u8>, option: u32, name: &str) {
 }
 
 /// `NBD_OPT_LIST`.
-fn list(asked: &Asked<'_>, catalogue: &Catalogue, out: &mut Vec<u8>) -> Next {
+fn list(asked: &Asked<'_>, exports: &ExportList, out: &mut Vec<u8>) -> Next {
     if !asked.data.is_empty() {
         refuse(out, asked.option, reply::ERR_INVALID, "LIST takes no data");
         return Next::Continue;
     }
-    for export in catalogue.exports.values() {
+    for export in exports.iter() {
         let mut data = Vec::new();
         push_string(&mut data, &export.name);
         data.extend_from_slice(export.description.as_bytes());

@@ -10,25 +10,26 @@ fn export(name: &str) -> ExportInfo {
         name: name.to_owned(),
         description: format!("the volume {name}"),
         size_bytes: 1 << 30,
-        flags: transmission_flag::HAS_FLAGS | transmission_flag::SEND_FLUSH,
+        read_only: false,
+        trims: true,
         block_bytes_min: 512,
         block_bytes_preferred: 4096,
         block_bytes_max: 32 << 20,
     }
 }
 
-fn catalogue(names: &[&str]) -> Catalogue {
-    let mut catalogue = Catalogue::default();
+fn exports(names: &[&str]) -> ExportList {
+    let mut exports = ExportList::default();
     for name in names {
-        assert!(catalogue.insert(export(name)));
+        assert!(exports.insert(export(name)));
     }
-    catalogue
+    exports
 }
 
 /// A client's side of the handshake, with what the server answered.
 struct Talk {
     negotiation: Negotiation,
-    catalogue: Catalogue,
+    exports: ExportList,
 }
 
 /// One answer: its type and its data.
@@ -36,8 +37,8 @@ type Answer = (u32, Vec<u8>);
 
 impl Talk {
     fn new(tls: TlsState, names: &[&str]) -> Self {
-        let mut talk = Self { negotiation: Negotiation::new(tls), catalogue: catalogue(names) };
-        let (consumed, next) = talk.negotiation.advance(&3_u32.to_be_bytes(), &talk.catalogue, &mut Vec::new());
+        let mut talk = Self { negotiation: Negotiation::new(tls), exports: exports(names) };
+        let (consumed, next) = talk.negotiation.advance(&3_u32.to_be_bytes(), &talk.exports, &mut Vec::new());
         assert_eq!((consumed, next), (4, Next::Continue));
         talk
     }
@@ -46,7 +47,7 @@ impl Talk {
         let length = u32::try_from(data.len()).expect("short");
         let message = [&OptionHeader { option, length }.encode()[..], data].concat();
         let mut out = Vec::new();
-        let (consumed, next) = self.negotiation.advance(&message, &self.catalogue, &mut out);
+        let (consumed, next) = self.negotiation.advance(&message, &self.exports, &mut out);
         assert_eq!(consumed, message.len());
         (out, next)
     }
@@ -103,13 +104,20 @@ fn go_tells_size_flags_and_block_sizes_and_starts_serving() {
     let (answers, next) =
         Talk::new(TlsState::Off, &["v"]).ask(option::GO, &go_data("v", &[info::NAME, info::DESCRIPTION, 99]));
     assert_eq!(kinds(&answers), [reply::INFO, reply::INFO, reply::INFO, reply::INFO, reply::ACK]);
-    assert_eq!(answers[0].1, b"\0\0\0\0\0\0\x40\0\0\0\0\x05");
+    assert_eq!(answers[0].1, b"\0\0\0\0\0\0\x40\0\0\0\x0d\x6d");
     assert_eq!(answers[1].1, b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0\0");
     assert_eq!(answers[2].1, b"\0\x01v");
     assert_eq!(answers[3].1, b"\0\x02the volume v");
     let plain =
         Agreement { export: "v".to_owned(), structured_replies: false, block_status: false, block_sizes: false };
     assert_eq!(next, Next::Serve(plain));
+}
+
+#[test]
+fn clients_are_told_what_an_export_does_not_take() {
+    let flags = |read_only, trims| abilities(&ExportInfo { read_only, trims, ..export("v") });
+    assert_eq!(flags(true, true) & !flags(false, true), transmission_flag::READ_ONLY);
+    assert_eq!(flags(false, true) & !flags(false, false), transmission_flag::SEND_TRIM);
 }
 
 // proves: H1
@@ -175,7 +183,7 @@ fn block_status_needs_structured_replies_and_the_same_export() {
     assert!(matches!(other, Next::Serve(Agreement { block_status: false, structured_replies: true, .. })));
     let (answers, same) = talk.ask(option::GO, &go_data("v", &[]));
     assert!(matches!(same, Next::Serve(Agreement { block_status: true, .. })));
-    assert_eq!(answers[0].1[10..], (5 | transmission_flag::SEND_DF).to_be_bytes());
+    assert_eq!(answers[0].1[10..], (0x0d6d | transmission_flag::SEND_DF).to_be_bytes());
 }
 
 #[test]
@@ -215,7 +223,7 @@ fn bytes_sent_along_with_starttls_end_the_connection() {
     let start = OptionHeader { option: option::STARTTLS, length: 0 }.encode();
     let list = OptionHeader { option: option::LIST, length: 0 }.encode();
     let smuggled = [start, list].concat();
-    let (_, next) = talk.negotiation.advance(&smuggled, &talk.catalogue, &mut Vec::new());
+    let (_, next) = talk.negotiation.advance(&smuggled, &talk.exports, &mut Vec::new());
     assert_eq!(next, Next::Close);
 }
 
@@ -241,7 +249,7 @@ fn an_option_too_long_is_refused_before_its_data_arrive() {
     let mut talk = Talk::new(TlsState::Off, &["v"]);
     let mut out = Vec::new();
     let header = OptionHeader { option: option::LIST, length: u32::MAX }.encode();
-    let (_, next) = talk.negotiation.advance(&header, &talk.catalogue, &mut out);
+    let (_, next) = talk.negotiation.advance(&header, &talk.exports, &mut out);
     assert_eq!((kinds(&answers(option::LIST, &out)), next), (vec![reply::ERR_TOO_BIG], Next::Close));
 }
 
@@ -270,10 +278,10 @@ fn malformed_data_are_refused_and_the_talk_goes_on() {
 #[test]
 fn unknown_client_flags_and_a_wrong_magic_end_the_connection() {
     let mut flags = Negotiation::new(TlsState::Off);
-    let (_, next) = flags.advance(&4_u32.to_be_bytes(), &catalogue(&[]), &mut Vec::new());
+    let (_, next) = flags.advance(&4_u32.to_be_bytes(), &exports(&[]), &mut Vec::new());
     assert_eq!(next, Next::Close);
     let mut talk = Talk::new(TlsState::Off, &["v"]);
-    let (_, next) = talk.negotiation.advance(&[0; OPTION_HEADER_BYTES], &talk.catalogue, &mut Vec::new());
+    let (_, next) = talk.negotiation.advance(&[0; OPTION_HEADER_BYTES], &talk.exports, &mut Vec::new());
     assert_eq!(next, Next::Close);
 }
 
@@ -324,7 +332,7 @@ proptest! {
         let cut = cut.min(message.len() - 1);
         let mut talk = Talk::new(TlsState::Off, &[&name]);
         let mut out = Vec::new();
-        let (consumed, next) = talk.negotiation.advance(&message[..cut], &talk.catalogue, &mut out);
+        let (consumed, next) = talk.negotiation.advance(&message[..cut], &talk.exports, &mut out);
         prop_assert_eq!((consumed, next, out.len()), (0, Next::Receive, 0));
     }
 }
@@ -334,7 +342,7 @@ fn who_asks_for_an_export_that_is_being_opened_is_answered_when_it_is_there_or_w
     for comes in [true, false] {
         for asked in [option::GO, option::INFO] {
             let mut talk = Talk::new(TlsState::Off, &["other"]);
-            talk.catalogue.expect("disk".to_owned());
+            talk.exports.expect("disk".to_owned());
             let data = go_data("disk", &[]);
             let message = [
                 &OptionHeader { option: asked, length: u32::try_from(data.len()).expect("short") }.encode()[..],
@@ -342,13 +350,13 @@ fn who_asks_for_an_export_that_is_being_opened_is_answered_when_it_is_there_or_w
             ];
             let (mut out, message) = (Vec::new(), message.concat());
             for _ in 0..3 {
-                let waits = talk.negotiation.advance(&message, &talk.catalogue, &mut out);
+                let waits = talk.negotiation.advance(&message, &talk.exports, &mut out);
                 assert_eq!((waits, out.len()), ((0, Next::Await), 0));
             }
             if comes {
-                talk.catalogue.insert(export("disk"));
+                talk.exports.insert(export("disk"));
             }
-            talk.catalogue.expect_no_more("disk");
+            talk.exports.expect_no_more("disk");
             let (kinds, next) = {
                 let (answers, next) = talk.ask(asked, &data);
                 (kinds(&answers), next)
@@ -362,9 +370,9 @@ fn who_asks_for_an_export_that_is_being_opened_is_answered_when_it_is_there_or_w
 #[test]
 fn the_default_export_is_not_chosen_before_all_are_there() {
     let mut talk = Talk::new(TlsState::Off, &["only"]);
-    assert!(talk.catalogue.find("").is_some());
-    talk.catalogue.expect("second".to_owned());
-    assert!(talk.catalogue.find("").is_none() && talk.catalogue.expects(""));
-    talk.catalogue.insert(export("second"));
-    assert!(talk.catalogue.find("").is_none() && !talk.catalogue.expects(""));
+    assert!(talk.exports.find("").is_some());
+    talk.exports.expect("second".to_owned());
+    assert!(talk.exports.find("").is_none() && talk.exports.expects(""));
+    talk.exports.insert(export("second"));
+    assert!(talk.exports.find("").is_none() && !talk.exports.expects(""));
 }

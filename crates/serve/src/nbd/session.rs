@@ -16,6 +16,7 @@ use hotset_cache::{Error, ErrorAnswer, Volume};
 use super::command::{Answer, Terms, errno, operation, perform, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
+use crate::exports;
 use crate::inflight::{Budget, ClientWatch, Cost, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
 use crate::receive::ReceiveBuffer;
 use crate::transport::Transport;
@@ -86,42 +87,7 @@ impl Session {
             Over::Orderly => self.drain().await,
             Over::Broken => {}
         }
-        self.close();
-    }
-
-    /// Receives no more requests; those in flight have `limit` to finish.
-    pub(super) fn stop(&self, limit: Duration) {
-        self.ending.stop(limit);
-    }
-
-    /// What ended since this was asked last.
-    pub(super) fn ended(&self) -> Ended {
-        let steps = self.volume.steps();
-        self.inflight.ended(self.steps.replace(steps) != steps)
-    }
-
-    /// Answers with an error what has made no progress for `timeout`, given what `ended` on the export.
-    pub(super) fn expire_late(&self, ended: &Ended, now: Instant, timeout: Duration) {
-        for request in self.inflight.expire_late(ended, now, timeout) {
-            self.answer_error(&request, wire::errno::EIO, ErrorAnswer::TimedOut, Cost::NOTHING);
-        }
-    }
-
-    /// Requests that are not answered yet.
-    pub(super) fn in_flight(&self) -> usize {
-        self.inflight.requests()
-    }
-
-    /// Whether the client has held memory that others may wait for, and done nothing of its part (to send what it announced, or
-    /// to take its replies) over so many looks in a row. To be asked at every look.
-    pub(super) fn is_stalled(&self, looks: u32) -> bool {
-        let waited_for = self.awaits_payload.get() || self.replies.are_not_taken();
-        self.client.is_stalled(waited_for && self.inflight.holds_counted(), looks)
-    }
-
-    /// Ends the session at once.
-    pub(super) fn end(&self) {
-        self.close();
+        self.end();
     }
 
     async fn send_replies(&self) {
@@ -131,12 +97,12 @@ impl Session {
         };
         let sent = self.replies.send_all(&self.env, &self.transport, sent).await;
         if sent.is_err() {
-            self.close();
+            self.end();
         }
     }
 
     /// Nothing is sent any more, and both tasks end. What is in flight ends by itself.
-    fn close(&self) {
+    fn end(&self) {
         self.inflight.release(self.replies.close());
         self.transport.shutdown();
     }
@@ -296,6 +262,36 @@ impl Session {
             return Reply::new(&error_chunk(request.cookie, error), Payload::None, cost);
         }
         Reply::new(&SimpleReply { error, cookie: request.cookie }.encode(), Payload::None, cost)
+    }
+}
+
+impl exports::Session for Session {
+    fn in_flight(&self) -> usize {
+        self.inflight.requests()
+    }
+
+    fn ended(&self) -> Ended {
+        let steps = self.volume.steps();
+        self.inflight.ended(self.steps.replace(steps) != steps)
+    }
+
+    fn expire_late(&self, ended: &Ended, now: Instant, timeout: Duration) {
+        for request in self.inflight.expire_late(ended, now, timeout) {
+            self.answer_error(&request, wire::errno::EIO, ErrorAnswer::TimedOut, Cost::NOTHING);
+        }
+    }
+
+    fn is_stalled(&self, looks: u32) -> bool {
+        let waited_for = self.awaits_payload.get() || self.replies.are_not_taken();
+        self.client.is_stalled(waited_for && self.inflight.holds_counted(), looks)
+    }
+
+    fn stop(&self, limit: Duration) {
+        self.ending.stop(limit);
+    }
+
+    fn close(&self) {
+        self.end();
     }
 }
 

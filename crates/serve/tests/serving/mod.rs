@@ -14,15 +14,15 @@ use hotset_block::sync::Promise;
 use hotset_block::{Executor, ExecutorOptions, FileDevice, FileOptions, HostDevice, HostEnv, MemoryDevice, Remote};
 use hotset_cache::Volume;
 use hotset_cache::config::{VolumeSettings, VolumeSpec};
-use hotset_serve::nbd::{Server, ServerSettings};
-use hotset_serve::{TlsAcceptor, TlsFiles};
+use hotset_serve::nbd::Server;
+use hotset_serve::{Exports, ServerSettings, TlsAcceptor, TlsFiles};
 use tempfile::TempDir;
 
 /// How long anything may take before a test is given up.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 thread_local! {
-    static SERVER: RefCell<Option<Server>> = const { RefCell::new(None) };
+    static EXPORTS: RefCell<Option<Exports>> = const { RefCell::new(None) };
     static DONE: RefCell<Option<Promise<()>>> = const { RefCell::new(None) };
 }
 
@@ -91,20 +91,21 @@ impl Serving {
             let executor = Executor::new(ExecutorOptions::default()).expect("io_uring is available");
             let remote = executor.remote();
             executor.run(|env: HostEnv| async move {
-                let server = Server::new(env.clone(), settings);
+                let exports = Exports::new(env.clone(), settings);
+                let server = Server::new(exports.clone());
                 for volume in &volumes {
-                    server.add_export(volume.open(&env)).expect("a new name");
+                    exports.add(volume.open(&env)).expect("a new name");
                 }
                 server.listen_unix(&socket, None).expect("the socket can be made");
                 let tcp = listen_tcp(&server, None);
                 let tls = tls.map(|files| listen_tcp(&server, Some(TlsAcceptor::load(&files).expect("good files"))));
                 let (done, ended) = Promise::new();
                 DONE.set(Some(done));
-                SERVER.set(Some(server));
+                EXPORTS.set(Some(exports));
                 started.send((tcp, tls, remote)).expect("the test waits");
                 ended.await;
             });
-            SERVER.take();
+            EXPORTS.take();
         });
         let (tcp, tls, remote) = start.recv().expect("the server has started");
         Self { directory, tcp, tls, remote, thread: Some(thread) }
@@ -130,13 +131,13 @@ impl Serving {
     /// Runs `task` on the server's thread and waits for what it makes.
     pub fn ask<T: Send + 'static, F: Future<Output = T> + 'static>(
         &self,
-        task: impl FnOnce(HostEnv, Server) -> F + Send + 'static,
+        task: impl FnOnce(HostEnv, Exports) -> F + Send + 'static,
     ) -> T {
         use hotset_block::Env;
         let (answer, answered) = mpsc::channel();
         let command = move |env: &HostEnv| {
-            let server = SERVER.with_borrow(Clone::clone).expect("the server runs");
-            let future = task(env.clone(), server);
+            let exports = EXPORTS.with_borrow(Clone::clone).expect("the server runs");
+            let future = task(env.clone(), exports);
             env.spawn(async move { answer.send(future.await).expect("the test waits") });
         };
         self.remote.post(Box::new(command)).expect("the server runs");

@@ -1,0 +1,234 @@
+//! Who is connected, how many may be, and what is counted of them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Event;
+use hotset_block::{Instant, RealInstant, Stream};
+
+use super::session::Session;
+use crate::inflight::{Budget, Ended};
+
+/// Connections that make room at once.
+const ENDING_MAX: usize = 64;
+
+/// So many looks in a row without a sign of a client end its connection: one that is late, because this process did not
+/// run, is one look.
+const LOOKS_MAX: u32 = 5;
+
+/// What a server knows of one of its connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    pub peer: String,
+    /// `None` until the client has chosen one.
+    pub export: Option<String>,
+    /// Requests received and not answered.
+    pub in_flight: usize,
+    pub tls: bool,
+    /// When it was taken, in real time.
+    pub since: RealInstant,
+}
+
+/// What a server counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Connections that were closed at once, because there were as many as there may be.
+    pub refused: u64,
+    /// Connections without an export that had to make room.
+    pub made_room: u64,
+    /// Connections that ended because their client was gone, or held what others waited for and did nothing.
+    pub abandoned: u64,
+    /// Times that no connection could be taken at all, for want of a file descriptor or memory.
+    pub accept_failures: u64,
+    /// Clients whose TLS handshake failed.
+    pub handshakes_refused: u64,
+}
+
+/// See the file's summary.
+pub(super) struct Connections {
+    all: RefCell<BTreeMap<u64, Connection>>,
+    made: Cell<u64>,
+    ended: Event,
+    counters: Cell<ServerCounters>,
+    /// Who was refused TLS last, and why.
+    refused_handshake: RefCell<String>,
+    /// What the payloads of all of them may take.
+    budget: Budget,
+}
+
+struct Connection {
+    stream: Stream,
+    tls: bool,
+    since: RealInstant,
+    /// It had to make room, and its task is about to end.
+    ending: bool,
+    serving: Option<Serving>,
+}
+
+struct Serving {
+    export: String,
+    session: Rc<dyn Session>,
+}
+
+impl Connections {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self {
+            all: RefCell::default(),
+            made: Cell::new(0),
+            ended: Event::new(),
+            counters: Cell::default(),
+            refused_handshake: RefCell::default(),
+            budget,
+        }
+    }
+
+    /// Registers one more connection; answers what it is known by until [`Connections::forget`].
+    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant) -> u64 {
+        let id = self.made.get();
+        self.made.set(id + 1);
+        let connection = Connection { stream, tls, since, ending: false, serving: None };
+        self.all.borrow_mut().insert(id, connection);
+        id
+    }
+
+    /// Whether one more may be kept. At the limit, whoever has been longest without choosing an export makes room: those who choose
+    /// nothing keep nobody out. Whoever has to end is woken by `wake`.
+    pub(super) fn make_room(&self, newcomer: &Stream, connections_max: usize, wake: &Event) -> bool {
+        let mut all = self.all.borrow_mut();
+        let ending = all.values().filter(|connection| connection.ending).count();
+        if all.len() - ending < connections_max && newcomer.may_be_kept() {
+            return true;
+        }
+        let idle = all.values_mut().find(|connection| connection.serving.is_none() && !connection.ending);
+        let Some(idle) = idle.filter(|_| ending < ENDING_MAX) else { return false };
+        self.count(|counters| counters.made_room += 1);
+        idle.ending = true;
+        idle.stream.shutdown();
+        wake.wake_all();
+        true
+    }
+
+    /// The client has chosen its export.
+    pub(super) fn serves(&self, id: u64, export: String, session: Rc<dyn Session>) {
+        let mut all = self.all.borrow_mut();
+        let connection = all.get_mut(&id).expect("a connection is known until its task has ended");
+        connection.serving = Some(Serving { export, session });
+        self.divide_memory(&all);
+    }
+
+    /// The connection's task has ended.
+    pub(super) fn forget(&self, id: u64) {
+        let mut all = self.all.borrow_mut();
+        all.remove(&id);
+        self.divide_memory(&all);
+        self.ended.wake_all();
+    }
+
+    fn divide_memory(&self, all: &BTreeMap<u64, Connection>) {
+        let serving = all.values().filter(|connection| connection.serving.is_some());
+        self.budget.divide_among(serving.count());
+    }
+
+    /// Whether a connection has to make room, or is gone.
+    pub(super) fn is_ending(&self, id: u64) -> bool {
+        self.all.borrow().get(&id).is_none_or(|connection| connection.ending)
+    }
+
+    /// Those who use the export `from` use it by the name `to`.
+    pub(super) fn rename(&self, from: &str, to: &str) {
+        for connection in self.all.borrow_mut().values_mut() {
+            if let Some(serving) = connection.serving.as_mut().filter(|serving| serving.export == from) {
+                to.clone_into(&mut serving.export);
+            }
+        }
+    }
+
+    /// Ends those of an export (all of them without one) when their requests in flight are finished, after `limit` in any case;
+    /// answers when they are gone.
+    pub(super) async fn end(&self, export: Option<&str>, limit: Duration) {
+        let is_meant = |connection: &&Connection| export.is_none() || connection.export() == export;
+        for connection in self.all.borrow().values().filter(is_meant) {
+            match &connection.serving {
+                Some(serving) => serving.session.stop(limit),
+                None => connection.stream.shutdown(),
+            }
+        }
+        while self.all.borrow().values().any(|connection| is_meant(&connection)) {
+            self.ended.wait().await;
+        }
+    }
+
+    /// Ends connections whose client is gone, or keeps others from their memory. To be asked at regular times.
+    pub(super) fn end_abandoned(&self) {
+        let mut abandoned = 0;
+        for connection in self.all.borrow().values() {
+            if connection.stream.is_abandoned() {
+                abandoned += 1;
+                connection.stream.shutdown();
+            } else if let Some(serving) = &connection.serving
+                && serving.session.is_stalled(LOOKS_MAX)
+                && self.budget.is_awaited()
+            {
+                abandoned += 1;
+                serving.session.close();
+            }
+        }
+        self.count(|counters| counters.abandoned += abandoned);
+    }
+
+    /// Has requests answered that make no progress.
+    pub(super) fn expire_late(&self, now: Instant, timeout: Duration) {
+        let all = self.all.borrow();
+        let serving = || all.values().filter_map(|connection| connection.serving.as_ref());
+        let mut ended: BTreeMap<&str, Ended> = BTreeMap::new();
+        for serving in serving() {
+            let of_export = ended.entry(&serving.export).or_default();
+            *of_export = of_export.or(serving.session.ended());
+        }
+        for serving in serving() {
+            serving.session.expire_late(&ended[serving.export.as_str()], now, timeout);
+        }
+    }
+
+    pub(super) fn refuse_handshake(&self, stream: &Stream, why: &io::Error) {
+        self.count(|counters| counters.handshakes_refused += 1);
+        *self.refused_handshake.borrow_mut() = format!("{}: {why}", stream.peer());
+    }
+
+    pub(super) fn refused_handshake(&self) -> String {
+        self.refused_handshake.borrow().clone()
+    }
+
+    pub(super) fn count(&self, more: impl FnOnce(&mut ServerCounters)) {
+        let mut counters = self.counters.get();
+        more(&mut counters);
+        self.counters.set(counters);
+    }
+
+    pub(super) fn counters(&self) -> ServerCounters {
+        self.counters.get()
+    }
+
+    pub(super) fn statuses(&self) -> Vec<ConnectionStatus> {
+        self.all.borrow().values().map(Connection::status).collect()
+    }
+}
+
+impl Connection {
+    fn export(&self) -> Option<&str> {
+        self.serving.as_ref().map(|serving| serving.export.as_str())
+    }
+
+    fn status(&self) -> ConnectionStatus {
+        ConnectionStatus {
+            peer: self.stream.peer(),
+            export: self.export().map(str::to_owned),
+            in_flight: self.serving.as_ref().map_or(0, |serving| serving.session.in_flight()),
+            tls: self.tls,
+            since: self.since,
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! What the exports ask of a client's session, so that they know no protocol.
+
+use std::time::Duration;
+
+use hotset_block::Instant;
+
+use crate::inflight::Ended;
+
+/// A client's session with an export, in whatever protocol. Nothing here waits.
+pub(crate) trait Session {
+    /// Requests received and not answered.
+    fn in_flight(&self) -> usize;
+
+    /// What ended since this was asked last.
+    fn ended(&self) -> Ended;
+
+    /// Answers with an error what has made no progress for `timeout`, given what `ended` on the export.
+    fn expire_late(&self, ended: &Ended, now: Instant, timeout: Duration);
+
+    /// Whether the client has held memory that others may wait for, and done nothing of its part (to send what it announced, or
+    /// to take its replies) over so many looks in a row. Every look asks this.
+    fn is_stalled(&self, looks: u32) -> bool;
+
+    /// Receives no more requests; those in flight have `limit` to finish.
+    fn stop(&self, limit: Duration);
+
+    /// Ends the session at once.
+    fn close(&self);
+}
