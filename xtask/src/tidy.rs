@@ -5,6 +5,7 @@
 
 mod code;
 mod crates;
+mod rooms;
 mod rules;
 
 use std::fs;
@@ -26,10 +27,13 @@ struct Finding {
 pub(crate) fn run() -> Result<ExitCode> {
     let mut findings = crates::check(&metadata()?);
     let files = files()?;
+    let nouns = rooms::nouns(|path| fs::read_to_string(root().join(path)).ok());
     for path in &files {
         // What is not text has no rules; a file that is listed but deleted is gone with the next commit.
         if let Ok(text) = fs::read_to_string(root().join(path)) {
-            findings.extend(rules::check(path, &text));
+            let is_noun = nouns.contains(path);
+            findings.extend(rules::check(path, &text, is_noun));
+            findings.extend(rooms::check(path, &text, is_noun));
         }
     }
     for finding in &findings {

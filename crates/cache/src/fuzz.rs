@@ -16,7 +16,7 @@ use crate::format::rows::Rows;
 use crate::format::slot_header::{self, SlotHeader};
 use crate::format::superblock::{self, Superblock};
 use crate::format::witness::Witness;
-use crate::pool::newest_superblock;
+use crate::members::label::newest_superblock;
 
 /// The start of an SSD; and a superblock and an owner mark whose magic, version and checksum are right, so that they do not hide the
 /// rest.

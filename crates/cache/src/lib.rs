@@ -1,38 +1,52 @@
 //! The cache engine: volumes, cache pools, and what lies on their SSDs.
 //!
 //! It reaches the world through `hotset_block::{Env, Device}` alone, so the same code runs on io_uring and in the
-//! simulator. `state/` holds what is true now, `flow/` what happens, `format/` bytes; see `docs/ARCHITECTURE.md`.
+//! simulator. Each folder is a room with one owner, `format/` turns values into bytes; see `docs/ARCHITECTURE.md`.
 
-mod backing;
+mod address;
+mod attachments;
+mod clean;
 pub mod config;
 mod date;
 mod error;
-mod flow;
 mod format;
 pub mod fuzz;
+mod log;
+mod members;
+mod memory;
 pub mod offline;
 pub mod planted;
 mod pool;
-mod ssd;
-pub mod state;
 mod status;
+mod time_limit;
 mod volume;
 
+/// What is known of slots and blocks, for benchmarks, and for comparisons with references.
+pub mod state {
+    pub use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex};
+    pub use crate::clean::counters::Counters;
+    pub use crate::clean::ghost::Ghost;
+    pub use crate::clean::links::{List, SLOTS_MAX};
+    pub use crate::clean::map::Map;
+    pub use crate::clean::policy::Policy;
+    pub use crate::volume::streams::Streams;
+}
+
+pub use attachments::evidence::BackingEvidence;
 pub use date::date_and_time;
 pub use error::{Error, ErrorKind};
-pub use flow::clear::Cleared;
-pub use flow::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
-pub use flow::remove::Removed;
+pub use format::layout::STATE_BYTES;
 pub use format::{Corrupt, Newer, Unusable};
-pub use pool::{
-    Closed, DirtyData, Drained, FenceCause, LABEL_BYTES, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
-    SsdLabel, inspect, ssds_awaited,
-};
-pub use state::evidence::BackingEvidence;
-pub use state::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
-pub use state::memory::{MemoryTerm, MemoryTerms};
+pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
+pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
+pub use memory::{MemoryTerm, MemoryTerms};
+pub use pool::remove::Removed;
+pub use pool::{Closed, DirtyData, FenceCause, Missing, Pool, PoolSpec, Reattached, ssds_awaited};
 pub use status::{
     CacheUse, DeviceIo, ErrorAnswer, Evacuation, FailedSsd, Health, PoolPlan, PoolStatus, Rebuild, Refusal, ScrubState,
     ScrubStatus, SpareStatus, SsdStatus, SsdWritesStatus, VolumeStats, VolumeStatus, WriteLogStatus,
 };
+pub use volume::cleaner::Drained;
+pub use volume::clear::Cleared;
+pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
 pub use volume::{Durability, Volume, ZeroEffort};

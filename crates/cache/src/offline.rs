@@ -5,21 +5,22 @@ use std::rc::Rc;
 
 use hotset_block::{Device, Env, Likeness, likeness};
 
-use crate::backing::Backing;
+use crate::address::VolumeIndex;
+use crate::attachments::identity::was_written;
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
-use crate::flow::identity::was_written;
-use crate::flow::open::Parts;
-use crate::flow::owner::Entry;
-use crate::flow::read_log::LogRun;
-use crate::flow::survey::{Survey, none_readable, state_record};
-use crate::flow::within;
 use crate::format::catalogue::CataloguedVolume;
 use crate::format::crc64;
 use crate::format::record::RecordKind;
-use crate::pool::{LABEL_BYTES, Missing, Named, PoolInner, newest_superblock};
-use crate::state::VolumeIndex;
-use crate::state::overlay::{Content, PAGES_MAX};
+use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::read_log::LogRun;
+use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
+use crate::members::owner::Entry;
+use crate::pool::open::Parts;
+use crate::pool::survey::{Survey, none_readable, state_record};
+use crate::pool::{Missing, PoolInner};
+use crate::time_limit::within;
+use crate::volume::backing::Backing;
 
 /// Pages that are looked at in one piece.
 const PIECE_PAGES: u64 = 256;

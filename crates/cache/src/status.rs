@@ -3,7 +3,7 @@
 use hotset_block::DeviceErrorKind;
 
 use crate::config::{PolicyKind, PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings};
-use crate::state::memory::MemoryTerms;
+use crate::memory::MemoryTerms;
 
 /// Health of a pool or of a volume's cache, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

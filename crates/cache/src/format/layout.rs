@@ -2,9 +2,10 @@
 
 use crate::config::{BlockBytes, PAGE, limits};
 use crate::error::{Error, ErrorKind};
+use crate::format::record::LOSSES_AREA_BYTES;
 
 use super::{index, slot_header};
-use crate::state::segments::Segments;
+use crate::members::segments::Segments;
 
 /// Offsets of the two superblock copies.
 pub(crate) const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -202,6 +203,13 @@ pub(crate) fn segment_bytes_for(block_bytes: BlockBytes, smallest_ssd_bytes: u64
     let stride = stride(block_bytes);
     (target / stride).max(1) * stride
 }
+
+/// Bytes that the state directory's member device must have (a file of this size per pool).
+pub const STATE_BYTES: u64 = 16 << 20;
+/// What older versions gave it: without room for losses.
+pub(crate) const STATE_BYTES_MIN: u64 = 10 << 20;
+const _: () = assert!(STATE_BYTES_MIN >= records_bytes(CATALOGUE_AREA_BYTES_MAX));
+const _: () = assert!(STATE_BYTES >= records_bytes(CATALOGUE_AREA_BYTES_MAX) + 2 * LOSSES_AREA_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,223 @@
+//! The blocks that are being filled, and those that wait for their turn.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::sync::Event;
+use hotset_block::{Buf, Instant};
+
+use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::clean::page_set::PageSet;
+use crate::clean::sweep::Sweep;
+use crate::config::limits;
+
+/// Fills of a volume that wait for their turn to read: as many as it takes to have the next one ready.
+const WAITING_MAX: usize = 2;
+
+/// A block on its way into a slot.
+pub(crate) struct Fill {
+    pub(crate) key: BlockKey,
+    pub(crate) attachment: u64,
+    pub(crate) slot: SlotIndex,
+    pub(crate) generation: u32,
+    /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
+    pub(crate) pages: Cell<PageSet>,
+    pub(crate) began: Instant,
+    /// No read of it has begun yet.
+    pub(crate) waits: Cell<bool>,
+    /// Pages that a host's miss has read already, with the index of the first.
+    pub(crate) offered: RefCell<Vec<(u32, Buf)>>,
+}
+
+impl Fill {
+    pub(crate) fn exclude(&self, pages: &Range<u32>) {
+        let mut left = self.pages.get();
+        left.remove(pages);
+        self.pages.set(left);
+    }
+
+    /// Its backing device takes so long, for it or for those whose turn it waits for, that others do not wait for it.
+    fn is_stuck(&self, now: Instant) -> bool {
+        now.since(self.began) > limits::BACKING_TIMEOUT
+    }
+}
+
+/// What happened to a wish for a fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Queued,
+    /// It runs, or waits, already.
+    Known,
+    /// There is no room in the queue: the next access may ask again.
+    Refused,
+}
+
+#[derive(Default)]
+pub(crate) struct Fills {
+    running: RefCell<BTreeMap<BlockKey, Rc<Fill>>>,
+    queue: RefCell<Sweep>,
+    pub(crate) ended: Event,
+}
+
+impl Fills {
+    pub(crate) fn running(&self) -> usize {
+        self.running.borrow().len()
+    }
+
+    pub(crate) fn is_running(&self, key: BlockKey) -> bool {
+        !self.running.borrow().is_empty() && self.running.borrow().contains_key(&key)
+    }
+
+    pub(crate) fn is_running_for(&self, volume: VolumeIndex) -> bool {
+        self.running.borrow().keys().any(|key| key.volume == volume)
+    }
+
+    /// Fills of a volume that run.
+    pub(crate) fn running_for(&self, volume: VolumeIndex) -> u32 {
+        let count = self.running.borrow().keys().filter(|key| key.volume == volume).count();
+        u32::try_from(count).expect("fills that run are bounded")
+    }
+
+    /// A fill brings a block into one of these slots: how long it takes is up to a backing device.
+    pub(crate) fn any_into(&self, slots: &Range<u32>) -> bool {
+        self.running.borrow().values().any(|fill| slots.contains(&fill.slot.0))
+    }
+
+    pub(crate) fn is_known(&self, key: BlockKey) -> bool {
+        self.is_running(key) || self.queue.borrow().contains(key)
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
+    pub(crate) fn wish(&self, key: BlockKey) -> Wish {
+        if self.is_known(key) {
+            return Wish::Known;
+        }
+        if self.queued() >= limits::FILL_QUEUE_MAX {
+            return Wish::Refused;
+        }
+        self.queue.borrow_mut().insert(key);
+        Wish::Queued
+    }
+
+    /// Whether so many fills at once leave room for one more. Those of a volume that is stuck do not count, so that the
+    /// others go on; but they have their memory still, and are not replaced for ever.
+    pub(crate) fn leave_room(&self, at_once: usize, now: Instant) -> bool {
+        let running = self.running.borrow();
+        if running.len() < at_once {
+            return true;
+        }
+        let stuck = running.values().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key.volume);
+        let stuck: BTreeSet<VolumeIndex> = stuck.collect();
+        let answered = running.keys().filter(|key| !stuck.contains(&key.volume)).count();
+        answered < at_once && running.len() < at_once * limits::STUCK_FILLS
+    }
+
+    /// The next block to be filled, of the volumes of which another fill may begin: the later it is chosen, the more of
+    /// its neighbours are known. Volumes do not wait for one another's backing device.
+    pub(crate) fn next_queued(&self, now: Instant) -> Option<BlockKey> {
+        self.queue.borrow_mut().take_next(|volume| self.may_begin(volume, now))
+    }
+
+    /// Whether one more fill of the volume may begin: few wait for their turn, and none is stuck.
+    pub(crate) fn may_begin(&self, volume: VolumeIndex, now: Instant) -> bool {
+        let running = self.running.borrow();
+        let own = || running.values().filter(|fill| fill.key.volume == volume);
+        own().filter(|fill| fill.waits.get()).count() < WAITING_MAX && !own().any(|fill| fill.is_stuck(now))
+    }
+
+    pub(crate) fn begin(&self, fill: Rc<Fill>) {
+        let before = self.running.borrow_mut().insert(fill.key, fill);
+        assert!(before.is_none(), "a block is filled once at a time");
+    }
+
+    pub(crate) fn end(&self, key: BlockKey) {
+        self.running.borrow_mut().remove(&key);
+        self.ended.wake_all();
+    }
+
+    /// These pages are written or discarded: a fill that runs must not bring them.
+    pub(crate) fn exclude(&self, key: BlockKey, pages: &Range<u32>) {
+        if let Some(fill) = self.running.borrow().get(&key) {
+            fill.exclude(pages);
+        }
+    }
+
+    /// Nothing of this volume may become visible any more.
+    pub(crate) fn abandon(&self, volume: VolumeIndex) {
+        for fill in self.running.borrow().values().filter(|fill| fill.key.volume == volume) {
+            fill.pages.set(PageSet::default());
+        }
+        self.queue.borrow_mut().forget(volume);
+        self.ended.wake_all();
+    }
+
+    pub(crate) fn forget_queue(&self) {
+        self.queue.borrow_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::BlockIndex;
+
+    fn key(volume: u16, block: u32) -> BlockKey {
+        BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
+    }
+
+    fn begin(fills: &Fills, key: BlockKey, began: Instant) -> Rc<Fill> {
+        let fill = Rc::new(Fill {
+            key,
+            attachment: 1,
+            slot: SlotIndex(0),
+            generation: 1,
+            pages: Cell::default(),
+            began,
+            waits: Cell::new(true),
+            offered: RefCell::default(),
+        });
+        fills.begin(Rc::clone(&fill));
+        fill
+    }
+
+    #[test]
+    fn few_fills_of_a_volume_wait_for_their_turn_and_none_of_another_volume_waits_for_them() {
+        let (fills, now) = (Fills::default(), Instant::default());
+        for wanted in [key(1, 1), key(1, 2), key(1, 3), key(1, 9), key(2, 1)] {
+            fills.wish(wanted);
+        }
+        let first = begin(&fills, fills.next_queued(now).expect("five wait"), now);
+        assert_eq!(fills.next_queued(now), Some(key(2, 1)));
+        begin(&fills, fills.next_queued(now).expect("three wait"), now);
+        assert_eq!(fills.next_queued(now), None, "two of the volume wait already");
+        first.waits.set(false);
+        fills.wish(key(1, 4));
+        assert_eq!(fills.next_queued(now), Some(key(1, 3)));
+        assert_eq!(
+            fills.next_queued(now),
+            Some(key(1, 4)),
+            "chosen as late as that, it comes before one that waits longer"
+        );
+    }
+
+    #[test]
+    fn fills_whose_backing_device_hangs_leave_their_places_to_other_volumes() {
+        let (fills, began) = (Fills::default(), Instant::default());
+        let (soon, late) = (began.plus(limits::BACKING_TIMEOUT), began.plus(2 * limits::BACKING_TIMEOUT));
+        begin(&fills, key(1, 0), began).waits.set(false);
+        begin(&fills, key(1, 1), soon);
+        assert!(fills.may_begin(VolumeIndex(1), soon) && !fills.leave_room(2, soon), "it may answer yet");
+        assert!(!fills.may_begin(VolumeIndex(1), late) && fills.may_begin(VolumeIndex(2), late));
+        assert!(fills.leave_room(1, late), "neither the one that hangs nor the one behind it takes a place");
+        begin(&fills, key(2, 0), late);
+        begin(&fills, key(2, 1), late);
+        assert!(!fills.leave_room(2, late) && fills.leave_room(3, late), "the others are as many as ever");
+        (2..8).for_each(|block| drop(begin(&fills, key(1, block), began)));
+        assert!(!fills.leave_room(2, late.plus(limits::BACKING_TIMEOUT)), "ten take memory, and that is bounded");
+    }
+}

@@ -1,0 +1,207 @@
+//! One bit per page of every slot: does the slot hold this page?
+
+use std::ops::Range;
+
+use crate::address::{SlotIndex, at, at_u64, vec_bytes};
+
+/// The bits of all slots, packed. A block has 16 to 1,024 pages, a power of two, so a word holds whole slots or a slot
+/// whole words.
+pub(super) struct PageBits {
+    words: Vec<u64>,
+    pages_per_block: u32,
+}
+
+impl PageBits {
+    pub(super) fn new(pages_per_block: u32) -> Self {
+        Self { words: Vec::new(), pages_per_block }
+    }
+
+    /// Makes room for `slots` slots in all, those that are new without pages.
+    pub(super) fn grow_to(&mut self, slots: u32) {
+        let bits = u64::from(slots) * u64::from(self.pages_per_block);
+        let words = at_u64(bits.div_ceil(64));
+        self.words.reserve_exact(words - self.words.len());
+        self.words.resize(words, 0);
+    }
+
+    pub(super) fn get(&self, slot: SlotIndex, page: u32) -> bool {
+        let bit = self.bit(slot, page);
+        self.words[at_u64(bit / 64)] >> (bit % 64) & 1 != 0
+    }
+
+    /// Whether `from` is there, and how many pages from there on are alike, at most `max`.
+    pub(super) fn run(&self, slot: SlotIndex, from: u32, max: u32) -> (bool, u32) {
+        debug_assert!(from < self.pages_per_block);
+        let there = self.get(slot, from);
+        let max = max.min(self.pages_per_block - from);
+        let first = self.bit(slot, from);
+        let mut length = 0;
+        while length < max {
+            let bit = first + u64::from(length);
+            let word = self.words[at_u64(bit / 64)];
+            let alike = (if there { word } else { !word }) >> (bit % 64);
+            length += alike.trailing_ones();
+            if bit % 64 + u64::from(alike.trailing_ones()) < 64 {
+                break;
+            }
+        }
+        (there, length.min(max))
+    }
+
+    /// Adds pages; answers how many of them were not there.
+    pub(super) fn set(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
+        let mut added = 0;
+        for (word, mask) in self.masks(slot, pages) {
+            added += (mask & !self.words[word]).count_ones();
+            self.words[word] |= mask;
+        }
+        added
+    }
+
+    /// Takes pages away; answers how many of them were there.
+    pub(super) fn clear(&mut self, slot: SlotIndex, pages: Range<u32>) -> u32 {
+        let mut removed = 0;
+        for (word, mask) in self.masks(slot, pages) {
+            removed += (mask & self.words[word]).count_ones();
+            self.words[word] &= !mask;
+        }
+        removed
+    }
+
+    pub(super) fn count(&self, slot: SlotIndex) -> u32 {
+        self.words_of(slot).map(u64::count_ones).sum()
+    }
+
+    /// The slot's bits, 64 pages a word, the first page lowest.
+    pub(super) fn words_of(&self, slot: SlotIndex) -> impl Iterator<Item = u64> {
+        self.masks(slot, 0..self.pages_per_block).map(|(word, mask)| (self.words[word] & mask) >> mask.trailing_zeros())
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        vec_bytes(&self.words)
+    }
+
+    fn bit(&self, slot: SlotIndex, page: u32) -> u64 {
+        u64::from(slot.0) * u64::from(self.pages_per_block) + u64::from(page)
+    }
+
+    /// The words that hold `pages`, each with a mask of the bits meant. Does not borrow `self`.
+    fn masks(&self, slot: SlotIndex, pages: Range<u32>) -> impl Iterator<Item = (usize, u64)> + use<> {
+        assert!(pages.start <= pages.end && pages.end <= self.pages_per_block, "pages {pages:?} of a block");
+        let (first, end) = (self.bit(slot, pages.start), self.bit(slot, pages.end));
+        let words = if first == end { 0..0 } else { first / 64..end.div_ceil(64) };
+        words.map(move |word| {
+            let low = first.saturating_sub(word * 64);
+            let high = (end - word * 64).min(64);
+            (at_u64(word), (!0 << low) & (!0 >> (64 - high)))
+        })
+    }
+}
+
+/// The CRC-32C of every page of every slot. Untouched memory of it costs nothing: it comes zeroed from the system.
+pub(super) struct Checksums {
+    sums: Vec<u32>,
+    pages_per_block: u32,
+}
+
+impl Checksums {
+    pub(super) fn new(pages_per_block: u32) -> Self {
+        Self { sums: Vec::new(), pages_per_block }
+    }
+
+    /// Makes room for `slots` slots in all; keeps what there is, also of slots that are free again: somebody may still
+    /// read them.
+    pub(super) fn grow_to(&mut self, slots: u32) {
+        let grown = vec![0; at(slots) * at(self.pages_per_block)];
+        let old = std::mem::replace(&mut self.sums, grown);
+        let touched = |sums: &[u32]| sums.iter().any(|sum| *sum != 0);
+        for (new, old) in self.sums.chunks_mut(at(self.pages_per_block)).zip(old.chunks(at(self.pages_per_block))) {
+            if touched(old) {
+                new.copy_from_slice(old);
+            }
+        }
+    }
+
+    pub(super) fn of(&self, slot: SlotIndex) -> &[u32] {
+        &self.sums[self.place(slot)]
+    }
+
+    pub(super) fn of_mut(&mut self, slot: SlotIndex) -> &mut [u32] {
+        let place = self.place(slot);
+        &mut self.sums[place]
+    }
+
+    pub(super) fn memory_bytes(&self) -> u64 {
+        vec_bytes(&self.sums)
+    }
+
+    fn place(&self, slot: SlotIndex) -> Range<usize> {
+        let first = at(slot.0) * at(self.pages_per_block);
+        first..first + at(self.pages_per_block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn naive_run(pages: &[bool], from: usize, max: usize) -> (bool, u32) {
+        let alike = pages[from..].iter().take(max).take_while(|page| **page == pages[from]).count();
+        (pages[from], u32::try_from(alike).unwrap())
+    }
+
+    proptest! {
+        #[test]
+        fn page_bits_equal_a_vector_of_booleans(
+            shift in 4_u32..=10,
+            steps in prop::collection::vec((0_u32..5, 0_u32..1024, 0_u32..1024, any::<bool>()), 1..60),
+        ) {
+            let pages = 1 << shift;
+            let mut bits = PageBits::new(pages);
+            bits.grow_to(3);
+            bits.grow_to(5);
+            let mut model = vec![vec![false; at(pages)]; 5];
+            for (slot, a, b, on) in steps {
+                let (start, end) = ((a % (pages + 1)).min(b % (pages + 1)), (a % (pages + 1)).max(b % (pages + 1)));
+                let part = &mut model[at(slot)][at(start)..at(end)];
+                let changed = u32::try_from(part.iter().filter(|page| **page != on).count()).unwrap();
+                part.fill(on);
+                let slot_index = SlotIndex(slot);
+                let answer = if on { bits.set(slot_index, start..end) } else { bits.clear(slot_index, start..end) };
+                prop_assert_eq!(answer, changed);
+                for (index, pages_of) in model.iter().enumerate() {
+                    let index = SlotIndex(u32::try_from(index).unwrap());
+                    prop_assert_eq!(at(bits.count(index)), pages_of.iter().filter(|page| **page).count());
+                    prop_assert_eq!(at(bits.words_of(index).map(u64::count_ones).sum::<u32>()), at(bits.count(index)));
+                }
+                let (from, max) = (a % pages, b % pages + 1);
+                prop_assert_eq!(bits.run(slot_index, from, max), naive_run(&model[at(slot)], at(from), at(max)));
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_a_slot_start_with_its_first_page() {
+        let mut bits = PageBits::new(16);
+        bits.grow_to(8);
+        bits.set(SlotIndex(5), 0..3);
+        bits.set(SlotIndex(6), 0..16);
+        assert_eq!(bits.words_of(SlotIndex(5)).collect::<Vec<_>>(), [7]);
+        let mut wide = PageBits::new(128);
+        wide.grow_to(2);
+        wide.set(SlotIndex(1), 63..66);
+        assert_eq!(wide.words_of(SlotIndex(1)).collect::<Vec<_>>(), [1 << 63, 3]);
+    }
+
+    #[test]
+    fn growing_keeps_the_checksums() {
+        let mut sums = Checksums::new(16);
+        sums.grow_to(2);
+        sums.of_mut(SlotIndex(1)).fill(7);
+        sums.grow_to(3);
+        assert_eq!(sums.of(SlotIndex(1)), [7; 16]);
+        assert_eq!(sums.of(SlotIndex(2)), [0; 16]);
+    }
+}

@@ -1,0 +1,285 @@
+//! What one SSD's slot index says after a start (rule `recovery`): the newest whole checkpoint, then the journal.
+//!
+//! Whatever cannot be explained by a cut in the last batch makes the SSD cold: a sector that is neither a record nor
+//! empty, a gap before a record that was written after what is missing had been flushed, a checkpoint of an older
+//! session.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::address::{BlockIndex, BlockKey};
+use crate::clean::page_set::PageSet;
+use crate::format::checkpoint::CheckpointHeader;
+use crate::format::index::{Entry, Place, Sector};
+use crate::format::members::Member;
+use crate::members::ssd::{Fault, Ssd};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+
+/// Bytes that recovery reads at a time.
+const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Another member saw more of its slot index than it has.
+const LOST_TAIL: &str = "it lost the end of its slot index, which it had flushed, as another member of the pool knows";
+
+/// What the index believes of one slot.
+struct Believed {
+    generation: u32,
+    attachment: u64,
+    block: u64,
+    /// Empty: all pages.
+    mask: Vec<u64>,
+}
+
+/// Why an SSD's index brings nothing.
+pub(crate) enum Unbelieved {
+    /// The SSD cannot be read: it leaves.
+    Fault(Fault),
+    /// The index is damaged or old: the SSD starts cold.
+    Cold(String),
+}
+
+impl From<Fault> for Unbelieved {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
+    Err(Unbelieved::Cold(reason.into()))
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Brings the slots that the SSD's index believes into the map; answers their number.
+    pub(crate) async fn recover_ssd(self: &Rc<Self>, ssd: &Ssd<E>, member: &Member) -> Result<u64, Unbelieved> {
+        let checkpoint = newest_checkpoint(ssd).await?;
+        let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
+        if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
+            return cold("its slot index is older than the pool: an old copy of the SSD");
+        }
+        let mut slots: Vec<Option<Believed>> = Vec::new();
+        slots.resize_with(crate::address::at(ssd.layout.slot_count()), || None);
+        read_checkpoint(ssd, &checkpoint, &mut slots).await?;
+        let (journal, unwritten) = read_journal(ssd).await?;
+        let highest = journal.keys().next_back().copied();
+        let end = replay(journal, checkpoint.journal_start, &mut slots)?;
+        // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
+        if member.journal_end.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
+            return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
+        }
+        let seen = self.witnesses.found.borrow().journal_end_of(ssd.uuid, ssd.incarnation.get());
+        if end < seen && !planted(Planted::OldSsdBelieved) {
+            ssd.losses.set(ssd.losses.get() + 1);
+            return cold(LOST_TAIL);
+        }
+        ssd.journal.checkpoint_number.set(checkpoint.number);
+        let next_number = end.max(highest.map_or(0, |number| number + 1));
+        ssd.journal.next_number.set(next_number);
+        ssd.journal.flushed_end.set(end);
+        *ssd.journal.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
+        ssd.fills.set(checkpoint.generation_ceiling);
+        Ok(self.take_over(ssd, slots))
+    }
+
+    /// Puts what is believed into the map; every other slot is ready.
+    fn take_over(self: &Rc<Self>, ssd: &Ssd<E>, slots: Vec<Option<Believed>>) -> u64 {
+        let mut count = 0;
+        for (local, believed) in (0..ssd.layout.slot_count()).zip(slots) {
+            let for_slots = {
+                let segments = ssd.segments.borrow();
+                segments.is_for_slots(segments.of(local))
+            };
+            let taken = for_slots && believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed));
+            if taken {
+                count += 1;
+            } else if for_slots {
+                ssd.ready.borrow_mut().push(local);
+            }
+        }
+        count
+    }
+
+    fn take_over_slot(&self, ssd: &Ssd<E>, local: u32, believed: &Believed) -> bool {
+        let Some(volume) = self.index_of(believed.attachment) else { return false };
+        let Ok(block) = u32::try_from(believed.block) else { return false };
+        let key = BlockKey { volume, block: BlockIndex(block) };
+        let mut map = self.map.borrow_mut();
+        let block = PageSet::from_range(0..self.pages_per_block).words();
+        let mask: Vec<u64> = if believed.mask.is_empty() {
+            block.to_vec()
+        } else {
+            believed.mask.iter().zip(block).map(|(word, block)| word & block).collect()
+        };
+        if mask.iter().all(|word| *word == 0) || map.find(key).is_some() {
+            return false;
+        }
+        let slot = ssd.slot_index(local);
+        map.insert(slot, key, believed.generation);
+        map.set_valid_words(slot, mask);
+        map.set_published(slot, true);
+        self.policy.borrow_mut().inserted(&mut map, slot);
+        ssd.slots_used.set(ssd.slots_used.get() + 1);
+        true
+    }
+
+    /// Makes an SSD's index empty, under its incarnation: nothing that it said before is believed.
+    pub(crate) async fn reset_index(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Fault> {
+        let mut offset = ssd.layout.checkpoint_offset(0);
+        let end = ssd.layout.journal_offset() + ssd.layout.journal_bytes;
+        while offset < end {
+            let length = CHUNK_BYTES.min(end - offset);
+            let zeroes = self.env.buffers().take_zeroed(usize::try_from(length).expect("small"));
+            ssd.write(offset, zeroes).await?;
+            offset += length;
+        }
+        ssd.flush().await?;
+        ssd.journal.next_number.set(0);
+        ssd.journal.flushed_end.set(0);
+        let segments = ssd.segments.borrow();
+        let free = (0..ssd.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
+        *ssd.ready.borrow_mut() = free.collect();
+        Ok(())
+    }
+}
+
+async fn newest_checkpoint<E: Env>(ssd: &Ssd<E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
+    let mut newest: Option<CheckpointHeader> = None;
+    for area in 0..2 {
+        let buf = ssd.env.buffers().take(usize::try_from(ssd.layout.sector_bytes).expect("small"));
+        let bytes = ssd.read(ssd.layout.checkpoint_offset(area), buf).await?;
+        let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
+        let ours = header.incarnation == ssd.incarnation.get() && header.number % 2 == area;
+        if ours && newest.is_none_or(|other| other.number < header.number) {
+            newest = Some(header);
+        }
+    }
+    Ok(newest)
+}
+
+async fn read_checkpoint<E: Env>(
+    ssd: &Ssd<E>,
+    header: &CheckpointHeader,
+    slots: &mut [Option<Believed>],
+) -> Result<(), Unbelieved> {
+    let sector_bytes = u64::from(ssd.layout.sector_bytes);
+    if (header.sectors + 1).saturating_mul(sector_bytes) > ssd.layout.checkpoint_area_bytes {
+        return cold("its checkpoint is longer than its area");
+    }
+    let start = ssd.layout.checkpoint_offset(header.number % 2) + sector_bytes;
+    let mut number = 0;
+    while number < header.sectors {
+        let count = (header.sectors - number).min(CHUNK_BYTES / sector_bytes);
+        let buf = ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("small"));
+        let bytes = ssd.read(start + number * sector_bytes, buf).await?;
+        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("small")) {
+            let Ok(sector) = Sector::decode(chunk) else { return cold("a sector of its checkpoint is damaged") };
+            let ours = sector.place == Place::Checkpoint
+                && sector.incarnation == header.incarnation
+                && (sector.number, sector.flushed_below) == (number, header.number);
+            if !ours {
+                return cold("a sector of its checkpoint is of another one");
+            }
+            sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
+            number += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Every journal record of this incarnation that is in the ring, by number; and the positions that hold nothing yet.
+async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
+    let sector_bytes = u64::from(ssd.layout.sector_bytes);
+    let ring = ssd.layout.journal_sectors();
+    let mut records = BTreeMap::new();
+    let mut unwritten = Vec::new();
+    let mut position = 0;
+    while position < ring {
+        let count = (ring - position).min(CHUNK_BYTES / sector_bytes);
+        let buf = ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("small"));
+        let bytes = ssd.read(ssd.layout.journal_offset() + position * sector_bytes, buf).await?;
+        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("small")) {
+            match Sector::decode(chunk) {
+                Ok(sector) if sector.place == Place::Journal && sector.number % ring == position => {
+                    if sector.incarnation == ssd.incarnation.get() {
+                        records.insert(sector.number, sector);
+                    }
+                }
+                Ok(_) => return cold("a sector of its journal is out of place"),
+                Err(_) if chunk.iter().all(|byte| *byte == 0) => unwritten.push(position),
+                Err(_) => return cold("a sector of its journal is damaged"),
+            }
+            position += 1;
+        }
+    }
+    let gone_round = records.last_key_value().is_some_and(|(number, _)| *number >= ring);
+    if !unwritten.is_empty() && gone_round && !planted(Planted::IndexGapIgnored) {
+        return cold("a sector of its journal was erased");
+    }
+    Ok((records, unwritten))
+}
+
+/// Applies the records from `start` on, as far as they are whole; answers the number behind the last one.
+fn replay(mut journal: BTreeMap<u64, Sector>, start: u64, slots: &mut [Option<Believed>]) -> Result<u64, Unbelieved> {
+    if planted(Planted::IndexWrongLapAccepted) {
+        let before = std::mem::take(&mut journal);
+        for sector in before.into_values() {
+            sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
+        }
+        return Ok(start);
+    }
+    let mut next = start;
+    let mut rest = journal.split_off(&start);
+    loop {
+        while let Some(sector) = rest.remove(&next) {
+            sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
+            next += 1;
+        }
+        let Some((number, later)) = rest.first_key_value() else { return Ok(next) };
+        if planted(Planted::IndexGapIgnored) {
+            next = *number;
+            continue;
+        }
+        // The one batch that was in flight may be torn: everything in it begins at its first record.
+        if later.flushed_below > next || rest.values().any(|sector| sector.flushed_below > next) {
+            return cold("a record of its journal is missing");
+        }
+        return Ok(next);
+    }
+}
+
+fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved> {
+    let place = |slot: u32| usize::try_from(slot).expect("a usize has 32 bits at least");
+    match entry {
+        Entry::Publish { slot, generation, attachment, block, mask } => {
+            let Some(place) = slots.get_mut(place(slot)) else {
+                return cold("its slot index names a slot that it has not");
+            };
+            *place = Some(Believed { generation, attachment, block, mask });
+        }
+        Entry::Drop { slot, generation, first_page, page_count } => {
+            let Some(place) = slots.get_mut(place(slot)) else {
+                return cold("its slot index names a slot that it has not");
+            };
+            let same = place.as_ref().is_some_and(|believed| believed.generation == generation);
+            if let Some(believed) = place.as_mut().filter(|_| same && !planted(Planted::DropNotReplayed)) {
+                let first = u32::from(first_page);
+                believed.drop_pages(first..(first + u32::from(page_count)).min(1024));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Believed {
+    fn drop_pages(&mut self, pages: std::ops::Range<u32>) {
+        let gone = PageSet::from_range(pages).words();
+        if self.mask.is_empty() {
+            self.mask = vec![u64::MAX; gone.len()];
+        }
+        for (word, gone) in self.mask.iter_mut().zip(gone) {
+            *word &= !gone;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What volumes are promised of the cache, and how much of it they may have: as slots of the pool as it is now; and how
+//! slots that a volume has already are brought under a new share.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
+
+use crate::address::VolumeIndex;
+use crate::clean::invalidate::{Why, ready_wanted};
+use crate::config::{VolumeName, VolumeSettings};
+use crate::error::{Error, ErrorKind};
+use crate::pool::PoolInner;
+
+/// Slots that are looked at, or evicted, before others have their turn.
+const SLOTS_PER_TURN: u32 = 4096;
+
+impl<E: Env> PoolInner<E> {
+    /// Slots that the pool has for clean data however long its write log is.
+    pub(crate) fn clean_slots_min(&self) -> u64 {
+        let slots: u64 = self.serving_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let per_segment = self.ssds.first().map_or(0, |ssd| ssd.layout.slots_per_segment());
+        let of_log = self.log.as_ref().map_or(0, |log| log.segments_max.get());
+        slots.saturating_sub(u64::try_from(of_log).expect("segments fit in memory") * per_segment)
+    }
+
+    /// Slots that a volume with these settings is promised, rounded up, and may have, rounded down.
+    fn share_slots(&self, settings: &VolumeSettings) -> (u64, u64) {
+        let whole = self.clean_slots_min() * self.block_bytes();
+        let min = settings.cache_min.map_or(0, |share| share.of(whole).div_ceil(self.block_bytes()));
+        let max = settings.cache_max.map_or(u64::from(u32::MAX), |share| (share.of(whole) / self.block_bytes()).max(1));
+        (min, max)
+    }
+
+    /// Whether the pool can keep what it would promise if volume `name` had these settings.
+    pub(crate) fn check_shares(&self, name: &VolumeName, settings: &VolumeSettings) -> Result<(), Error> {
+        settings.check()?;
+        let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
+        let (min, max) = self.share_slots(settings);
+        if min > max {
+            let what = format!("cache-min is {} bytes and above cache-max, {} bytes", self.bytes(min), self.bytes(max));
+            return refused(what);
+        }
+        let catalogue = self.catalogue.borrow();
+        let others = catalogue.volumes.iter().filter(|volume| volume.spec.name != *name);
+        let promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
+        let slots = self.clean_slots_min();
+        let room = slots.saturating_sub(u64::try_from(ready_wanted(slots)).expect("few"));
+        if min > 0 && promised + min > room {
+            return refused(format!(
+                "cache-min of {} bytes: pool {} has promised {} bytes to other volumes, and can promise {} bytes in all",
+                self.bytes(min),
+                self.name,
+                self.bytes(promised),
+                self.bytes(room)
+            ));
+        }
+        Ok(())
+    }
+
+    fn bytes(&self, slots: u64) -> u64 {
+        slots.saturating_mul(self.block_bytes())
+    }
+
+    /// All volumes have their shares of the pool as it is now.
+    pub(crate) fn apply_shares(self: &Rc<Self>) {
+        let volumes = self.catalogue.borrow().volumes.clone();
+        for volume in volumes {
+            if let Some(index) = self.index_of(volume.attachment) {
+                self.apply_share(index, &volume.spec.settings);
+            }
+        }
+    }
+
+    /// The volume has its share from here on; what it has already follows soon.
+    pub(crate) fn apply_share(self: &Rc<Self>, index: VolumeIndex, settings: &VolumeSettings) {
+        let (min, max) = self.share_slots(settings);
+        let slots = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        self.policy.borrow_mut().set_share(&self.map.borrow(), index, slots(min), slots(max));
+        if self.map.borrow().slots_used_by(index) > 0 && !self.stopping.get() {
+            let pool = Rc::clone(self);
+            self.env.spawn(async move { pool.settle_share(index).await });
+        }
+    }
+
+    /// Moves the volume's slots to its own queues, then evicts what it has above its maximum.
+    async fn settle_share(self: &Rc<Self>, index: VolumeIndex) {
+        while self.policy.borrow_mut().take_over(&mut self.map.borrow_mut(), index, SLOTS_PER_TURN) {
+            self.env.sleep(Duration::ZERO).await;
+        }
+        while !self.stopping.get() && !self.evict_own(index, 0, SLOTS_PER_TURN) {
+            if self.policy.borrow_mut().victim_of_volume(&mut self.map.borrow_mut(), index).is_none() {
+                return;
+            }
+            self.env.sleep(Duration::ZERO).await;
+        }
+    }
+
+    /// Evicts blocks of the volume, at most `count`, until it may have so many slots more; true: it may.
+    pub(crate) fn evict_own(self: &Rc<Self>, index: VolumeIndex, more: u32, count: u32) -> bool {
+        let max = self.policy.borrow().max_slots(index);
+        if max == u32::MAX {
+            return true;
+        }
+        let coming = self.fills.running_for(index) + more;
+        for _ in 0..count {
+            if self.map.borrow().slots_used_by(index) + coming <= max {
+                return true;
+            }
+            let victim = self.policy.borrow_mut().victim_of_volume(&mut self.map.borrow_mut(), index);
+            let Some(slot) = victim else { return false };
+            self.count_eviction(slot);
+            self.free_slot(slot, Why::Evicted);
+        }
+        self.map.borrow().slots_used_by(index) + coming <= max
+    }
+}

@@ -1,0 +1,571 @@
+//! Batches of the write log (rule `two-copies`): put together from whatever waits, written to both copies, and taking
+//! effect in the order of the stream, when both copies of them and of all earlier ones completed. A copy that fails counts
+//! as completed when its SSD has left the pool durably (rule `membership`).
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use hotset_block::{Buf, Env, PAGE_BYTES, copy_for_device};
+
+use crate::address::at;
+use crate::config::PAGE;
+use crate::format::crc32c;
+use crate::format::log::{
+    BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
+};
+use crate::log::append::{given_up, rows_available};
+use crate::log::overlay::{Content, Live, Place};
+use crate::log::write_log::{Append, Body, Flight, Log, Mirror, Row, RowState, StreamMark};
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+
+/// Pages of data of one batch at most.
+const BATCH_DATA_PAGES: u32 = 256;
+/// Bytes of entries of one batch at most.
+const BATCH_PAYLOAD_BYTES: usize = 12 << 10;
+/// Hints that one batch carries at most.
+const BATCH_HINTS: usize = 128;
+
+/// The copies of a batch: where each goes, and its bytes.
+type Copies = Vec<(Mirror, u64, Buf)>;
+
+/// What goes into one batch.
+struct Selected {
+    /// Each with its first page's position in the row, which it gets with its place.
+    appends: Vec<(Append, u32)>,
+    /// Of the entries of the appends.
+    entry_bytes: usize,
+    data_pages: u32,
+    /// The hints.
+    payload: Payload,
+}
+
+impl Selected {
+    fn is_empty(&self) -> bool {
+        self.appends.is_empty() && self.payload.entries() == 0
+    }
+
+    fn header_pages(&self) -> u32 {
+        header_pages(self.payload.len() + self.entry_bytes)
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The task that writes batches.
+    pub(crate) async fn run_log_writer(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopped.get() {
+            let wanted = log.wanted.wait();
+            while let Some((flight, copies)) = self.next_batch(&log) {
+                let (pool, of_flight) = (Rc::clone(&self), Rc::clone(&log));
+                let mut flying = Box::pin(async move { pool.fly(&of_flight, &flight, copies).await });
+                // Its writes begin at once, before whatever else is ready.
+                if poll_fn(|context| Poll::Ready(flying.as_mut().poll(context))).await.is_pending() {
+                    self.env.spawn(flying);
+                }
+            }
+            wanted.await;
+        }
+    }
+
+    /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
+    fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<Flight>, Copies)> {
+        loop {
+            let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
+            if !waiting || self.stopped.get() || log.strays.get() > 0 {
+                return None;
+            }
+            let Some(row) = self.current_row(log) else {
+                if self.is_out_of_rows(log) {
+                    give_up_moves(log);
+                }
+                if self.is_without_ssds() {
+                    self.refuse_appends(log);
+                }
+                return None;
+            };
+            let at_once = row.segments.len().max(2);
+            if log.flights.borrow().len() >= at_once {
+                return None;
+            }
+            let selected = self.select(log, &row);
+            if !selected.is_empty() {
+                return Some(self.place(log, &row, selected));
+            }
+            let all_done = !log.hints_wanted.get()
+                && log.urgent.borrow().is_empty()
+                && (log.hosts.borrow().is_empty() || !hosts_may_append(log));
+            if all_done {
+                return None;
+            }
+            // Nothing fits any more.
+            self.retire_current(log);
+        }
+    }
+
+    /// The row that takes batches. `None`: one is being made ready.
+    fn current_row(self: &Rc<Self>, log: &Rc<Log>) -> Option<Rc<Row>> {
+        let current = log.current.borrow().clone();
+        if let Some(row) = current {
+            if row.room() >= 2 {
+                return Some(row);
+            }
+            self.retire_current(log);
+        }
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            // Of an empty row, the one before it: what its summary says if it stays empty.
+            row.last_checksum.set(log.last_checksum.get());
+            *log.current.borrow_mut() = Some(Rc::clone(&row));
+            return Some(row);
+        }
+        self.spawn_prepare(log);
+        None
+    }
+
+    /// The current row takes no more batches.
+    pub(crate) fn retire_current(self: &Rc<Self>, log: &Rc<Log>) {
+        let row = log.current.borrow_mut().take();
+        if let Some(row) = row {
+            row.state.set(RowState::Sealing);
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            self.env.spawn(async move { pool.seal_row(&log, &row).await });
+        }
+    }
+
+    /// Takes what waits, as far as it fits into the next batch of the row.
+    fn select(&self, log: &Log, row: &Row) -> Selected {
+        let waiting = (log.hosts.borrow().len() + log.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
+        let mut selected = Selected {
+            appends: Vec::with_capacity(waiting),
+            entry_bytes: 0,
+            data_pages: 0,
+            payload: Payload::default(),
+        };
+        let room = row.room();
+        let draft_without = row.drafts.borrow()[at(row.next_segment())].bytes_with(0);
+        let summary_bytes = at(crate::format::log::summary_pages(row.segment_pages)) * PAGE_BYTES;
+        let is_in_summary = |payload_bytes| draft_without + payload_bytes <= summary_bytes;
+        let fits = |selected: &Selected, append: &Append| {
+            let after = selected.entry_bytes + entry_bytes(append);
+            let data = selected.data_pages + append.data_pages();
+            let first = selected.appends.is_empty();
+            header_pages(after) + data <= room
+                && is_in_summary(after)
+                && (first || (data <= BATCH_DATA_PAGES && after <= BATCH_PAYLOAD_BYTES))
+                && data <= BATCH_PAGES_MAX
+        };
+        let mut take = |queue: &std::cell::RefCell<std::collections::VecDeque<Append>>, share: u32| loop {
+            let next_fits = queue.borrow().front().is_some_and(|append| fits(&selected, append));
+            if !next_fits || selected.data_pages >= share {
+                return;
+            }
+            let append = queue.borrow_mut().pop_front().expect("it was just there");
+            if !self.still_wanted(log, &append, &selected.appends) {
+                log.uncount_queued(&append);
+                append.done.set(Ok(()));
+                continue;
+            }
+            selected.entry_bytes += entry_bytes(&append);
+            selected.data_pages += append.data_pages();
+            selected.appends.push((append, 0));
+        };
+        // Moves leave half of what is left to hosts.
+        take(&log.urgent, BATCH_DATA_PAGES.min(room) / 2);
+        if hosts_may_append(log) {
+            take(&log.hosts, BATCH_DATA_PAGES);
+        }
+        take(&log.urgent, BATCH_DATA_PAGES);
+        if !selected.appends.is_empty() || log.hints_wanted.get() {
+            let (header, entry_bytes) = (selected.header_pages(), selected.entry_bytes);
+            push_hints(log, &mut selected.payload, |payload: &Payload| {
+                let after = entry_bytes + payload.len() + PLAIN_ENTRY_BYTES;
+                header_pages(after) == header && is_in_summary(after)
+            });
+        }
+        selected
+    }
+
+    /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
+    /// have their place already and do not count yet (rule `free-oldest-first`).
+    fn still_wanted(&self, log: &Log, append: &Append, before: &[(Append, u32)]) -> bool {
+        let (from, spread) = match &append.body {
+            Body::Data(_) | Body::Zeroes(_) => return true,
+            Body::Move { from, .. } => (*from, true),
+            Body::Mark { from, spread, .. } => (*from, *spread),
+        };
+        if planted(Planted::MoveNotRechecked) {
+            return true;
+        }
+        let pages = append.pages();
+        let overlay = log.overlay.borrow();
+        let mut offset = 0;
+        for live in overlay.range(append.volume, pages.clone()) {
+            if live.page != pages.start + u64::from(offset) || live.place != from.at(offset, spread) || !live.dirty {
+                return false;
+            }
+            offset += 1;
+        }
+        let overlaps = |other: &Append| {
+            let theirs = other.pages();
+            other.volume == append.volume && theirs.start < pages.end && pages.start < theirs.end
+        };
+        let flights = log.flights.borrow();
+        let mut placed = flights.iter().map(|flight| flight.appends.borrow());
+        u64::from(offset) == pages.end - pages.start
+            && !before.iter().any(|(other, _)| overlaps(other))
+            && !placed.any(|appends| appends.iter().any(|(other, _)| overlaps(other)))
+    }
+
+    /// Gives the batch its place in the row and makes its bytes, once for each copy.
+    fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<Flight>, Copies) {
+        let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
+        let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
+        let (segment, index) = (row.next_segment(), row.batches.get());
+        let first_page = row.next_page.borrow()[at(segment)];
+        let header_bytes = at(header_pages) * PAGE_BYTES;
+        let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
+        let checksums = copy_data(&appends, &mut bytes[header_bytes..]);
+        payload.reserve(entry_bytes);
+        let header = segment * row.segment_pages + first_page;
+        let mut position = header + header_pages;
+        let mut rest = &checksums[..];
+        for (append, place) in &mut appends {
+            let count = append.data_pages();
+            let own = rest.split_off(..at(count)).expect("every page of data has a checksum");
+            push_entry(&mut payload, row, append, own);
+            *place = if count == 0 { header } else { position };
+            position += count;
+        }
+        debug_assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
+        row.next_page.borrow_mut()[at(segment)] += pages;
+        row.batches.set(index + 1);
+        row.in_flight.set(row.in_flight.get() + 1);
+        row.note_batch(self.env.real_now());
+        row.drafts.borrow_mut()[at(segment)].push(index, first_page, &payload);
+        let flushed = log.flushed.get();
+        let previous = log.last_checksum.get();
+        let place = BatchPlace {
+            row: row.number,
+            incarnation: row.incarnation,
+            index,
+            previous,
+            flushed_row: flushed.row,
+            flushed_index: flushed.index,
+        };
+        let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
+        log.last_checksum.set(checksum);
+        row.last_checksum.set(checksum);
+        let flight = Rc::new(Flight {
+            row: Rc::clone(row),
+            index,
+            first_page,
+            appends: std::cell::RefCell::new(appends),
+            checksums,
+            written: std::cell::Cell::new(None),
+        });
+        log.flights.borrow_mut().push_back(Rc::clone(&flight));
+        let mut mirrors = row.mirrors(segment);
+        let mut copies: Copies = Vec::with_capacity(2);
+        match (mirrors.next(), mirrors.next()) {
+            (Some(one), Some(other)) => {
+                let (bytes, twin) = bytes.share();
+                copies.push((one, self.log_offset(one, first_page), bytes));
+                copies.push((other, self.log_offset(other, first_page), twin));
+            }
+            (Some(one), None) => copies.push((one, self.log_offset(one, first_page), bytes)),
+            (None, _) => {}
+        }
+        if planted(Planted::OneCopyOnly) {
+            copies.truncate(1);
+        }
+        (flight, copies)
+    }
+
+    /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
+    async fn fly(self: &Rc<Self>, log: &Rc<Log>, flight: &Rc<Flight>, copies: Copies) {
+        // One operation of each SSD, where a flush of both would follow.
+        let durable = log.flush_habit.wants_durable();
+        let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
+            let Some(index) = mirror.ssd else { return false };
+            let ssd = &self.ssds[usize::from(index.0)];
+            let plain = !durable || planted(Planted::DurableWriteIsPlain);
+            let written = if plain { ssd.write(offset, bytes).await } else { ssd.write_durable(offset, bytes).await };
+            match written {
+                Ok(_) => {
+                    if !durable {
+                        ssd.appended.set(ssd.flusher.mark());
+                    }
+                    true
+                }
+                Err(fault) => {
+                    self.ssd_failed(ssd, &fault);
+                    if !planted(Planted::AckBeforeEpoch) {
+                        self.until_left(ssd).await;
+                    }
+                    false
+                }
+            }
+        });
+        let written = if planted(Planted::AckOfFirstCopy) {
+            let mut writes = writes.collect::<FuturesUnordered<_>>();
+            let first = writes.next().await;
+            // The other one goes on.
+            first.into_iter().collect()
+        } else {
+            join_all(writes).await
+        };
+        let fenced = self.fenced.borrow().is_some();
+        if log.strays.get() > 0 {
+            flight.row.changed.wake_all();
+        }
+        flight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
+        self.settle_flights(log);
+    }
+
+    /// Completed batches take effect and are answered, in the order of the stream.
+    fn settle_flights(self: &Rc<Self>, log: &Rc<Log>) {
+        loop {
+            let front = log.flights.borrow().front().cloned();
+            let Some(flight) = front else { break };
+            match flight.written.get() {
+                None => break,
+                // What only an SSD has that left meanwhile is nowhere.
+                Some(true) if flight.row.mirrors(flight.segment()).next().is_none() => {
+                    self.give_up_flights(log);
+                    break;
+                }
+                Some(true) => {
+                    log.flights.borrow_mut().pop_front();
+                    self.take_effect(log, &flight);
+                }
+                Some(false) => {
+                    self.give_up_flights(log);
+                    break;
+                }
+            }
+        }
+        log.wanted.wake_all();
+        log.room.wake_all();
+    }
+
+    fn take_effect(self: &Rc<Self>, log: &Rc<Log>, flight: &Flight) {
+        let row = &flight.row;
+        let mut checksums = &flight.checksums[..];
+        let mut of_hosts = false;
+        for (append, position) in flight.appends.take() {
+            let of_host = matches!(append.body, Body::Data(_) | Body::Zeroes(_));
+            of_hosts |= of_host;
+            let (own, rest) = checksums.split_at(at(append.data_pages()));
+            checksums = rest;
+            log.uncount_queued(&append);
+            let lives = self.attachment_of(append.volume) == Some(append.attachment);
+            if lives {
+                self.show_append(log, row, &append, position, own);
+            }
+            append.done.set(if lives || !of_host { Ok(()) } else { Err(given_up()) });
+        }
+        log.completed.set(StreamMark { row: row.number, index: flight.index + 1 });
+        if of_hosts {
+            log.flush_habit.completed();
+        }
+        row.in_flight.set(row.in_flight.get() - 1);
+        row.changed.wake_all();
+        let quarter = row.batches_end() / 4;
+        let used = row.next_page.borrow()[0];
+        if used >= quarter
+            && log.prepared.borrow().is_none()
+            && log.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
+        {
+            self.spawn_prepare(log);
+        }
+        if self.log_is_long(log) {
+            log.mover_wanted.wake_all();
+        }
+    }
+
+    /// The pages of an append are the newest from here on.
+    fn show_append(self: &Rc<Self>, log: &Log, row: &Row, append: &Append, position: u32, checksums: &[u32]) {
+        let pages = append.pages();
+        match &append.body {
+            Body::Data(_) => {
+                self.hide_superseded(append.volume, pages.clone());
+                for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
+                    let content = Content::Data { checksum: *checksum };
+                    let place = Place::new(row.slot, position + offset);
+                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                }
+            }
+            Body::Zeroes(_) => {
+                self.hide_superseded(append.volume, pages.clone());
+                let place = Place::new(row.slot, position);
+                for page in pages {
+                    let content = Content::Zeroes;
+                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                }
+            }
+            Body::Move { from, .. } => self.show_moved(log, row, append, (*from, true), position, None),
+            Body::Mark { content, from, spread, .. } => {
+                self.show_moved(log, row, append, (*from, *spread), position, Some(*content));
+            }
+        }
+    }
+
+    fn show_moved(
+        &self,
+        log: &Log,
+        row: &Row,
+        append: &Append,
+        (from, spread): (Place, bool),
+        position: u32,
+        mark: Option<Content>,
+    ) {
+        let mut moved = 0;
+        for (page, offset) in append.pages().zip(0..) {
+            let before = log.overlay.borrow().get(append.volume, page);
+            // A page that was cleaned meanwhile goes with its copy too: what the row holds must be known until it is freed.
+            let same = before.filter(|live| {
+                let forgotten = !live.dirty && planted(Planted::CleanedMoveForgotten);
+                (live.place == from.at(offset, spread) && !forgotten) || planted(Planted::MoveNotRechecked)
+            });
+            let Some(before) = same else { continue };
+            let place = Place::new(row.slot, position).at(offset, mark.is_none());
+            log.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
+            moved += PAGE;
+        }
+        if let Some((volume, _)) = self.attached_volume(append.volume) {
+            add(&volume.stats.moved_bytes, moved);
+        }
+    }
+
+    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
+    /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
+    fn give_up_flights(self: &Rc<Self>, log: &Rc<Log>) {
+        let flights = log.flights.take();
+        log.strays.set(log.strays.get() + flights.len());
+        for flight in flights.iter().rev() {
+            flight.row.whole.set(false);
+            for (append, _) in flight.appends.take().into_iter().rev() {
+                match append.body {
+                    Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_front(append),
+                    Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_front(append),
+                }
+            }
+        }
+        self.retire_current(log);
+        for flight in flights {
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            self.env.spawn(async move { pool.erase_stray(&log, &flight).await });
+        }
+        if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+            self.refuse_appends(log);
+        }
+    }
+
+    /// What copies are left of a batch that was given up are made unreadable, durably. Until then nothing is appended and no
+    /// row is freed: a start may find the batch, and must not believe it beside newer ones, or when what superseded its
+    /// pages is gone from the log.
+    async fn erase_stray(self: &Rc<Self>, log: &Log, flight: &Flight) {
+        let row = &flight.row;
+        while flight.written.get().is_none() {
+            row.changed.wait().await;
+        }
+        if self.fenced.borrow().is_none() && !planted(Planted::StraysLeft) {
+            let erasures = row.mirrors(flight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
+                let ssd = &self.ssds[usize::from(mirror.ssd.expect("it is there").0)];
+                let offset = self.log_offset(mirror, flight.first_page);
+                // An SSD that does not take it leaves, and its copy with it.
+                let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
+            });
+            join_all(erasures).await;
+        }
+        // A copy that is gone already may still be believed at a start, until its SSD has left.
+        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
+            self.until_left(ssd).await;
+        }
+        row.in_flight.set(row.in_flight.get() - 1);
+        row.changed.wake_all();
+        log.strays.set(log.strays.get() - 1);
+        log.wanted.wake_all();
+        log.room.wake_all();
+    }
+}
+
+/// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
+fn give_up_moves(log: &Log) {
+    let mut kept = std::collections::VecDeque::new();
+    for append in log.urgent.take() {
+        match append.body {
+            Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
+            Body::Move { .. } | Body::Mark { .. } => {
+                log.uncount_queued(&append);
+                append.done.set(Ok(()));
+            }
+        }
+    }
+    *log.urgent.borrow_mut() = kept;
+}
+
+/// Hosts leave over what is reserved (rule `reserves`).
+fn hosts_may_append(log: &Log) -> bool {
+    rows_available(log) >= log.rows_reserved.get() || planted(Planted::ReserveIgnored)
+}
+
+fn entry_bytes(append: &Append) -> usize {
+    match append.data_pages() {
+        0 => PLAIN_ENTRY_BYTES,
+        pages => pages_entry_bytes(at(pages)),
+    }
+}
+
+/// Copies the data to where it lies in the batch; answers the checksums, page by page. Each page comes into the
+/// processor's cache once, for both.
+fn copy_data(appends: &[(Append, u32)], target: &mut [u8]) -> Vec<u32> {
+    let mut checksums = Vec::with_capacity(target.len() / PAGE_BYTES);
+    let data = appends.iter().filter_map(|(append, _)| match &append.body {
+        Body::Data(data) | Body::Move { data, .. } => Some(data),
+        Body::Zeroes(_) | Body::Mark { .. } => None,
+    });
+    let pages = data.flat_map(|data| data.chunks_exact(PAGE_BYTES));
+    copy_for_device(target.chunks_exact_mut(PAGE_BYTES).zip(pages).map(|(place, page)| {
+        checksums.push(crc32c(page));
+        (place, page)
+    }));
+    checksums
+}
+
+fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u32]) {
+    let (attachment, page) = (append.attachment, append.page);
+    match &append.body {
+        Body::Data(_) => payload.push_pages(attachment, page, row.next_version(), checksums),
+        Body::Move { version, .. } => payload.push_pages(attachment, page, *version, checksums),
+        Body::Zeroes(count) => {
+            let count = u32::try_from(*count).expect("zero entries are short");
+            payload.push(&Entry::Zeroes { attachment, page, version: row.next_version(), count });
+        }
+        Body::Mark { content, version, count, .. } => {
+            let (version, count) = (*version, u32::try_from(*count).expect("marks are short"));
+            payload.push(&match content {
+                Content::Lost | Content::Unavailable { .. } => Entry::Lost { attachment, page, version, count },
+                Content::Zeroes | Content::Data { .. } => Entry::Zeroes { attachment, page, version, count },
+            });
+        }
+    }
+}
+
+/// Hints go where a batch's header has room for them anyway.
+fn push_hints(log: &Log, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
+    let mut hints = log.hints.borrow_mut();
+    let mut taken = 0;
+    while taken < BATCH_HINTS && fits(payload) {
+        let Some(hint) = hints.pop() else {
+            log.hints_wanted.set(false);
+            return;
+        };
+        payload.push(&Entry::Cleaned { row: hint.row, position: hint.position, count: hint.count });
+        taken += 1;
+    }
+}

@@ -1,0 +1,397 @@
+//! Segments of the write log are mirrored again (rule `membership`): where a copy was lost with its SSD, or lies on an SSD
+//! that is to be removed, a third SSD gets one. The copy is written and flushed, then the row record names it, durably;
+//! only then is it relied on. Whatever fails meanwhile, the row is as it was.
+//!
+//! Only sealed rows are copied: nothing is written to them any more. They may be freed meanwhile, which waits until the
+//! copy is given up.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::address::at;
+use crate::config::{FlushRate, PAGE};
+use crate::format::crc32c;
+use crate::format::log::Entry;
+use crate::log::overlay::Content;
+use crate::log::write_log::{Log, Mirror, Row, RowReading, RowState};
+use crate::members::life::LifeChange;
+use crate::members::ssd::{Fault, Ssd};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::status::Rebuild;
+use crate::time_limit::within;
+
+/// Pages of one transfer of a copy: 512 KiB.
+const CHUNK_PAGES: u32 = 128;
+/// How often the task looks by itself while copies are wanted.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Pause after a copy that came to nothing.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// Transfers at once, and how many times its own length one pauses while hosts work.
+fn pace(rate: FlushRate) -> (usize, u32) {
+    match rate {
+        FlushRate::Low => (1, 8),
+        FlushRate::Medium => (2, 2),
+        FlushRate::High => (4, 0),
+    }
+}
+
+/// A copy that is to be made: one side of a pair of segments of a row.
+struct Wanted {
+    row: Rc<Row>,
+    segment: u32,
+    side: usize,
+}
+
+impl Wanted {
+    fn cell(&self) -> &Cell<Mirror> {
+        &self.row.segments[at(self.segment)][self.side]
+    }
+
+    fn other(&self) -> Mirror {
+        self.row.segments[at(self.segment)][1 - self.side].get()
+    }
+}
+
+/// What of a segment is to be copied.
+struct Plan {
+    /// Batches end before this page.
+    end: u32,
+    /// By page: of data, its checksum.
+    checksums: Vec<Option<u32>>,
+    summary: Option<Buf>,
+}
+
+impl Plan {
+    /// Of a page of which nothing is known, any bytes are.
+    fn is_good(&self, page: u32, bytes: &[u8]) -> bool {
+        self.checksums[at(page)].is_none_or(|checksum| crc32c(bytes) == checksum)
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The task that makes copies while some are wanted.
+    pub(crate) async fn run_mirrorer(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopping_log.get() {
+            let wanted = log.mirrors.wanted.wait();
+            while !self.stopping_log.get() && self.mirror_one(&log).await {}
+            if log.mirrors.left() == 0 {
+                wanted.await;
+            } else {
+                within(&self.env, INTERVAL, wanted).await;
+            }
+        }
+        log.mirrors.ended.set(true);
+        log.room.wake_all();
+    }
+
+    /// Makes one copy, or finds that it is not wanted any more; false: there is nothing that can be copied now.
+    async fn mirror_one(self: &Rc<Self>, log: &Rc<Log>) -> bool {
+        self.judge_mirrors(log);
+        self.close_unwell_rows(log);
+        let copies = self.copies_wanted(log).into_iter();
+        let next = copies.filter(|copy| copy.row.state.get() == RowState::Sealed);
+        let next = next.map(|copy| (self.mirror_target(log, &copy), copy)).find(|(target, _)| target.is_some());
+        let Some((Some(target), copy)) = next else { return false };
+        if copy.cell().get().ssd.is_none() {
+            target.change(LifeChange::RebuildBegan);
+        }
+        if !self.mirror_to(log, &copy, &target).await {
+            self.env.sleep(RETRY).await;
+        }
+        self.judge_mirrors(log);
+        self.fenced.borrow().is_none()
+    }
+
+    /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
+    /// to be freed.
+    fn copies_wanted(&self, log: &Log) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        for row in log.rows_live().into_iter().rev().filter(|row| row.number >= log.oldest_live.get()) {
+            for (segment, pair) in (0..).zip(&row.segments) {
+                let readable = pair.iter().any(|mirror| mirror.get().ssd.is_some());
+                for side in (0..2).filter(|side| readable && self.is_unwell(pair[*side].get())) {
+                    wanted.push(Wanted { row: Rc::clone(&row), segment, side });
+                }
+            }
+        }
+        wanted
+    }
+
+    /// The copy is not there, or its SSD is to be removed.
+    fn is_unwell(&self, mirror: Mirror) -> bool {
+        mirror.ssd.is_none_or(|ssd| self.ssds[usize::from(ssd.0)].life().is_leaving())
+    }
+
+    /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
+    pub(crate) fn judge_mirrors(&self, log: &Log) {
+        let wanted = self.copies_wanted(log);
+        let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
+        let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
+        let (crowded, stuck) = (placeless && dirty_fits, placeless && !dirty_fits);
+        let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
+        log.mirrors.set_left(wanted.len(), lost, self.env.now());
+        if lost == 0 {
+            for ssd in self.ssds.iter() {
+                ssd.change(LifeChange::RebuildEnded);
+            }
+        }
+        let crowded_before = log.mirrors.crowded.replace(crowded);
+        if log.mirrors.stuck.replace(stuck) != stuck || crowded_before != crowded {
+            log.cleaner_wanted.wake_all();
+            log.mover_wanted.wake_all();
+            self.fill_pump_wanted.wake_all();
+        }
+    }
+
+    /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
+    /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
+    fn mirror_target(&self, log: &Log, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
+        let (other, reserved) = (copy.other().ssd, log.rows_reserved.get());
+        let left_over = match self.settings.get().cleaning.flush_rate {
+            FlushRate::Low | FlushRate::Medium => 2 * reserved,
+            FlushRate::High => reserved,
+        };
+        let free = |ssd: &&Rc<Ssd<E>>| {
+            ssd.life().may_take_batches() && Some(ssd.index) != other && ssd.log_segments_left() > left_over
+        };
+        self.online_ssds().filter(free).max_by_key(|ssd| ssd.log_segments_left()).cloned()
+    }
+
+    /// No more batches to a row with a copy too few, once there are SSDs for two.
+    fn close_unwell_rows(self: &Rc<Self>, log: &Rc<Log>) {
+        let is_unwell = |row: &Row| row.segments.iter().flatten().any(|mirror| self.is_unwell(mirror.get()));
+        if !self.has_two_ssds() {
+            return;
+        }
+        if log.current.borrow().as_ref().is_some_and(|row| is_unwell(row)) {
+            self.retire_current(log);
+        }
+        let prepared = log.prepared.borrow_mut().take_if(|row| is_unwell(row));
+        if let Some(row) = prepared {
+            self.drop_row(log, &row);
+        }
+    }
+
+    /// True: the copy is relied on. What came to nothing leaves the row as it was.
+    async fn mirror_to(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, target: &Rc<Ssd<E>>) -> bool {
+        let Some(segment) = self.take_segment(target).await else { return false };
+        self.count_openable(log);
+        let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
+        let made = self.copy_segment(log, copy, new).await && self.rely_on(log, copy, new).await;
+        if !made && target.is_online() {
+            target.segments.borrow_mut().set_free(segment);
+            self.count_openable(log);
+            target.segments_changed.wake_all();
+        }
+        made
+    }
+
+    /// The row lives, and nobody is about to free it.
+    fn may_be_mirrored(&self, log: &Log, copy: &Wanted) -> bool {
+        let row = &copy.row;
+        let lives = log.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
+        lives && row.number >= log.oldest_live.get() && self.is_unwell(copy.cell().get()) && !self.stopping_log.get()
+    }
+
+    /// Writes the copy, flushed. False: it came to nothing.
+    async fn copy_segment(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
+        if !self.may_be_mirrored(log, copy) {
+            return false;
+        }
+        if planted(Planted::MirrorForgotten) {
+            return true;
+        }
+        let _reading = RowReading::new(&copy.row);
+        let plan = self.plan_copy(log, copy).await;
+        let (next, whole) = (Cell::new(1), Cell::new(true));
+        let (at_once, _) = pace(self.settings.get().cleaning.flush_rate);
+        let workers = (0..at_once).map(async |_| {
+            while let Some(first) = take_chunk(&next, plan.end).filter(|_| whole.get()) {
+                let done = self.copy_chunk(copy, new, &plan, first).await;
+                whole.set(whole.get() && done && self.may_be_mirrored(log, copy));
+            }
+        });
+        // Each of them ends by itself: nothing is in flight to the segment afterwards.
+        join_all(workers).await;
+        if !whole.get() || !self.copy_ends(copy, new, &plan).await {
+            return false;
+        }
+        let target = self.ssd_at(new);
+        match target.flush().await {
+            Ok(()) => true,
+            Err(fault) => {
+                self.ssd_failed(&target, &fault);
+                false
+            }
+        }
+    }
+
+    fn ssd_at(&self, mirror: Mirror) -> Rc<Ssd<E>> {
+        Rc::clone(&self.ssds[usize::from(mirror.ssd.expect("a copy that is lost lies nowhere").0)])
+    }
+
+    /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
+    async fn plan_copy(self: &Rc<Self>, log: &Log, copy: &Wanted) -> Plan {
+        let row = &copy.row;
+        let mut checksums = vec![None; at(row.segment_pages)];
+        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.whole.get()) else {
+            for entry in self.living_in(log, row) {
+                let (segment, page) = row.locate(entry.position);
+                let live = log.overlay.borrow().get(entry.volume, entry.page);
+                if let Some(Content::Data { checksum }) =
+                    live.map(|live| live.content).filter(|_| segment == copy.segment)
+                {
+                    checksums[at(page)] = Some(checksum);
+                }
+            }
+            return Plan { end: row.batches_end(), checksums, summary: None };
+        };
+        let mut end = 1;
+        for batch in &summary.batches {
+            end = batch.first_page + batch.header_pages;
+            for entry in &batch.entries {
+                let Entry::Pages { checksums: sums, .. } = entry else { continue };
+                for sum in sums {
+                    checksums[at(end)] = Some(*sum);
+                    end += 1;
+                }
+            }
+        }
+        Plan { end, checksums, summary: Some(bytes) }
+    }
+
+    /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
+    /// either. False: an SSD failed.
+    async fn copy_chunk(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
+        let began = self.env.now();
+        let requests = self.host_requests();
+        let pages = first..plan.end.min(first + CHUNK_PAGES);
+        let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
+        let target = self.ssd_at(new);
+        if let Err(fault) = target.write(self.log_offset(new, first), bytes).await {
+            self.ssd_failed(&target, &fault);
+            return false;
+        }
+        let (_, pauses) = pace(self.settings.get().cleaning.flush_rate);
+        if self.host_requests() != requests && pauses > 0 {
+            self.env.sleep(self.env.now().since(began) * pauses).await;
+        }
+        true
+    }
+
+    fn host_requests(&self) -> u64 {
+        let volumes = self.attached_volumes();
+        volumes.iter().map(|(_, volume)| volume.stats.reads.get() + volume.stats.writes.get()).sum()
+    }
+
+    /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
+    async fn read_chunk(self: &Rc<Self>, copy: &Wanted, plan: &Plan, pages: Range<u32>) -> Option<Buf> {
+        for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
+            let length = at(pages.end - pages.start) * PAGE_BYTES;
+            let read = self.read_copy(mirror, pages.start, length).await;
+            if let Ok(bytes) = read
+                && bytes.chunks_exact(PAGE_BYTES).zip(pages.clone()).all(|(bytes, page)| plan.is_good(page, bytes))
+            {
+                return Some(bytes);
+            }
+        }
+        let mut whole = self.env.buffers().take_zeroed(at(pages.end - pages.start) * PAGE_BYTES);
+        for (chunk, page) in whole.chunks_exact_mut(PAGE_BYTES).zip(pages) {
+            if let Some(bytes) = self.read_good_page(copy, plan, page).await? {
+                chunk.copy_from_slice(&bytes);
+            }
+        }
+        Some(whole)
+    }
+
+    /// `Some(None)`: no copy of this page is good.
+    async fn read_good_page(self: &Rc<Self>, copy: &Wanted, plan: &Plan, page: u32) -> Option<Option<Buf>> {
+        for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
+            match self.read_copy(mirror, page, PAGE_BYTES).await {
+                Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
+                Ok(_) | Err(Fault::Device(_)) => {}
+                Err(Fault::Offline) => return None,
+            }
+        }
+        Some(None)
+    }
+
+    async fn read_copy(self: &Rc<Self>, mirror: Mirror, page: u32, length: usize) -> Result<Buf, Fault> {
+        let ssd = self.ssd_at(mirror);
+        let read = ssd.read(self.log_offset(mirror, page), self.env.buffers().take(length)).await;
+        if let Err(Fault::Device(error)) = &read {
+            self.log_read_failed(&ssd, Some(error));
+        }
+        read
+    }
+
+    /// Writes the segment's header and its summary.
+    async fn copy_ends(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan) -> bool {
+        let row = &copy.row;
+        let mut header = self.env.buffers().take(PAGE_BYTES);
+        row.header(copy.segment).encode_into(&mut header);
+        let target = self.ssd_at(new);
+        let mut ends = vec![(0, header)];
+        if let Some(summary) = &plan.summary {
+            ends.push((row.batches_end(), crate::members::records::to_buf(self.env.buffers(), summary)));
+        }
+        for (page, bytes) in ends {
+            if let Err(fault) = target.write(self.log_offset(new, page), bytes).await {
+                self.ssd_failed(&target, &fault);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
+    async fn rely_on(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
+        let target = self.ssd_at(new);
+        let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
+        let apart = copy.other().ssd != new.ssd;
+        if !self.may_be_mirrored(log, copy) || !source_is_there || !apart || !target.life().may_take_batches() {
+            return false;
+        }
+        let old = copy.cell().replace(new);
+        // Asked for in the same turn: no record of an SSD that left can come between.
+        if self.record_rows(log).await.is_err() {
+            copy.cell().set(old);
+            return false;
+        }
+        if old.ssd.is_some() {
+            copy.row.replaced.borrow_mut().push(old);
+        }
+        copy.cell().get() == new
+    }
+
+    /// How far the copies are; `None` if none is wanted.
+    pub(crate) fn rebuild_status(&self) -> Option<Rebuild> {
+        let log = self.log.as_ref()?;
+        let bytes = |copies: usize| u64::try_from(copies).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        let (done, since) = log.mirrors.progress()?;
+        let (done_bytes, left) = (bytes(done), bytes(log.mirrors.left()));
+        let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
+        let bytes_per_second = done_bytes.saturating_mul(1000) / milliseconds.max(1);
+        Some(Rebuild {
+            done_bytes,
+            total_bytes: done_bytes + left,
+            bytes_per_second,
+            copies_lost: log.mirrors.any_lost(),
+            stuck: log.mirrors.stuck.get(),
+        })
+    }
+}
+
+/// The next chunk before `end`.
+fn take_chunk(next: &Cell<u32>, end: u32) -> Option<u32> {
+    let first = next.get();
+    next.set(first.saturating_add(CHUNK_PAGES));
+    (first < end).then_some(first)
+}

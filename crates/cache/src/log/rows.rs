@@ -1,0 +1,503 @@
+//! Rows of the write log: opened on pairs of SSDs, sealed, freed (rules `free-oldest-first`, `reserves`), and how
+//! segments come to the log from the slots and go back.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::Env;
+
+use crate::address::{SlotIndex, at};
+use crate::clean::invalidate::Why;
+use crate::config::limits;
+use crate::error::Error;
+use crate::format::log::summary_pages;
+use crate::format::record::RecordKind;
+use crate::log::append::rows_available;
+use crate::log::write_log::{Log, Mirror, ROWS_RESERVED, Row, RowState};
+use crate::members::records::to_buf;
+use crate::members::ssd::{Fault, Ssd};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+
+/// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
+const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
+const LISTS_BYTES: u64 = 2 * (2 + 8 * 1024);
+const _: () = assert!(limits::VOLUMES_MAX == 1024);
+/// Rows that a pool must have room for, to be of use.
+pub(crate) const ROWS_MIN: usize = 6;
+/// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
+/// newest when their row becomes the oldest, and have to be moved.
+const LENGTH: u64 = 3;
+/// Rows that the log has at any time, however little is dirty.
+const ROWS_KEPT: u64 = 4;
+/// Pause before a row that could not be opened is tried again.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
+/// Segments that are looked at to find the one that is given up most cheaply.
+const CANDIDATES: usize = 64;
+
+/// How large a write log can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogSize {
+    pub(crate) rows: usize,
+    /// Of data, in all rows together.
+    pub(crate) pages: u64,
+    /// Of all SSDs together, both copies.
+    pub(crate) segments: usize,
+}
+
+/// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
+/// many disjoint pairs as there are, those with the most left first.
+pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
+    capacity_beside(segments, segment_pages, &[])
+}
+
+/// The same beside rows that there are, of so many pairs each.
+fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
+    let single = segments.len() == 1;
+    let mut size = LogSize::default();
+    let recorded = |pairs: usize| 27 + 42 * u64::try_from(pairs).expect("few");
+    let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
+    let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
+    loop {
+        segments.sort_unstable_by(|a, b| b.cmp(a));
+        let there = segments.iter().filter(|left| **left > 0).count();
+        let pairs = if single { there } else { (there / 2).min(32) };
+        record_bytes += recorded(pairs);
+        if pairs == 0 || rows.len() + size.rows >= 4000 || record_bytes > RECORD_BYTES {
+            return size;
+        }
+        let taken = if single { 1 } else { 2 * pairs };
+        for left in segments.iter_mut().take(taken) {
+            *left -= 1;
+        }
+        size.rows += 1;
+        size.pages += data_pages * u64::try_from(pairs).expect("few");
+        size.segments += taken;
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Computes how large the log can be with the SSDs that are there.
+    pub(crate) fn measure_log(&self, log: &Log) {
+        let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let size = capacity(segments, self.segment_pages());
+        log.rows_max.set(size.rows);
+        log.data_pages_max.set(size.pages);
+        log.segments_max.set(size.segments);
+        self.count_openable(log);
+    }
+
+    /// Counts the rows that can be opened beside those that there are.
+    pub(crate) fn count_openable(&self, log: &Log) {
+        let left: Vec<usize> = self.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
+        // Of the next row: small SSDs may have nothing left.
+        let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
+        let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
+        let widest = rows.iter().copied().max().unwrap_or(pairs);
+        log.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
+        log.rows_openable.set(capacity_beside(left, self.segment_pages(), &rows).rows);
+    }
+
+    /// Has the next row made ready, if there may be one.
+    pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
+        let there = log.prepared.borrow().is_some();
+        if there || self.stopped.get() || log.rows_openable.get() == 0 || log.preparing.replace(true) {
+            return;
+        }
+        let (pool, log) = (Rc::clone(self), Rc::clone(log));
+        self.env.spawn(async move {
+            let prepared = pool.prepare_row(&log).await;
+            match prepared {
+                Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
+                Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
+                Ok(None) | Err(_) => {
+                    strays_gone(&log).await;
+                    pool.refuse_appends(&log);
+                }
+            }
+            log.preparing.set(false);
+            log.room.wake_all();
+            log.wanted.wake_all();
+        });
+    }
+
+    /// Opens a row: segments on pairs of SSDs, their headers durable on both copies, then the row's record. `Ok(None)`:
+    /// an SSD failed meanwhile, or there are no segments; it is tried again when it is wanted again.
+    async fn prepare_row(self: &Rc<Self>, log: &Rc<Log>) -> Result<Option<Rc<Row>>, Error> {
+        // At most two rows are not sealed: this one, and the one that is written now.
+        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+            row.changed.wait().await;
+        }
+        let Some(pairs) = self.take_segments(log).await else { return Ok(None) };
+        let Some(slot) = log.free_row_slot() else { return Ok(None) };
+        let number = log.next_number.get();
+        log.next_number.set(number + 1);
+        let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.real_now());
+        let row = Rc::new(row);
+        log.add_row(&row);
+        self.count_openable(log);
+        if !self.write_segment_headers(&row).await {
+            self.drop_row(log, &row);
+            return Ok(None);
+        }
+        row.headed.set(true);
+        if !planted(Planted::RowWithoutRecord)
+            && let Err(error) = self.record_rows(log).await
+        {
+            self.drop_row(log, &row);
+            return Err(error);
+        }
+        // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
+        let is_lost = |mirror: Mirror| match mirror.ssd {
+            Some(ssd) => !self.ssds[usize::from(ssd.0)].is_online(),
+            None => mirror.ssd_uuid != 0,
+        };
+        if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
+            self.drop_row(log, &row);
+            return Ok(None);
+        }
+        Ok(Some(row))
+    }
+
+    /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
+    pub(crate) fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
+        log.remove_newest(row);
+        log.record_names_dropped.set(true);
+        self.release_segments(log, row);
+    }
+
+    /// Segments for one row, a pair for every two SSDs; `None` if there are none.
+    async fn take_segments(self: &Rc<Self>, log: &Log) -> Option<Vec<[Mirror; 2]>> {
+        let mut ssds: Vec<Rc<Ssd<E>>> = self.serving_ssds().cloned().collect();
+        ssds.retain(|ssd| ssd.log_segments_left() > 0);
+        ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
+        if ssds.len() == 1 && self.serving_ssds().count() > 1 {
+            return None;
+        }
+        let pairs = (ssds.len() / 2).min(32);
+        ssds.truncate(if pairs == 0 { 1 } else { 2 * pairs });
+        let taken = join_all(ssds.iter().map(async |ssd| self.take_segment(ssd).await)).await;
+        if taken.iter().any(Option::is_none) || taken.is_empty() {
+            for (ssd, segment) in ssds.iter().zip(taken) {
+                if let Some(segment) = segment {
+                    ssd.segments.borrow_mut().set_free(segment);
+                }
+            }
+            self.count_openable(log);
+            return None;
+        }
+        let mirrors: Vec<Mirror> = ssds
+            .iter()
+            .zip(taken.into_iter().flatten())
+            .map(|(ssd, segment)| Mirror { ssd_uuid: ssd.uuid, ssd: Some(ssd.index), segment })
+            .collect();
+        if pairs == 0 {
+            let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+            return Some(vec![[mirrors[0], nobody]]);
+        }
+        Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+    }
+
+    /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
+    pub(crate) async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
+        loop {
+            if !ssd.is_online() {
+                return None;
+            }
+            if let Some(segment) = ssd.segments.borrow_mut().take_free() {
+                return Some(segment);
+            }
+            if !ssd.segments.borrow().is_draining() {
+                self.claim_segment(ssd)?;
+                continue;
+            }
+            ssd.segments_changed.wait().await;
+        }
+    }
+
+    /// Takes a segment from the slots, the one with the fewest that are used among some; `None` if no segment is left. None
+    /// that is being filled, for a backing device that hangs must not hold up the log.
+    fn claim_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<()> {
+        let candidates: Vec<u32> = {
+            let segments = ssd.segments.borrow();
+            let slots = |segment: &u32| {
+                let slots = segments.slots(*segment);
+                ssd.slot_index(slots.start).0..ssd.slot_index(slots.end).0
+            };
+            let all: Vec<u32> = segments.for_slots().filter(|segment| !self.fills.any_into(&slots(segment))).collect();
+            let from = all.len() - at(crate::address::low_half(self.env.random())) % all.len().max(1);
+            all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
+        };
+        // What volumes were promised goes last, and comes back.
+        let used = |segment: &u32| {
+            let (map, policy) = (self.map.borrow(), self.policy.borrow());
+            let slots = ssd.segments.borrow().slots(*segment).map(|local| ssd.slot_index(local));
+            let keys: Vec<_> = slots.filter_map(|slot| map.key(slot)).collect();
+            (keys.iter().filter(|key| policy.is_at_minimum(&map, key.volume)).count(), keys.len())
+        };
+        let segment = candidates.into_iter().min_by_key(used)?;
+        ssd.segments.borrow_mut().claim(segment);
+        let slots = ssd.segments.borrow().slots(segment);
+        let ready = ssd.take_ready_of(&slots);
+        for local in ready {
+            ssd.segments.borrow_mut().give_up(local);
+        }
+        for local in slots {
+            let slot: SlotIndex = ssd.slot_index(local);
+            let key = self.map.borrow().key(slot);
+            if let Some(key) = key {
+                let promised = self.policy.borrow().is_at_minimum(&self.map.borrow(), key.volume);
+                self.count_eviction(slot);
+                self.free_slot(slot, Why::Evicted);
+                if promised {
+                    self.wish_fill(key);
+                }
+            }
+        }
+        ssd.segments_changed.wake_all();
+        Some(())
+    }
+
+    /// Writes the first page of every segment of a new row, on both copies, and flushes it. False: an SSD failed.
+    async fn write_segment_headers(self: &Rc<Self>, row: &Row) -> bool {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
+            row.header(position).encode_into(&mut page);
+            for mirror in pair.iter().map(std::cell::Cell::get) {
+                let Some(index) = mirror.ssd else { continue };
+                let copy = to_buf(self.env.buffers(), &page);
+                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], self.log_offset(mirror, 0), copy));
+            }
+        }
+        // Each of them ends by itself: the segments may be used for something else at once.
+        join_all(writes).await.iter().all(Result::is_ok)
+    }
+
+    /// Writes and flushes; an SSD that cannot leaves.
+    pub(crate) async fn write_flushed(
+        self: &Rc<Self>,
+        ssd: &Rc<Ssd<E>>,
+        offset: u64,
+        buf: hotset_block::Buf,
+    ) -> Result<(), Fault> {
+        let result = match ssd.write(offset, buf).await {
+            Ok(_) => ssd.flush().await,
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = &result {
+            self.ssd_failed(ssd, fault);
+            self.until_left(ssd).await;
+        }
+        result
+    }
+
+    /// A row that takes no more batches: when all of them are complete and flushed on both copies, its summaries are
+    /// written; the next row record says that it is sealed.
+    pub(crate) async fn seal_row(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) {
+        while row.in_flight.get() > 0 {
+            row.changed.wait().await;
+        }
+        if row.whole.get() {
+            if !planted(Planted::SealWithoutFlush) {
+                // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
+                let _ = self.flush_log(log).await;
+            }
+            self.write_summaries(row).await;
+        }
+        row.drafts.borrow_mut().clear();
+        row.state.set(RowState::Sealed);
+        row.changed.wake_all();
+        log.wanted.wake_all();
+        log.mover_wanted.wake_all();
+    }
+
+    /// Writes the summary of every segment to both copies, flushed.
+    pub(crate) async fn write_summaries(self: &Rc<Self>, row: &Row) {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let bytes = row.drafts.borrow()[at(position)].encode(
+                &row.header(position),
+                row.batches.get(),
+                row.last_checksum.get(),
+            );
+            for mirror in pair.iter().map(std::cell::Cell::get) {
+                let Some(index) = mirror.ssd else { continue };
+                let copy = to_buf(self.env.buffers(), &bytes);
+                let offset = self.log_offset(mirror, row.batches_end());
+                if planted(Planted::SealWithoutFlush) {
+                    let ssd = Rc::clone(&self.ssds[usize::from(index.0)]);
+                    self.env.spawn(async move { drop(ssd.write(offset, copy).await) });
+                    continue;
+                }
+                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], offset, copy));
+            }
+        }
+        // A copy that fails is not a copy any more.
+        join_all(writes).await;
+    }
+
+    /// Writes the row records as they are now; returns when they are durable.
+    pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        let _one_at_a_time = self.records_lock.acquire(1).await;
+        if let Some(error) = &*self.fenced.borrow() {
+            // It could not be put on record what would be lost: no record must say that it is.
+            return Err(error.clone());
+        }
+        log.record_names_dropped.set(false);
+        let payload = log.record().encode();
+        self.write_record(RecordKind::Rows, payload).await
+    }
+
+    /// There are more rows than what is dirty needs: the oldest are to be freed.
+    pub(crate) fn log_is_long(&self, log: &Log) -> bool {
+        if rows_available(log) <= log.rows_reserved.get() + 1 {
+            return true;
+        }
+        let dirty = log.overlay.borrow().total().cleanable() + log.queued_pages();
+        if log.mirrors.crowded.get() || (log.mirrors.stuck.get() && dirty == 0) {
+            // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
+            return true;
+        }
+        let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages().max(log.newest_pages());
+        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("few") * log.row_pages();
+        log.pages_held() > needed.min(log.data_pages_max.get().saturating_sub(reserved))
+    }
+
+    /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
+    /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
+    pub(crate) async fn free_oldest(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        row: &Rc<Row>,
+        pages: &[crate::log::move_row::Entry],
+    ) -> Result<(), Error> {
+        if !planted(Planted::FreeBeforeNewerFlushed) {
+            self.flush_log(log).await?;
+        }
+        if !planted(Planted::FreeBeforeDropsFlushed) {
+            let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
+            self.drops_settled(tickets).await?;
+        }
+        strays_gone(log).await;
+        // It may name what this row supersedes, or lack what was here.
+        self.bring_list_up_to_date(log).await?;
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
+        let before = log.oldest_live.get();
+        let free = before.max(row.number + 1);
+        log.oldest_live.set(free);
+        if planted(Planted::FreeWithoutRecord) {
+            log.oldest_live.set(before);
+        } else if let Err(error) = self.record_rows(log).await {
+            if log.oldest_live.get() == free {
+                log.oldest_live.set(before);
+            }
+            return Err(error);
+        }
+        for (turn, entry) in pages.iter().enumerate() {
+            if row.live.get() == 0 {
+                break;
+            }
+            for offset in 0..entry.count {
+                let place = entry.place_of(row, offset);
+                log.remove_at(entry.volume, entry.page + u64::from(offset), place);
+            }
+            if turn % 1024 == 1023 {
+                self.env.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        if row.live.get() > 0 {
+            // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
+            for entry in self.living_in(log, row) {
+                log.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
+            }
+        }
+        assert_eq!(row.live.get(), 0, "row {} is freed while pages live in it", row.number);
+        while row.is_read() {
+            row.changed.wait().await;
+        }
+        log.remove_oldest();
+        self.release_segments(log, row);
+        log.room.wake_all();
+        log.wanted.wake_all();
+        Ok(())
+    }
+
+    /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
+    pub(crate) fn release_segments(self: &Rc<Self>, log: &Log, row: &Row) {
+        let replaced = row.replaced.take();
+        for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
+            let Some(index) = mirror.ssd else { continue };
+            let ssd = &self.ssds[usize::from(index.0)];
+            if !ssd.is_online() {
+                continue;
+            }
+            ssd.segments.borrow_mut().set_free(mirror.segment);
+            let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
+            let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
+            if let Some(segment) = returned {
+                let slots = ssd.segments.borrow().slots(segment);
+                ssd.ready.borrow_mut().extend(slots);
+            }
+            ssd.segments_changed.wake_all();
+        }
+        self.count_openable(log);
+        if log.mirrors.left() > 0 {
+            log.mirrors.wanted.wake_all();
+        }
+        self.fill_pump_wanted.wake_all();
+    }
+
+    /// An SSD has left: its copies are lost, and no row goes on with them.
+    pub(crate) fn rows_without(self: &Rc<Self>, log: &Rc<Log>, ssd: &Ssd<E>) {
+        for row in log.rows_live() {
+            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
+                cell.set(Mirror { ssd: None, ..cell.get() });
+            }
+        }
+        // Where something was lost, the copies were taken out before that was put on record.
+        let was_on_it = |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid == ssd.uuid);
+        let current_lost = log.current.borrow().as_ref().is_some_and(was_on_it);
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            self.drop_row(log, &row);
+        }
+        if current_lost {
+            self.retire_current(log);
+        }
+        self.measure_log(log);
+        self.judge_mirrors(log);
+        log.mirrors.wanted.wake_all();
+        log.mover_wanted.wake_all();
+        log.cleaner_wanted.wake_all();
+        log.wanted.wake_all();
+        log.room.wake_all();
+    }
+}
+
+/// Returns when a start finds nothing of batches that were given up.
+async fn strays_gone(log: &Log) {
+    while log.strays.get() > 0 {
+        log.room.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
+        let data = u64::from(100 - summary_pages(100) - 1);
+        let size = |rows, pages, segments| LogSize { rows, pages, segments };
+        assert_eq!(capacity(vec![10, 10], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 5, 5], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 10, 10, 10], 100), size(10, 20 * data, 40));
+        assert_eq!(capacity(vec![10, 10, 10], 100), size(15, 15 * data, 30));
+        assert_eq!(capacity(vec![9], 100), size(9, 9 * data, 9));
+        assert_eq!(capacity(vec![], 100), size(0, 0, 0));
+    }
+}

@@ -1,0 +1,573 @@
+//! Pages of which no copy can be had now, and how they come back (REQUIREMENTS F5): a loss is a state.
+//!
+//! What the last copy took with it is *set aside*: it moves from its row to a twin of that row which is out of the log, so
+//! that it holds up no freeing and no append. The losses record names each of its pages (`format/losses.rs`), and the segments of the twin
+//! are used for nothing else. When an SSD is back that has a copy, exactly what is listed is read from it again, dirty as
+//! before, checked by its checksum like everything else. A host that writes such a page meanwhile goes around the cache: the
+//! backing device, its flush, the page off the list durably, then the answer; in any other order a crash shows a value that is
+//! not legal. A twin whose pages are all clean is freed like a row, and by the same rule: not before every older one.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::{Env, PAGE_BYTES};
+
+use crate::address::{SsdIndex, VolumeIndex, at};
+use crate::config::PAGE;
+use crate::error::{Error, ErrorKind};
+use crate::format::log::SegmentHeader;
+use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
+use crate::format::rows::{Copy, Rows};
+use crate::log::append::{has_lost_segment, rows_available};
+use crate::log::data_loss::nothing_is_older;
+use crate::log::move_row::Entry;
+use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::write_log::{Log, Mirror, Row};
+use crate::members::ssd::Ssd;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::volume::VolumeInner;
+
+/// Pages that come back in one turn.
+const RETURN_PAGES: u64 = 1024;
+
+impl<E: Env> PoolInner<E> {
+    // ---- pages go
+
+    /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
+    pub(crate) fn lose_page(&self, log: &Log, live: &Live) {
+        if self.set_aside(log, live).is_none() {
+            log.set(&Live { content: Content::Lost, ..*live });
+        }
+    }
+
+    /// … if it still lies there; false: it is not set aside.
+    pub(crate) fn is_set_aside(&self, log: &Log, live: &Live) -> bool {
+        let now = log.overlay.borrow().get(live.volume, live.page);
+        now != Some(*live) || self.set_aside(log, live).is_some()
+    }
+
+    fn set_aside(&self, log: &Log, live: &Live) -> Option<()> {
+        let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
+        let unavailable = Content::Unavailable { checksum };
+        let row = log.row(live.place.row());
+        if row.is_aside() {
+            log.set(&Live { content: unavailable, ..*live });
+            return Some(());
+        }
+        let (segment, _) = row.locate(live.place.position());
+        // One that is about to leave, too.
+        let is_gone = |ssd: SsdIndex| !self.ssds[usize::from(ssd.0)].is_online();
+        let is_away = |mirror: Mirror| mirror.ssd_uuid != 0 && mirror.ssd.is_none_or(is_gone);
+        let copies = row.segments[at(segment)].each_ref().map(Cell::get);
+        if !copies.into_iter().any(is_away) {
+            return None;
+        }
+        let twin = self.twin_of(log, &row)?;
+        let mut content = unavailable;
+        for (cell, copy) in twin.segments[at(segment)].iter().zip(copies).filter(|(_, copy)| is_away(*copy)) {
+            let ssd = self.read_only_ssd(copy.ssd_uuid);
+            cell.set(Mirror { ssd, ..copy });
+            match ssd {
+                // Its segments are as they were, for it takes no writes.
+                Some(_) => content = Content::Data { checksum },
+                None => drop(log.awaited.borrow_mut().insert(copy.ssd_uuid)),
+            }
+        }
+        log.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
+        twin.list_is_behind.set(true);
+        Some(())
+    }
+
+    /// An SSD that left because it takes no writes, and can be read.
+    fn read_only_ssd(&self, uuid: u128) -> Option<SsdIndex> {
+        let found = self.ssds.iter().find(|ssd| ssd.uuid == uuid && ssd.life().is_read_only());
+        found.map(|ssd| ssd.index)
+    }
+
+    /// What is set aside of a row; `None`: there is no place in memory for one more.
+    fn twin_of(&self, log: &Log, row: &Row) -> Option<Rc<Row>> {
+        if let Some(twin) = log.aside_of(row.number) {
+            return Some(twin);
+        }
+        let Row { number, incarnation, segment_pages, .. } = *row;
+        let twin = self.add_aside_row(log, number, incarnation, row.segments.len(), segment_pages)?;
+        twin.is_unflushed.set(row.number >= log.flushed.get().row);
+        Some(twin)
+    }
+
+    /// Dirty data that lies on this SSD and on none that is in use, at most.
+    pub(crate) fn bytes_only_on(&self, log: &Log, ssd: &Ssd<E>) -> u64 {
+        let is_on = |row: &Row| row.segments.iter().flatten().any(|mirror| mirror.get().ssd == Some(ssd.index));
+        let rows = log.rows_aside();
+        let pages: u64 = rows.iter().filter(|row| is_on(row)).map(|row| u64::from(row.dirty())).sum();
+        pages * PAGE
+    }
+
+    /// Something in it was never flushed, and all that have it refuse to.
+    pub(crate) fn is_undurable(&self, log: &Log, row: &Row) -> bool {
+        let refuses = |(index, _): (SsdIndex, Mirror)| {
+            let ssd = &self.ssds[usize::from(index.0)];
+            ssd.refused_flush.get() && !ssd.flusher.covers(ssd.appended.get())
+        };
+        let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
+        row.is_unflushed.get()
+            && self.lives_of(log, row).iter().filter(|live| is_data(live)).any(|live| {
+                let (segment, _) = row.locate(live.place.position());
+                row.copies_one_by_one(segment).all(refuses)
+            })
+    }
+
+    /// An SSD goes: what is set aside there cannot be had any more. The list says so already.
+    pub(crate) fn take_away(&self, log: &Log, ssd: &Ssd<E>) {
+        if ssd.life().is_readable() {
+            return;
+        }
+        for row in log.rows_aside() {
+            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
+                cell.set(Mirror { ssd: None, ..cell.get() });
+            }
+            for live in self.lives_of(log, &row) {
+                let (segment, _) = row.locate(live.place.position());
+                if live.dirty && row.mirrors(segment).next().is_none() {
+                    self.lose_page(log, &live);
+                }
+            }
+        }
+    }
+
+    /// The pages of a row that is set aside.
+    fn lives_of(&self, log: &Log, row: &Row) -> Vec<Live> {
+        let overlay = log.overlay.borrow();
+        row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page)).collect()
+    }
+
+    // ---- a start
+
+    /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.
+    pub(crate) async fn list_set_aside(self: &Rc<Self>, log: &Log, rows: &Rows, losses: &Losses) {
+        log.paths_away.borrow_mut().extend(losses.ssds.iter().cloned());
+        for listed in &losses.rows {
+            // More of the row may be lost yet.
+            let in_log = rows.rows.iter().find(|row| row.number == listed.number).map_or(0, |row| row.segments.len());
+            let named = listed.segments.iter().map(|segment| at(segment.position) + 1).max().unwrap_or(0);
+            let count = in_log.max(named);
+            let (number, incarnation, segment_pages) = (listed.number, listed.incarnation, listed.segment_pages);
+            let Some(row) = self.add_aside_row(log, number, incarnation, count, segment_pages) else { continue };
+            for segment in listed.segments.iter().filter(|segment| !is_in_log(rows, listed, segment)) {
+                for (cell, (ssd_uuid, number)) in row.segments[at(segment.position)].iter().zip(segment.copies) {
+                    cell.set(Mirror { ssd_uuid, ssd: None, segment: number });
+                }
+            }
+            for ssd in self.ssds.iter() {
+                self.hold_segments(ssd, std::slice::from_ref(&row)).await;
+                self.find_copies(ssd, &row).await;
+            }
+            let is_here = |uuid: u128| self.ssds.iter().any(|ssd| ssd.uuid == uuid);
+            let copies = row.segments.iter().flatten().map(|copy| copy.get().ssd_uuid);
+            log.awaited.borrow_mut().extend(copies.filter(|uuid| *uuid != 0 && !is_here(*uuid)));
+        }
+        // Of others, what is clean is listed alone, as long as something older is in the log.
+        for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
+            let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
+            let is_newest = log.rows_live().iter().all(|row| row.number >= group.row);
+            if !lacks && !is_newest && log.aside_of(group.row).is_none() {
+                self.add_aside_row(log, group.row, 0, 1, self.segment_pages());
+            }
+        }
+    }
+
+    /// `None`: there is no place in memory for one more.
+    fn add_aside_row(
+        &self,
+        log: &Log,
+        number: u64,
+        incarnation: u64,
+        segments: usize,
+        segment_pages: u32,
+    ) -> Option<Rc<Row>> {
+        let (slot, now) = (log.free_row_slot()?, self.env.real_now());
+        let row = Rc::new(Row::new_aside(slot, number, incarnation, segments, segment_pages, now));
+        log.add_aside(&row);
+        Some(row)
+    }
+
+    /// The segments that rows which are set aside have on an SSD are used for nothing else. Before it has slots.
+    pub(crate) async fn hold_segments(self: &Rc<Self>, ssd: &Ssd<E>, rows: &[Rc<Row>]) {
+        for row in rows {
+            for (position, pair) in (0..).zip(&row.segments) {
+                for mirror in pair.iter().map(Cell::get).filter(|mirror| mirror.ssd_uuid == ssd.uuid) {
+                    self.hold_segment(ssd, row, position, mirror.segment).await;
+                }
+            }
+        }
+    }
+
+    /// False: it was used for something else since.
+    pub(crate) async fn hold_segment(self: &Rc<Self>, ssd: &Ssd<E>, row: &Row, position: u32, segment: u32) -> bool {
+        self.is_own_segment(ssd, row, position, segment).await && ssd.segments.borrow_mut().set_log(segment)
+    }
+
+    /// The segment has the header of this row: it was not used for anything else.
+    async fn is_own_segment(&self, ssd: &Ssd<E>, row: &Row, position: u32, segment: u32) -> bool {
+        if u64::from(segment) >= ssd.layout.segment_count() {
+            return false;
+        }
+        if planted(Planted::ReturnNotCompared) {
+            return true;
+        }
+        let page = self.env.buffers().take(PAGE_BYTES);
+        let read = ssd.read(ssd.layout.segment_offset(segment), page).await;
+        read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(position)))
+    }
+
+    async fn find_copies(self: &Rc<Self>, ssd: &Ssd<E>, row: &Row) {
+        for (position, pair) in (0..).zip(&row.segments) {
+            for cell in pair {
+                let mirror = cell.get();
+                let is_there = mirror.ssd_uuid == ssd.uuid
+                    && mirror.ssd.is_none()
+                    && ssd.segments.borrow().is_of_log(mirror.segment)
+                    && self.is_own_segment(ssd, row, position, mirror.segment).await;
+                if is_there && ssd.life().is_readable() {
+                    cell.set(Mirror { ssd: Some(ssd.index), ..mirror });
+                }
+            }
+        }
+    }
+
+    // ---- an SSD is back
+
+    /// An SSD of the pool can be read again: what is listed and lies there is dirty as before.
+    pub(crate) async fn take_back(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+        let Some(log) = &self.log else { return };
+        log.awaited.borrow_mut().remove(&ssd.uuid);
+        for row in log.rows_aside() {
+            self.find_copies(ssd, &row).await;
+        }
+        self.show_returned(log).await;
+        self.spawn_check(log);
+        for event in [&log.mover_wanted, &log.cleaner_wanted, &log.room] {
+            event.wake_all();
+        }
+    }
+
+    /// What came back is compared with what is listed, in the background: what is something else is unavailable still.
+    pub(crate) fn spawn_check(self: &Rc<Self>, log: &Rc<Log>) {
+        if log.rows_aside().iter().any(|row| row.has_copies()) {
+            let (pool, log) = (Rc::clone(self), Rc::clone(log));
+            self.env.spawn(async move { pool.check_returned(&log).await });
+        }
+    }
+
+    async fn check_returned(self: &Rc<Self>, log: &Rc<Log>) {
+        let rows = log.rows_aside();
+        let lives = rows.iter().flat_map(|row| self.lives_of(log, row));
+        for live in lives.filter(|live| live.dirty && !live.is_lost()) {
+            let is_same = |now: &Live| *now == live;
+            for run in log.runs(live.volume, live.page..live.page + 1, is_same) {
+                let good = self.count_good_copies(&run).await;
+                let now = log.overlay.borrow().get(live.volume, live.page);
+                if good.iter().all(|good| *good == 0) && now == Some(live) && !planted(Planted::ReturnNotCompared) {
+                    self.lose_page(log, &live);
+                }
+            }
+            if self.stopped.get() {
+                return;
+            }
+        }
+    }
+
+    /// Pages of which a copy is there again are shown. Nobody may be writing them: what is on its way to the backing device
+    /// must not be overtaken by what was there before.
+    async fn show_returned(self: &Rc<Self>, log: &Log) {
+        let mut waits = Vec::new();
+        for run in self.returned_runs(log) {
+            match self.attached_volume(run.0).map(|(volume, _)| volume) {
+                None => self.show_run(log, &run),
+                Some(volume) => match volume.locks.try_exclusive(&run.1) {
+                    Some(_held) => self.show_run(log, &run),
+                    None => waits.push((volume, run)),
+                },
+            }
+        }
+        for (volume, run) in waits {
+            let _held = volume.locks.exclusive(run.1.clone()).await;
+            self.show_run(log, &run);
+        }
+    }
+
+    /// Unavailable pages of which there is a copy, as far as they follow each other.
+    fn returned_runs(&self, log: &Log) -> Vec<(VolumeIndex, Range<u64>)> {
+        let mut pages: Vec<(VolumeIndex, u64)> = Vec::new();
+        for row in log.rows_aside() {
+            let back = self.lives_of(log, &row).into_iter().filter(|live| is_back(&row, live));
+            pages.extend(back.map(|live| (live.volume, live.page)));
+        }
+        pages.sort_unstable();
+        let mut runs: Vec<(VolumeIndex, Range<u64>)> = Vec::new();
+        for (volume, page) in pages {
+            match runs.last_mut() {
+                Some((of, run)) if *of == volume && run.end == page && run.end - run.start < RETURN_PAGES => {
+                    run.end += 1
+                }
+                Some(_) | None => runs.push((volume, page..page + 1)),
+            }
+        }
+        runs
+    }
+
+    fn show_run(&self, log: &Log, (volume, pages): &(VolumeIndex, Range<u64>)) {
+        let all: Vec<Live> = log.overlay.borrow().range(*volume, pages.clone()).collect();
+        for live in all {
+            let Content::Unavailable { checksum } = live.content else { continue };
+            if is_back(&log.row(live.place.row()), &live) {
+                log.set(&Live { content: Content::Data { checksum }, ..live });
+            }
+        }
+    }
+
+    // ---- pages leave the list
+
+    /// These pages are durable on the backing device: the list must not name them any more, durably, before the host hears of
+    /// it. Those who come at the same time share one record. The caller holds the pages.
+    pub(crate) async fn take_off_list(
+        self: &Rc<Self>,
+        log: &Log,
+        volume: VolumeIndex,
+        pages: &Range<u64>,
+    ) -> Result<(), Error> {
+        log.replaced.borrow_mut().push((volume, pages.clone()));
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        if !log.replaced.borrow().contains(&(volume, pages.clone())) {
+            // Another one's record has left them out.
+            return Ok(());
+        }
+        let replaced = log.replaced.take();
+        let is_replaced =
+            |live: &Live| replaced.iter().any(|(volume, pages)| *volume == live.volume && pages.contains(&live.page));
+        if !planted(Planted::OffListTooLate)
+            && let Err(error) = self.write_next_losses(log, is_replaced).await
+        {
+            // Others that wait find theirs again.
+            let others = replaced.into_iter().filter(|other| *other != (volume, pages.clone()));
+            log.replaced.borrow_mut().extend(others);
+            return Err(error);
+        }
+        for (volume, pages) in &replaced {
+            let all: Vec<Live> = log.overlay.borrow().range(*volume, pages.clone()).collect();
+            all.iter().for_each(|live| self.forget_replaced(log, live));
+        }
+        log.mover_wanted.wake_all();
+        self.forget_clean_rows().await;
+        Ok(())
+    }
+
+    /// The backing device has something newer than this. It is clean as long as older rows might say something else.
+    fn forget_replaced(&self, log: &Log, live: &Live) {
+        let row = log.row(live.place.row());
+        if row.is_aside() && !nothing_is_older(log, &row) {
+            log.set(&Live { content: Content::Lost, dirty: false, ..*live });
+        } else {
+            log.remove_at(live.volume, live.page, live.place);
+        }
+    }
+
+    /// Gives up what is unavailable of the volumes that are attached and serve: from now on it is what the backing devices hold.
+    /// Answers the bytes.
+    pub(crate) async fn accept_unavailable(self: &Rc<Self>, log: &Rc<Log>) -> Result<u64, Error> {
+        self.check_returned(log).await;
+        let mut volumes = Vec::new();
+        for (index, volume) in self.attached_volumes() {
+            if volume.fenced.borrow().is_some() || log.counts(index).lost == 0 {
+                continue;
+            }
+            for pages in unavailable_runs(log, index) {
+                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
+                // No slot must be believed that they superseded.
+                self.drop_pages(index, pages).await?;
+            }
+            volumes.push(index);
+        }
+        self.give_up_unavailable(log, &volumes).await
+    }
+
+    /// … of volumes that nobody uses yet.
+    pub(crate) async fn accept_unavailable_at_start(self: &Rc<Self>) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        self.check_returned(log).await;
+        let volumes: Vec<VolumeIndex> = self.volume_indexes().filter(|index| log.counts(*index).lost > 0).collect();
+        for index in &volumes {
+            for pages in unavailable_runs(log, *index) {
+                self.drop_pages(*index, pages).await?;
+            }
+        }
+        self.give_up_unavailable(log, &volumes).await.map(drop)
+    }
+
+    async fn give_up_unavailable(self: &Rc<Self>, log: &Log, volumes: &[VolumeIndex]) -> Result<u64, Error> {
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let is_given_up = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
+        let rows = log.rows_aside();
+        let given_up: Vec<Live> =
+            rows.iter().flat_map(|row| self.lives_of(log, row)).filter(|live| is_given_up(live)).collect();
+        if given_up.is_empty() {
+            return Ok(0);
+        }
+        self.write_next_losses(log, is_given_up).await?;
+        // Nobody waits for their SSDs any more.
+        log.awaited.take();
+        let mut bytes = 0;
+        for live in given_up {
+            // What came back, or was written meanwhile, is not given up.
+            if log.overlay.borrow().get(live.volume, live.page).is_some_and(|now| now.place == live.place) {
+                self.forget_replaced(log, &live);
+                bytes += PAGE;
+            }
+        }
+        log.mover_wanted.wake_all();
+        self.forget_clean_rows().await;
+        Ok(bytes)
+    }
+
+    /// The list is as things are now, where it names something that is about to be forgotten elsewhere.
+    pub(crate) async fn bring_list_up_to_date(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+        if !log.list_is_behind() {
+            return Ok(());
+        }
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        if log.list_is_behind() { self.write_next_losses(log, |_| false).await } else { Ok(()) }
+    }
+
+    // ---- rows that are set aside end
+
+    /// What is back goes to the head of the log, where it has two copies, if there is room; rows of which nothing is wanted
+    /// any more are forgotten.
+    pub(crate) async fn tend_set_aside(self: &Rc<Self>, log: &Rc<Log>) -> Result<(), Error> {
+        for row in log.rows_aside() {
+            let has_room = self.may_cache_writes() && rows_available(log) > log.rows_reserved.get() + 1;
+            if has_room && row.has_copies() && !self.stopping_log.get() {
+                let entries = self.entries_back(log, &row);
+                self.move_some(log, &row, &entries).await?;
+            }
+            if row.dirty() == 0 && nothing_is_older(log, &row) {
+                self.free_aside(log, &row).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What of a row is dirty and there.
+    fn entries_back(&self, log: &Log, row: &Row) -> Vec<Entry> {
+        let back = self.lives_of(log, row).into_iter().filter(|live| live.dirty && !live.is_lost());
+        let entry = |live: Live| Entry {
+            volume: live.volume,
+            page: live.page,
+            count: 1,
+            position: live.place.position(),
+            version: row.version_ceiling(),
+            data: true,
+        };
+        back.map(entry).collect()
+    }
+
+    async fn free_aside(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Result<(), Error> {
+        self.flush_log(log).await?;
+        let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
+        self.drops_settled(tickets).await?;
+        {
+            let _one_at_a_time = self.losses_lock.acquire(1).await;
+            // It leaves out what is clean here, for nothing is older.
+            self.write_next_losses(log, |_| false).await?;
+        }
+        for live in self.lives_of(log, row) {
+            log.remove_at(live.volume, live.page, live.place);
+        }
+        while row.is_read() {
+            row.changed.wait().await;
+        }
+        log.remove_aside(row);
+        self.release_segments(log, row);
+        log.room.wake_all();
+        // From here on rows do not ask for the list, if nothing is on it.
+        if log.rows_aside().is_empty() { self.record_rows(log).await } else { Ok(()) }
+    }
+
+    // ---- what is told
+
+    /// What a host is told that reads a dirty page of which no copy can be had. What came back and is not what is listed is known
+    /// to be unavailable from then on.
+    pub(crate) fn unreadable_page(&self, log: &Log, volume: &VolumeInner<E>, live: &Live) -> Error {
+        let row = log.row(live.place.row());
+        if row.is_aside() && !live.is_lost() {
+            self.lose_page(log, live);
+        }
+        let (name, why) = (&volume.spec.borrow().name, self.why_lost(log, Some(live.volume)));
+        let message = format!("volume {name}: dirty page {} is unavailable: {why}", live.page);
+        Error::new(ErrorKind::Media, message)
+    }
+
+    /// Why dirty data that cannot be read cannot be.
+    pub(crate) fn why_lost(&self, log: &Log, volume: Option<VolumeIndex>) -> String {
+        let away = self.ssds_away(log, volume);
+        if away.is_empty() {
+            return "no copy of it can be read".to_owned();
+        }
+        let path = |(uuid, path): &(u128, String)| if path.is_empty() { format!("{uuid:032x}") } else { path.clone() };
+        let paths: Vec<String> = away.iter().map(path).collect();
+        format!("its only copies are on SSD {}, which is away: bring it back as it was", paths.join(" or "))
+    }
+
+    /// See [`crate::Pool::ssds_awaited`].
+    pub(crate) fn ssds_awaited(&self) -> Vec<(u128, String)> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let members = self.members.borrow();
+        let is_away = |uuid: &u128| members.member(*uuid).is_none();
+        let awaited: BTreeSet<u128> = log.awaited.borrow().iter().copied().filter(is_away).collect();
+        self.with_paths(log, awaited)
+    }
+
+    /// The SSDs that are away with copies of what is set aside of a volume (of all: `None`): where they were last.
+    pub(crate) fn ssds_away(&self, log: &Log, volume: Option<VolumeIndex>) -> Vec<(u128, String)> {
+        let is_wanted = |row: &Rc<Row>| volume.map_or_else(|| row.dirty(), |volume| row.dirty_of(volume)) > 0;
+        let rows: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(is_wanted).collect();
+        let copies = rows.iter().flat_map(|row| row.segments.iter().flatten()).map(Cell::get);
+        let away = copies.filter(|copy| copy.ssd.is_none() && copy.ssd_uuid != 0).map(|copy| copy.ssd_uuid);
+        self.with_paths(log, away.collect())
+    }
+
+    fn with_paths(&self, log: &Log, ssds: BTreeSet<u128>) -> Vec<(u128, String)> {
+        self.note_paths(log);
+        let paths = log.paths_away.borrow();
+        ssds.into_iter().map(|uuid| (uuid, paths.get(&uuid).cloned().unwrap_or_default())).collect()
+    }
+}
+
+/// Unavailable pages of a volume, as far as they follow each other.
+fn unavailable_runs(log: &Log, volume: VolumeIndex) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for live in log.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_unavailable) {
+        match runs.last_mut() {
+            Some(run) if run.end == live.page => run.end += 1,
+            Some(_) | None => runs.push(live.page..live.page + 1),
+        }
+    }
+    runs
+}
+
+/// A page that is unavailable has a copy.
+fn is_back(row: &Row, live: &Live) -> bool {
+    let (segment, _) = row.locate(live.place.position());
+    live.is_unavailable() && row.mirrors(segment).next().is_some()
+}
+
+/// The row record still has a copy that the list sets aside: the record of the losses was written, and that of the rows without
+/// them was not.
+fn is_in_log(rows: &Rows, listed: &AsideRow, segment: &AsideSegment) -> bool {
+    let row = rows.rows.iter().find(|row| (row.number, row.incarnation) == (listed.number, listed.incarnation));
+    let pair = row.and_then(|row| row.segments.get(at(segment.position)));
+    let is_listed = |copy: &Copy| !copy.lost && segment.copies.contains(&(copy.ssd_uuid, copy.segment));
+    pair.is_some_and(|pair| pair.iter().any(is_listed))
+}

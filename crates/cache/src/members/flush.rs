@@ -1,0 +1,27 @@
+//! A device's flushes, one at a time (rule `flush-covers-all`): a request joins only a flush that starts after it
+//! arrived.
+
+use crate::members::flusher::{Flusher, Mark};
+use crate::planted::{Planted, planted};
+
+/// Returns when a flush that started after `mark` was taken has succeeded, by running `flush` or waiting for another's;
+/// or with the error of the one that it ran.
+pub(crate) async fn cover<X>(flusher: &Flusher, mark: Mark, flush: impl AsyncFn() -> Result<(), X>) -> Result<(), X> {
+    while !flusher.covers(mark) {
+        let Some(running) = flusher.start() else {
+            flusher.ended().await;
+            if planted(Planted::FlushJoinsRunningFlush) {
+                return Ok(());
+            }
+            continue;
+        };
+        let mut covers = flusher.mark();
+        flush().await?;
+        if planted(Planted::FlushForgetsConcurrentWrite) {
+            covers = flusher.mark();
+        }
+        flusher.set_covered(covers);
+        drop(running);
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! What a device's flushes cover (rule `flush-covers-all`): a flush covers the writes that had completed when it
+//! started. `members/flush.rs` runs them.
+
+use std::cell::Cell;
+
+use hotset_block::sync::{Event, Wait};
+
+/// Counts the writes that completed on a device, and how many of them are flushed.
+pub(crate) struct Flusher {
+    completed: Cell<u64>,
+    covered: Cell<u64>,
+    running: Cell<bool>,
+    ended: Event,
+}
+
+/// A count of writes: everything up to it is to be durable, or is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark(u64);
+
+impl Flusher {
+    /// Of a device that may hold unflushed writes from before it was opened: the first flush is always needed.
+    pub(crate) fn new() -> Self {
+        Self { completed: Cell::new(1), covered: Cell::new(0), running: Cell::new(false), ended: Event::new() }
+    }
+
+    /// A write (or discard) completed, well or not. Called before anybody is told.
+    pub(crate) fn wrote(&self) {
+        self.completed.set(self.completed.get() + 1);
+    }
+
+    /// Stands for every write that has completed by now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.completed.get())
+    }
+
+    pub(crate) fn covers(&self, mark: Mark) -> bool {
+        self.covered.get() >= mark.0
+    }
+
+    /// Everything up to `mark` is durable.
+    pub(crate) fn set_covered(&self, mark: Mark) {
+        self.covered.set(self.covered.get().max(mark.0));
+    }
+
+    /// The only flush at this time; `None` while another one runs.
+    pub(crate) fn start(&self) -> Option<Running<'_>> {
+        (!self.running.replace(true)).then(|| Running(self))
+    }
+
+    /// Completes when the flush that runs now has ended.
+    pub(crate) fn ended(&self) -> Wait<'_> {
+        self.ended.wait()
+    }
+}
+
+/// A flush that runs; it ends when this is dropped, however the task that runs it ends.
+pub(crate) struct Running<'a>(&'a Flusher);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.set(false);
+        self.0.ended.wake_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_covers_what_completed_before_it_started_and_nothing_later() {
+        let flusher = Flusher::new();
+        let early = flusher.mark();
+        assert!(!flusher.covers(early), "a device that was just opened may hold unflushed writes");
+        let started = flusher.mark();
+        flusher.wrote();
+        let late = flusher.mark();
+        flusher.set_covered(started);
+        assert!(flusher.covers(early) && !flusher.covers(late));
+    }
+
+    #[test]
+    fn one_flush_runs_at_a_time() {
+        let flusher = Flusher::new();
+        let running = flusher.start();
+        assert!(running.is_some() && flusher.start().is_none());
+        drop(running);
+        assert!(flusher.start().is_some());
+    }
+}

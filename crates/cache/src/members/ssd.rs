@@ -1,0 +1,422 @@
+//! One SSD of a pool: its device, its slots that are ready, its slot index, and whether it is still trusted.
+//!
+//! An SSD that hangs or vanished goes offline at once: nothing of it is read, written or reused by this object again (rule
+//! `late-io`: what is still in flight on it hurts nobody). One that refuses a write or a flush is *read-only*: nothing more is
+//! written, and what only it has is read. Either has *left* when the members record without it is durable (rule `membership`);
+//! one that comes back (`pool/come_back.rs`) joins as a new object.
+
+use crate::error::{Error, ErrorKind};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use hotset_block::sync::Event;
+use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
+
+use crate::address::{SlotIndex, SsdIndex};
+use crate::clean::grace::Grace;
+use crate::clean::index_journal::Journal;
+use crate::config::limits;
+use crate::format::layout::Layout;
+use crate::format::superblock::Superblock;
+use crate::members::flush::cover;
+use crate::members::flusher::{Flusher, Mark};
+use crate::members::io::IoCounts;
+use crate::members::label::Named;
+use crate::members::life::{Life, LifeChange};
+use crate::members::owner::until_looked;
+use crate::members::ownership::Ownership;
+use crate::members::segments::Segments;
+use crate::members::watch::Watch;
+use crate::members::witnesses::WitnessCopy;
+use crate::status::Refusal;
+
+/// Places that the list of ready slots keeps however few they are.
+const READY_KEPT: usize = 1024;
+
+/// Why an operation on an SSD brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is offline, or went offline meanwhile.
+    Offline,
+    Device(DeviceError),
+}
+
+pub(crate) struct Ssd<E: Env> {
+    pub(crate) index: SsdIndex,
+    pub(crate) env: E,
+    /// `None`: it has left, and nothing more is asked of it.
+    device: RefCell<Option<Rc<E::Device>>>,
+    pub(crate) path: String,
+    pub(crate) uuid: u128,
+    /// The physical device with which it fails; empty if it does not say.
+    pub(crate) disk: String,
+    pub(crate) layout: Layout,
+    /// The pool-wide index of its first slot.
+    pub(crate) first_slot: Cell<SlotIndex>,
+    pub(crate) incarnation: Cell<u64>,
+    life: Cell<Life>,
+    pub(crate) left_event: Event,
+    /// Why it is offline.
+    pub(crate) reason: RefCell<String>,
+    /// Slots that can be filled.
+    pub(crate) ready: RefCell<Vec<u32>>,
+    pub(crate) grace: Grace,
+    /// Fills so far; the next one's generation are its low 32 bits.
+    pub(crate) fills: Cell<u64>,
+    pub(crate) fill_ceiling: Cell<u64>,
+    pub(crate) journal: Journal,
+    pub(crate) flusher: Flusher,
+    /// The writes up to the last one of the write log that completed.
+    pub(crate) appended: Cell<Mark>,
+    pub(crate) segments: RefCell<Segments>,
+    pub(crate) segments_changed: Event,
+    pub(crate) slots_used: Cell<u32>,
+    pub(crate) read_errors: Cell<u64>,
+    /// … in the runs before.
+    pub(crate) read_errors_before: Cell<u64>,
+    /// How it failed in a run before, since which it is used again; empty if it did not.
+    pub(crate) failed_before: RefCell<String>,
+    /// How often a start found that it had lost what it had flushed.
+    pub(crate) losses: Cell<u64>,
+    /// What it was told of the others.
+    pub(crate) witness: WitnessCopy,
+    pub(crate) bytes_written: Cell<u64>,
+    /// Of them, counted in the pool's budget.
+    pub(crate) bytes_noted: Cell<u64>,
+    pub(crate) io: IoCounts,
+    /// It was asked for something to find out whether it answers, or takes writes.
+    pub(crate) probing: Cell<bool>,
+    /// Why it takes no writes.
+    pub(crate) refusal: Cell<Option<Refusal>>,
+    /// It refused a flush: what it said is written may not be durable, and no later flush makes it so.
+    pub(crate) refused_flush: Cell<bool>,
+    watch: Watch,
+    /// Of its pool, once it is in one.
+    owner: OnceCell<Rc<Ownership>>,
+}
+
+impl<E: Env> Ssd<E> {
+    pub(crate) fn new(
+        env: E,
+        index: SsdIndex,
+        named: Named<E::Device>,
+        superblock: &Superblock,
+        first_slot: SlotIndex,
+    ) -> Self {
+        let device = Rc::new(named.device);
+        let ssd = Self::newcomer(env, index, named.path, device, superblock);
+        ssd.first_slot.set(first_slot);
+        ssd.change(LifeChange::Joined);
+        ssd
+    }
+
+    /// One that is being made ready to join.
+    pub(crate) fn newcomer(
+        env: E,
+        index: SsdIndex,
+        path: String,
+        device: Rc<E::Device>,
+        superblock: &Superblock,
+    ) -> Self {
+        Self {
+            index,
+            env,
+            disk: device.identity().map(|identity| identity.parent).unwrap_or_default(),
+            device: RefCell::new(Some(device)),
+            path,
+            uuid: superblock.ssd_uuid,
+            layout: superblock.layout,
+            first_slot: Cell::new(SlotIndex(0)),
+            incarnation: Cell::new(0),
+            life: Cell::new(Life::Joining),
+            left_event: Event::new(),
+            reason: RefCell::default(),
+            ready: RefCell::default(),
+            grace: Grace::default(),
+            fills: Cell::new(0),
+            fill_ceiling: Cell::new(0),
+            journal: Journal::default(),
+            flusher: Flusher::new(),
+            appended: Cell::new(Mark::default()),
+            segments: RefCell::new(superblock.layout.segments()),
+            segments_changed: Event::new(),
+            slots_used: Cell::new(0),
+            read_errors: Cell::new(0),
+            read_errors_before: Cell::new(0),
+            failed_before: RefCell::default(),
+            losses: Cell::new(0),
+            witness: WitnessCopy::default(),
+            bytes_written: Cell::new(0),
+            bytes_noted: Cell::new(0),
+            io: IoCounts::default(),
+            probing: Cell::new(false),
+            refusal: Cell::new(None),
+            refused_flush: Cell::new(false),
+            watch: Watch::default(),
+            owner: OnceCell::new(),
+        }
+    }
+
+    /// It is in a pool: after a pause nothing is written to it before that has looked who has it.
+    pub(crate) fn owned_by(&self, owner: &Rc<Ownership>) {
+        let _ = self.owner.set(Rc::clone(owner));
+    }
+
+    async fn until_looked(&self) {
+        if let Some(owner) = self.owner.get() {
+            until_looked(&self.env, owner).await;
+        }
+    }
+
+    pub(crate) fn device(&self) -> Result<Rc<E::Device>, Fault> {
+        self.device.borrow().clone().ok_or(Fault::Offline)
+    }
+
+    /// It has left: whoever opens the device next finds it free, as soon as nothing of it is in flight.
+    pub(crate) fn let_go(&self) {
+        self.device.take();
+        self.ready.take();
+    }
+
+    /// Nothing of it is in use any more: another SSD may have its slots.
+    pub(crate) fn gives_slots_away(&self) -> bool {
+        self.life().is_forgotten() && !self.is_busy() && self.grace.is_quiet()
+    }
+
+    /// Something of it is in flight.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.watch.oldest().is_some()
+    }
+
+    /// The state in which it is now.
+    pub(crate) fn life(&self) -> Life {
+        self.life.get()
+    }
+
+    /// Operations may be begun on it.
+    pub(crate) fn is_online(&self) -> bool {
+        self.life().is_online()
+    }
+
+    /// Something happened to it; false: that changes nothing.
+    pub(crate) fn change(&self, change: LifeChange) -> bool {
+        let next = self.life().after(change);
+        next.inspect(|next| self.life.set(*next)).is_some()
+    }
+
+    /// Its slots among all of the pool.
+    pub(crate) fn slots(&self) -> std::ops::Range<u32> {
+        let first = self.first_slot.get().0;
+        first..first + self.layout.slot_count()
+    }
+
+    /// Runs `operation`, but not longer than the SSD can be read. What is abandoned keeps its buffer until the device is
+    /// done (`Device`'s contract). Of one that is read-only nothing is abandoned, so that it is known when nothing is in flight.
+    async fn watched<T>(&self, mut operation: Pin<&mut impl Future<Output = T>>) -> Result<T, Fault> {
+        let mut seat = None;
+        poll_fn(|context| {
+            if !self.life().is_readable() {
+                return Poll::Ready(Err(Fault::Offline));
+            }
+            if let Poll::Ready(value) = operation.as_mut().poll(context) {
+                return Poll::Ready(Ok(value));
+            }
+            match &seat {
+                None => seat = Some(self.watch.sit(self.env.now(), context.waker().clone())),
+                Some(seat) => seat.refresh(context.waker()),
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let device = self.device()?;
+        let (buf, result) = self.watched(pin!(device.read(offset, buf))).await?;
+        self.io.has_read(buf.len());
+        result.map_err(Fault::Device)?;
+        Ok(buf)
+    }
+
+    /// Reads what is elsewhere, too: not from an SSD that is suspect.
+    pub(crate) async fn read_clean(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        let mut read = pin!(self.read(offset, buf));
+        poll_fn(|context| {
+            let polled = read.as_mut().poll(context);
+            if polled.is_pending() && self.life().is_suspect() { Poll::Ready(Err(Fault::Offline)) } else { polled }
+        })
+        .await
+    }
+
+    /// The device, for something that changes it.
+    fn device_to_change(&self) -> Result<Rc<E::Device>, Fault> {
+        if self.is_online() { self.device() } else { Err(Fault::Offline) }
+    }
+
+    pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        self.until_looked().await;
+        let device = self.device_to_change()?;
+        let written = self.watched(pin!(device.write(offset, buf))).await?;
+        self.has_written(written)
+    }
+
+    /// What was written is durable when this returns; what was written before may not be.
+    pub(crate) async fn write_durable(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+        self.until_looked().await;
+        let device = self.device_to_change()?;
+        let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
+        self.has_written(written)
+    }
+
+    fn has_written(&self, (buf, result): (Buf, Result<(), DeviceError>)) -> Result<Buf, Fault> {
+        let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        self.bytes_written.set(self.bytes_written.get() + length);
+        self.io.has_written(buf.len());
+        self.flusher.wrote();
+        result.map_err(Fault::Device)?;
+        Ok(buf)
+    }
+
+    /// Makes durable what had completed when this was called. One that is read-only may still do it, but no flush that was
+    /// refused is tried again: it would promise what is lost.
+    pub(crate) async fn flush(&self) -> Result<(), Fault> {
+        let mark = self.flusher.mark();
+        let device = self.device()?;
+        let flush = async || {
+            if self.refused_flush.get() {
+                return Err(Fault::Offline);
+            }
+            let flushed = self.watched(pin!(device.flush())).await?;
+            self.refused_flush.set(flushed.is_err());
+            flushed.map_err(Fault::Device)
+        };
+        cover(&self.flusher, mark, flush).await
+    }
+
+    /// A slot to fill. The list gives its memory back while it empties, so that the free slots of a new pool take
+    /// nothing once they are in use.
+    pub(crate) fn take_ready(&self) -> Option<u32> {
+        let mut ready = self.ready.borrow_mut();
+        let local = ready.pop()?;
+        if ready.capacity() > READY_KEPT && ready.capacity() / 4 > ready.len() {
+            let half = ready.capacity() / 2;
+            ready.shrink_to(half);
+        }
+        Some(local)
+    }
+
+    /// Takes the slots of this range that are ready.
+    pub(crate) fn take_ready_of(&self, slots: &std::ops::Range<u32>) -> Vec<u32> {
+        let mut ready = self.ready.borrow_mut();
+        let taken = ready.iter().copied().filter(|local| slots.contains(local)).collect();
+        ready.retain(|local| !slots.contains(local));
+        taken
+    }
+
+    /// The memory that grows with the number of slots that are ready.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        crate::address::vec_bytes(&self.ready.borrow())
+    }
+
+    /// Takes the SSD out of use at once, because it failed or was removed. False: it was out already.
+    pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
+        let (was_online, was_readable) = (self.is_online(), self.life().is_readable());
+        self.change(change);
+        if !was_readable {
+            return false;
+        }
+        reason.clone_into(&mut self.reason.borrow_mut());
+        self.watch.wake_all();
+        if !was_online {
+            return false;
+        }
+        self.ready.borrow_mut().clear();
+        self.journal.wake_all();
+        self.witness.wake_all();
+        self.segments_changed.wake_all();
+        true
+    }
+
+    /// Whoever can do without it does not wait for it any more.
+    pub(crate) fn fell_silent(&self) {
+        self.watch.wake_all();
+    }
+
+    /// Reads that failed or brought wrong bytes, in this run and those before.
+    pub(crate) fn read_errors_ever(&self) -> u64 {
+        self.read_errors.get() + self.read_errors_before.get()
+    }
+
+    /// What is wrong with it although it is in use, with what to do about it; empty if nothing is.
+    pub(crate) fn doubt(&self) -> String {
+        if self.losses.get() > 0 {
+            return "it lost writes that it had said were flushed, so that its part of the read cache was emptied; replace it"
+                .to_owned();
+        }
+        let errors = self.read_errors_ever();
+        if errors >= limits::SSD_READ_ERRORS_WARN {
+            return format!("{errors} of its reads failed or brought wrong bytes, which hosts did not see; replace it");
+        }
+        let failed = self.failed_before.borrow();
+        if failed.is_empty() {
+            String::new()
+        } else {
+            format!("it failed before ({failed}) and is used again; replace it")
+        }
+    }
+
+    /// What took it out of use may pass: it is taken back by itself then.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.life().is_silent() || self.refusal.get().is_some_and(Refusal::may_pass)
+    }
+
+    /// How long the slowest operation in flight has been waiting.
+    pub(crate) fn oldest_operation(&self) -> std::time::Duration {
+        self.watch.oldest().map_or(std::time::Duration::ZERO, |since| self.env.now().since(since))
+    }
+
+    /// Segments that the write log may still take here.
+    pub(crate) fn log_segments_left(&self) -> usize {
+        let segments = self.segments.borrow();
+        (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
+    }
+
+    /// The slot's index on this SSD.
+    pub(crate) fn local(&self, slot: SlotIndex) -> u32 {
+        slot.0 - self.first_slot.get().0
+    }
+
+    pub(crate) fn slot_index(&self, local: u32) -> SlotIndex {
+        SlotIndex(self.first_slot.get().0 + local)
+    }
+
+    /// The generation of the next fill; `None` until a checkpoint has raised the ceiling.
+    pub(crate) fn next_generation(&self) -> Option<u32> {
+        let fills = self.fills.get();
+        (fills < self.fill_ceiling.get()).then(|| {
+            self.fills.set(fills + 1);
+            crate::address::low_half(fills)
+        })
+    }
+}
+
+/// The error says that nothing of an SSD can be read any more, not only these bytes.
+pub(crate) fn is_gone(error: &DeviceError) -> bool {
+    match error.kind {
+        DeviceErrorKind::Gone | DeviceErrorKind::OutOfRange | DeviceErrorKind::Busy => true,
+        DeviceErrorKind::Media | DeviceErrorKind::Full | DeviceErrorKind::ReadOnly | DeviceErrorKind::Unsupported => {
+            false
+        }
+    }
+}
+
+pub(crate) fn not_made<E: Env>(ssd: &Ssd<E>, fault: &Fault) -> Error {
+    let name = format!("SSD {}", ssd.path);
+    match fault {
+        Fault::Device(error) => Error::device(&name, error),
+        Fault::Offline => Error::new(ErrorKind::Gone, format!("{name}: {}", ssd.reason.borrow())),
+    }
+}

@@ -1,0 +1,366 @@
+//! A volume joins a pool, while hosts use it; `detach.rs` is how it leaves.
+//!
+//! An attachment id names a volume in all that is said of its pages. A new one is durable before the first record under
+//! it; a removed one before the first write that the cache does not see.
+
+use crate::address::DETACHED;
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
+
+use crate::address::VolumeIndex;
+use crate::attachments::evidence::BackingEvidence;
+use crate::attachments::identity::settled_pages;
+use crate::config::{PAGE, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
+use crate::log::overlay::PAGES_MAX;
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::{FenceCause, PoolInner, PoolVolume, Reattached};
+use crate::time_limit::within;
+use crate::volume::locks::Held;
+use crate::volume::{Attached, VolumeInner};
+
+/// How often a change looks whether what it waits for hangs.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) async fn attach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        self.check_attach(volume)?;
+        let held = volume.in_time(volume.hold_all()).await?;
+        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
+        let attachment = self.next_attachment();
+        let spec = volume.spec.borrow().clone();
+        let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
+        self.change_catalogue(&|catalogue| {
+            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
+            catalogue.volumes.push(entry.clone());
+        })
+        .await?;
+        self.put_volume(self.free_index(), attachment, volume, &backing).await?;
+        drop(held);
+        Ok(())
+    }
+
+    /// Records a volume's settings and its name as they are by now: while it joins, nobody else knows where.
+    async fn record_spec(self: &Rc<Self>, attachment: u64, volume: &VolumeInner<E>) -> Result<(), Error> {
+        loop {
+            let spec = volume.spec.borrow().clone();
+            let is_it = |entry: &CataloguedVolume| entry.attachment == attachment && entry.spec == spec;
+            if self.catalogue.borrow().volumes.iter().any(is_it) {
+                return Ok(());
+            }
+            self.change_catalogue(&|catalogue| {
+                for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == attachment) {
+                    entry.spec = spec.clone();
+                }
+            })
+            .await?;
+        }
+    }
+
+    fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let name = volume.spec.borrow().name.clone();
+        let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
+        if self.stopping.get() {
+            return refuse(format!("pool {} is being stopped", self.name));
+        }
+        if let Some(attached) = volume.attached() {
+            return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
+        }
+        let catalogue = self.catalogue.borrow();
+        if catalogue.volumes.iter().any(|other| other.spec.name == name) {
+            return refuse(format!("pool {} knows a volume {name} already", self.name));
+        }
+        if catalogue.volumes.len() >= limits::VOLUMES_MAX {
+            return refuse(format!("pool {} has {} volumes, which is the most", self.name, limits::VOLUMES_MAX));
+        }
+        self.check_shares(&name, &volume.spec.borrow().settings)?;
+        self.check_volume_size(volume, volume.size_bytes.get())
+    }
+
+    fn check_volume_size(&self, volume: &VolumeInner<E>, size_bytes: u64) -> Result<(), Error> {
+        let most = u64::from(u32::MAX) * self.block_bytes();
+        if size_bytes <= most {
+            return Ok(());
+        }
+        let name = &volume.spec.borrow().name;
+        let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    fn next_attachment(&self) -> u64 {
+        let catalogue = self.catalogue.borrow();
+        let next = catalogue.next_attachment.max(1);
+        let reused = next - 1;
+        let free = reused > 0 && catalogue.volumes.iter().all(|volume| volume.attachment != reused);
+        if free && planted(Planted::AttachmentIdReused) { reused } else { next }
+    }
+
+    fn free_index(&self) -> VolumeIndex {
+        let mut volumes = self.volumes.borrow_mut();
+        let index = volumes.iter().position(Option::is_none).unwrap_or(volumes.len());
+        if index == volumes.len() {
+            volumes.push(None);
+        }
+        VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
+    }
+
+    /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
+    /// its name. If that fails, the pool knows it as one that is still to be attached again.
+    async fn put_volume(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        attachment: u64,
+        volume: &Rc<VolumeInner<E>>,
+        backing: &BackingIdentity,
+    ) -> Result<(), Error> {
+        if let Some(place) = self.volumes.borrow_mut().get_mut(usize::from(index.0))
+            && place.as_ref().is_none_or(|entry| entry.attachment != attachment)
+        {
+            *place = Some(PoolVolume { attachment, volume: None });
+        }
+        self.record_spec(attachment, volume).await?;
+        let entry = PoolVolume { attachment, volume: Some(Rc::clone(volume)) };
+        self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
+        self.apply_share(index, &volume.spec.borrow().settings);
+        let settled = RefCell::new(settled_pages(backing));
+        let attached =
+            Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
+        volume.backing.owned_by(&self.owner);
+        *volume.attached.borrow_mut() = Some(Rc::new(attached));
+        volume.draining.set(false);
+        *volume.fenced.borrow_mut() = None;
+        Ok(())
+    }
+
+    pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let name = volume.spec.borrow().name.clone();
+        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == name).cloned();
+        let known = known
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))?;
+        let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
+        let index = self.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
+        let index =
+            index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
+        self.check_volume_size(volume, volume.size_bytes.get())?;
+        let held = volume.in_time(volume.hold_all()).await?;
+        volume.keep_end_of(&known.backing);
+        let known = match volume.grown(&known.backing).await? {
+            Some(backing) => self.record_growth(known, backing).await?,
+            None => known,
+        };
+        let dirty_bytes = self.log_counts(index).dirty * PAGE;
+        if let Some(reason) = self.unknown_loss(known.attachment) {
+            return self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes).await;
+        }
+        if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
+            if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
+                let reason = of_another_device(dirty_bytes, &reason);
+                return self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes).await;
+            }
+            self.start_anew(&known, index, volume).await?;
+            drop(held);
+            add(&volume.stats.cache_drops, 1);
+            return Ok(Reattached::Dropped { reason });
+        }
+        self.forget_final_mark(&known).await?;
+        self.put_volume(index, known.attachment, volume, &known.backing).await?;
+        drop(held);
+        Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
+    }
+
+    /// What speaks for and against the backing device of a volume of this pool.
+    pub(crate) async fn backing_evidence(&self, volume: &VolumeInner<E>) -> Result<BackingEvidence, Error> {
+        let known = self.catalogued(volume)?;
+        volume.in_time(volume.evidence(&known.backing)).await?
+    }
+
+    fn catalogued(&self, volume: &VolumeInner<E>) -> Result<CataloguedVolume, Error> {
+        let name = &volume.spec.borrow().name;
+        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == *name).cloned();
+        known.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))
+    }
+
+    /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
+    /// Nothing that is cached of it is believed any more, durably, before what the device is now is on record.
+    pub(crate) async fn accept_backing(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let known = self.catalogued(volume)?;
+        let refused = |why: String| {
+            let name = &volume.spec.borrow().name;
+            Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
+        };
+        let Some(index) = self.index_of(known.attachment).filter(|_| volume.fenced.borrow().is_some()) else {
+            return refused("it is not fenced".to_owned());
+        };
+        if let Some(reason) = self.unknown_loss(known.attachment) {
+            return refused(reason);
+        }
+        let size_bytes = volume.size_bytes.get();
+        if size_bytes < known.backing.size_bytes {
+            let before = known.backing.size_bytes;
+            return refused(format!(
+                "its backing device had {before} bytes and has {size_bytes}: some of it is not there"
+            ));
+        }
+        self.check_volume_size(volume, size_bytes)?;
+        let held = volume.in_time(volume.hold_all()).await?;
+        let backing = volume.capture_durable_identity(size_bytes).await?;
+        self.drop_pages(index, 0..size_bytes.div_ceil(PAGE)).await?;
+        let accepted = self.record_growth(known, backing).await?;
+        self.put_volume(index, accepted.attachment, volume, &accepted.backing).await?;
+        drop(held);
+        add(&volume.stats.cache_drops, 1);
+        Ok(())
+    }
+
+    /// The volume serves nothing, and nothing of its dirty data is touched.
+    async fn fence_volume(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        known: &CataloguedVolume,
+        volume: &Rc<VolumeInner<E>>,
+        cause: FenceCause,
+        reason: String,
+        dirty_bytes: u64,
+    ) -> Result<Reattached, Error> {
+        self.put_volume(index, known.attachment, volume, &known.backing).await?;
+        *volume.fenced.borrow_mut() = Some(reason.clone());
+        Ok(Reattached::Fenced { cause, reason, dirty_bytes })
+    }
+
+    /// The volume goes on with all that is cached; what came to it at its end is on the backing device only.
+    async fn record_growth(
+        self: &Rc<Self>,
+        known: CataloguedVolume,
+        backing: BackingIdentity,
+    ) -> Result<CataloguedVolume, Error> {
+        let grown = CataloguedVolume { backing, ..known };
+        self.change_catalogue(&|catalogue| {
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == grown.attachment) {
+                entry.backing = grown.backing.clone();
+            }
+        })
+        .await?;
+        Ok(grown)
+    }
+
+    /// The backing device of a volume that serves has grown. What it is now is durable before anybody can write to what was
+    /// added; hosts and the cleaner are held off while it is looked at.
+    pub(crate) async fn grow_volume(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        volume: &Rc<VolumeInner<E>>,
+        size_bytes: u64,
+    ) -> Result<(), Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let refused = |why: &str| {
+            let name = &volume.spec.borrow().name;
+            Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
+        };
+        if volume.fenced.borrow().is_some() || self.stopping.get() {
+            return refused("it is fenced, or its pool is being stopped");
+        }
+        self.check_volume_size(volume, size_bytes)?;
+        let _held = volume.in_time(volume.hold_all()).await?;
+        let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
+        let attachment = self.attachment_of(attached.index);
+        let catalogue = self.catalogue.borrow().clone();
+        let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
+        let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
+            return refused("its cache is being taken away");
+        };
+        let backing = volume.capture_durable_identity(size_bytes).await?;
+        let grown = self.record_growth(known, backing).await?;
+        *attached.settled_pages.borrow_mut() = settled_pages(&grown.backing);
+        volume.size_bytes.set(size_bytes);
+        Ok(())
+    }
+
+    /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
+    /// until then it stays, whatever else crashes.
+    async fn forget_final_mark(self: &Rc<Self>, known: &CataloguedVolume) -> Result<(), Error> {
+        if !known.backing.mark_is_final || planted(Planted::CleanMarkKept) {
+            return Ok(());
+        }
+        self.change_catalogue(&|catalogue| {
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
+                entry.backing.mark_is_final = false;
+            }
+        })
+        .await
+    }
+
+    /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.
+    async fn start_anew(
+        self: &Rc<Self>,
+        known: &CataloguedVolume,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+    ) -> Result<(), Error> {
+        let attachment = self.next_attachment();
+        let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
+        let spec = volume.spec.borrow().clone();
+        let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
+        self.change_catalogue(&|catalogue| {
+            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
+            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
+                *entry = anew.clone();
+            }
+        })
+        .await?;
+        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
+            entry.attachment = DETACHED;
+        }
+        self.forget_live_pages_of(index).await;
+        self.discard_slots_of(index).await;
+        self.put_volume(index, attachment, volume, &backing).await
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Waits for every write and discard in flight, and holds off new ones.
+    pub(crate) async fn hold_all(&self) -> Held {
+        self.locks.exclusive(0..PAGES_MAX).await
+    }
+
+    /// Waits for the backing device on behalf of an administrator, who is refused if it hangs, or takes longer than anybody
+    /// waits. Requests in flight may wait for an SSD too, which answers or leaves the pool. What is abandoned must change nothing: a
+    /// lock that was waited for, reads.
+    pub(crate) async fn in_time<T>(&self, operation: impl Future<Output = T>) -> Result<T, Error> {
+        let mut operation = pin!(operation);
+        let began = self.env.now();
+        while self.env.now().since(began) < limits::CHANGE_TIMEOUT {
+            if let Some(done) = within(&self.env, LOOK, operation.as_mut()).await {
+                return Ok(done);
+            }
+            if self.backing.hangs_for().is_some() {
+                let seconds = limits::BACKING_TIMEOUT.as_secs();
+                return Err(self.not_changed(&format!("did not answer within {seconds} s"), "repair it"));
+            }
+        }
+        let seconds = limits::CHANGE_TIMEOUT.as_secs();
+        Err(self.not_changed(&format!("was busy for {seconds} s"), "try again when it has less to do"))
+    }
+
+    fn not_changed(&self, why: &str, what_to_do: &str) -> Error {
+        let (name, device) = (&self.spec.borrow().name, &self.backing.name);
+        let message = format!("volume {name}: backing device {device} {why}, and nothing was changed: {what_to_do}");
+        Error::new(ErrorKind::Media, message)
+    }
+}
+
+fn of_another_device(dirty_bytes: u64, difference: &str) -> String {
+    format!(
+        "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
+         the volume serves nothing and nothing is lost. Put the right device back and restart; or, if it is the right one, \
+         accept-backing; or give the dirty data up with disable-cache --force --yes-lose-data"
+    )
+}

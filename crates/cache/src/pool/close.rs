@@ -1,0 +1,331 @@
+//! A pool stops, or is deleted.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::Env;
+
+use crate::address::VolumeIndex;
+use crate::config::{VolumeName, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::members::Members;
+use crate::log::write_log::RowState;
+use crate::members::life::LifeChange;
+use crate::members::ssd::Fault;
+use crate::pool::{Closed, DirtyData, PoolInner};
+use crate::time_limit::within;
+use crate::volume::VolumeInner;
+
+/// A volume and its place in the pool.
+type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
+
+/// Volumes that are not left clean, and why.
+type Unsettled = Vec<(VolumeName, Error)>;
+
+fn silent<E: Env>(volume: &VolumeInner<E>) -> Error {
+    let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+    Error::new(ErrorKind::Media, format!("backing device {} did not flush within {seconds} s", volume.backing.name))
+}
+
+/// Those that came to an end; adds the others to `unsettled`.
+fn sort_out<E: Env>(
+    volumes: Vec<Attachment<E>>,
+    results: Vec<Result<(), Error>>,
+    unsettled: &mut Unsettled,
+) -> Vec<Attachment<E>> {
+    let mut settled = Vec::new();
+    for ((index, volume), result) in volumes.into_iter().zip(results) {
+        match result {
+            Ok(()) => settled.push((index, volume)),
+            Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
+        }
+    }
+    settled
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Requests are refused, those in flight finish, backing devices and slots are flushed, what is visible is
+    /// published, identities recorded; the clean mark last.
+    pub(crate) async fn close(self: &Rc<Self>) -> Result<Closed, Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        if let Some(error) = self.fenced.borrow().as_ref().filter(|_| self.owner.is_taken()) {
+            return Err(error.clone());
+        }
+        if self.stopped.get() {
+            // It was deleted, or closed, while this waited.
+            return Ok(Closed::default());
+        }
+        let result = self.stop().await;
+        self.end();
+        result
+    }
+
+    async fn stop(self: &Rc<Self>) -> Result<Closed, Error> {
+        let volumes = self.stop_volumes();
+        self.stop_fills().await;
+        let (settled, mut unsettled) = self.settle_volumes(&volumes).await;
+        self.stop_log().await?;
+        let settled = self.flush_cleaned(settled, &mut unsettled).await;
+        let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
+        self.drops_settled(tickets).await?;
+        for ssd in self.online_ssds() {
+            let last = ssd.journal.last_ticket();
+            self.drops_settled(vec![(ssd.index, last)]).await?;
+        }
+        self.finish_checkpoints().await;
+        self.record_identities(&settled).await?;
+        self.keep_witnesses().await;
+        self.write_clean_mark().await?;
+        self.release().await;
+        self.detach_handles(&volumes);
+        Ok(Closed { unsettled })
+    }
+
+    /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
+    pub(crate) fn end(self: &Rc<Self>) {
+        self.stopped.set(true);
+        self.owner.end();
+        self.stopping_log.set(true);
+        let reason = "the pool has stopped";
+        self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
+        for ssd in self.ssds.iter() {
+            ssd.go_offline(LifeChange::Failed, reason);
+            ssd.left_event.wake_all();
+            // A record that hangs on its way to the state directory keeps the pool, but not its SSDs.
+            ssd.let_go();
+        }
+        if !self.owner.is_taken() {
+            self.spares.take();
+        }
+        if let Some(log) = &self.log {
+            self.refuse_appends(log);
+            for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
+                event.wake_all();
+            }
+        }
+    }
+
+    fn stop_volumes(&self) -> Vec<Attachment<E>> {
+        let count = self.volumes.borrow().len();
+        let indexes = (0..count).map(|index| VolumeIndex(u16::try_from(index).expect("volumes are bounded")));
+        let volumes: Vec<_> =
+            indexes.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect();
+        for (_, volume) in &volumes {
+            volume.stopped.set(true);
+        }
+        volumes
+    }
+
+    /// Ends the background tasks; fills that run end without a slot.
+    async fn stop_fills(&self) {
+        self.stopping.set(true);
+        self.fills.forget_queue();
+        self.fill_pump_wanted.wake_all();
+        self.publish_wanted.wake_all();
+        self.spare_wanted.wake_all();
+        self.fills.ended.wake_all();
+        let ended = async {
+            while self.fills.running() > 0 {
+                self.fills.ended.wait().await;
+            }
+        };
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, ended).await;
+    }
+
+    /// Ends cleaning and moving, makes everything in the log durable and seals its last row. Dirty data stays.
+    async fn stop_log(self: &Rc<Self>) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        self.stopping_log.set(true);
+        for event in [&log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
+            event.wake_all();
+        }
+        let quiet = async {
+            let cleans = || self.attached_volumes().iter().any(|(_, volume)| volume.cleaning.get());
+            while !log.mover_ended.get() || !log.mirrors.ended.get() || cleans() {
+                log.room.wait().await;
+            }
+        };
+        // A backing device that hangs holds nothing up: what it was sent stays dirty.
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, quiet).await;
+        log.hints_wanted.set(!log.hints.borrow().is_empty());
+        log.wanted.wake_all();
+        while !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
+            if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+                break;
+            }
+            let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, log.room.wait()).await;
+            if changed.is_none() || self.is_out_of_rows(log) {
+                // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
+                log.hints_wanted.set(false);
+                self.refuse_appends(log);
+            }
+        }
+        self.flush_log(log).await?;
+        self.retire_current(log);
+        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+            row.changed.wait().await;
+        }
+        let prepared = log.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            log.remove_newest(&row);
+        }
+        self.record_rows(log).await
+    }
+
+    /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
+    /// volumes where that came to an end, and adds the others to `unsettled`.
+    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>, unsettled: &mut Unsettled) -> Vec<Attachment<E>> {
+        if self.log.is_none() {
+            return volumes;
+        }
+        let flush = async |volume: &Rc<VolumeInner<E>>| {
+            if volume.cleaning.get() {
+                let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
+                let message = format!("what was being flushed to {} did not end in {seconds} s", volume.backing.name);
+                return Err(Error::new(ErrorKind::Media, message));
+            }
+            if volume.backing.info.read_only {
+                return Ok(());
+            }
+            let flushing = Rc::clone(volume);
+            let flushed = self.in_stop_time(async move { flushing.backing.flush().await }).await;
+            flushed.unwrap_or_else(|| Err(silent(volume)))
+        };
+        let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
+        sort_out(volumes, flushes, unsettled)
+    }
+
+    /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
+    /// and those where they did not.
+    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Unsettled) {
+        let settles = join_all(volumes.iter().map(|(_, volume)| self.settle_volume(volume))).await;
+        let mut unsettled = Vec::new();
+        let settled = sort_out(volumes.to_vec(), settles, &mut unsettled);
+        (settled, unsettled)
+    }
+
+    async fn settle_volume(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+        if let Some(reason) = &*volume.fenced.borrow() {
+            // It is not the volume's own backing device: nothing of it is recorded.
+            return Err(Error::new(ErrorKind::Gone, reason.clone()));
+        }
+        let settling = Rc::clone(volume);
+        let settled = self.in_stop_time(async move { settling.settle_writes().await }).await;
+        settled.unwrap_or_else(|| Err(silent(volume)))
+    }
+
+    /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
+    /// failed.
+    async fn in_stop_time<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> Option<T> {
+        let mut work = Box::pin(work);
+        let done = within(&self.env, limits::STOP_FLUSH_TIMEOUT, &mut work).await;
+        if done.is_none() {
+            self.env.spawn(async move { drop(work.await) });
+        }
+        done
+    }
+
+    async fn finish_checkpoints(&self) {
+        for ssd in self.online_ssds() {
+            while ssd.journal.checkpointing.get() && ssd.is_online() {
+                ssd.journal.changed().await;
+            }
+        }
+    }
+
+    /// Records what the backing devices are now, so that any later change is noticed.
+    async fn record_identities(self: &Rc<Self>, volumes: &[Attachment<E>]) -> Result<(), Error> {
+        let mut identities = Vec::new();
+        for (index, volume) in volumes {
+            let capture = volume.capture_identity(volume.size_bytes.get(), true);
+            let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
+            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.attachment_of(*index)) {
+                identities.push((attachment, identity));
+            }
+        }
+        if identities.is_empty() {
+            return Ok(());
+        }
+        self.change_catalogue(&|catalogue| {
+            for volume in &mut catalogue.volumes {
+                if let Some((_, identity)) = identities.iter().find(|(id, _)| *id == volume.attachment) {
+                    volume.backing = identity.clone();
+                }
+            }
+        })
+        .await
+    }
+
+    async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
+        let ends: Vec<(u128, u64)> = self.online_ssds().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
+        self.change_members(&|members: &mut Members| {
+            members.clean = true;
+            for member in &mut members.ssds {
+                member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
+            }
+        })
+        .await
+    }
+
+    /// Pool and volumes hold each other; after this they do not.
+    fn detach_handles(&self, volumes: &[Attachment<E>]) {
+        for (_, volume) in volumes {
+            *volume.attached.borrow_mut() = None;
+        }
+        self.volumes.borrow_mut().clear();
+    }
+
+    /// What the end of a process does to a pool and its volumes, which hold each other: they are gone.
+    #[cfg(feature = "planted")]
+    pub(crate) fn abandon(&self) {
+        let volumes = self.volumes.take();
+        for volume in volumes.iter().flatten().filter_map(|entry| entry.volume.as_ref()) {
+            *volume.attached.borrow_mut() = None;
+        }
+    }
+
+    /// Detaches all volumes, which go on uncached, and erases the superblocks.
+    pub(crate) async fn delete(self: &Rc<Self>, dirty: DirtyData) -> Result<(), Error> {
+        let _one_at_a_time = loop {
+            let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+            for name in names {
+                self.detach(&name, dirty).await?;
+            }
+            let lock = self.admin_lock.acquire(1).await;
+            // A volume may have been attached while this waited.
+            if self.catalogue.borrow().volumes.is_empty() {
+                break lock;
+            }
+        };
+        self.stop_fills().await;
+        self.stop_log().await?;
+        let result = self.erase_superblocks().await;
+        self.end();
+        result
+    }
+
+    async fn erase_superblocks(&self) -> Result<(), Error> {
+        for ssd in self.online_ssds() {
+            if let Err(Fault::Device(error)) = self.erase_superblock(ssd).await {
+                return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));
+            }
+        }
+        let spares = self.spares.take();
+        for spare in spares {
+            let Some(device) = &spare.device else { continue };
+            let erased = within(&self.env, limits::SSD_TIMEOUT, self.erase_device(device)).await;
+            if let Some(Err(error)) = erased {
+                return Err(Error::device(&format!("spare {}: its superblock was not erased", spare.path), &error));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Waits for the writes in flight, then flushes the backing device.
+    async fn settle_writes(self: &Rc<Self>) -> Result<(), Error> {
+        drop(self.hold_all().await);
+        if self.backing.info.read_only { Ok(()) } else { self.flush_all().await }
+    }
+}

@@ -1,0 +1,127 @@
+//! A pool is made. The superblocks come last, so that a creation that was cut off leaves no half pool behind.
+
+use crate::members::ssd::not_made;
+use std::rc::Rc;
+
+use hotset_block::{Device, Env};
+
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{Layout, STATE_BYTES, segment_bytes_for};
+use crate::format::members::{Members, Written};
+use crate::format::record::RecordKind;
+use crate::format::rows::Rows;
+use crate::format::superblock::Superblock;
+use crate::log::write_log::Known;
+use crate::members::label::Named;
+use crate::members::owner::{Entry, refuse_living, run_owner};
+use crate::members::ssd::Ssd;
+use crate::pool::open::{Parts, new_member};
+use crate::pool::survey::FoundWitnesses;
+use crate::pool::{Pool, PoolInner, PoolSpec};
+
+pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
+    (u128::from(env.random()) << 64) | u128::from(env.random())
+}
+
+/// See [`Pool::create`].
+pub(crate) async fn create<E: Env>(
+    env: E,
+    spec: PoolSpec,
+    ssds: Vec<Named<E::Device>>,
+    state: E::Device,
+) -> Result<Pool<E>, Error> {
+    let sizes: Vec<u64> = ssds.iter().map(|ssd| ssd.device.info().size_bytes).collect();
+    Pool::<E>::plan(&spec, &sizes)?;
+    check_state_size::<E>(&state)?;
+    refuse_living(&env, &ssds).await?;
+    let uuid = random_uuid(&env);
+    let smallest = sizes.iter().min().copied().expect("a planned pool has an SSD");
+    let segment_bytes = segment_bytes_for(spec.settings.block_bytes, smallest);
+    let mut parts = Parts {
+        uuid,
+        ssds: Vec::new(),
+        absent: Vec::new(),
+        spares: Vec::new(),
+        state: Some(state),
+        members: first_members(&spec),
+        members_number: 0,
+        catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
+        catalogue_number: 0,
+        rows_number: 0,
+        witnesses: FoundWitnesses::default(),
+        offline: false,
+        accepts_loss: false,
+        entry: Entry::none(),
+        env,
+    };
+    for named in ssds {
+        let info = named.device.info();
+        let layout = Layout::new(info.size_bytes, info.logical_block_bytes, spec.settings.block_bytes, segment_bytes)?;
+        let superblock = Superblock {
+            pool_uuid: uuid,
+            ssd_uuid: random_uuid(&parts.env),
+            pool_name: spec.name.clone(),
+            kind: spec.kind,
+            checksums: spec.settings.checksums,
+            spare: false,
+            layout,
+        };
+        parts.members.ssds.push(new_member(&parts.env, &named.path, &superblock));
+        parts.ssds.push((named, superblock));
+    }
+    let pool = parts.assemble();
+    if let Some(log) = &pool.log {
+        log.set_known(Known::Yes);
+    }
+    pool.claim(&Entry::none()).await?;
+    pool.env.spawn(crate::pool::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
+    pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
+    let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.iter().cloned().collect();
+    pool.start_cold(&fresh).await;
+    pool.write_first_records().await?;
+    pool.write_superblocks().await?;
+    pool.begin_session().await?;
+    pool.serve();
+    Ok(Pool { inner: pool })
+}
+
+fn first_members(spec: &PoolSpec) -> Members {
+    Members {
+        name: spec.name.clone(),
+        kind: spec.kind,
+        settings: spec.settings,
+        epoch: 1,
+        session: 0,
+        clean: false,
+        ssds: Vec::new(),
+        spares: Vec::new(),
+        written: Written::default(),
+    }
+}
+
+fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
+    let size = state.info().size_bytes;
+    if size >= STATE_BYTES {
+        return Ok(());
+    }
+    let message = format!("the pool's member file in the state directory has {size} bytes instead of {STATE_BYTES}");
+    Err(Error::new(ErrorKind::Corrupt, message))
+}
+
+impl<E: Env> PoolInner<E> {
+    async fn write_first_records(self: &Rc<Self>) -> Result<(), Error> {
+        self.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        self.change_catalogue(&|_| {}).await?;
+        self.change_members(&|_| {}).await
+    }
+
+    /// Both copies on every SSD, one after the other: never both in flight.
+    async fn write_superblocks(self: &Rc<Self>) -> Result<(), Error> {
+        let superblocks = self.superblocks.borrow().clone();
+        for (ssd, superblock) in self.ssds.iter().zip(superblocks) {
+            self.write_superblock(ssd, &superblock).await.map_err(|fault| not_made(ssd, &fault))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! A volume leaves a pool, while hosts use it.
+//!
+//! That it left is durable before the first write that the cache does not see. What the pool has of it is forgotten after that,
+//! by a task of its own, for it waits for requests and fills that are under way: for a backing device that may never answer.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
+use hotset_block::sync::Promise;
+
+use crate::address::{DETACHED, SlotIndex, VolumeIndex};
+use crate::clean::invalidate::Why;
+use crate::config::{PAGE, VolumeName, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::Catalogue;
+use crate::log::overlay::PAGES_MAX;
+use crate::planted::{Planted, planted};
+use crate::pool::{DirtyData, PoolInner};
+use crate::time_limit::within;
+use crate::volume::VolumeInner;
+use crate::volume::cleaner::Drained;
+use crate::volume::locks::Held;
+
+/// Slots that are freed before others have their turn.
+const SLOTS_PER_TURN: u32 = 1024;
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        // It may get another name meanwhile.
+        let volume = self.volume_named(name);
+        let detached = self.detach_drained(name, dirty).await;
+        if let (Err(_), Some(volume)) = (&detached, volume) {
+            self.end_drain(&volume);
+        }
+        detached
+    }
+
+    async fn detach_drained(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        let cleans = dirty == DirtyData::Clean && !planted(Planted::DetachKeepsDirty);
+        if cleans {
+            self.drain_in_time(name).await?;
+        }
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let index = self.index_named(name)?;
+        let attachment = self.attachment_of(index).expect("it has an index");
+        let volume = self.attached_volume(index).map(|(volume, _)| volume);
+        let held = match &volume {
+            Some(volume) => match volume.in_time(volume.hold_all()).await {
+                Ok(held) => Some(held),
+                // What was sent to the device is given up with the rest.
+                Err(_) if dirty == DirtyData::Discard => None,
+                Err(error) => return Err(error),
+            },
+            None => None,
+        };
+        // Nobody overwrites anything any more.
+        while cleans && self.drain_in_time(name).await? != Drained::Clean {}
+        let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
+        self.change_catalogue(&without).await?;
+        if let Some(volume) = &volume {
+            *volume.attached.borrow_mut() = None;
+            volume.draining.set(false);
+            // What the pool could not clean is not the volume's trouble any more.
+            *volume.clean_error.borrow_mut() = None;
+            *volume.fenced.borrow_mut() = held.is_none().then(|| volume.given_up());
+        }
+        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
+            entry.volume = None;
+            entry.attachment = DETACHED;
+        }
+        let answers = volume.is_none() || held.is_some();
+        let (forgotten, is_forgotten) = Promise::new();
+        let pool = Rc::clone(self);
+        self.env.spawn(async move {
+            pool.forget_volume(index, volume, held).await;
+            forgotten.set(());
+        });
+        if answers {
+            within(&self.env, limits::BACKING_TIMEOUT, is_forgotten).await;
+        }
+        Ok(())
+    }
+
+    /// Drains a volume as far as hosts let it, unless its backing device takes nothing.
+    async fn drain_in_time(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
+        let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
+        let index = self.index_named(name)?;
+        let mut left = self.log_counts(index).dirty;
+        let mut drain = pin!(self.drain(name));
+        loop {
+            match within(&self.env, limits::BACKING_TIMEOUT, drain.as_mut()).await {
+                Some(Ok(drained @ (Drained::Clean | Drained::Overwritten))) => return Ok(drained),
+                Some(Ok(Drained::Cancelled)) => return refused("flushing its cache was cancelled".to_owned()),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+            let before = std::mem::replace(&mut left, self.log_counts(index).dirty);
+            let takes_nothing =
+                |volume: &VolumeInner<E>| volume.backing.hangs_for().is_some() || volume.clean_error.borrow().is_some();
+            let stuck = self.attached_volume(index).is_none_or(|(volume, _)| takes_nothing(&volume));
+            if stuck && left >= before {
+                let bytes = left * PAGE;
+                let seconds = limits::BACKING_TIMEOUT.as_secs();
+                return refused(format!(
+                    "{bytes} bytes of dirty data are not on its backing device, which took none of them for {seconds} s: \
+                     repair it, or give the data up by force"
+                ));
+            }
+        }
+    }
+
+    /// Forgets what the pool has of a volume whose id is dead, and then its index.
+    async fn forget_volume(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        volume: Option<Rc<VolumeInner<E>>>,
+        held: Option<Held>,
+    ) {
+        // Before a wait for a backing device that may never answer: other volumes need the rows that these pages are in.
+        self.forget_live_pages_of(index).await;
+        if let Some(volume) = volume {
+            let waits = held.is_none();
+            let held = match held {
+                Some(held) => held,
+                None => volume.hold_all().await,
+            };
+            // What is on its way to the backing device from the log ends before a host writes there.
+            drop(volume.clean_locks.exclusive(0..PAGES_MAX).await);
+            if waits {
+                *volume.fenced.borrow_mut() = None;
+            }
+            drop(held);
+        }
+        self.discard_slots_of(index).await;
+        self.policy.borrow_mut().forget_share(index);
+        // The pool may have stopped meanwhile.
+        if let Some(entry) = self.volumes.borrow_mut().get_mut(usize::from(index.0)) {
+            *entry = None;
+        }
+    }
+
+    /// Forgets what the log has of an attachment whose id is dead.
+    pub(super) async fn forget_live_pages_of(self: &Rc<Self>, index: VolumeIndex) {
+        let Some(log) = &self.log else { return };
+        while log.forget_some_of(index) {
+            self.env.sleep(Duration::ZERO).await;
+        }
+        log.room.wake_all();
+        log.mover_wanted.wake_all();
+    }
+
+    /// Frees the slots of an attachment whose id is dead: nothing believes them, so no drop is recorded.
+    pub(super) async fn discard_slots_of(self: &Rc<Self>, index: VolumeIndex) {
+        self.fills.abandon(index);
+        while self.fills.is_running_for(index) {
+            self.fills.ended.wait().await;
+        }
+        let mut from = SlotIndex(0);
+        let mut turn = 0;
+        loop {
+            let found = self.map.borrow().next_slot_of(index, from);
+            let Some(slot) = found else { break };
+            self.map.borrow_mut().set_published(slot, false);
+            self.free_slot(slot, Why::Emptied);
+            from = slot;
+            turn += 1;
+            if turn % SLOTS_PER_TURN == 0 {
+                self.env.sleep(Duration::ZERO).await;
+            }
+        }
+        self.drops.borrow_mut().retain(|key, _| key.volume != index);
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Why it serves nothing although it is cached by no pool.
+    fn given_up(&self) -> String {
+        format!(
+            "its cache was given up while backing device {} did not answer: it serves nothing until what was sent there \
+             before has ended",
+            self.backing.name
+        )
+    }
+}

@@ -1,0 +1,780 @@
+//! The face of the engine towards the administrator: a cache pool.
+
+// Nouns: what is true now.
+pub(crate) mod scrub_progress;
+
+// Verbs: what happens.
+pub(crate) mod attach;
+pub(crate) mod close;
+pub(crate) mod come_back;
+pub(crate) mod create;
+pub(crate) mod departure;
+pub(crate) mod detach;
+pub(crate) mod join;
+pub(crate) mod old_copy;
+pub(crate) mod open;
+pub(crate) mod remove;
+pub(crate) mod scrub;
+pub(crate) mod silence;
+pub(crate) mod survey;
+
+use crate::members::label::Named;
+use crate::volume::cleaner::Drained;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hotset_block::Env;
+use hotset_block::sync::{Event, Semaphore};
+
+use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::attachments::evidence::BackingEvidence;
+use crate::clean::budget::Budget;
+use crate::clean::counters::Counters;
+use crate::clean::fills::Fills;
+use crate::clean::invalidate::{Drops, Freed};
+use crate::clean::links::SLOTS_MAX;
+use crate::clean::map::Map;
+use crate::clean::policy::Policy;
+use crate::clean::slot_ranges::SlotRanges;
+use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::{Catalogue, CataloguedVolume};
+use crate::format::layout::{Layout, segment_bytes_for};
+use crate::format::members::Members;
+use crate::format::superblock::Superblock;
+use crate::format::witness::GoneSsd;
+use crate::log::overlay::Counts;
+use crate::log::rows::{LogSize, ROWS_MIN, capacity};
+use crate::log::write_log::{CopyOrder, Log};
+use crate::members::io::add;
+use crate::members::ownership::Ownership;
+use crate::members::records::StateLacks;
+use crate::members::roster::Roster;
+use crate::members::spare::Spare;
+use crate::members::ssd::Ssd;
+use crate::members::witnesses::Witnesses;
+use crate::memory::MemoryTerms;
+use crate::pool::come_back::Returns;
+use crate::pool::remove::Removed;
+use crate::pool::scrub_progress::Scrub;
+use crate::status::{CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
+use crate::volume::{Volume, VolumeInner};
+
+/// What a new pool is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolSpec {
+    pub name: PoolName,
+    pub kind: PoolKind,
+    pub settings: PoolSettings,
+}
+
+/// How an open treats SSDs of the pool that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// Refuse, naming them; the caller waits and tries again.
+    Refuse,
+    /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
+    Leave,
+    /// … and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    AcceptLoss,
+}
+
+/// The SSDs that are away with the only copies of dirty data, as the pool's copy in the state directory says: while they are, the
+/// pool has use for them although they left it.
+pub async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
+    crate::pool::survey::ssds_awaited(env, state).await
+}
+
+/// A cache pool. A handle: cloning it is cheap.
+pub struct Pool<E: Env> {
+    pub(crate) inner: Rc<PoolInner<E>>,
+}
+
+pub(crate) struct PoolInner<E: Env> {
+    pub(crate) env: E,
+    pub(crate) uuid: u128,
+    pub(crate) name: PoolName,
+    pub(crate) kind: PoolKind,
+    pub(crate) settings: Cell<PoolSettings>,
+    pub(crate) pages_per_block: u32,
+    /// In the order of their slots in the map. Those that went offline stay here, offline.
+    pub(crate) ssds: Roster<Ssd<E>>,
+    /// Whose slots lie where in the map.
+    pub(crate) slot_ranges: RefCell<SlotRanges>,
+    /// As written on the SSDs, in their order.
+    pub(crate) superblocks: RefCell<Vec<Superblock>>,
+    /// SSDs that were members, or look like it, and are not used: for the status.
+    pub(crate) absent: RefCell<Vec<SsdStatus>>,
+    pub(crate) spares: RefCell<Vec<Rc<Spare<E::Device>>>>,
+    pub(crate) spare_wanted: Event,
+    /// One removal of SSDs at a time.
+    pub(crate) removal_lock: Semaphore,
+    pub(crate) removal_cancelled: Cell<bool>,
+    pub(crate) state: Option<E::Device>,
+    /// Newest records that it lacks: it failed, or did not answer in time.
+    pub(crate) state_lacks: RefCell<StateLacks>,
+    /// They are being written there again.
+    pub(crate) writing_state_again: Cell<bool>,
+    /// A record is on its way there that nobody waits for any more.
+    pub(crate) state_hangs: Cell<bool>,
+    /// … was, and has ended.
+    pub(crate) state_answers: Event,
+
+    pub(crate) map: RefCell<Map>,
+    pub(crate) policy: RefCell<Policy>,
+    pub(crate) counters: RefCell<Counters>,
+    /// By [`VolumeIndex`]: the attachment, and the volume once it is there.
+    pub(crate) volumes: RefCell<Vec<Option<PoolVolume<E>>>>,
+
+    pub(crate) members: RefCell<Members>,
+    pub(crate) members_number: Cell<u64>,
+    pub(crate) catalogue: RefCell<Catalogue>,
+    pub(crate) catalogue_number: Cell<u64>,
+    /// One change of a member record at a time.
+    pub(crate) records_lock: Semaphore,
+    /// One SSD leaves at a time.
+    pub(crate) leave_lock: Semaphore,
+    pub(crate) losses_lock: Semaphore,
+    /// One attach, detach or setting at a time.
+    pub(crate) admin_lock: Semaphore,
+    pub(crate) publish_lock: Semaphore,
+
+    pub(crate) fills: Fills,
+    pub(crate) fill_pump_wanted: Event,
+    /// What is believed of blocks although it is out of sight: drops that are not flushed yet.
+    pub(crate) drops: RefCell<BTreeMap<BlockKey, Drops>>,
+    pub(crate) freed: RefCell<Vec<Freed>>,
+    /// Filled slots (with their generation) that are not published.
+    pub(crate) unpublished: RefCell<Vec<(SlotIndex, u32)>>,
+    pub(crate) publish_wanted: Event,
+    pub(crate) stopping: Cell<bool>,
+    /// The pool's stop has ended, well or not: nothing of it runs any more.
+    pub(crate) stopped: Cell<bool>,
+    /// An SSD left and that could not be recorded: nothing that it may hold is written any more.
+    pub(crate) fenced: RefCell<Option<Error>>,
+    pub(crate) recovery: RefCell<String>,
+
+    /// The write log of a read-write pool.
+    pub(crate) log: Option<Rc<Log>>,
+    pub(crate) rows_number: Cell<u64>,
+    /// The log's tasks are to end.
+    pub(crate) stopping_log: Cell<bool>,
+    /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
+    pub(crate) offline: Option<RefCell<Vec<String>>>,
+    /// Dirty data of which no copy is left is given up.
+    pub(crate) accepts_loss: bool,
+    /// Which copy is read first next time.
+    pub(crate) log_copy_order: Cell<CopyOrder>,
+    pub(crate) scrub: Scrub,
+    /// What was written to the SSDs of late.
+    pub(crate) budget: RefCell<Budget>,
+    /// A record of it is being written.
+    pub(crate) recording_writes: Cell<bool>,
+    pub(crate) witnesses: Witnesses,
+    /// This pool's marks on its SSDs.
+    pub(crate) owner: Rc<Ownership>,
+    /// SSDs that failed or were missing before this run, as they are on record.
+    pub(crate) gone_before: RefCell<Vec<GoneSsd>>,
+    /// SSDs that came back in this run.
+    pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
+}
+
+/// A volume as the pool holds it.
+pub(crate) struct PoolVolume<E: Env> {
+    pub(crate) attachment: u64,
+    /// `None` until the volume is attached again after a start.
+    pub(crate) volume: Option<Rc<VolumeInner<E>>>,
+}
+
+impl<E: Env> Clone for Pool<E> {
+    fn clone(&self) -> Self {
+        Self { inner: Rc::clone(&self.inner) }
+    }
+}
+
+impl<E: Env> Pool<E> {
+    /// What a pool of this kind over SSDs of these sizes would be; fails if they do not fit.
+    pub fn plan(spec: &PoolSpec, ssd_sizes_bytes: &[u64]) -> Result<PoolPlan, Error> {
+        spec.settings.check(spec.kind)?;
+        if spec.kind == PoolKind::ReadWrite && ssd_sizes_bytes.len() < 2 {
+            let message =
+                format!("pool {}: a read-write pool needs at least two SSDs, for two copies of dirty data", spec.name);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let smallest = ssd_sizes_bytes.iter().min().ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, format!("pool {}: a pool needs at least one SSD", spec.name))
+        })?;
+        if ssd_sizes_bytes.len() > limits::SSDS_MAX {
+            let message = format!("pool {}: a pool has at most {} SSDs", spec.name, limits::SSDS_MAX);
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let block_bytes = spec.settings.block_bytes;
+        let segment_bytes = segment_bytes_for(block_bytes, *smallest);
+        let layouts = ssd_sizes_bytes.iter().map(|size| Layout::new(*size, 4096, block_bytes, segment_bytes));
+        let layouts = layouts.collect::<Result<Vec<_>, _>>()?;
+        let capacity = |layout: &Layout| u64::from(layout.slot_count()) * block_bytes.get();
+        let slots: u64 = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
+        if slots > u64::from(SLOTS_MAX) {
+            let message = format!(
+                "pool {}: {slots} cache blocks are more than the {SLOTS_MAX} that a pool can hold: use larger blocks",
+                spec.name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let log = match spec.kind {
+            PoolKind::Read => LogSize::default(),
+            PoolKind::ReadWrite => log_size_for(&spec.name, &layouts)?,
+        };
+        let per_segment = layouts.first().map_or(0, Layout::slots_per_segment) * block_bytes.get();
+        let without = |segments: usize| {
+            let of_log = u64::try_from(segments).expect("segments are counted in 32 bits") * per_segment;
+            layouts.iter().map(capacity).sum::<u64>().saturating_sub(of_log)
+        };
+        let dirty_pages = log.pages / 2;
+        let memory = MemoryTerms::new(slots, block_bytes.pages(), spec.settings.checksums, dirty_pages);
+        Ok(PoolPlan {
+            capacity_bytes: without(0),
+            capacity_min_bytes: without(log.segments),
+            slots,
+            segment_bytes,
+            memory,
+            memory_bytes: memory.bytes(),
+            policy: spec.settings.policy,
+            ssd_capacity_bytes: layouts.iter().map(capacity).collect(),
+            dirty_capacity_bytes: dirty_pages * crate::config::PAGE,
+        })
+    }
+
+    /// Makes a pool and opens it. Whatever the SSDs held is lost: the caller checked for foreign signatures.
+    pub async fn create(env: E, spec: PoolSpec, ssds: Vec<Named<E::Device>>, state: E::Device) -> Result<Self, Error> {
+        crate::pool::create::create(env, spec, ssds, state).await
+    }
+
+    /// Opens a pool from its SSDs and its copy in the state directory. With `state: None` (or one that knows nothing)
+    /// a read pool opens cold.
+    pub async fn open(
+        env: E,
+        ssds: Vec<Named<E::Device>>,
+        state: Option<E::Device>,
+        missing: Missing,
+    ) -> Result<Self, Error> {
+        crate::pool::open::open(env, ssds, state, missing).await
+    }
+
+    /// The volumes that the catalogue names and that no `reattach` or `detach` has settled yet.
+    pub fn unsettled_volumes(&self) -> Vec<VolumeSpec> {
+        let volumes = self.inner.volumes.borrow();
+        let waiting = |attachment: u64| {
+            volumes.iter().flatten().any(|volume| volume.attachment == attachment && volume.volume.is_none())
+        };
+        let catalogue = self.inner.catalogue.borrow();
+        let unsettled = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
+        unsettled.map(|volume| volume.spec.clone()).collect()
+    }
+
+    /// Puts the cache in front of a volume that serves uncached, while it serves (enable-cache).
+    pub async fn attach(&self, volume: &Volume<E>) -> Result<(), Error> {
+        self.inner.attach(&volume.inner).await
+    }
+
+    /// Puts the cache in front of a volume that the catalogue names. If its backing device is another one, or was
+    /// changed behind our back, its cached pages are dropped first; the answer says so.
+    pub async fn reattach(&self, volume: &Volume<E>) -> Result<Reattached, Error> {
+        self.inner.reattach(&volume.inner).await
+    }
+
+    /// What speaks for and against the backing device of a volume being the one on record.
+    ///
+    /// # Errors
+    /// If the pool does not cache the volume, or the device does not answer.
+    pub async fn backing_evidence(&self, volume: &Volume<E>) -> Result<BackingEvidence, Error> {
+        self.inner.backing_evidence(&volume.inner).await
+    }
+
+    /// Takes the backing device of a volume that is fenced with [`FenceCause::OtherBacking`] for the right one: what is dirty goes
+    /// there, what is clean is dropped.
+    ///
+    /// # Errors
+    /// `Refused` if the volume is not fenced, or its device is smaller than it was.
+    pub async fn accept_backing(&self, volume: &Volume<E>) -> Result<(), Error> {
+        self.inner.accept_backing(&volume.inner).await
+    }
+
+    /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unsettled_volumes`.
+    /// Dirty data is cleaned first, or refused to be lost, as `dirty` says; see [`Pool::drain`] for progress.
+    pub async fn detach(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
+        self.inner.detach(name, dirty).await
+    }
+
+    /// Cleans the dirty data of a volume, while new writes go past the cache; may take long. `VolumeStatus::dirty_bytes`
+    /// shows how much is left. The volume stays as it is then, with new writes going past the cache, until
+    /// [`Pool::cancel_drain`] or `detach`.
+    pub async fn drain(&self, name: &VolumeName) -> Result<Drained, Error> {
+        self.inner.drain(name).await
+    }
+
+    /// Ends a drain: the volume caches writes again.
+    pub fn cancel_drain(&self, name: &VolumeName) {
+        self.inner.cancel_drain(name);
+    }
+
+    /// Changes the settings that can change online; refuses the others.
+    pub async fn set(&self, settings: PoolSettings) -> Result<(), Error> {
+        let pool = &self.inner;
+        settings.check(pool.kind)?;
+        let now = pool.settings.get();
+        if (settings.block_bytes, settings.checksums) != (now.block_bytes, now.checksums) {
+            let message = format!(
+                "pool {}: the cache block and checksums cannot change online; `hotset pool convert {}` changes them in place",
+                pool.name, pool.name
+            );
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        pool.change_members(&|members| members.settings = settings).await?;
+        pool.settings.set(settings);
+        let mut policy = pool.policy.borrow_mut();
+        if policy.kind() != settings.policy {
+            policy.set_kind(settings.policy);
+        }
+        pool.fill_pump_wanted.wake_all();
+        Ok(())
+    }
+
+    /// Takes SSDs into the pool while it serves; answers their identities. Whatever they held is lost: the caller checked for
+    /// foreign signatures. One that was in the pool before and left it is taken in like a new one; refused while it may
+    /// have the only other copy of dirty data. All of them join, or none.
+    pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
+        let added = self.inner.add_ssds(ssds).await;
+        self.inner.watch_witnesses();
+        added
+    }
+
+    /// Takes SSDs out of the pool while it serves: what is dirty there is copied to others, what is cached there is
+    /// dropped, then they are nobody's. Refused if two copies of dirty data, or anything at all, would not fit any more.
+    /// `SsdStatus::evacuation` shows how far it is. An SSD that failed or is missing is forgotten.
+    pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
+        let removed = self.inner.remove_ssds(uuids).await;
+        // Else a start would name those again that were gone.
+        self.inner.watch_witnesses();
+        removed
+    }
+
+    /// Tells the pool of SSDs that failed in earlier runs and that nobody has replaced: the status names them, and spares take
+    /// over for them. They are not used: whoever wants that adds them.
+    pub fn remember_failed(&self, ssds: &[FailedSsd]) {
+        self.inner.remember_failed(ssds);
+    }
+
+    /// Ends a removal that is under way: the SSDs stay. Too late once a members record without them is written.
+    pub fn cancel_removal(&self) {
+        self.inner.cancel_removal();
+    }
+
+    /// Takes SSDs as spares: the first one that fits takes over by itself when an SSD is lost.
+    pub async fn add_spares(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
+        self.inner.add_spares(ssds).await
+    }
+
+    /// Spares are nobody's any more.
+    pub async fn remove_spares(&self, uuids: &[u128]) -> Result<(), Error> {
+        self.inner.remove_spares(uuids).await
+    }
+
+    /// The simulator's daemon has died: nothing of it uses the pool any more, and its memory is free.
+    #[cfg(feature = "planted")]
+    pub fn abandon(&self) {
+        self.inner.abandon();
+    }
+
+    pub fn status(&self) -> PoolStatus {
+        self.inner.status()
+    }
+
+    /// The dirty data of which no copy is left, of each volume that has some: its first extents, so many at most.
+    pub fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<hotset_block::ByteRange>)> {
+        self.inner.lost_extents(extents_max)
+    }
+
+    /// Gives up the dirty data of which no copy is left ([`VolumeStatus::lost_bytes`]): from then on it is what the backing
+    /// devices hold. Answers the bytes; of volumes whose backing device is not there nothing is given up. Volumes that are
+    /// fenced with [`FenceCause::UnknownLoss`] are to be reattached then.
+    ///
+    /// [`VolumeStatus::lost_bytes`]: crate::VolumeStatus::lost_bytes
+    pub async fn accept_loss(&self) -> Result<u64, Error> {
+        self.inner.accept_loss().await
+    }
+
+    /// The SSDs that left and are to be taken back as soon as they are there: those that went with the only copies of dirty data,
+    /// and those that did not answer. UUID, and the path at which each was last.
+    pub fn ssds_returning(&self) -> Vec<(u128, String)> {
+        self.inner.ssds_returning()
+    }
+
+    /// An SSD of [`Pool::ssds_returning`] is there again, opened anew: it joins the pool, and what is unavailable and lies on it
+    /// is dirty as before. One that takes no writes is only read. Refused if it is another one.
+    pub async fn bring_back(&self, ssd: Named<E::Device>) -> Result<(), Error> {
+        self.inner.bring_back(ssd).await
+    }
+
+    /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status
+    /// shows how far it is. Refused while another one runs.
+    pub async fn scrub(&self) -> Result<ScrubStatus, Error> {
+        self.inner.scrub().await
+    }
+
+    /// Ends a scrub that runs.
+    pub fn cancel_scrub(&self) {
+        self.inner.scrub.cancel();
+    }
+
+    /// Detaches all volumes and makes the SSDs forget the pool. Dirty data: as in [`Pool::detach`].
+    pub async fn delete(&self, dirty: DirtyData) -> Result<(), Error> {
+        self.inner.delete(dirty).await
+    }
+
+    /// Stops cleanly: flushes, publishes what is visible, the clean mark last. Volumes serve no more. A backing device
+    /// that does not flush does not hold up the others: the answer names it.
+    pub async fn close(&self) -> Result<Closed, Error> {
+        self.inner.close().await
+    }
+}
+
+/// How [`Pool::close`] left the volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
+    /// stop is recorded for it, so the next start treats it as after a crash.
+    pub unsettled: Vec<(VolumeName, Error)>,
+}
+
+/// What [`Pool::reattach`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reattached {
+    /// The cached pages are good.
+    Warm { bytes: u64 },
+    /// The cached pages were dropped, and why.
+    Dropped { reason: String },
+    /// The volume serves nothing. The reason says what to do. The volume is attached; every request fails until it is
+    /// reattached when the cause is gone, or detached with [`DirtyData::Discard`].
+    Fenced { cause: FenceCause, reason: String, dirty_bytes: u64 },
+}
+
+/// Why a volume is fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceCause {
+    /// There is dirty data, and the backing device is not the one that it belongs to. Nothing is lost.
+    OtherBacking,
+    /// Dirty data was lost with SSDs, and with the state directory the record of what it was: until
+    /// [`Pool::accept_loss`] any page may be older than what hosts wrote last.
+    UnknownLoss,
+}
+
+/// What becomes of dirty data that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirtyData {
+    /// It is cleaned; what cannot be cleaned is an error that names the bytes, and nothing is changed.
+    Clean,
+    /// It is lost.
+    Discard,
+}
+
+/// How large the write log of a pool of SSDs with these layouts can be.
+fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
+    let segment_pages = layouts.first().map_or(1, |layout| layout.segment_bytes / crate::config::PAGE);
+    let segment_pages = u32::try_from(segment_pages).expect("a segment is small");
+    let segments = layouts.iter().map(|layout| layout.segments().log_max()).collect();
+    let size = capacity(segments, segment_pages);
+    if size.rows < ROWS_MIN {
+        let message = format!("pool {name}: its SSDs are too small, or too different in size, for a write log");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    Ok(size)
+}
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) fn block_bytes(&self) -> u64 {
+        u64::from(self.pages_per_block) * crate::config::PAGE
+    }
+
+    pub(crate) fn online_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
+        self.ssds.iter().filter(|ssd| ssd.is_online())
+    }
+
+    /// The SSDs that have their share of what is new.
+    pub(crate) fn serving_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
+        self.ssds.iter().filter(|ssd| ssd.life().is_serving())
+    }
+
+    pub(crate) fn has_two_ssds(&self) -> bool {
+        self.serving_ssds().nth(1).is_some()
+    }
+
+    /// The SSD that has this slot.
+    pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
+        &self.ssds[usize::from(self.slot_ranges.borrow().ssd_of(slot).0)]
+    }
+
+    /// The volume that is attached under this index, and its attachment id.
+    pub(crate) fn attached_volume(&self, index: VolumeIndex) -> Option<(Rc<VolumeInner<E>>, u64)> {
+        let volumes = self.volumes.borrow();
+        let entry = volumes.get(usize::from(index.0))?.as_ref()?;
+        Some((Rc::clone(entry.volume.as_ref()?), entry.attachment))
+    }
+
+    pub(crate) fn attachment_of(&self, index: VolumeIndex) -> Option<u64> {
+        let volumes = self.volumes.borrow();
+        Some(volumes.get(usize::from(index.0))?.as_ref()?.attachment)
+    }
+
+    pub(crate) fn catalogued_at(&self, index: VolumeIndex) -> Option<CataloguedVolume> {
+        let attachment = self.attachment_of(index)?;
+        self.catalogue.borrow().volumes.iter().find(|known| known.attachment == attachment).cloned()
+    }
+
+    pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
+        let volumes = self.volumes.borrow();
+        let found = volumes.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.attachment == attachment));
+        found.map(|index| VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded")))
+    }
+
+    pub(crate) fn used_bytes_of(&self, index: VolumeIndex) -> u64 {
+        self.map.borrow().used_pages_of(index) * crate::config::PAGE
+    }
+
+    /// What a volume has of the pool, open or not.
+    pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
+        let counts = self.log_counts(index);
+        let since = self.log.as_ref().and_then(|log| log.dirty_since(index));
+        CacheUse {
+            used_bytes: self.used_bytes_of(index) + counts.stored * crate::config::PAGE,
+            write_log_bytes: counts.stored * crate::config::PAGE,
+            dirty_bytes: counts.dirty * crate::config::PAGE,
+            lost_bytes: counts.lost * crate::config::PAGE,
+            oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
+        }
+    }
+
+    pub(crate) fn count_eviction(&self, slot: SlotIndex) {
+        let key = self.map.borrow().key(slot);
+        if let Some((volume, _)) = key.and_then(|key| self.attached_volume(key.volume)) {
+            add(&volume.stats.evicted_blocks, 1);
+        }
+    }
+
+    /// Records a volume's settings in the catalogue. By its attachment: it may be given another name at the same time.
+    pub(crate) async fn record_settings(
+        self: &Rc<Self>,
+        index: VolumeIndex,
+        settings: VolumeSettings,
+    ) -> Result<(), Error> {
+        let attachment = self.attachment_of(index);
+        self.change_catalogue(&|catalogue| {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
+                volume.spec.settings = settings;
+            }
+        })
+        .await
+    }
+
+    /// Records a volume's new name in the catalogue.
+    pub(crate) async fn record_name(self: &Rc<Self>, index: VolumeIndex, to: &VolumeName) -> Result<(), Error> {
+        let attachment = self.attachment_of(index);
+        if self.catalogue.borrow().volumes.iter().any(|volume| volume.spec.name == *to) {
+            let message = format!("pool {} knows a volume {to} already", self.name);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        self.change_catalogue(&|catalogue| {
+            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
+                volume.spec.name = to.clone();
+            }
+        })
+        .await
+    }
+
+    /// Pages of a volume in the write log.
+    pub(crate) fn log_counts(&self, index: VolumeIndex) -> Counts {
+        self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
+    }
+
+    fn log_status(&self, log: &Log, uses: &[CacheUse]) -> WriteLogStatus {
+        let rows = log.rows_live();
+        let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
+        let segment_bytes = u64::from(self.segment_pages()) * crate::config::PAGE;
+        WriteLogStatus {
+            dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
+            dirty_bytes: uses.iter().map(|volume| volume.dirty_bytes).sum(),
+            live_bytes: uses.iter().map(|volume| volume.write_log_bytes).sum(),
+            log_bytes: u64::try_from(segments).expect("few") * segment_bytes,
+            rows: u64::try_from(rows.len()).expect("few"),
+            write_caching_off: !self.may_cache_writes(),
+            recovered_bytes: log.recovered_bytes.get(),
+            recovery_milliseconds: log.recovery_milliseconds.get(),
+        }
+    }
+
+    pub(crate) fn health(&self) -> (Health, String) {
+        if let Some(error) = &*self.fenced.borrow() {
+            return (Health::Failed, error.to_string());
+        }
+        let state_is_behind = self.state_hangs.get() || self.state_lacks.borrow().is_any();
+        match self.health_of_ssds() {
+            (Health::Good, _) if state_is_behind => {
+                let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
+                              the read cache may be cold; see to the disk that holds the state directory";
+                (Health::Degraded, reason.to_owned())
+            }
+            of_ssds => of_ssds,
+        }
+    }
+
+    fn health_of_ssds(&self) -> (Health, String) {
+        if let Some(reason) = self.silence() {
+            return (Health::Failed, reason);
+        }
+        match self.health_of_redundancy() {
+            (Health::Good, _) => {
+                let doubts = self.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
+                let doubts: Vec<String> = doubts.map(|(ssd, doubt)| format!("SSD {}: {doubt}", ssd.path)).collect();
+                let health = if doubts.is_empty() { Health::Good } else { Health::Degraded };
+                (health, doubts.join("; "))
+            }
+            other => other,
+        }
+    }
+
+    fn health_of_redundancy(&self) -> (Health, String) {
+        let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
+        let gone = gone + self.absent.borrow().len();
+        if self.online_ssds().next().is_none() {
+            let read_only = self.ssds.iter().any(|ssd| ssd.life().is_read_only());
+            let reason = if read_only {
+                "no SSD takes writes: what is dirty is read from them and being flushed, volumes run at their backing devices' \
+                 speed; see to the SSDs: their space, their write protection, their wear"
+            } else {
+                "no SSD is left: volumes run at their backing devices' speed"
+            };
+            return (Health::Failed, reason.to_owned());
+        }
+        let reason = match self.kind {
+            PoolKind::Read if gone == 0 => return (Health::Good, String::new()),
+            PoolKind::Read => {
+                format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
+            }
+            PoolKind::ReadWrite if self.online_ssds().nth(1).is_none() => {
+                "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
+                 backing devices, cached reads are served; replace the other SSDs"
+                    .to_owned()
+            }
+            PoolKind::ReadWrite => match self.rebuild_status() {
+                None => return self.health_of_missed(),
+                Some(rebuild) if !rebuild.copies_lost && !rebuild.stuck => return self.health_of_missed(),
+                Some(rebuild) if rebuild.stuck => {
+                    "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
+                     writes go to the backing devices, cached reads are served; add an SSD"
+                        .to_owned()
+                }
+                Some(rebuild) => format!(
+                    "second copies of dirty data are being made: {} of {} bytes; writes are cached meanwhile",
+                    rebuild.done_bytes, rebuild.total_bytes
+                ),
+            },
+        };
+        (Health::Degraded, reason)
+    }
+
+    /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
+    fn health_of_missed(&self) -> (Health, String) {
+        let absent = self.absent.borrow();
+        let failed = self.ssds.iter().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
+        let missed: Vec<&str> =
+            failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
+        if missed.is_empty() {
+            return (Health::Good, String::new());
+        }
+        let reason = format!(
+            "{} SSD(s) out of use ({}), the others have two copies of all dirty data; replace them, or remove them from the \
+             pool",
+            missed.len(),
+            missed.join(", ")
+        );
+        (Health::Degraded, reason)
+    }
+
+    fn status(&self) -> PoolStatus {
+        let ssd_writes = self.ssd_writes();
+        let (health, mut reason) = self.health();
+        if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
+            && ssd_writes.populating_stopped
+            && reason.is_empty()
+        {
+            reason = format!(
+                "nothing new is populated: {} bytes were written to its SSDs within 24 hours, and ssd-writes-per-day is \
+                 {limit} bytes; wait, or raise it",
+                ssd_writes.day_bytes
+            );
+        }
+        let map = self.map.borrow();
+        let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let catalogue = self.catalogue.borrow();
+        let volumes = catalogue.volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+        let uses = catalogue.volumes.iter().map(|volume| self.index_of(volume.attachment));
+        let uses: Vec<CacheUse> =
+            uses.map(|index| index.map_or_else(CacheUse::default, |index| self.use_of(index))).collect();
+        let shown = self.ssds.iter().filter(|ssd| !ssd.life().is_replaced());
+        let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
+        PoolStatus {
+            name: self.name.clone(),
+            uuid: self.uuid,
+            kind: self.kind,
+            settings: self.settings.get(),
+            health,
+            reason,
+            taken_over: self.owner.is_taken(),
+            epoch: self.members.borrow().epoch,
+            capacity_bytes: online_slots * self.block_bytes(),
+            capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
+            used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
+            slots: online_slots,
+            slots_used: u64::from(map.slots_used()),
+            memory_bytes: map.memory_bytes()
+                + self.policy.borrow().memory_bytes()
+                + self.counters.borrow().memory_bytes()
+                + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
+                + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
+            recovery: self.recovery.borrow().clone(),
+            rebuild: self.rebuild_status(),
+            write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
+            scrub: self.scrub.status(),
+            ssd_writes,
+            ssds,
+            spares: self.spares.borrow().iter().map(|spare| spare.status()).collect(),
+            volumes,
+            uses,
+        }
+    }
+
+    fn ssd_status(&self, ssd: &Ssd<E>) -> SsdStatus {
+        SsdStatus {
+            path: ssd.path.clone(),
+            uuid: ssd.uuid,
+            size_bytes: ssd.layout.ssd_bytes,
+            // Nothing is wrong with those of a pool that somebody else has.
+            online: ssd.is_online() || self.owner.is_taken(),
+            missing: false,
+            failed: !ssd.is_online() && !self.owner.is_taken(),
+            disk: ssd.disk.clone(),
+            silent: ssd.life().is_suspect() || ssd.life().is_silent(),
+            refuses: ssd.refusal.get().filter(|_| ssd.life().is_read_only()),
+            rebuilding: ssd.life().is_rebuilding(),
+            evacuation: self.evacuation_of(ssd),
+            reason: self.reason_of(ssd),
+            slots: u64::from(ssd.layout.slot_count()),
+            slots_used: u64::from(ssd.slots_used.get()),
+            read_errors: ssd.read_errors_ever(),
+            lost_writes: ssd.losses.get() > 0,
+            bytes_written: ssd.bytes_written.get(),
+            io: ssd.io.snapshot(),
+        }
+    }
+}

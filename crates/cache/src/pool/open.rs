@@ -1,0 +1,475 @@
+//! A pool starts (rules `membership`, `recovery`): members and epoch, catalogue, slot indexes; then it
+//! serves.
+//!
+//! The order of what is written at a start: the clean mark is erased first; members that are missing leave when the write
+//! log turns out to be whole without them; an SSD that is not believed gets a new incarnation; then every SSD a checkpoint
+//! of the new session; then the new session is recorded. A crash at any moment between leaves a start that can be repeated.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use hotset_block::sync::{Event, Semaphore};
+use hotset_block::{Device, Env};
+
+use crate::address::{SlotIndex, SsdIndex};
+use crate::clean::budget::Budget;
+use crate::clean::counters::Counters;
+use crate::clean::fills::Fills;
+use crate::clean::map::Map;
+use crate::clean::policy::Policy;
+use crate::clean::recover::Unbelieved;
+use crate::clean::slot_ranges::SlotRanges;
+use crate::config::{PoolKind, limits};
+use crate::error::Error;
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::STATE_BYTES_MIN;
+use crate::format::losses::Losses;
+use crate::format::members::{Member, Members};
+use crate::format::rows::Rows;
+use crate::format::superblock::Superblock;
+use crate::log::write_log::{Known, Log};
+use crate::members::label::Named;
+use crate::members::owner::{Entry, run_owner};
+use crate::members::ownership::Ownership;
+use crate::members::roster::Roster;
+use crate::members::spare::Spare;
+use crate::members::ssd::Ssd;
+use crate::members::witnesses::Witnesses;
+use crate::pool::scrub_progress::Scrub;
+use crate::pool::survey::{FoundWitnesses, Membership, Survey};
+use crate::pool::{Missing, Pool, PoolInner, PoolVolume};
+use crate::status::SsdStatus;
+
+/// Everything that a pool is put together from.
+pub(crate) struct Parts<E: Env> {
+    pub(crate) env: E,
+    pub(crate) uuid: u128,
+    pub(crate) ssds: Vec<(Named<E::Device>, Superblock)>,
+    pub(crate) absent: Vec<SsdStatus>,
+    pub(crate) spares: Vec<Spare<E::Device>>,
+    pub(crate) state: Option<E::Device>,
+    pub(crate) members: Members,
+    pub(crate) members_number: u64,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) catalogue_number: u64,
+    pub(crate) rows_number: u64,
+    pub(crate) witnesses: FoundWitnesses,
+    /// Nothing is to be written to the SSDs.
+    pub(crate) offline: bool,
+    pub(crate) accepts_loss: bool,
+    pub(crate) entry: Entry,
+}
+
+/// See [`Pool::open`].
+pub(crate) async fn open<E: Env>(
+    env: E,
+    ssds: Vec<Named<E::Device>>,
+    state: Option<E::Device>,
+    missing: Missing,
+) -> Result<Pool<E>, Error> {
+    let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
+    survey.set_aside_old_copies(&env, missing).await;
+    let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
+    let plan = survey.membership();
+    let proven = survey.is_proven();
+    if missing == Missing::Refuse && !plan.missing.is_empty() {
+        return Err(survey.missing_error(&plan.missing));
+    }
+    if missing != Missing::AcceptLoss {
+        survey.check_copies()?;
+    }
+    if !proven {
+        survey.outrank_the_missing();
+    }
+    let (before, rows) = (survey.members.clone(), survey.rows.clone());
+    let losses = if survey.knows_losses() { survey.losses.clone() } else { Losses::default() };
+    let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
+    let unknown = survey.unknown_losses();
+    let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
+    let absent = missed.into_iter().chain(strangers).chain(survey.strays).collect();
+    let parts = Parts {
+        uuid: survey.pool_uuid,
+        absent,
+        spares: survey.spares,
+        ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
+        state: state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN),
+        members: survey.members,
+        members_number: survey.members_number,
+        catalogue: survey.catalogue,
+        catalogue_number: survey.catalogue_number,
+        rows_number: survey.rows_number,
+        witnesses: survey.witnesses,
+        offline: false,
+        accepts_loss: missing == Missing::AcceptLoss,
+        entry,
+        env,
+    };
+    let pool = parts.start(&plan).await?;
+    let opened = async {
+        if let Some(log) = &pool.log {
+            log.losses_number.set(losses_number);
+            *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
+            *log.unknown.borrow_mut() = unknown;
+        }
+        pool.remember_gone(&before);
+        pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
+        if missing == Missing::AcceptLoss {
+            pool.accept_unknown().await?;
+            pool.accept_unavailable_at_start().await?;
+        }
+        if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
+            pool.record_rows(log).await?;
+        }
+        Ok(())
+    };
+    if let Err(error) = opened.await {
+        pool.give_up_start().await;
+        return Err(error);
+    }
+    pool.serve();
+    Ok(Pool { inner: pool })
+}
+
+/// What the members record says of an SSD that joins: nothing that it holds is believed.
+pub(crate) fn new_member<E: Env>(env: &E, path: &str, superblock: &Superblock) -> Member {
+    Member {
+        ssd_uuid: superblock.ssd_uuid,
+        size_bytes: superblock.layout.ssd_bytes,
+        path: path.to_owned(),
+        incarnation: env.random(),
+        session: 0,
+        journal_end: None,
+    }
+}
+
+impl<E: Env> Parts<E> {
+    pub(crate) fn assemble(self) -> Rc<PoolInner<E>> {
+        let settings = self.members.settings;
+        let pages_per_block = settings.block_bytes.pages();
+        let mut map = Map::new(pages_per_block, settings.checksums);
+        let mut ssds = Vec::new();
+        for (index, (named, superblock)) in self.ssds.into_iter().enumerate() {
+            let index = SsdIndex(u16::try_from(index).expect("SSDs of a pool are bounded"));
+            let first_slot: SlotIndex = map.add_slots(superblock.layout.slot_count());
+            let ssd = Ssd::new(self.env.clone(), index, named, &superblock, first_slot);
+            let incarnation = self.members.member(superblock.ssd_uuid).map_or(0, |member| member.incarnation);
+            ssd.incarnation.set(incarnation);
+            ssds.push((Rc::new(ssd), superblock));
+        }
+        let mut slot_ranges = SlotRanges::default();
+        for (ssd, _) in &ssds {
+            slot_ranges.push(ssd.first_slot.get(), ssd.layout.slot_count(), ssd.index);
+        }
+        let witnesses = Witnesses::default();
+        for (ssd, _) in &ssds {
+            let number =
+                self.witnesses.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
+            ssd.witness.opened(number);
+            ssd.losses.set(self.witnesses.seen.losses_of(ssd.uuid));
+            ssd.read_errors_before.set(self.witnesses.seen.read_errors_of(ssd.uuid));
+        }
+        let scrub = self.witnesses.seen.scrub;
+        witnesses.state.opened(self.witnesses.state);
+        witnesses.opened(self.witnesses.seen, self.witnesses.number);
+        let slots = map.slot_count();
+        let kind = self.members.kind;
+        let limit = settings.ssd_writes_per_day_bytes;
+        let budget = Budget::new(self.members.written, limit, self.members.clean, self.env.unix_seconds());
+        let volumes = self.catalogue.volumes.iter();
+        let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
+        let owner = Rc::new(Ownership::default());
+        for (ssd, _) in &ssds {
+            ssd.owned_by(&owner);
+        }
+        Rc::new(PoolInner {
+            owner,
+            env: self.env,
+            uuid: self.uuid,
+            name: self.members.name.clone(),
+            kind: self.members.kind,
+            settings: Cell::new(settings),
+            pages_per_block,
+            superblocks: RefCell::new(ssds.iter().map(|(_, superblock)| superblock.clone()).collect()),
+            ssds: Roster::new(ssds.into_iter().map(|(ssd, _)| ssd).collect(), limits::JOINS_MAX),
+            slot_ranges: RefCell::new(slot_ranges),
+            absent: RefCell::new(self.absent),
+            spares: RefCell::new(self.spares.into_iter().map(Rc::new).collect()),
+            spare_wanted: Event::new(),
+            removal_lock: Semaphore::new(1),
+            removal_cancelled: Cell::new(false),
+            state: self.state,
+            state_lacks: RefCell::default(),
+            writing_state_again: Cell::new(false),
+            state_hangs: Cell::new(false),
+            state_answers: Event::new(),
+            map: RefCell::new(map),
+            policy: RefCell::new(Policy::new(settings.policy, slots)),
+            counters: RefCell::new(Counters::new(slots, pages_per_block)),
+            volumes: RefCell::new(volumes),
+            members: RefCell::new(self.members),
+            members_number: Cell::new(self.members_number),
+            catalogue: RefCell::new(self.catalogue),
+            catalogue_number: Cell::new(self.catalogue_number),
+            records_lock: Semaphore::new(1),
+            leave_lock: Semaphore::new(1),
+            losses_lock: Semaphore::new(1),
+            admin_lock: Semaphore::new(1),
+            publish_lock: Semaphore::new(1),
+            fills: Fills::default(),
+            fill_pump_wanted: Event::new(),
+            drops: RefCell::new(BTreeMap::new()),
+            freed: RefCell::default(),
+            unpublished: RefCell::default(),
+            publish_wanted: Event::new(),
+            stopping: Cell::new(false),
+            stopped: Cell::new(false),
+            fenced: RefCell::new(None),
+            recovery: RefCell::default(),
+            log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
+            rows_number: Cell::new(self.rows_number),
+            stopping_log: Cell::new(false),
+            offline: self.offline.then(RefCell::default),
+            accepts_loss: self.accepts_loss,
+            log_copy_order: Cell::default(),
+            scrub: Scrub::opened(scrub),
+            budget: RefCell::new(budget),
+            recording_writes: Cell::new(false),
+            witnesses,
+            gone_before: RefCell::default(),
+            returns: RefCell::default(),
+        })
+    }
+
+    /// Erases the clean mark and records who came to the pool, before anything else is written.
+    async fn start(mut self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
+        let entry = std::mem::replace(&mut self.entry, Entry::none());
+        let pool = self.assemble();
+        pool.claim(&entry).await?;
+        pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
+        pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
+        if let Err(error) = pool.begin(plan).await {
+            pool.give_up_start().await;
+            return Err(error);
+        }
+        Ok(pool)
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    async fn begin(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
+        let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
+        let joining: Vec<Member> = self
+            .ssds
+            .iter()
+            .filter(|ssd| plan.returned.contains(&ssd.uuid))
+            .map(|ssd| {
+                let superblocks = self.superblocks.borrow();
+                let superblock = &superblocks[usize::from(ssd.index.0)];
+                new_member(&self.env, &ssd.path, superblock)
+            })
+            .collect();
+        let all = self.members.borrow().ssds.len() + joining.len();
+        let incarnations: Vec<u64> = (0..all).map(|_| self.env.random()).collect();
+        self.change_members(&|members| {
+            members.clean = false;
+            members.epoch += u64::from(changed);
+            members.ssds.extend(joining.iter().cloned());
+            for ssd in self.ssds.iter() {
+                let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
+                member.path.clone_from(&ssd.path);
+            }
+            if plan.all_cold.is_some() {
+                // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
+                // know why they were not believed.
+                for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
+                    member.incarnation = *incarnation;
+                }
+            }
+        })
+        .await?;
+        if self.log.is_none() {
+            self.dismiss_missing().await?;
+        }
+        if changed || plan.catalogue_behind {
+            // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
+            self.change_catalogue(&|_| {}).await?;
+        }
+        self.take_incarnations();
+        Ok(())
+    }
+
+    /// A start came to nothing: SSDs that failed meanwhile stay on record, for nobody knows what they hold, and whoever can open
+    /// the pool may.
+    async fn give_up_start(self: &Rc<Self>) {
+        if let Some(log) = &self.log {
+            log.set_known(Known::Never);
+        }
+        self.release().await;
+    }
+
+    /// Members that are not there are none any more. Not before it is known that the pool can do without them: else what
+    /// they hold would not be believed either when they come back.
+    pub(crate) async fn dismiss_missing(self: &Rc<Self>) -> Result<(), Error> {
+        let is_here = |member: &Member| self.ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid);
+        if self.members.borrow().ssds.iter().all(is_here) {
+            return Ok(());
+        }
+        self.change_members(&|members| {
+            members.epoch += 1;
+            members.ssds.retain(is_here);
+        })
+        .await
+    }
+
+    /// The SSDs' incarnations are those of the members record.
+    fn take_incarnations(&self) {
+        let members = self.members.borrow();
+        for ssd in self.ssds.iter() {
+            if let Some(member) = members.member(ssd.uuid) {
+                ssd.incarnation.set(member.incarnation);
+            }
+        }
+    }
+
+    /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
+    async fn recover(
+        self: &Rc<Self>,
+        before: &Members,
+        plan: &Membership,
+        rows: &Rows,
+        losses: Option<&Losses>,
+    ) -> Result<(), Error> {
+        let started = self.env.real_now();
+        let mut notes = Vec::new();
+        if let Some(log) = &self.log {
+            // First, so that no slot is found where the log lies.
+            notes.push(self.recover_log(log, rows, losses).await?);
+        }
+        // Before any slot is listed, so that each is in the right queue at once.
+        self.apply_shares();
+        let mut cold = Vec::new();
+        let mut slots = 0;
+        for ssd in self.ssds.iter() {
+            let known = before.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
+            let Some(member) = known else {
+                let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
+                notes.push(format!("SSD {} starts empty: {why}", ssd.path));
+                cold.push(Rc::clone(ssd));
+                continue;
+            };
+            match self.recover_ssd(ssd, member).await {
+                Ok(count) => slots += count,
+                Err(Unbelieved::Cold(reason)) => {
+                    notes.push(format!("SSD {} starts empty: {reason}", ssd.path));
+                    cold.push(Rc::clone(ssd));
+                }
+                Err(Unbelieved::Fault(fault)) => self.ssd_failed(ssd, &fault),
+            }
+        }
+        if cold.iter().any(|ssd| ssd.losses.get() > 0) {
+            // Before its new slot index hides what it lost.
+            self.keep_witnesses().await;
+        }
+        self.record_cold(&cold, plan).await?;
+        self.start_cold(&cold).await;
+        self.begin_session().await?;
+        if let Some(log) = &self.log {
+            self.hide_all_superseded(log).await;
+        }
+        let milliseconds = self.env.real_now().since(started).as_millis();
+        notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
+        *self.recovery.borrow_mut() = notes.join("; ");
+        Ok(())
+    }
+
+    /// New incarnations, durably, for SSDs whose index is not believed; those of `plan` have theirs already.
+    async fn record_cold(self: &Rc<Self>, cold: &[Rc<Ssd<E>>], plan: &Membership) -> Result<(), Error> {
+        let damaged: Vec<(u128, u64)> = cold.iter().map(|ssd| (ssd.uuid, self.env.random())).collect();
+        if plan.all_cold.is_some() || damaged.is_empty() {
+            return Ok(());
+        }
+        self.change_members(&|members| {
+            members.epoch += 1;
+            for (uuid, incarnation) in &damaged {
+                if let Some(member) = members.member_mut(*uuid) {
+                    member.incarnation = *incarnation;
+                }
+            }
+        })
+        .await?;
+        self.take_incarnations();
+        Ok(())
+    }
+
+    /// Empties the indexes of these SSDs.
+    pub(crate) async fn start_cold(self: &Rc<Self>, cold: &[Rc<Ssd<E>>]) {
+        for ssd in cold {
+            if let Err(fault) = self.reset_index(ssd).await {
+                self.ssd_failed(ssd, &fault);
+            }
+        }
+    }
+
+    /// A checkpoint of the new session on every SSD, then the session's record.
+    pub(crate) async fn begin_session(self: &Rc<Self>) -> Result<(), Error> {
+        let session = self.members.borrow().session + 1;
+        for ssd in self.ssds.iter() {
+            let begun = match self.write_checkpoint(ssd, session).await {
+                Ok(()) => self.fill_journal_holes(ssd).await,
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = begun {
+                self.ssd_failed(ssd, &fault);
+            }
+        }
+        let online: Vec<u128> = self.online_ssds().map(|ssd| ssd.uuid).collect();
+        self.change_members(&|members| {
+            members.session = session;
+            for member in &mut members.ssds {
+                member.journal_end = None;
+                if online.contains(&member.ssd_uuid) {
+                    member.session = session;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Starts the background tasks.
+    pub(crate) fn serve(self: &Rc<Self>) {
+        self.env.spawn(Rc::clone(self).run_fill_pump());
+        self.env.spawn(Rc::clone(self).run_publisher());
+        self.env.spawn(Rc::clone(self).run_spares());
+        if let Some(log) = &self.log {
+            self.measure_log(log);
+            self.env.spawn(Rc::clone(self).run_log_writer(Rc::clone(log)));
+            self.env.spawn(Rc::clone(self).run_cleaner(Rc::clone(log)));
+            self.env.spawn(Rc::clone(self).run_mover(Rc::clone(log)));
+            self.judge_mirrors(log);
+            self.env.spawn(Rc::clone(self).run_mirrorer(Rc::clone(log)));
+            self.spawn_check(log);
+        }
+    }
+}
+
+/// The task that watches for SSDs that do not answer, from the first I/O of a start to the end of the stop, and knows which
+/// backing devices do not. While it sleeps it keeps neither the pool nor its devices.
+pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
+    loop {
+        env.sleep(limits::SSD_TIMEOUT / 4).await;
+        match pool.upgrade() {
+            Some(pool) if !pool.stopped.get() => {
+                pool.watch_ssds();
+                pool.watch_read_only();
+                for (_, volume) in pool.attached_volumes() {
+                    volume.backing.hangs_for();
+                }
+                pool.watch_writes();
+                pool.watch_state();
+                pool.watch_witnesses();
+            }
+            Some(_) | None => return,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! SSDs leave the pool because somebody wants them elsewhere (rule `membership`): they get nothing new, what of the write
+//! log lies there is copied to others, what is cached there is dropped; then a members record without them is durable, and
+//! last their superblocks are erased. Until that record they are members, and the removal can be cancelled.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::Env;
+
+use crate::clean::invalidate::Why;
+use crate::config::{PAGE, PoolKind, limits};
+use crate::error::{Error, ErrorKind};
+use crate::log::rows::{ROWS_MIN, capacity};
+use crate::log::write_log::Log;
+use crate::members::life::LifeChange;
+use crate::members::ssd::Ssd;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::status::Evacuation;
+use crate::time_limit::within;
+
+/// Slots that are dropped before others have their turn.
+const SLOTS_PER_TURN: u32 = 1024;
+/// How often a removal looks by itself.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// How a removal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removed {
+    Done,
+    /// `cancel_removal` was called: all of them are in the pool as before, with less in them.
+    Cancelled,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// See [`crate::Pool::remove_ssds`].
+    pub(crate) async fn remove_ssds(self: &Rc<Self>, uuids: &[u128]) -> Result<Removed, Error> {
+        let _one_at_a_time = self.removal_lock.acquire(1).await;
+        let leaving = self.removable(uuids)?;
+        self.removal_cancelled.set(false);
+        for ssd in &leaving {
+            ssd.change(LifeChange::RemovalBegan { since: self.env.now(), bytes: self.bytes_to_evacuate(ssd) });
+        }
+        self.members_changed();
+        let emptied = self.empty_ssds(&leaving).await;
+        if emptied != Ok(Removed::Done) {
+            self.keep_ssds(&leaving);
+            return emptied;
+        }
+        let _no_other_change = self.admin_lock.acquire(1).await;
+        for ssd in &leaving {
+            self.release_ssd(ssd).await?;
+        }
+        self.forget_gone(uuids);
+        Ok(Removed::Done)
+    }
+
+    pub(crate) fn cancel_removal(&self) {
+        self.removal_cancelled.set(true);
+        if let Some(log) = &self.log {
+            log.room.wake_all();
+        }
+    }
+
+    /// The SSDs that are to be emptied; those that are gone already are not among them.
+    fn removable(&self, uuids: &[u128]) -> Result<Vec<Rc<Ssd<E>>>, Error> {
+        let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        for uuid in uuids {
+            let known = self.ssds.iter().any(|ssd| ssd.uuid == *uuid && !ssd.life().is_replaced())
+                || self.absent.borrow().iter().any(|ssd| ssd.uuid == *uuid);
+            if !known {
+                let message = format!("pool {}: it has no SSD {uuid:032x}", self.name);
+                return Err(Error::new(ErrorKind::NotFound, message));
+            }
+        }
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            self.online_ssds().cloned().partition(|ssd| uuids.contains(&ssd.uuid));
+        if leaving.is_empty() {
+            return Ok(leaving);
+        }
+        match (&self.log, self.kind) {
+            (None, _) | (Some(_), PoolKind::Read) if staying.is_empty() => {
+                refused("its last SSD cannot be removed; delete the pool".to_owned())
+            }
+            (Some(_), PoolKind::ReadWrite) if staying.len() < 2 => refused(
+                "two copies of dirty data need two SSDs, and fewer would be left; add one first, or delete the pool"
+                    .to_owned(),
+            ),
+            (Some(log), PoolKind::ReadWrite) => {
+                let segments = staying.iter().map(|ssd| ssd.segments.borrow().log_max()).collect();
+                let size = capacity(segments, self.segment_pages());
+                let dirty = log.overlay.borrow().total().dirty;
+                if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {
+                    return Ok(leaving);
+                }
+                refused(format!(
+                    "{} bytes are dirty, and the SSDs that would be left have room for two copies of {} bytes; wait until \
+                     more is flushed, or add an SSD first",
+                    dirty * PAGE,
+                    size.pages / 2 * PAGE
+                ))
+            }
+            (None, _) | (Some(_), PoolKind::Read) => Ok(leaving),
+        }
+    }
+
+    /// Bytes of the log and of cached blocks that lie on an SSD, about.
+    fn bytes_to_evacuate(&self, ssd: &Ssd<E>) -> u64 {
+        let segments = self.log.as_ref().map_or(0, |log| copies_on(log, ssd));
+        let log = u64::try_from(segments).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        log + u64::from(ssd.slots_used.get()) * self.block_bytes()
+    }
+
+    pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
+        let (since, bytes) = ssd.life().evacuation()?;
+        let left_bytes = self.bytes_to_evacuate(ssd);
+        let total_bytes = bytes.max(left_bytes);
+        let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
+        let bytes_per_second = (total_bytes - left_bytes).saturating_mul(1000) / milliseconds.max(1);
+        Some(Evacuation { left_bytes, total_bytes, bytes_per_second })
+    }
+
+    async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
+        if let Some(log) = &self.log {
+            while !planted(Planted::ReleasedBeforeEmpty)
+                && leaving.iter().any(|ssd| ssd.is_online() && copies_on(log, ssd) > 0)
+            {
+                if self.check_removal(leaving)? == Removed::Cancelled {
+                    return Ok(Removed::Cancelled);
+                }
+                log.mirrors.wanted.wake_all();
+                within(&self.env, INTERVAL, log.room.wait()).await;
+            }
+            // A row that took no batch may still be in the record.
+            self.record_rows(log).await?;
+        }
+        for ssd in leaving {
+            while self.fills.any_into(&ssd.slots()) && ssd.is_online() {
+                within(&self.env, INTERVAL, self.fills.ended.wait()).await;
+                if self.check_removal(leaving)? == Removed::Cancelled {
+                    return Ok(Removed::Cancelled);
+                }
+            }
+            for local in 0..ssd.layout.slot_count() {
+                let slot = ssd.slot_index(local);
+                let used = ssd.is_online() && self.map.borrow().is_used(slot);
+                if used {
+                    self.free_slot(slot, Why::Evicted);
+                }
+                if local % SLOTS_PER_TURN == SLOTS_PER_TURN - 1 {
+                    let written = vec![(ssd.index, ssd.journal.last_ticket())];
+                    self.drops_settled(written).await?;
+                    if self.check_removal(leaving)? == Removed::Cancelled {
+                        return Ok(Removed::Cancelled);
+                    }
+                }
+            }
+            let written = vec![(ssd.index, ssd.journal.last_ticket())];
+            self.drops_settled(written).await?;
+        }
+        self.check_removal(leaving)
+    }
+
+    /// Whether the removal goes on.
+    fn check_removal(&self, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        if self.stopping.get() || self.stopped.get() {
+            return Err(Error::new(ErrorKind::Stopping, "the pool stops: the SSDs stay in it"));
+        }
+        if self.kind == PoolKind::ReadWrite && !self.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online()) {
+            let message = format!("pool {}: another SSD failed: two copies need those that were to go", self.name);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        Ok(if self.removal_cancelled.get() { Removed::Cancelled } else { Removed::Done })
+    }
+
+    /// They are like any other again.
+    fn keep_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) {
+        for ssd in leaving {
+            ssd.change(LifeChange::RemovalCancelled);
+        }
+        self.members_changed();
+    }
+
+    /// The members record without the SSD, then its superblock; then it is nobody's.
+    async fn release_ssd(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
+        let busy = || ssd.is_busy() || ssd.journal.writing.get() || ssd.journal.checkpointing.get();
+        while ssd.is_online() && busy() {
+            // Whatever hangs makes the watchdog expel it.
+            self.env.sleep(INTERVAL / 20).await;
+        }
+        let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
+        if ssd.go_offline(LifeChange::Replaced, "it was removed") {
+            self.leave(ssd).await;
+        }
+        self.until_left(ssd).await;
+        if let Some(error) = &*self.fenced.borrow() {
+            return Err(error.clone());
+        }
+        let Some(device) = device else { return Ok(()) };
+        match within(&self.env, limits::SSD_TIMEOUT, self.erase_device(&device)).await {
+            Some(Ok(())) => Ok(()),
+            Some(Err(_)) | None => {
+                let message = format!(
+                    "SSD {} left the pool, but its superblock could not be erased: to use it elsewhere, use --force",
+                    ssd.path
+                );
+                Err(Error::new(ErrorKind::Media, message))
+            }
+        }
+    }
+
+    /// The status names them no more.
+    fn forget_gone(&self, uuids: &[u128]) {
+        for ssd in self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid)) {
+            ssd.change(LifeChange::Replaced);
+        }
+        self.absent.borrow_mut().retain(|ssd| !uuids.contains(&ssd.uuid));
+    }
+}
+
+/// Copies of log segments that rows have on an SSD, also of those that are set aside and are not elsewhere yet.
+fn copies_on<E: Env>(log: &Log, ssd: &Ssd<E>) -> usize {
+    let mut rows = log.rows_live();
+    rows.extend(log.rows_aside().into_iter().filter(|row| log.has_dirty_data(row)));
+    let mirrors = rows.iter().flat_map(|row| row.segments.iter().flatten());
+    mirrors.filter(|mirror| mirror.get().ssd == Some(ssd.index)).count()
+}

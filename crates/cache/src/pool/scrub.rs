@@ -1,0 +1,185 @@
+//! A scrub reads everything that the SSDs hold, beside what hosts do, and mends what is bad: clean pages leave the cache
+//! and are read again from the backing device, a bad copy in the write log is written again from the other one.
+//!
+//! What is bad is found by the checks that a host's read makes (rule `checked-or-not-served`); a scrub only makes them
+//! before a host needs the bytes, and while there is another copy. It reads one stretch at a time, and rests in proportion
+//! to how long that took: a share of the SSDs' time, whatever their speed (as `docs/decisions/0006-fetch-rate.md`).
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use hotset_block::Env;
+
+use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::config::{FetchRate, PAGE};
+use crate::error::{Error, ErrorKind};
+use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::read_log::LogRun;
+use crate::log::write_log::Log;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::status::{ScrubState, ScrubStatus};
+use crate::volume::read::Header;
+
+/// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
+const STRETCH_PAGES: u32 = 64;
+/// Pieces of a stretch in the write log that are read at once: a few, as they may be as short as a page and lie apart.
+const RUNS_AT_ONCE: usize = 8;
+/// Empty slots that are passed in one turn.
+const SLOTS_OF_A_TURN: u32 = 4096;
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+/// How long it rests after a stretch, in times the stretch took.
+fn rest(rate: FetchRate) -> u32 {
+    match rate {
+        FetchRate::Low => 9,
+        FetchRate::Medium => 2,
+        FetchRate::High => 0,
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Checks everything once. Answers when it is done, or cancelled.
+    pub(crate) async fn scrub(self: &Rc<Self>) -> Result<ScrubStatus, Error> {
+        if self.scrub.is_running() {
+            let message = format!("pool {}: a scrub is running; wait for its end, or cancel it", self.name);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+        let live_pages = self.log.as_ref().map_or(0, |log| log.overlay.borrow().total().live);
+        self.scrub.begin((self.map.borrow().used_pages() + 2 * live_pages) * PAGE);
+        let started = self.env.real_now();
+        if let Some(log) = &self.log {
+            self.scrub_log(log).await;
+        }
+        self.scrub_slots().await;
+        let state = if self.scrub_goes_on() { ScrubState::Finished } else { ScrubState::Cancelled };
+        let (seconds, ended_at) = (self.env.real_now().since(started).as_secs(), self.env.unix_seconds());
+        self.scrub.found(|status| {
+            status.state = state;
+            status.seconds = seconds;
+            status.ended_unix_seconds = ended_at;
+        });
+        self.scrub.end();
+        self.keep_witnesses().await;
+        Ok(self.scrub.status())
+    }
+
+    fn scrub_goes_on(&self) -> bool {
+        !self.stopping.get() && !self.scrub.is_cancelled()
+    }
+
+    async fn scrub_slots(self: &Rc<Self>) {
+        let mut slot = 0;
+        while self.scrub_goes_on() && slot < self.map.borrow().slot_count() {
+            if self.map.borrow().key(SlotIndex(slot)).is_some() {
+                self.scrub_slot(SlotIndex(slot)).await;
+            } else if slot % SLOTS_OF_A_TURN == 0 {
+                self.env.sleep(Duration::ZERO).await;
+            }
+            slot += 1;
+        }
+    }
+
+    async fn scrub_slot(self: &Rc<Self>, slot: SlotIndex) {
+        let (key, generation) = {
+            let map = self.map.borrow();
+            let Some(key) = map.key(slot) else { return };
+            (key, map.generation(slot))
+        };
+        let Some(mut bad) = self.scrub_header(slot, key).await else { return };
+        let mut page = 0;
+        while bad == 0 && page < self.pages_per_block && self.scrub_goes_on() {
+            let (valid, length) = {
+                let map = self.map.borrow();
+                if map.key(slot) != Some(key) || map.generation(slot) != generation {
+                    return;
+                }
+                map.valid_run(slot, page, STRETCH_PAGES.min(self.pages_per_block - page))
+            };
+            if valid {
+                bad += self.scrub_stretch(slot, key, page..page + length).await;
+            }
+            page += length;
+        }
+        if bad > 0 {
+            self.scrub.found(|status| status.dropped_pages += bad);
+            self.wish_fill(key);
+        }
+    }
+
+    /// One stretch of a slot; answers how many of its pages were bad and have left the cache.
+    async fn scrub_stretch(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: Range<u32>) -> u64 {
+        let began = self.env.now();
+        let bad = self.check_slot(slot, key, &pages).await;
+        self.scrub.found(|status| {
+            status.checked_bytes += u64::from(pages.end - pages.start) * PAGE;
+            status.bad_pages += bad;
+        });
+        self.rest_after(began).await;
+        bad
+    }
+
+    /// The header of a slot; answers how many pages have left the cache because it was bad. `None`: the slot is being freed, and
+    /// nobody read what its pages are to be checked by.
+    async fn scrub_header(self: &Rc<Self>, slot: SlotIndex, key: crate::address::BlockKey) -> Option<u64> {
+        let held = u64::from(self.map.borrow().valid_count(slot));
+        let bad = match self.check_header(slot, key).await {
+            Header::Wrong => held,
+            Header::Confirmed => 0,
+            Header::Moot => return None,
+        };
+        self.scrub.found(|status| status.bad_pages += bad);
+        Some(bad)
+    }
+
+    async fn scrub_log(self: &Rc<Self>, log: &Rc<Log>) {
+        let volumes = self.volumes.borrow().len();
+        for volume in 0..volumes {
+            let index = VolumeIndex(u16::try_from(volume).expect("volumes of a pool are bounded"));
+            let mut page = 0;
+            while self.scrub_goes_on() {
+                let Some(first) = log.overlay.borrow().first_in(index, &(page..PAGES_MAX)) else { break };
+                let holds_nothing = planted(Planted::ScrubHoldsNothing);
+                page = if holds_nothing { PAGES_MAX - 1 } else { first.page + u64::from(STRETCH_PAGES) };
+                // Few: a run keeps its row from being freed for as long as it lives.
+                let runs = log.runs(index, first.page..page, |_| true);
+                let began = self.env.now();
+                if holds_nothing {
+                    runs.iter().for_each(LogRun::release);
+                }
+                let at_once = stream::iter(runs);
+                let limit = if holds_nothing { 1 } else { RUNS_AT_ONCE };
+                at_once.for_each_concurrent(limit, async |run| self.scrub_run(&run).await).await;
+                self.rest_after(began).await;
+            }
+        }
+    }
+
+    async fn scrub_run(self: &Rc<Self>, run: &LogRun) {
+        let pages = run.pages.end - run.pages.start;
+        match run.first.content {
+            Content::Data { .. } => {
+                let copies = self.check_copies_of(run).await;
+                self.scrub.found(|status| {
+                    status.checked_bytes += copies.checked * pages * PAGE;
+                    status.bad_pages += copies.bad_pages;
+                    status.repaired_pages += copies.repaired_pages;
+                    // What is clean lies on the backing device as well.
+                    status.lost_pages += if run.clean { 0 } else { copies.lost_pages };
+                });
+            }
+            Content::Zeroes => {}
+            Content::Lost | Content::Unavailable { .. } => self.scrub.found(|status| status.lost_pages += pages),
+        }
+    }
+
+    async fn rest_after(&self, began: hotset_block::Instant) {
+        let rest = self.env.now().since(began) * rest(self.settings.get().fetch_rate);
+        if !rest.is_zero() {
+            self.env.sleep(rest.min(REST_MAX)).await;
+        }
+    }
+}

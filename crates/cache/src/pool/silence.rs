@@ -1,0 +1,182 @@
+//! SSDs that do not answer (rule `membership`): silence is not death.
+//!
+//! An SSD that is silent for [`limits::SSD_TIMEOUT`] leaves, if the pool can go on without it: another one answers, and has a
+//! copy of everything that the silent one holds. Else it is *suspect*, and waited for: several that fall silent together
+//! share a controller, a path or a file system, and nothing of what they hold is lost. Nothing is recorded then. What waits
+//! for them waits; hosts' other reads and writes go to the backing devices.
+
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::config::{PoolKind, limits};
+use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
+use crate::log::write_log::Log;
+use crate::members::life::LifeChange;
+use crate::members::ssd::{Fault, Ssd};
+use crate::members::watch::{Silence, Verdict};
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+
+impl<E: Env> PoolInner<E> {
+    /// Finds out which SSDs do not answer, and what is to be done about them. Called every quarter of the time-out.
+    pub(crate) fn watch_ssds(self: &Rc<Self>) {
+        let slow = |ssd: &Rc<Ssd<E>>| ssd.life().is_suspect() || ssd.oldest_operation() > limits::SSD_TIMEOUT / 4;
+        if !self.online_ssds().any(slow) {
+            return;
+        }
+        let online: Vec<Rc<Ssd<E>>> = self.online_ssds().cloned().collect();
+        for ssd in &online {
+            // Whether one that has nothing to do answers shows only if it is asked.
+            if !ssd.is_busy() || ssd.life().is_suspect() {
+                self.probe(ssd);
+            }
+        }
+        for ssd in online {
+            match self.silence_of(&ssd).verdict() {
+                Verdict::Answers => {
+                    if !ssd.probing.get() {
+                        self.ssd_answers(&ssd);
+                    }
+                }
+                Verdict::Suspect if self.stopping.get() => self.stop_without(&ssd),
+                Verdict::Suspect => self.suspect(&ssd),
+                Verdict::Leaves => {
+                    let seconds = ssd.oldest_operation().as_secs();
+                    let change =
+                        if planted(Planted::SilenceIsDeath) { LifeChange::Failed } else { LifeChange::LeftSilent };
+                    self.take_out(&ssd, change, &format!("it did not answer for {seconds} s"));
+                }
+            }
+        }
+    }
+
+    fn silence_of(&self, ssd: &Rc<Ssd<E>>) -> Silence {
+        let others = || self.online_ssds().filter(|other| !Rc::ptr_eq(other, ssd));
+        let answers =
+            |other: &Rc<Ssd<E>>| other.life().may_be_read() && other.oldest_operation() <= limits::SSD_TIMEOUT / 4;
+        let another_answers = others().any(answers);
+        let holds_last_copy = self.log.as_ref().is_some_and(|log| self.holds_last_copy(log, ssd, answers));
+        let dirty = self.log.as_ref().is_some_and(|log| {
+            log.overlay.borrow().total().dirty > 0 || log.queued_pages() > 0 || !log.flights.borrow().is_empty()
+        });
+        Silence {
+            lasts: ssd.oldest_operation(),
+            holds_log: self.kind == PoolKind::ReadWrite,
+            another_answers: another_answers || planted(Planted::SilenceIsDeath),
+            holds_last_copy: holds_last_copy && !planted(Planted::SilenceIsDeath),
+            dirty,
+        }
+    }
+
+    /// A segment of the log has no copy on an SSD that `answers` but this one.
+    fn holds_last_copy(&self, log: &Log, ssd: &Ssd<E>, answers: impl Fn(&Rc<Ssd<E>>) -> bool) -> bool {
+        let rows = log.rows_live();
+        let mut pairs = rows.iter().flat_map(|row| &row.segments);
+        pairs.any(|pair| {
+            let mut mirrors = pair.iter().filter_map(|mirror| mirror.get().ssd);
+            let elsewhere = pair
+                .iter()
+                .filter_map(|mirror| mirror.get().ssd)
+                .any(|index| index != ssd.index && answers(&self.ssds[usize::from(index.0)]));
+            mirrors.any(|index| index == ssd.index) && !elsewhere
+        })
+    }
+
+    /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
+    pub(crate) fn silence(&self) -> Option<String> {
+        let silent: Vec<&str> =
+            self.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
+        (!silent.is_empty()).then(|| {
+            format!(
+                "{} SSD(s) do not answer, and have what no other SSD has: {}. What hosts ask of that waits, the rest goes to \
+                 the backing devices, and nothing is lost; see to what they share: their controller, their path, the file \
+                 system of their images. When they answer again, all goes on by itself",
+                silent.len(),
+                silent.join(", ")
+            )
+        })
+    }
+
+    /// Why an SSD is not simply in use, or what is wrong with one that is; empty if there is nothing to say.
+    pub(crate) fn reason_of(&self, ssd: &Ssd<E>) -> String {
+        if ssd.life().is_suspect() {
+            let seconds = ssd.oldest_operation().as_secs();
+            return format!("it has not answered for {seconds} s, and is waited for");
+        }
+        let reason = ssd.reason.borrow().clone();
+        if ssd.life().is_silent() {
+            return format!("{reason}: the pool goes on without it, and takes it back when it answers");
+        }
+        let Some(refusal) = ssd.refusal.get().filter(|_| ssd.life().is_read_only()) else {
+            return if reason.is_empty() { ssd.doubt() } else { reason };
+        };
+        let left = self.log.as_ref().map_or(0, |log| self.bytes_only_on(log, ssd));
+        let read = if left == 0 {
+            "nothing is lost with it".to_owned()
+        } else {
+            format!("{left} bytes of dirty data that no SSD in use has are read from it and being flushed")
+        };
+        let then = if refusal.may_pass() { ", and it is taken back when it takes writes" } else { "" };
+        format!("it takes no writes ({reason}): {read}{then}")
+    }
+
+    /// It is waited for, and gets nothing new; what can be had without it is.
+    fn suspect(&self, ssd: &Ssd<E>) {
+        if ssd.change(LifeChange::FellSilent) {
+            ssd.fell_silent();
+            self.fill_pump_wanted.wake_all();
+            if let Some(log) = &self.log {
+                log.room.wake_all();
+            }
+        }
+    }
+
+    /// It is what it was before.
+    fn ssd_answers(self: &Rc<Self>, ssd: &Ssd<E>) {
+        if ssd.change(LifeChange::Answered) {
+            self.members_changed();
+        }
+    }
+
+    /// The pool stops and cannot wait: everything stays where it is, and the next start finds it as after a crash.
+    fn stop_without(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+        let seconds = ssd.oldest_operation().as_secs();
+        let message =
+            format!("pool {}: SSD {} did not answer for {seconds} s, and was not left clean", self.name, ssd.path);
+        let error = crate::error::Error::new(crate::error::ErrorKind::Gone, message.clone());
+        self.fenced.borrow_mut().get_or_insert(error);
+        ssd.go_offline(LifeChange::Failed, &message);
+        for other in self.ssds.iter() {
+            other.left_event.wake_all();
+        }
+        if let Some(log) = &self.log {
+            self.refuse_appends(log);
+        }
+    }
+
+    /// Asks the SSD for something harmless that it can do only if it answers and takes writes: the second copy of its
+    /// superblock is read and written as it is.
+    fn probe(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+        if ssd.probing.replace(true) {
+            return;
+        }
+        let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
+        self.env.spawn(async move {
+            let probed = pool.write_again(&ssd).await;
+            ssd.probing.set(false);
+            match probed {
+                Ok(()) if ssd.oldest_operation() <= limits::SSD_TIMEOUT => pool.ssd_answers(&ssd),
+                Ok(()) => {}
+                Err(fault) => pool.ssd_failed(&ssd, &fault),
+            }
+        });
+    }
+
+    async fn write_again(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
+        let [_, second] = SUPERBLOCK_OFFSETS;
+        let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+        let bytes = ssd.read(second, self.env.buffers().take(length)).await?;
+        ssd.write(second, bytes).await.map(drop)
+    }
+}

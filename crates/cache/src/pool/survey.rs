@@ -1,0 +1,622 @@
+//! What is there at a start, before anything is written: the SSDs' superblocks, the newest member records, and who is
+//! believed (rule `membership`).
+
+use std::rc::Rc;
+
+use hotset_block::{Buf, Device, Env};
+
+use crate::config::{PoolKind, limits};
+use crate::error::{Error, ErrorKind};
+use crate::format::Unusable;
+use crate::format::catalogue::Catalogue;
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
+use crate::format::losses::Losses;
+use crate::format::members::{Member, Members};
+use crate::format::owner::Owner;
+use crate::format::record::{Record, RecordKind};
+use crate::format::rows::{Copy, Row, Rows};
+use crate::format::superblock::Superblock;
+use crate::format::witness::Witness;
+use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
+use crate::members::owner::{Admission, Entry, Takeover, admission, dismiss_owner, mark_in};
+use crate::members::records::newest_record;
+use crate::members::spare::Spare;
+use crate::planted::{Planted, planted};
+use crate::pool::Missing;
+use crate::status::SsdStatus;
+use crate::time_limit::within;
+
+/// More records than a pool writes while one of its members is away: of a thousand in a second, those of 49 days.
+const OUTRANKING: u64 = 1 << 32;
+
+/// An SSD whose superblock was read.
+pub(crate) struct Found<D> {
+    pub(crate) named: Named<D>,
+    pub(crate) superblock: Superblock,
+    pub(crate) members: Option<Record>,
+    pub(crate) catalogue: Option<Record>,
+    pub(crate) rows: Option<Record>,
+    pub(crate) witness: Option<Record>,
+    /// Who has it.
+    pub(crate) mark: Option<Owner>,
+}
+
+impl<D> Found<D> {
+    pub(crate) fn is_in(&self, members: &Members) -> bool {
+        members.member(self.superblock.ssd_uuid).is_some()
+    }
+}
+
+/// What the members that are there know of each other.
+#[derive(Default)]
+pub(crate) struct FoundWitnesses {
+    pub(crate) seen: Witness,
+    /// Of the newest record.
+    pub(crate) number: u64,
+    /// … on each SSD, and in the state directory; 0: it has none.
+    pub(crate) ssds: Vec<(u128, u64)>,
+    pub(crate) state: u64,
+}
+
+impl FoundWitnesses {
+    fn of<D>(found: &[Found<D>], state: Option<&Record>) -> Self {
+        let number = |record: Option<&Record>| record.map_or(0, |record| record.number);
+        let mut records: Vec<&Record> = found.iter().filter_map(|ssd| ssd.witness.as_ref()).chain(state).collect();
+        records.sort_by_key(|record| record.number);
+        Self {
+            // One that is broken is none: it only ever takes belief away.
+            seen: Witness::merged(records.iter().filter_map(|record| Witness::decode(&record.payload).ok())),
+            number: number(records.last().copied()),
+            ssds: found.iter().map(|ssd| (ssd.superblock.ssd_uuid, number(ssd.witness.as_ref()))).collect(),
+            state: number(state),
+        }
+    }
+}
+
+/// Everything that a start decides by.
+pub(crate) struct Survey<E: Env> {
+    pub(crate) pool_uuid: u128,
+    pub(crate) found: Vec<Found<E::Device>>,
+    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) spares: Vec<Spare<E::Device>>,
+    /// Spares that the pool does not know (any more).
+    pub(crate) strays: Vec<SsdStatus>,
+    pub(crate) members: Members,
+    pub(crate) members_number: u64,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) catalogue_number: u64,
+    pub(crate) rows: Rows,
+    /// What was lost while the pool ran, and the number of that record; 0: there is none.
+    pub(crate) losses: Losses,
+    pub(crate) losses_number: u64,
+    pub(crate) rows_number: u64,
+    /// Of the record that `rows` is.
+    pub(crate) newest_rows_number: u64,
+    pub(crate) witnesses: FoundWitnesses,
+    /// The state directory knows of everything that any SSD knows of.
+    state_agrees: bool,
+    /// The state directory knows the pool.
+    pub(crate) state_knows: bool,
+    /// Some member does not have the newest catalogue.
+    catalogue_behind: bool,
+}
+
+/// Who is in the pool at this start, and who is believed.
+pub(crate) struct Membership {
+    /// Members that are not there.
+    pub(crate) missing: Vec<Member>,
+    /// SSDs that are there and are no members (any more): they come back empty.
+    pub(crate) returned: Vec<u128>,
+    /// The newest catalogue is not everywhere: whoever wrote it may have died before its change took effect.
+    pub(crate) catalogue_behind: bool,
+    /// Nothing on any SSD is believed, and why.
+    pub(crate) all_cold: Option<String>,
+}
+
+impl<E: Env> Survey<E> {
+    /// … for somebody who is about to open the pool, and may have to see first that nobody else uses it.
+    pub(crate) async fn enter(
+        env: &E,
+        ssds: Vec<Named<E::Device>>,
+        state: Option<&E::Device>,
+        missing: Missing,
+    ) -> Result<(Self, Entry), Error> {
+        let survey = Self::make(env, ssds, state, missing).await?;
+        match survey.admission(env) {
+            Admission::Open(entry) => return Ok((survey, entry)),
+            Admission::Watch => {}
+        }
+        let Self { found, left_out, strays, spares, .. } = survey;
+        let again = |spare: Spare<E::Device>| {
+            let device = spare.device.and_then(Rc::into_inner)?;
+            Some(Named { path: spare.path, device })
+        };
+        let spares = spares.into_iter().filter_map(again);
+        let named: Vec<_> = found.into_iter().map(|ssd| ssd.named).chain(spares).collect();
+        dismiss_owner(env, &named, Takeover::Own).await?;
+        let mut survey = Self::make(env, named, state, missing).await?;
+        survey.left_out.extend(left_out);
+        survey.strays.extend(strays);
+        match survey.admission(env) {
+            Admission::Open(entry) => Ok((survey, entry)),
+            Admission::Watch => {
+                let message = "somebody else has begun to use the SSDs while they were looked at; try again";
+                Err(Error::new(ErrorKind::OtherMachine, message))
+            }
+        }
+    }
+
+    fn admission(&self, env: &E) -> Admission {
+        let marks = self.found.iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.mark.clone())).collect();
+        admission(&env.machine(), marks)
+    }
+
+    /// Reads all that; `Err` if no pool can be made of it.
+    pub(crate) async fn make(
+        env: &E,
+        ssds: Vec<Named<E::Device>>,
+        state: Option<&E::Device>,
+        missing: Missing,
+    ) -> Result<Self, Error> {
+        let (mut found, left_out) = look_at_all(env, ssds, missing).await?;
+        // Where the state directory knows the pool, a read pool goes on without any of its SSDs.
+        if found.is_empty() && state.is_none() && !left_out.is_empty() {
+            return Err(none_readable(&left_out));
+        }
+        let uuid = common_pool(&found)?;
+        let state_members = state_record::<E>(env, state, RecordKind::Members, uuid).await?;
+        let state_catalogue = state_record::<E>(env, state, RecordKind::Catalogue, uuid).await?;
+        let state_rows = state_record::<E>(env, state, RecordKind::Rows, uuid).await?;
+        let ssd_members = found.iter().filter_map(|ssd| ssd.members.as_ref()).max_by_key(|record| record.number);
+        let members_agree = is_as_new(state_members.as_ref(), ssd_members);
+        let newest = latest(state_members.as_ref(), ssd_members).ok_or_else(|| {
+            let message = "no member of the pool has a valid members record: the pool cannot be opened; \
+                           create it anew (a read pool holds nothing that the backing devices do not)";
+            Error::new(ErrorKind::Corrupt, message)
+        })?;
+        let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
+        check_geometry(&found, &members)?;
+        let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
+        let (spares, strays) = take_spares(&mut found, &members);
+        // What left the pool has no say in it any more.
+        let voters = || found.iter().filter(|ssd| ssd.is_in(&members));
+        let ssd_catalogue = voters().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
+        let ssd_rows = voters().filter_map(|ssd| ssd.rows.as_ref()).max_by_key(|record| record.number);
+        let catalogue_agrees = is_as_new(state_catalogue.as_ref(), ssd_catalogue);
+        let state_agrees = state_members.is_some() && members_agree && catalogue_agrees;
+        let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
+        let catalogue = match newest {
+            Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Catalogue { next_attachment: 1, volumes: Vec::new() },
+        };
+        let numbers = voters().map(|ssd| ssd.catalogue.as_ref()).chain([state_catalogue.as_ref()]);
+        let catalogue_behind =
+            numbers.map(|record| record.map(|record| record.number)).any(|number| number != newest.map(|r| r.number));
+        // Above those of SSDs that left too, which may come back to be written over.
+        let catalogue_number = highest(state_catalogue.as_ref(), found.iter().map(|ssd| ssd.catalogue.as_ref()));
+        let newest = latest(state_rows.as_ref(), ssd_rows);
+        let rows = match newest {
+            Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Rows::default(),
+        };
+        check_rows(&members, &rows)?;
+        let newest_rows_number = newest.map_or(0, |record| record.number);
+        let rows_number = highest(state_rows.as_ref(), found.iter().map(|ssd| ssd.rows.as_ref()));
+        let with_losses = state.filter(|state| state.info().size_bytes >= STATE_BYTES);
+        let losses = state_record::<E>(env, with_losses, RecordKind::Losses, Some(pool_uuid)).await?;
+        let losses_number = losses.as_ref().map_or(0, |record| record.number);
+        let losses = match losses {
+            Some(record) => Losses::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            None => Losses::default(),
+        };
+        let state_witness = state_record::<E>(env, state, RecordKind::Witness, Some(pool_uuid)).await?;
+        let witnesses = FoundWitnesses::of(&found, state_witness.as_ref());
+        Ok(Self {
+            pool_uuid,
+            witnesses,
+            found,
+            left_out,
+            spares,
+            strays,
+            members,
+            members_number,
+            catalogue,
+            catalogue_number,
+            rows,
+            losses,
+            losses_number,
+            rows_number,
+            newest_rows_number,
+            state_agrees,
+            state_knows: state_members.is_some(),
+            catalogue_behind,
+        })
+    }
+
+    /// Who is in the pool and who is believed.
+    pub(crate) fn membership(&self) -> Membership {
+        let (found, members) = (&self.found, &self.members);
+        let is_there = |member: &&Member| found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
+        let missing: Vec<Member> = members.ssds.iter().filter(|member| !is_there(member)).cloned().collect();
+        let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
+        let returned = uuids.filter(|uuid| members.member(*uuid).is_none()).collect();
+        let all_cold = if planted(Planted::OpenWarmWithoutState) {
+            None
+        } else if !self.state_agrees {
+            Some("the state directory does not know the pool's newest state".to_owned())
+        } else if !self.is_proven() {
+            let (present, all) = self.votes();
+            Some(format!("only {present} of {all} members are there"))
+        } else if self.misses_superseding() {
+            Some("what superseded some of its content was lost with the write log".to_owned())
+        } else {
+            None
+        };
+        Membership { missing, returned, catalogue_behind: self.catalogue_behind, all_cold }
+    }
+
+    /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
+    fn votes(&self) -> (usize, usize) {
+        let present = self.found.iter().filter(|ssd| ssd.is_in(&self.members)).count() + usize::from(self.state_knows);
+        (present, self.members.ssds.len() + 1)
+    }
+
+    /// The newest records that are there are the pool's newest: a majority of its members is there.
+    pub(crate) fn is_proven(&self) -> bool {
+        let (present, all) = self.votes();
+        present * 2 > all
+    }
+
+    /// From now on what is there is the pool, and members that are not there may have later records: whatever they count,
+    /// the next records count more, so that those members are old ones when they come back.
+    pub(crate) fn outrank_the_missing(&mut self) {
+        for number in [&mut self.members_number, &mut self.catalogue_number, &mut self.rows_number] {
+            *number += OUTRANKING;
+        }
+    }
+
+    /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
+    /// touched while there is any. Takes those out; answers what the status says of them.
+    pub(crate) fn protect_dirty_data(&mut self, accepts_loss: bool) -> Result<Vec<SsdStatus>, Error> {
+        if self.members.kind == PoolKind::Read {
+            return Ok(Vec::new());
+        }
+        let members = &self.members;
+        if !self.is_proven() && !accepts_loss {
+            let (present, all) = self.votes();
+            let is_there = |member: &Member| self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
+            let missing: Vec<&Member> = members.ssds.iter().filter(|member| !is_there(member)).collect();
+            let paths: Vec<&str> = missing.iter().map(|member| member.path.as_str()).collect();
+            let reasons = self.reasons_of(missing.iter().copied());
+            let or_state = if self.state_knows { "" } else { ", or the state directory" };
+            let message = format!(
+                "pool {}: only {present} of its {all} members are there, which cannot prove its newest state: bring back \
+                 {} as they were{or_state}{reasons}",
+                members.name,
+                paths.join(", ")
+            );
+            return Err(Error::new(ErrorKind::Gone, message));
+        }
+        if self.rows.rows.is_empty() && !self.lacks_losses() {
+            return Ok(Vec::new());
+        }
+        let found = std::mem::take(&mut self.found);
+        let members = &self.members;
+        // What is listed of those that left is all that is taken from them.
+        let is_listed = |ssd: &Found<E::Device>| self.knows_losses() && self.losses.names(ssd.superblock.ssd_uuid);
+        let (kept, strangers): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
+        self.found = kept;
+        Ok(strangers.iter().map(stranger_status).collect())
+    }
+
+    /// Of every segment of every live row a copy is there, or both are on record as lost; else nothing is changed, above all
+    /// not who is a member, for the SSD that is missed may come back with the only one.
+    pub(crate) fn check_copies(&self) -> Result<(), Error> {
+        self.missed_segment().map_or(Ok(()), |(row, pair)| Err(self.no_copy(row, pair)))
+    }
+
+    /// A segment of which no copy is there, although one is not on record as lost.
+    fn missed_segment(&self) -> Option<(&Row, &[Copy; 2])> {
+        self.missed_segments(&[]).next()
+    }
+
+    /// Without these SSDs, a segment has no copy, and one of them has it.
+    pub(crate) fn misses(&self, ssds: &[u128]) -> bool {
+        let has = |copy: &Copy| !copy.lost && ssds.contains(&copy.ssd_uuid);
+        self.missed_segments(ssds).any(|(_, pair)| pair.iter().any(has))
+    }
+
+    /// Segments of which no copy is there, without these SSDs, although one is not on record as lost.
+    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&Row, &[Copy; 2])> {
+        let is_here =
+            |uuid: u128| !without.contains(&uuid) && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
+        let is_there = move |copy: &Copy| !copy.lost && is_here(copy.ssd_uuid);
+        let is_missed = move |pair: &[Copy; 2]| !pair.iter().any(&is_there) && !pair.iter().all(|copy| copy.lost);
+        let pairs = self.rows.rows.iter().flat_map(|row| row.segments.iter().map(move |pair| (row, pair)));
+        pairs.filter(move |(_, pair)| is_missed(pair))
+    }
+
+    /// Slots may hold what a part of the write log superseded that is not there, and that no record lists.
+    fn misses_superseding(&self) -> bool {
+        self.missed_segment().is_some() || self.lacks_losses()
+    }
+
+    /// The rows ask for a losses record that is not there.
+    fn lacks_losses(&self) -> bool {
+        (self.rows.losses > 0 || self.rows.lack_segments()) && !self.knows_losses()
+    }
+
+    /// The losses record that the rows ask for is there, or a later one.
+    pub(crate) fn knows_losses(&self) -> bool {
+        self.rows.losses > 0 && self.losses_number >= self.rows.losses
+    }
+
+    /// Attachments that lost nobody knows what: the row record says which they are, or else it may be any.
+    pub(crate) fn unknown_losses(&self) -> Vec<u64> {
+        let mut unknown = self.rows.unknown.clone();
+        if self.lacks_losses() {
+            match &self.rows.concerned {
+                Some(concerned) => unknown.extend(concerned),
+                None => unknown.extend(self.catalogue.volumes.iter().map(|volume| volume.attachment)),
+            }
+        }
+        unknown.retain(|attachment| self.catalogue.volumes.iter().any(|volume| volume.attachment == *attachment));
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
+    }
+
+    fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {
+        let path = |copy: &Copy| match self.members.member(copy.ssd_uuid) {
+            Some(member) => member.path.clone(),
+            None => format!("{:032x}", copy.ssd_uuid),
+        };
+        let wanted: Vec<String> = pair.iter().filter(|copy| !copy.lost).map(path).collect();
+        let members = pair.iter().filter_map(|copy| self.members.member(copy.ssd_uuid));
+        let message = format!(
+            "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
+             volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
+             only they hold, with pool import --accept-missing --accept-loss{}",
+            self.members.name,
+            row.number,
+            wanted.join(" or "),
+            self.reasons_of(members)
+        );
+        Error::new(ErrorKind::Gone, message)
+    }
+
+    pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {
+        let told = |member: &Member| match self.reason_of(member) {
+            Some(error) => format!("{} ({error})", member.path),
+            None => member.path.clone(),
+        };
+        let told: Vec<String> = missing.iter().map(told).collect();
+        let message = format!("pool {}: missing SSD(s): {}", self.members.name, told.join(", "));
+        Error::new(ErrorKind::Missing, message)
+    }
+
+    /// Why a member counts as missing although its device is there.
+    fn reason_of(&self, member: &Member) -> Option<&Error> {
+        self.left_out.iter().find(|(path, _)| *path == member.path).map(|(_, error)| error)
+    }
+
+    /// … of these, to be added to a message.
+    fn reasons_of<'a>(&self, members: impl Iterator<Item = &'a Member>) -> String {
+        members.filter_map(|member| self.reason_of(member)).map(|error| format!("; {error}")).collect()
+    }
+
+    /// What the status says of a member that is not there.
+    pub(crate) fn absent_status(&self, member: &Member) -> SsdStatus {
+        let why = self.reason_of(member).map_or_else(|| "missing at the start".to_owned(), Error::to_string);
+        let reason = format!("{why}: it left the pool");
+        let unused = SsdStatus::unused(&member.path, member.ssd_uuid, member.size_bytes, reason);
+        SsdStatus { missing: true, ..unused }
+    }
+}
+
+/// What the status says of an SSD that left the pool and came back while there is dirty data.
+fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
+    let reason = "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data";
+    status_of_other(ssd, reason)
+}
+
+fn status_of_other<D>(ssd: &Found<D>, reason: &str) -> SsdStatus {
+    let superblock = &ssd.superblock;
+    SsdStatus::unused(&ssd.named.path, superblock.ssd_uuid, superblock.layout.ssd_bytes, reason.to_owned())
+}
+
+/// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.
+/// Where the record names an SSD as a spare, it is one, whatever its superblock says: it was about to take over.
+fn take_spares<D>(found: &mut Vec<Found<D>>, members: &Members) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
+    let known = |ssd: &Found<D>| members.spares.iter().any(|spare| spare.uuid == ssd.superblock.ssd_uuid);
+    let is_spare = |ssd: &Found<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
+    let all = std::mem::take(found);
+    let (here, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(known);
+    let (strays, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_spare);
+    *found = rest;
+    let mut here: Vec<_> = here.into_iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.named)).collect();
+    let spares = members.spares.iter().map(|spare| {
+        let place = here.iter().position(|(uuid, _)| *uuid == spare.uuid);
+        let named = place.map(|place| here.swap_remove(place).1);
+        let path = named.as_ref().map_or_else(|| spare.path.clone(), |named| named.path.clone());
+        let (uuid, size_bytes) = (spare.uuid, spare.size_bytes);
+        let reason = if named.is_some() { String::new() } else { "it is missing".to_owned() };
+        Spare { uuid, size_bytes, path, device: named.map(|named| Rc::new(named.device)), reason }
+    });
+    let reason = "it is marked as a spare of the pool, which does not know it: add it again";
+    (spares.collect(), strays.iter().map(|ssd| status_of_other(ssd, reason)).collect())
+}
+
+fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {
+    state.map(|record| record.number) >= ssd.map(|record| record.number)
+}
+
+/// A read pool has no write log.
+fn check_rows(members: &Members, rows: &Rows) -> Result<(), Error> {
+    if members.kind == PoolKind::ReadWrite || rows.rows.is_empty() {
+        return Ok(());
+    }
+    let message = format!("pool {} is a read pool, but its records name a write log", members.name);
+    Err(Error::new(ErrorKind::Corrupt, message))
+}
+
+/// The superblocks say where slots lie, the members record how large they are: they must be of one mind.
+fn check_geometry<D>(found: &[Found<D>], members: &Members) -> Result<(), Error> {
+    for ssd in found {
+        let (superblock, settings) = (&ssd.superblock, &members.settings);
+        let same = superblock.kind == members.kind
+            && superblock.layout.block_bytes == settings.block_bytes
+            && superblock.checksums == settings.checksums;
+        if !same {
+            let message =
+                format!("SSD {}: its superblock and the pool's members record contradict each other", ssd.named.path);
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+    }
+    Ok(())
+}
+
+fn corrupt(error: &crate::format::Corrupt) -> Error {
+    Error::new(ErrorKind::Corrupt, error.to_string())
+}
+
+fn highest<'a>(state: Option<&'a Record>, ssds: impl Iterator<Item = Option<&'a Record>>) -> u64 {
+    ssds.chain([state]).flatten().map(|record| record.number).max().unwrap_or(0)
+}
+
+/// The newer of two records; the state directory's if they have one number.
+fn latest<'a>(state: Option<&'a Record>, ssd: Option<&'a Record>) -> Option<&'a Record> {
+    [ssd, state].into_iter().flatten().max_by_key(|record| record.number)
+}
+
+/// The path of an SSD that cannot be used, and why.
+pub(crate) type LeftOut = (String, Error);
+
+/// Why there is no SSD at all.
+pub(crate) fn none_readable(left_out: &[LeftOut]) -> Error {
+    let reasons: Vec<String> = left_out.iter().map(|(_, error)| error.to_string()).collect();
+    let kind = left_out.first().map_or(ErrorKind::Invalid, |(_, error)| error.kind);
+    Error::new(kind, reasons.join("; "))
+}
+
+/// Looks at every SSD. One that fails, does not answer or is not what it was is refused like one that is missing, or
+/// left out like it; one of a later format is always refused: what it holds is good.
+async fn look_at_all<E: Env>(
+    env: &E,
+    ssds: Vec<Named<E::Device>>,
+    missing: Missing,
+) -> Result<(Vec<Found<E::Device>>, Vec<LeftOut>), Error> {
+    let mut found = Vec::new();
+    let mut left_out = Vec::new();
+    for named in ssds {
+        let path = named.path.clone();
+        let looked = within(env, limits::SSD_TIMEOUT, look_at(env, named)).await;
+        let seconds = limits::SSD_TIMEOUT.as_secs();
+        let silent = || Err(Error::new(ErrorKind::Gone, format!("SSD {path} did not answer for {seconds} s")));
+        match looked.unwrap_or_else(silent) {
+            Ok(ssd) => found.push(ssd),
+            Err(error) if matches!(error.kind, ErrorKind::NewerFormat(_)) => return Err(error),
+            Err(error) => match missing {
+                Missing::Refuse => return Err(error),
+                Missing::Leave | Missing::AcceptLoss => left_out.push((path, error)),
+            },
+        }
+    }
+    Ok((found, left_out))
+}
+
+/// Reads an SSD's superblock and its newest records.
+async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::Device>, Error> {
+    let (bytes, read) = named.device.read(0, env.buffers().take(LABEL_BYTES)).await;
+    read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
+    let what = format!("SSD {}", named.path);
+    let superblock = newest_superblock(&bytes).map_err(|error| Error::unusable(&what, &error))?;
+    let Some(superblock) = superblock else {
+        let message = format!("{} carries no Hotset superblock: it is not an SSD of a pool", named.path);
+        return Err(Error::new(ErrorKind::Invalid, message));
+    };
+    if superblock.layout.ssd_bytes > named.device.info().size_bytes {
+        let message = format!(
+            "SSD {} was {} bytes and is {} bytes now: it was cut short; give it its size back or leave it out",
+            named.path,
+            superblock.layout.ssd_bytes,
+            named.device.info().size_bytes
+        );
+        return Err(Error::new(ErrorKind::Corrupt, message));
+    }
+    let mark = mark_in(&bytes, superblock.ssd_uuid);
+    let area = superblock.layout.catalogue_area_bytes;
+    let uuid = Some(superblock.pool_uuid);
+    let read =
+        async |offset: u64, length: usize| read_at::<E>(env, &named.device, RECORDS_OFFSET + offset, length).await;
+    let members = newest_record(RecordKind::Members, area, uuid, read).await;
+    let catalogue = newest_record(RecordKind::Catalogue, area, uuid, read).await;
+    let rows = newest_record(RecordKind::Rows, area, uuid, read).await;
+    let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
+    if superblock.spare {
+        // What it holds from an earlier time in the pool is nobody's word.
+        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None, witness: None, mark });
+    }
+    let members = known(&what, members)?;
+    let (catalogue, rows, witness) = (known(&what, catalogue)?, known(&what, rows)?, known(&what, witness)?);
+    Ok(Found { named, superblock, members, catalogue, rows, witness, mark })
+}
+
+/// A member's record. One that is broken is none; one of a later version is not passed over.
+fn known(what: &str, record: Result<Option<Record>, Unusable>) -> Result<Option<Record>, Error> {
+    match record {
+        Ok(record) => Ok(record),
+        Err(Unusable::Corrupt(_)) => Ok(None),
+        Err(Unusable::Newer(newer)) => Err(Error::unusable(what, &Unusable::Newer(newer))),
+    }
+}
+
+pub(crate) async fn read_at<E: Env>(env: &E, device: &E::Device, offset: u64, length: usize) -> Option<Buf> {
+    let (buf, result) = device.read(offset, env.buffers().take(length)).await;
+    result.ok().map(|()| buf)
+}
+
+pub(crate) async fn state_record<E: Env>(
+    env: &E,
+    state: Option<&E::Device>,
+    kind: RecordKind,
+    uuid: Option<u128>,
+) -> Result<Option<Record>, Error> {
+    let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
+    let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
+    known("the state directory's member file", newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await)
+}
+
+/// See [`crate::pool::ssds_awaited`].
+pub(crate) async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
+    let rows = state_record::<E>(env, Some(state), RecordKind::Rows, None).await?;
+    let asked = rows.and_then(|record| Rows::decode(&record.payload).ok()).map_or(0, |rows| rows.losses);
+    if asked == 0 || state.info().size_bytes < STATE_BYTES {
+        return Ok(Vec::new());
+    }
+    let losses = state_record::<E>(env, Some(state), RecordKind::Losses, None).await?;
+    let losses = losses.filter(|record| record.number >= asked);
+    let losses = losses.and_then(|record| Losses::decode(&record.payload).ok()).unwrap_or_default();
+    Ok(losses.ssds.into_iter().map(|(ssd_uuid, _)| ssd_uuid).collect())
+}
+
+/// The pool to which all SSDs belong; `None` without SSDs.
+fn common_pool<D>(found: &[Found<D>]) -> Result<Option<u128>, Error> {
+    let Some(first) = found.first() else { return Ok(None) };
+    for (index, other) in found.iter().enumerate() {
+        if other.superblock.pool_uuid != first.superblock.pool_uuid {
+            let message = format!(
+                "{} belongs to pool {}, {} to pool {}: give the SSDs of one pool",
+                first.named.path, first.superblock.pool_name, other.named.path, other.superblock.pool_name
+            );
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let twin = found[..index].iter().find(|before| before.superblock.ssd_uuid == other.superblock.ssd_uuid);
+        if let Some(twin) = twin {
+            let message = format!("{} and {} are copies of one SSD: leave one out", twin.named.path, other.named.path);
+            return Err(Error::new(ErrorKind::Refused, message));
+        }
+    }
+    Ok(Some(first.superblock.pool_uuid))
+}

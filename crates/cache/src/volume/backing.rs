@@ -1,0 +1,660 @@
+//! A volume's backing device: the only place that reads, writes, flushes and discards it.
+//!
+//! A flush that fails latches the device (rule `flush-covers-all`): nothing that needs durability is believed of it
+//! again until it is reopened (`volume/clear.rs`). Reads go on.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Event;
+use hotset_block::{Buf, ByteRange, Device, DeviceError, DeviceInfo, Env, Extent, Instant, ZeroMode};
+
+use crate::config::{FetchRate, FlushRate, PAGE, limits};
+use crate::error::{Error, ErrorKind};
+use crate::members::flush::cover;
+use crate::members::flusher::{Flusher, Mark};
+use crate::members::io::IoCounts;
+use crate::members::owner::until_looked;
+use crate::members::ownership::Ownership;
+use crate::planted::{Planted, planted};
+use crate::time_limit::within;
+use crate::volume::cleaner::Effort;
+use crate::volume::turns::{TURN_END, Turns};
+
+/// What a transfer costs the device beside others: one access, and one more for each of these bytes.
+const COST_BYTES: u64 = 64 << 10;
+
+pub(crate) struct Backing<E: Env> {
+    env: E,
+    /// How people know it.
+    pub(crate) name: String,
+    /// `None`: it was closed, and could not be opened again.
+    device: RefCell<Option<Rc<E::Device>>>,
+    /// Its own mark when it was opened first; empty if it could not say.
+    pub(crate) id: String,
+    /// What it was like when it was opened first. One that is opened again is as that one, but for its size.
+    pub(crate) info: DeviceInfo,
+    /// It is being opened again: hosts and fills wait with what they want to read.
+    reopening: Cell<bool>,
+    reopened: Event,
+    /// How often it was latched.
+    failures: Cell<Failures>,
+    /// What hosts were told of as written up to here may not be there.
+    doubtful: Cell<Mark>,
+    /// … of which some host was told, by a flush, up to here.
+    reported: Cell<Mark>,
+    pub(crate) flusher: Flusher,
+    pub(crate) io: IoCounts,
+    /// Cost of the hosts' transfers in flight.
+    host_cost: Cell<u64>,
+    /// Cost of the fills' reads in flight.
+    fill_cost: Cell<u64>,
+    /// A fill may look again whether it may read.
+    fill_ended: Event,
+    /// Cost of the cleaner's writes in flight.
+    clean_cost: Cell<u64>,
+    clean_ended: Event,
+    /// The writes up to the last one that a host was told of as written here.
+    around: Cell<Mark>,
+    /// Who reads where fills may take most of the device's time.
+    turns: RefCell<Turns>,
+    hosts_turn: Event,
+    latched: RefCell<Option<String>>,
+    reads: Answers,
+    /// Of writes, discards and flushes.
+    changes: Answers,
+    /// A flush for the publisher runs, whether or not the publisher still waits for it.
+    pub(crate) flushing_to_publish: Cell<bool>,
+    /// Of the pool that caches it, or did.
+    owner: RefCell<Option<Rc<Ownership>>>,
+}
+
+/// A count of the times that a backing device was latched: who began before one of them is not told of success after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Failures(u64);
+
+fn cost_of(bytes: u64) -> u64 {
+    1 + bytes / COST_BYTES
+}
+
+fn length_of(buf: &Buf) -> u64 {
+    u64::try_from(buf.len()).expect("a length fits in 64 bits")
+}
+
+/// Adds to a counter while it lives.
+struct Counted<'a> {
+    counter: &'a Cell<u64>,
+    cost: u64,
+}
+
+impl<'a> Counted<'a> {
+    fn new(counter: &'a Cell<u64>, cost: u64) -> Self {
+        counter.set(counter.get() + cost);
+        Self { counter, cost }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.counter.set(self.counter.get() - self.cost);
+    }
+}
+
+/// Whether a device answers.
+#[derive(Default)]
+struct Answers {
+    /// Operations that it works on.
+    pending: Cell<u64>,
+    /// When it last ended one, or got one while it had none.
+    heard: Cell<Instant>,
+    /// It has ended none for too long, so far as somebody asked since then.
+    missing: Cell<bool>,
+}
+
+impl Answers {
+    /// For how long it has answered nothing of what it works on, if that is too long.
+    fn missing_for(&self, now: Instant) -> Option<Duration> {
+        let silence = now.since(self.heard.get());
+        self.missing.set(self.pending.get() > 0 && silence > limits::BACKING_TIMEOUT);
+        self.missing.get().then_some(silence)
+    }
+}
+
+/// An operation that the device works on.
+struct Pending<'a, E: Env> {
+    env: &'a E,
+    answers: &'a Answers,
+}
+
+impl<'a, E: Env> Pending<'a, E> {
+    fn new(env: &'a E, answers: &'a Answers) -> Self {
+        if answers.pending.replace(answers.pending.get() + 1) == 0 {
+            answers.heard.set(env.now());
+        }
+        Self { env, answers }
+    }
+}
+
+impl<E: Env> Drop for Pending<'_, E> {
+    fn drop(&mut self) {
+        self.answers.pending.set(self.answers.pending.get() - 1);
+        self.answers.heard.set(self.env.now());
+        self.answers.missing.set(false);
+    }
+}
+
+/// A host's transfer, from its arrival on.
+struct HostRequest<'a, E: Env> {
+    backing: &'a Backing<E>,
+    _counted: Counted<'a>,
+    begun: bool,
+}
+
+impl<'a, E: Env> HostRequest<'a, E> {
+    fn new(backing: &'a Backing<E>, cost: u64) -> Self {
+        backing.turn(|turns, now| turns.host_arrives(now));
+        Self { backing, _counted: Counted::new(&backing.host_cost, cost), begun: false }
+    }
+
+    fn begin(&mut self) {
+        self.begun = true;
+        self.backing.turns.borrow_mut().host_begins();
+    }
+}
+
+impl<E: Env> Drop for HostRequest<'_, E> {
+    fn drop(&mut self) {
+        if self.begun {
+            self.backing.turn(|turns, now| turns.host_ends(now));
+        } else {
+            self.backing.turn(|turns, now| turns.host_gives_up(now));
+        }
+    }
+}
+
+/// A host's read that may begin.
+pub(crate) struct HostsTurn<'a, E: Env>(HostRequest<'a, E>);
+
+impl<E: Env> HostsTurn<'_, E> {
+    pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        self.0.backing.read_when_open(offset, buf).await
+    }
+}
+
+/// A fill's read that waits.
+struct FillWaiting<'a, E: Env>(&'a Backing<E>);
+
+impl<'a, E: Env> FillWaiting<'a, E> {
+    fn new(backing: &'a Backing<E>) -> Self {
+        backing.turn(|turns, now| turns.fill_arrives(now));
+        Self(backing)
+    }
+}
+
+impl<E: Env> Drop for FillWaiting<'_, E> {
+    fn drop(&mut self) {
+        self.0.turn(|turns, now| turns.fill_waits_no_longer(now));
+    }
+}
+
+/// A fill's read that may begin, or is in flight.
+pub(crate) struct FillReading<'a, E: Env> {
+    backing: &'a Backing<E>,
+    cost: u64,
+    takes_turns: bool,
+}
+
+impl<'a, E: Env> FillReading<'a, E> {
+    fn new(backing: &'a Backing<E>, cost: u64, takes_turns: bool) -> Self {
+        backing.fill_cost.set(backing.fill_cost.get() + cost);
+        if takes_turns {
+            backing.turns.borrow_mut().fill_begins(cost);
+        }
+        Self { backing, cost, takes_turns }
+    }
+
+    pub(crate) async fn read(self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        self.backing.read_when_open(offset, buf).await
+    }
+}
+
+impl<E: Env> Drop for FillReading<'_, E> {
+    fn drop(&mut self) {
+        let cost = &self.backing.fill_cost;
+        cost.set(cost.get() - self.cost);
+        if self.takes_turns {
+            self.backing.turn(|turns, now| turns.fill_ends(now, self.cost));
+        }
+        self.backing.fill_ended.wake_all();
+    }
+}
+
+impl<E: Env> Backing<E> {
+    pub(crate) fn new(env: E, name: String, device: E::Device) -> Self {
+        let info = device.info();
+        let flusher = Flusher::new();
+        let id = device.identity().map_or_else(|_| String::new(), |identity| identity.id);
+        Self {
+            env,
+            name,
+            device: RefCell::new(Some(Rc::new(device))),
+            id,
+            info,
+            reopening: Cell::new(false),
+            reopened: Event::new(),
+            failures: Cell::default(),
+            doubtful: Cell::default(),
+            reported: Cell::default(),
+            around: Cell::new(flusher.mark()),
+            clean_cost: Cell::new(0),
+            clean_ended: Event::new(),
+            flusher,
+            io: IoCounts::default(),
+            host_cost: Cell::new(0),
+            fill_cost: Cell::new(0),
+            fill_ended: Event::new(),
+            turns: RefCell::default(),
+            hosts_turn: Event::new(),
+            latched: RefCell::new(None),
+            reads: Answers::default(),
+            changes: Answers::default(),
+            flushing_to_publish: Cell::new(false),
+            owner: RefCell::default(),
+        }
+    }
+
+    /// Nothing is written to it while somebody else may have the pool that caches it.
+    pub(crate) fn owned_by(&self, owner: &Rc<Ownership>) {
+        *self.owner.borrow_mut() = Some(Rc::clone(owner));
+    }
+
+    /// Waits, after a pause, until it is known whether somebody else has the pool.
+    async fn until_looked(&self) -> Result<(), Error> {
+        let owner = self.owner.borrow().clone();
+        let Some(owner) = owner else { return Ok(()) };
+        until_looked(&self.env, &owner).await;
+        if owner.is_taken() {
+            let message = format!("backing device {}: another machine took over the pool that caches it", self.name);
+            return Err(Error::new(ErrorKind::OtherMachine, message));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn error(&self, error: &DeviceError) -> Error {
+        Error::device(&format!("backing device {}", self.name), error)
+    }
+
+    /// The device, for what does not wait.
+    pub(crate) fn device(&self) -> Result<Rc<E::Device>, Error> {
+        let closed = || Error::new(ErrorKind::Gone, format!("backing device {}: it is not open", self.name));
+        self.device.borrow().clone().ok_or_else(closed)
+    }
+
+    /// What of it can be used now: at least what the volume has.
+    fn size_bytes(&self) -> u64 {
+        self.device.borrow().as_ref().map_or(self.info.size_bytes, |device| device.info().size_bytes)
+    }
+
+    /// What it has beyond a volume of that size, if that is less than a block.
+    pub(crate) fn unserved_bytes(&self, volume_bytes: u64) -> u64 {
+        let end_bytes = self.device.borrow().as_ref().map_or(self.info.size_bytes, |device| device.end_bytes());
+        Some(end_bytes.saturating_sub(volume_bytes)).filter(|rest| *rest < PAGE).unwrap_or(0)
+    }
+
+    /// The device's blocks that a range of any bytes inside it touches. The last one may be cut short by the device's end.
+    pub(crate) fn blocks_of(&self, range: ByteRange) -> ByteRange {
+        let wide = range.widened_to(u64::from(self.info.logical_block_bytes));
+        ByteRange { end: wide.end.min(self.size_bytes().max(range.end)), ..wide }
+    }
+
+    /// … that lie in it as a whole.
+    pub(crate) fn blocks_inside(&self, range: ByteRange) -> ByteRange {
+        let inner = range.narrowed_to(u64::from(self.info.logical_block_bytes));
+        match range.end == self.size_bytes() && !self.is_within_a_block(range) {
+            true => ByteRange { end: range.end, ..inner },
+            false => inner,
+        }
+    }
+
+    /// It begins and ends inside one block, and not at its beginning.
+    fn is_within_a_block(&self, range: ByteRange) -> bool {
+        let unit = u64::from(self.info.logical_block_bytes);
+        !range.start.is_multiple_of(unit) && range.start / unit == range.end / unit
+    }
+
+    /// It was closed to be opened again, and that did not succeed yet.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.device.borrow().is_none()
+    }
+
+    /// Closes the device, so that it can be opened again: nothing uses it any more. Until [`Backing::reopen`] reads wait, and
+    /// nothing is written, for the reason given.
+    pub(crate) fn begin_reopening(&self, reason: String) {
+        self.reopening.set(true);
+        if self.latched.borrow().is_none() {
+            self.failures.set(Failures(self.failures.get().0 + 1));
+        }
+        *self.latched.borrow_mut() = Some(reason);
+    }
+
+    /// Nobody but this has the device.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.device.borrow().as_ref().is_none_or(|device| Rc::strong_count(device) == 1)
+    }
+
+    pub(crate) fn close(&self) {
+        *self.device.borrow_mut() = None;
+    }
+
+    /// Takes a device that was opened again: it is judged next.
+    pub(crate) fn put(&self, device: E::Device) {
+        *self.device.borrow_mut() = Some(Rc::new(device));
+    }
+
+    /// Reads go on; nothing is written, for this reason.
+    pub(crate) fn end_reopening(&self, reason: String) {
+        *self.latched.borrow_mut() = Some(reason);
+        self.reopening.set(false);
+        self.reopened.wake_all();
+    }
+
+    /// Everything goes on, and what was written before counts as written no more. Answers whether hosts were told of something
+    /// of that which they had not flushed.
+    pub(crate) fn unlatch(&self) -> bool {
+        let doubtful = !self.flusher.covers(self.around.get());
+        if doubtful {
+            self.doubtful.set(self.around.get());
+        }
+        self.flusher.wrote();
+        self.around.set(Mark::default());
+        *self.latched.borrow_mut() = None;
+        self.reopening.set(false);
+        self.reopened.wake_all();
+        doubtful
+    }
+
+    pub(crate) fn failures(&self) -> Failures {
+        self.failures.get()
+    }
+
+    /// What a client that comes now need not be told of. What nobody was told of, it is: it may be one that came back.
+    pub(crate) fn reported(&self) -> Mark {
+        self.reported.get()
+    }
+
+    /// A host is told, by a flush, of all that was written so far.
+    pub(crate) fn report(&self) -> Mark {
+        self.reported.set(self.flusher.mark());
+        self.flusher.mark()
+    }
+
+    /// Refuses who was told of what was written up to `told` only, if something that was written later may not be there.
+    pub(crate) fn check_told(&self, told: Mark) -> Result<(), Error> {
+        if self.doubtful.get() <= told || planted(Planted::ClearForgetsFailure) {
+            return Ok(());
+        }
+        let message = format!(
+            "backing device {}: what was written to it before a flush of it failed, and not flushed since, may not be there",
+            self.name
+        );
+        Err(Error::new(ErrorKind::Media, message))
+    }
+
+    /// Refuses what began when the device had failed so often, if it has failed since.
+    pub(crate) fn check_failures(&self, before: Failures) -> Result<(), Error> {
+        if self.failures.get() == before || planted(Planted::ClearForgetsFailure) {
+            return Ok(());
+        }
+        let message = format!("backing device {}: a flush of it failed meanwhile", self.name);
+        Err(Error::new(ErrorKind::Media, message))
+    }
+
+    /// Why nothing is written to it any more.
+    pub(crate) fn latched(&self) -> Option<String> {
+        self.latched.borrow().clone()
+    }
+
+    /// Waits for an operation of the device, and notes whether it is answered.
+    async fn watched<T>(&self, answers: &Answers, operation: impl Future<Output = T>) -> T {
+        let _pending = Pending::new(&self.env, answers);
+        operation.await
+    }
+
+    /// What it does not answer, and for how long it has answered none of that, if that is too long. To be asked from time to
+    /// time: what was answered last is believed in between.
+    pub(crate) fn hangs_for(&self) -> Option<(&'static str, Duration)> {
+        let now = self.env.now();
+        let changes = self.changes.missing_for(now).map(|silence| ("write, discard or flush", silence));
+        changes.or_else(|| Some(("read", self.reads.missing_for(now)?)))
+    }
+
+    /// It is latched, or hangs.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.changes.missing.get() || self.latched.borrow().is_some()
+    }
+
+    pub(crate) fn check_latch(&self) -> Result<(), Error> {
+        match &*self.latched.borrow() {
+            None => Ok(()),
+            Some(reason) => Err(Error::new(ErrorKind::Media, reason.clone())),
+        }
+    }
+
+    /// Waits until a host may read that much.
+    pub(crate) async fn hosts_turn(&self, bytes: u64) -> HostsTurn<'_, E> {
+        let mut host = HostRequest::new(self, cost_of(bytes));
+        while !self.turns.borrow().host_may_begin() {
+            if within(&self.env, TURN_END, self.hosts_turn.wait()).await.is_none() {
+                self.turn(Turns::decide);
+            }
+        }
+        host.begin();
+        HostsTurn(host)
+    }
+
+    /// Reads for a host. The buffer comes back in any case.
+    pub(crate) async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        self.hosts_turn(length_of(&buf)).await.read(offset, buf).await
+    }
+
+    /// Tells the turns what happened, and those who wait that they should look again.
+    fn turn(&self, happened: impl FnOnce(&mut Turns, Instant)) {
+        let mut turns = self.turns.borrow_mut();
+        let (hosts_before, fills_before) = (turns.host_may_begin(), turns.fills_turn());
+        happened(&mut turns, self.env.now());
+        let (hosts_now, fills_now) = (turns.host_may_begin(), turns.fills_turn());
+        drop(turns);
+        if hosts_now && !hosts_before {
+            self.hosts_turn.wake_all();
+        }
+        if fills_now && !fills_before {
+            self.fill_ended.wake_all();
+        }
+    }
+
+    async fn read_when_open(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        while self.reopening.get() {
+            self.reopened.wait().await;
+        }
+        self.read_to_judge(offset, buf).await
+    }
+
+    /// Reads from the device as it is now, whether or not it is the right one.
+    pub(crate) async fn read_to_judge(&self, offset: u64, buf: Buf) -> (Buf, Result<(), Error>) {
+        let device = match self.device() {
+            Ok(device) => device,
+            Err(error) => return (buf, Err(error)),
+        };
+        let (buf, result) = self.watched(&self.reads, device.read(offset, buf)).await;
+        self.io.has_read(buf.len());
+        (buf, result.map_err(|error| self.error(&error)))
+    }
+
+    /// A block that was not known came to be filled.
+    pub(crate) fn block_is_wanted(&self) {
+        self.turns.borrow_mut().block_is_wanted();
+    }
+
+    /// Waits until a fill may read that much at its fetch rate: `demand` is that, and what the cache has answered so far.
+    pub(crate) async fn fills_turn(&self, bytes: usize, demand: impl Fn() -> (FetchRate, u64)) -> FillReading<'_, E> {
+        let cost = cost_of(u64::try_from(bytes).expect("a length fits in 64 bits"));
+        let mut waiting = None;
+        let takes_turns = loop {
+            let (rate, hits) = demand();
+            let takes_turns = rate == FetchRate::High;
+            if takes_turns != waiting.is_some() {
+                waiting = takes_turns.then(|| FillWaiting::new(self));
+            }
+            if self.fill_may_begin(cost, rate, hits) {
+                break takes_turns;
+            }
+            self.fill_ended.wait().await;
+        };
+        FillReading::new(self, cost, takes_turns)
+    }
+
+    /// At the lower rates, the share of the device's time that fills take follows from the cost of what is in flight,
+    /// theirs beside the hosts': a disk serves its queue evenly, whatever its speed. At the highest they take turns.
+    fn fill_may_begin(&self, cost: u64, rate: FetchRate, hits: u64) -> bool {
+        let hosts = self.host_cost.get();
+        let allowance = match rate {
+            FetchRate::Low => hosts / 12,
+            FetchRate::Medium => hosts / 3 + 8,
+            FetchRate::High => return self.turns.borrow_mut().fill_may_begin(self.env.now(), cost, hits),
+        };
+        self.fill_cost.get() == 0 || self.fill_cost.get() + cost <= allowance
+    }
+
+    pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<(), Error> {
+        self.until_looked().await?;
+        let device = self.writable_device()?;
+        let mut host = HostRequest::new(self, cost_of(length_of(&buf)));
+        host.begin();
+        let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
+        self.io.has_written(buf.len());
+        self.flusher.wrote();
+        self.around.set(self.flusher.mark());
+        result.map_err(|error| self.error(&error))
+    }
+
+    /// Writes for the cleaner, when the effort lets it: as [`Backing::fills_turn`].
+    pub(crate) async fn write_for_cleaning(&self, offset: u64, buf: Buf, effort: Effort) -> Result<(), Error> {
+        self.check_latch()?;
+        let cost = cost_of(length_of(&buf));
+        while self.clean_cost.get() > 0 && self.clean_cost.get() + cost > self.clean_allowance(effort) {
+            self.clean_ended.wait().await;
+        }
+        self.until_looked().await?;
+        let device = self.writable_device()?;
+        let working = Counted::new(&self.clean_cost, cost);
+        let (buf, result) = self.watched(&self.changes, device.write(offset, buf)).await;
+        self.io.has_written(buf.len());
+        self.flusher.wrote();
+        drop(working);
+        self.clean_ended.wake_all();
+        result.map_err(|error| self.error(&error))
+    }
+
+    fn clean_allowance(&self, effort: Effort) -> u64 {
+        let hosts = self.host_cost.get();
+        match effort {
+            Effort::Full => u64::MAX,
+            Effort::Beside { .. } if hosts == 0 => u64::MAX,
+            Effort::Beside { rate, pressure_percent } => {
+                let (least, more) = match rate {
+                    FlushRate::Low => (hosts / 12, hosts / 3 + 8),
+                    FlushRate::Medium => (hosts / 3 + 8, 16 * hosts + 384),
+                    FlushRate::High => (2 * hosts + 384, 32 * hosts),
+                };
+                least + more * u64::from(pressure_percent) / 100
+            }
+        }
+    }
+
+    /// Which parts of a range of any bytes are allocated, if the device says.
+    pub(crate) fn allocation(&self, range: ByteRange, extents_max: usize) -> Option<Vec<Extent>> {
+        let wide = self.blocks_of(range);
+        let mut extents = self.device().ok()?.allocation(wide, extents_max).ok()?;
+        let mut start = wide.start;
+        for extent in &mut extents {
+            let told = ByteRange::at(start, extent.length);
+            start = told.end;
+            extent.length = told.intersection(range).map_or(0, ByteRange::length);
+        }
+        extents.retain(|extent| extent.length > 0);
+        Some(extents)
+    }
+
+    /// Makes durable what hosts were told of as written here, and nothing else if that is durable already.
+    pub(crate) async fn flush_around(&self) -> Result<(), Error> {
+        if self.flusher.covers(self.around.get()) { self.check_latch() } else { self.flush().await }
+    }
+
+    /// What was written until now is nowhere else.
+    pub(crate) fn count_as_around(&self) {
+        self.around.set(self.flusher.mark());
+    }
+
+    pub(crate) async fn discard(&self, range: ByteRange) -> Result<(), Error> {
+        self.until_looked().await?;
+        let device = self.writable_device()?;
+        let result = self.watched(&self.changes, device.discard(range)).await;
+        self.flusher.wrote();
+        self.around.set(self.flusher.mark());
+        result.map_err(|error| self.error(&error))
+    }
+
+    /// Makes the range read as zeroes; answers `Unsupported` if the device cannot by itself.
+    pub(crate) async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), Error> {
+        self.until_looked().await?;
+        let device = self.writable_device()?;
+        let result = self.watched(&self.changes, device.write_zeroes(range, mode)).await;
+        self.flusher.wrote();
+        self.around.set(self.flusher.mark());
+        result.map_err(|error| self.error(&error))
+    }
+
+    /// Makes durable every write that completed before this call; also those from before the device was opened.
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        if planted(Planted::FlushDoesNothing) {
+            return Ok(());
+        }
+        let (mark, failures) = (self.flusher.mark(), self.failures.get());
+        let flush = async || {
+            let device = self.writable_device()?;
+            self.flush_device(&device).await
+        };
+        if !self.flusher.covers(mark) {
+            cover(&self.flusher, mark, flush).await?;
+        }
+        self.check_latch()?;
+        self.check_failures(failures)
+    }
+
+    /// Flushes the device that was put in place to be judged.
+    pub(crate) async fn flush_to_judge(&self) -> Result<(), Error> {
+        let device = self.device()?;
+        self.watched(&self.changes, device.flush()).await.map_err(|error| self.error(&error))
+    }
+
+    async fn flush_device(&self, device: &E::Device) -> Result<(), Error> {
+        let result = self.watched(&self.changes, device.flush()).await;
+        result.map_err(|error| self.latch(&error))
+    }
+
+    fn writable_device(&self) -> Result<Rc<E::Device>, Error> {
+        self.check_latch()?;
+        self.device()
+    }
+
+    fn latch(&self, error: &DeviceError) -> Error {
+        let text = self.error(error);
+        if !planted(Planted::FailedFlushForgotten) {
+            let reason = format!("{text}; after a failed flush nothing more is written to it until it is cleared");
+            self.failures.set(Failures(self.failures.get().0 + 1));
+            *self.latched.borrow_mut() = Some(reason);
+        }
+        text
+    }
+}

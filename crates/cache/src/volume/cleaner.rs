@@ -1,0 +1,636 @@
+//! Dirty data goes to its backing device (rules `write-ahead`, `clean-one-at-a-time`): in the order of addresses, in
+//! merged runs that keep to the device's optimal transfer; flushed in the log before, flushed on the device after; then
+//! the pages are clean, if they are still the newest.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt as _};
+use hotset_block::{Buf, ByteRange, Env, ZeroMode};
+
+use crate::address::VolumeIndex;
+use crate::config::{FlushRate, PAGE, VolumeName, WriteMode};
+use crate::error::{Error, ErrorKind};
+use crate::log::overlay::{Content, PAGES_MAX, Place};
+use crate::log::read_log::LogRun;
+use crate::log::write_log::{CleanedHint, Log};
+use crate::members::flusher::Mark;
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::time_limit::within;
+use crate::volume::locks::Held;
+use crate::volume::{Attached, VolumeInner, ZeroEffort};
+
+/// Pages that one pass cleans at most, between two flushes of the backing device.
+const PASS_PAGES: u64 = 4096;
+/// One write to the backing device, about.
+const EXTENT_BYTES: u64 = 1 << 20;
+/// How often the task looks by itself, and how long a volume has no requests until it counts as idle.
+const INTERVAL: Duration = Duration::from_millis(500);
+const IDLE: Duration = Duration::from_secs(2);
+/// Pause after a pass that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a write-through looks where its pages are: they are moved once while an SSD is given up.
+const WRITE_OUT_TRIES: u32 = 8;
+/// Runs that were written out and wait for a flush at most; the cleaner writes those again that are more.
+const WRITTEN_OUT_MAX: usize = 4096;
+/// A drain tries for so long to leave less dirty than it did before.
+const STEADY: Duration = Duration::from_secs(5);
+/// Hints that make a batch of their own.
+const HINTS_ENOUGH: usize = 512;
+
+/// How hard cleaning works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Beside hosts.
+    Beside {
+        rate: FlushRate,
+        /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache, 0 to 100.
+        /// What is cleaned in the order of addresses costs the device less than what hosts write there themselves.
+        pressure_percent: u8,
+    },
+    /// As fast as it goes.
+    Full,
+}
+
+impl Effort {
+    /// Writes to the backing device at once.
+    fn at_once(self) -> usize {
+        let (least, most) = match self {
+            Self::Beside { rate: FlushRate::Low, .. } => (4, 16),
+            Self::Beside { rate: FlushRate::Medium, .. } => (16, 256),
+            Self::Beside { rate: FlushRate::High, .. } | Self::Full => (64, 256),
+        };
+        match self {
+            Self::Beside { pressure_percent, .. } => least + (most - least) * usize::from(pressure_percent) / 100,
+            Self::Full => most,
+        }
+    }
+}
+
+/// A stretch of a volume that is written to the backing device in one piece, and what the log has of it.
+struct Extent {
+    range: Range<u64>,
+    runs: Vec<LogRun>,
+    /// Nobody else writes these pages to the backing device.
+    held: Option<Rc<Held>>,
+}
+
+/// What became of extents that were to be written.
+#[derive(Default)]
+struct Written {
+    /// The backing device took them.
+    extents: Vec<Extent>,
+    /// Something was moved or overwritten meanwhile: it is elsewhere now.
+    moved: bool,
+    /// … or this is why it could not be written.
+    failed: Option<Error>,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Nothing is dirty.
+    Clean,
+    /// Hosts overwrite what is dirty as fast as it is cleaned. Only holding them up ends that, as `detach` does for a moment.
+    Overwritten,
+    /// `cancel_drain` was called.
+    Cancelled,
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The task that starts cleaning where it is due. Each volume is cleaned by a task of its own, so that a backing
+    /// device that hangs holds up its own volume only.
+    pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log>) {
+        while !self.stopping_log.get() {
+            let wanted = log.cleaner_wanted.wait();
+            for (index, volume) in self.attached_volumes() {
+                if self.effort(&log, index, &volume).is_some() && !volume.cleaning.replace(true) {
+                    let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
+                    self.env.spawn(async move { pool.clean_volume(&log, index, &volume).await });
+                }
+            }
+            within(&self.env, INTERVAL, wanted).await;
+        }
+    }
+
+    pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
+        self.volume_indexes()
+            .filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume)))
+            .collect()
+    }
+
+    pub(crate) fn volume_indexes(&self) -> impl Iterator<Item = VolumeIndex> + use<E> {
+        let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
+        (0..count).map(VolumeIndex)
+    }
+
+    /// Whether the volume is to be cleaned now, and how.
+    fn effort(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Effort> {
+        let idle = volume.is_idle_for(IDLE);
+        if log.counts(index).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some() {
+            return None;
+        }
+        let mode = volume.spec.borrow().settings.write_mode;
+        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
+        // An SSD left, and what is left has no room to move anything.
+        let crowded = self.is_out_of_rows(log);
+        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle || crowded {
+            return Some(Effort::Full);
+        }
+        let cleaning = self.settings.get().cleaning;
+        let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
+        let old = log.cleanable_since(index).is_some_and(|since| self.env.real_now().since(since) >= age);
+        let by_volume = self.dirty_of(log, volume, index).and_then(|dirty| self.pressure_of(&dirty));
+        let pressure = self.pressure_of(&self.all_dirty(log)).max(by_volume).or(old.then_some(0));
+        pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
+    }
+
+    async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
+        while let Some(effort) = self.effort(log, index, volume) {
+            if self.stopping_log.get() || !volume.is_at(self, index) {
+                break;
+            }
+            match self.clean_pass(log, index, volume, effort).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                // It was taken from the pool meanwhile.
+                Err(_) if !volume.is_at(self, index) => break,
+                Err(error) => {
+                    *volume.clean_error.borrow_mut() = Some(error.to_string());
+                    self.env.sleep(RETRY).await;
+                    break;
+                }
+            }
+        }
+        volume.cleaning.set(false);
+        log.room.wake_all();
+    }
+
+    /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
+    pub(crate) async fn clean_pass(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+        effort: Effort,
+    ) -> Result<bool, Error> {
+        self.clean_written_out(log, index, volume).await?;
+        let mut ranges = self.dirty_ranges(log, index, volume, volume.sweep.get());
+        if ranges.is_empty() && volume.sweep.get() > 0 {
+            ranges = self.dirty_ranges(log, index, volume, 0);
+        }
+        let Some(last) = ranges.last() else { return Ok(false) };
+        volume.sweep.set(last.end);
+        let mut extents = Vec::new();
+        for range in ranges {
+            // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
+            let held = match volume.clean_locks.try_exclusive(&range) {
+                Some(held) => Rc::new(held),
+                None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
+                None => continue,
+            };
+            let runs = log.runs(index, range.clone(), |live| live.dirty && !live.is_lost());
+            // However long the device takes: rows are freed meanwhile, for other volumes need the room.
+            runs.iter().for_each(LogRun::release);
+            // What was overwritten or cleaned while this waited is not written.
+            extents.extend(split_at_gaps(&range, runs, &held));
+        }
+        let failures = volume.backing.failures();
+        // What was moved or overwritten has its turn again.
+        let Written { extents, failed, .. } = self.write_extents(log, volume, extents, effort).await?;
+        if let Some(error) = failed.filter(|_| extents.is_empty()) {
+            return Err(error);
+        }
+        if !planted(Planted::CleanWithoutBackingFlush) {
+            volume.backing.flush().await?;
+            volume.backing.check_failures(failures)?;
+        }
+        let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
+        self.mark_clean(log, index, volume, &runs);
+        Ok(true)
+    }
+
+    /// What hosts' own writes took to the backing device is not written again, only flushed.
+    async fn clean_written_out(
+        self: &Rc<Self>,
+        log: &Rc<Log>,
+        index: VolumeIndex,
+        volume: &Rc<VolumeInner<E>>,
+    ) -> Result<(), Error> {
+        let Some(attached) = volume.attached_at(self, index) else { return Ok(()) };
+        if attached.written_out.borrow().is_empty() {
+            return Ok(());
+        }
+        if !planted(Planted::CleanWithoutBackingFlush) {
+            volume.backing.flush().await?;
+        }
+        let flusher = &volume.backing.flusher;
+        let is_flushed =
+            |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark) || planted(Planted::CleanWithoutBackingFlush);
+        let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
+        let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
+        self.mark_clean(log, index, volume, &runs);
+        Ok(())
+    }
+
+    /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
+    fn dirty_ranges(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, from: u64) -> Vec<Range<u64>> {
+        let unit = extent_pages(volume.backing.info.optimal_io_bytes);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut pages = 0;
+        let overlay = log.overlay.borrow();
+        for live in overlay.range(index, from..PAGES_MAX) {
+            if !live.dirty || live.is_lost() {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(range) if range.end == live.page && live.page % unit != 0 => range.end += 1,
+                _ => {
+                    // A pass ends between two extents, so that no stripe is cut for it.
+                    if pages >= PASS_PAGES {
+                        break;
+                    }
+                    ranges.push(live.page..live.page + 1);
+                }
+            }
+            pages += 1;
+        }
+        ranges
+    }
+
+    /// Writes the extents to the backing device.
+    async fn write_extents(
+        self: &Rc<Self>,
+        log: &Log,
+        volume: &Rc<VolumeInner<E>>,
+        extents: Vec<Extent>,
+        effort: Effort,
+    ) -> Result<Written, Error> {
+        if !planted(Planted::CleanWithoutLogFlush) {
+            self.flush_log(log).await?;
+        }
+        let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
+        for extent in &extents {
+            self.unsettle(&attached, volume.bytes_of_pages(&extent.range)).await?;
+        }
+        let writes = extents.into_iter().map(async |mut extent| {
+            let lives = extent.runs.iter().all(|run| run.hold_again(log));
+            let result = if lives { self.write_extent(log, volume, &extent, effort).await } else { Ok(false) };
+            extent.runs.iter().for_each(LogRun::release);
+            // Whoever writes here next need not wait for the rest of the pass.
+            extent.held = None;
+            (extent, result)
+        });
+        let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
+        let mut written = Written::default();
+        for (extent, result) in results {
+            match result {
+                Ok(true) => written.extents.push(extent),
+                Ok(false) => written.moved = true,
+                Err(error) => written.failed = Some(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
+    /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
+    async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
+        if let Some(error) = &*self.fenced.borrow() {
+            // Nobody knows what SSDs hold that are not asked any more.
+            return Err(error.clone());
+        }
+        let mut lost = 0;
+        for page in run.pages.clone() {
+            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
+                let buf = self.env.buffers().take(single.bytes());
+                if self.read_run_of_log(&single, buf).await.is_some() {
+                    continue;
+                }
+                let now = log.overlay.borrow().get(run.first.volume, page);
+                if now == Some(single.first) {
+                    self.lose_page(log, &single.first);
+                    lost += PAGE;
+                } else if now.is_some_and(|live| live.is_lost()) {
+                    // Both SSDs left meanwhile.
+                    lost += PAGE;
+                }
+            }
+        }
+        if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
+    }
+
+    /// False: nothing was written, for it was moved or overwritten meanwhile.
+    async fn write_extent(
+        self: &Rc<Self>,
+        log: &Log,
+        volume: &VolumeInner<E>,
+        extent: &Extent,
+        effort: Effort,
+    ) -> Result<bool, Error> {
+        let range = volume.bytes_of_pages(&extent.range);
+        if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
+            extent.runs.iter().for_each(LogRun::release);
+            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
+        }
+        let mut rest = Some(self.env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
+        let mut whole: Option<Buf> = None;
+        for run in &extent.runs {
+            let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
+            rest = Some(next);
+            let Some(part) = self.read_run_of_log(run, part).await else {
+                return self.lose_unreadable(log, run).await.map(|()| false);
+            };
+            // A read may bring another buffer than the one that it was given.
+            whole = Some(match whole {
+                None => part,
+                Some(before) => joined(&self.env, before, part),
+            });
+        }
+        extent.runs.iter().for_each(LogRun::release);
+        let data = whole.expect("an extent has runs");
+        let length = usize::try_from(range.length()).expect("a few MiB");
+        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
+    }
+
+    /// These pages are on the backing device, durably: they are clean if they are still the newest.
+    fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[LogRun]) {
+        let mut cleaned = 0;
+        for run in written.iter().filter(|run| run.lives(log)) {
+            let data = matches!(run.first.content, Content::Data { .. });
+            for (page, mut place) in run.places() {
+                if planted(Planted::CleanNotRechecked)
+                    && let Some(live) = log.overlay.borrow().get(index, page)
+                {
+                    place = live.place;
+                }
+                cleaned += u64::from(log.set_clean_at(index, page, place));
+            }
+            if data {
+                let row = run.row().number;
+                let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
+                log.hints.borrow_mut().push(CleanedHint { row, position: run.first.place.position(), count });
+            }
+        }
+        add(&volume.stats.cleaned_bytes, cleaned * PAGE);
+        add(&volume.steps, 1);
+        *volume.clean_error.borrow_mut() = None;
+        if log.hints.borrow().len() >= HINTS_ENOUGH {
+            log.hints_wanted.set(true);
+            log.wanted.wake_all();
+        }
+        log.room.wake_all();
+        log.mover_wanted.wake_all();
+    }
+
+    /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
+    pub(crate) async fn write_out(
+        self: &Rc<Self>,
+        log: &Log,
+        attached: &Attached<E>,
+        volume: &Rc<VolumeInner<E>>,
+        pages: &Range<u64>,
+    ) -> Result<(), Error> {
+        let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
+        for _ in 0..WRITE_OUT_TRIES {
+            let runs = log.runs(attached.index, pages.clone(), |live| live.dirty);
+            let lost = runs.iter().filter(|run| run.first.is_lost()).map(|run| pages_bytes(&run.pages)).sum();
+            if lost > 0 {
+                return Err(unreadable(lost));
+            }
+            let extents = split_at_gaps(pages, runs, &held);
+            let written = self.write_extents(log, volume, extents, Effort::Full).await?;
+            if let Some(error) = written.failed {
+                return Err(error);
+            }
+            let lost = written.extents.iter().any(|extent| is_lost(log, attached.index, &extent.range));
+            let mark = volume.backing.flusher.mark();
+            let runs = written.extents.into_iter().flat_map(|extent| extent.runs).map(|run| (mark, run));
+            attached.remember_written_out(runs);
+            if !written.moved && !lost {
+                return Ok(());
+            }
+        }
+        let message = format!("the SSDs answered a read of dirty data with errors, {WRITE_OUT_TRIES} times");
+        Err(Error::new(ErrorKind::Media, message))
+    }
+
+    /// See [`crate::Pool::drain`].
+    pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
+        let Some(log) = &self.log else { return Ok(Drained::Clean) };
+        let index = self.index_named(name)?;
+        if let Some(reason) = self.attachment_of(index).and_then(|attachment| self.unknown_loss(attachment)) {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
+        }
+        let Some((volume, _)) = self.attached_volume(index) else {
+            return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
+        };
+        volume.draining.set(true);
+        let cleaned = || volume.stats.cleaned_bytes.get();
+        let mut least = (u64::MAX, self.env.now(), cleaned());
+        loop {
+            let changed = log.room.wait();
+            if !volume.draining.get() {
+                return Ok(Drained::Cancelled);
+            }
+            let dirty = log.counts(index).dirty;
+            if dirty == 0 || volume.detached_from(self) {
+                return Ok(Drained::Clean);
+            }
+            let (before, since, cleaned_then) = least;
+            if dirty < before {
+                least = (dirty, self.env.now(), cleaned());
+            } else if self.env.now().since(since) >= STEADY && cleaned() - cleaned_then >= before * PAGE {
+                return Ok(Drained::Overwritten);
+            }
+            if let Some(error) = self.cannot_clean(log, index, &volume) {
+                volume.draining.set(false);
+                return Err(error);
+            }
+            log.cleaner_wanted.wake_all();
+            within(&self.env, INTERVAL, changed).await;
+        }
+    }
+
+    /// Why what is dirty cannot be cleaned.
+    fn cannot_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Error> {
+        let dirty = log.counts(index).dirty * PAGE;
+        let name = &volume.spec.borrow().name;
+        let why = if let Some(reason) = &*volume.fenced.borrow() {
+            reason.clone()
+        } else if let Some(reason) = volume.backing.latched() {
+            reason
+        } else if let Some(error) = &*self.fenced.borrow() {
+            error.to_string()
+        } else if volume.backing.info.read_only {
+            "its backing device is read-only".to_owned()
+        } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
+            self.why_lost(log, Some(index))
+        } else {
+            return None;
+        };
+        let message =
+            format!("volume {name}: {dirty} bytes of dirty data cannot be written to its backing device: {why}");
+        Some(Error::new(ErrorKind::Refused, message))
+    }
+
+    /// Refuses, with the bytes, if a volume that is not attached has dirty data.
+    pub(crate) fn refuse_dirty(&self, log: &Log, index: VolumeIndex, name: &VolumeName) -> Result<(), Error> {
+        let dirty = log.counts(index).dirty * PAGE;
+        if dirty == 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "volume {name}: {dirty} bytes of dirty data are not on its backing device, which is not there: bring it back, \
+             or give the data up by force"
+        );
+        Err(Error::new(ErrorKind::Refused, message))
+    }
+
+    pub(crate) fn cancel_drain(&self, name: &VolumeName) {
+        if let Some(volume) = self.volume_named(name) {
+            self.end_drain(&volume);
+        }
+    }
+
+    /// If it is attached.
+    pub(crate) fn volume_named(&self, name: &VolumeName) -> Option<Rc<VolumeInner<E>>> {
+        let index = self.index_named(name).ok()?;
+        self.attached_volume(index).map(|(volume, _)| volume)
+    }
+
+    pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
+        volume.draining.set(false);
+        if let Some(log) = &self.log {
+            log.room.wake_all();
+        }
+    }
+
+    pub(crate) fn index_named(&self, name: &VolumeName) -> Result<VolumeIndex, Error> {
+        let catalogue = self.catalogue.borrow();
+        let known = catalogue.volumes.iter().find(|volume| volume.spec.name == *name);
+        known
+            .and_then(|volume| self.index_of(volume.attachment))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name)))
+    }
+}
+
+/// Both SSDs left with something of these pages: that is on record, and a host that wrote it is told so.
+fn is_lost(log: &Log, volume: VolumeIndex, pages: &Range<u64>) -> bool {
+    log.overlay.borrow().range(volume, pages.clone()).any(|live| live.is_lost())
+}
+
+fn unreadable(bytes: u64) -> Error {
+    Error::new(ErrorKind::Media, format!("{bytes} bytes of dirty data cannot be read from any copy on the SSDs"))
+}
+
+/// Joins two buffers, without a copy if they are neighbours.
+pub(crate) fn joined<E: Env>(env: &E, before: Buf, part: Buf) -> Buf {
+    if before.is_followed_by(&part) {
+        return before.join(part);
+    }
+    let mut whole = env.buffers().take(before.len() + part.len());
+    whole[..before.len()].copy_from_slice(&before);
+    whole[before.len()..].copy_from_slice(&part);
+    whole
+}
+
+/// Pages of an extent: whole optimal transfers, about a mebibyte.
+fn extent_pages(optimal_io_bytes: u32) -> u64 {
+    let optimal = u64::from(optimal_io_bytes);
+    if optimal == 0 || optimal % PAGE != 0 {
+        return EXTENT_BYTES / PAGE;
+    }
+    (EXTENT_BYTES / optimal).max(1) * optimal / PAGE
+}
+
+fn pages_bytes(pages: &Range<u64>) -> u64 {
+    (pages.end - pages.start) * PAGE
+}
+
+/// The parts of `range` that the runs cover without a gap; they share the hold.
+fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = Vec::new();
+    for run in runs {
+        debug_assert!(range.start <= run.pages.start && run.pages.end <= range.end);
+        match extents.last_mut() {
+            Some(extent) if extent.range.end == run.pages.start => {
+                extent.range.end = run.pages.end;
+                extent.runs.push(run);
+            }
+            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], held: Some(Rc::clone(held)) }),
+        }
+    }
+    extents
+}
+
+impl<E: Env> Attached<E> {
+    /// The cleaner writes again what is too much to remember.
+    fn remember_written_out(&self, runs: impl Iterator<Item = (Mark, LogRun)>) {
+        let mut written_out = self.written_out.borrow_mut();
+        let room = WRITTEN_OUT_MAX.saturating_sub(written_out.len());
+        written_out.extend(runs.take(room));
+    }
+
+    /// The backing device has what the log has of the page in this place.
+    pub(super) fn wrote_out(&self, page: u64, place: Place) -> bool {
+        self.written_out
+            .borrow()
+            .iter()
+            .any(|(_, run)| run.pages.contains(&page) && run.places().any(|own| own == (page, place)))
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// The bytes of these pages that lie inside the volume.
+    pub(crate) fn bytes_of_pages(&self, pages: &Range<u64>) -> ByteRange {
+        ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
+    }
+
+    /// It is in this place of this pool.
+    fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
+        self.attached_at(pool, index).is_some()
+    }
+
+    pub(crate) fn attached_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> Option<Rc<Attached<E>>> {
+        self.attached().filter(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
+    }
+
+    pub(crate) fn detached_from(&self, pool: &Rc<PoolInner<E>>) -> bool {
+        self.attached().is_none_or(|attached| !Rc::ptr_eq(&attached.pool, pool))
+    }
+
+    /// No request came for so long.
+    fn is_idle_for(&self, time: Duration) -> bool {
+        let stats = &self.stats;
+        let requests = stats.reads.get() + stats.writes.get() + stats.trims.get() + stats.zeroes.get();
+        let now = self.env.now();
+        let (before, since) = self.idle_since.get();
+        if before != requests || since.0 == 0 {
+            self.idle_since.set((requests, now));
+            return false;
+        }
+        now.since(since) >= time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves: D8, D12
+    #[test]
+    fn cleaning_works_harder_the_nearer_hosts_are_to_being_slowed_and_never_harder_at_a_lower_rate() {
+        let at_once = |rate, pressure_percent| Effort::Beside { rate, pressure_percent }.at_once();
+        for rate in [FlushRate::Low, FlushRate::Medium, FlushRate::High] {
+            assert!(at_once(rate, 0) < at_once(rate, 50) && at_once(rate, 50) < at_once(rate, 100), "{rate:?}");
+        }
+        for pressure_percent in [0, 50, 100] {
+            assert!(at_once(FlushRate::Low, pressure_percent) < at_once(FlushRate::Medium, pressure_percent));
+            assert!(at_once(FlushRate::Medium, pressure_percent) <= at_once(FlushRate::High, pressure_percent));
+        }
+    }
+}

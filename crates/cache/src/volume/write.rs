@@ -1,0 +1,282 @@
+//! A host's write: into the write log (`append.rs`), or around the cache (rule `write-ahead`).
+//!
+//! Around: the pages are held exclusively from the decision until the backing write returned; what is cached of them is hidden,
+//! and its drop flushed, before the backing device is touched; then the answer.
+
+use std::rc::Rc;
+
+use futures_util::future::join;
+use hotset_block::{Buf, ByteRange, Env};
+
+use crate::address::{BlockKey, bytes_of};
+use crate::config::PAGE;
+use crate::error::{Error, ErrorKind};
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::volume::locks::Held;
+use crate::volume::read::Destination;
+use crate::volume::route::{CacheWish, Route, Then};
+use crate::volume::{Attached, Durability, VolumeInner};
+
+impl<E: Env> VolumeInner<E> {
+    /// Stores `buf`, which is not empty, at a valid place.
+    pub(crate) async fn write_range(
+        self: &Rc<Self>,
+        offset: u64,
+        buf: Buf,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let range = ByteRange::at(offset, u64::try_from(buf.len()).expect("a length fits in 64 bits"));
+        add(&self.stats.writes, 1);
+        add(&self.stats.write_bytes, range.length());
+        let cutoff = self.spec.borrow().settings.write_cutoff_bytes;
+        let streaming = self.streams_past(range, &self.write_streams, cutoff);
+        self.store(range, buf, streaming, durability).await
+    }
+
+    async fn store(
+        self: &Rc<Self>,
+        range: ByteRange,
+        buf: Buf,
+        streaming: bool,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let wish = self.cache_wish(range.length(), streaming, durability);
+        let (held, attached, route) = self.hold_for_write(range, wish).await?;
+        if let Route::Split(page) = route {
+            drop(held);
+            return Box::pin(self.store_parts(range, page * PAGE, &buf, streaming, durability)).await;
+        }
+        if streaming && route == Route::Around {
+            add(&self.stats.bypassed_writes, 1);
+        }
+        if let (Route::Append(then), Some(attached)) = (route, &attached) {
+            return self.write_logged(attached, range, buf, then, durability).await;
+        }
+        if let (Route::WithoutSsds | Route::Replace, Some(attached)) = (route, &attached)
+            && let Some(log) = &attached.pool.log
+        {
+            return Box::pin(self.write_without_ssds(attached, log, range, buf)).await;
+        }
+        // A host's write into the log is the one to be fast: the rest does not make its future larger.
+        Box::pin(self.write_around(attached.as_deref(), range, buf, held)).await?;
+        if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
+            self.backing.flush().await?;
+        }
+        if let Some(attached) = attached.filter(|attached| attached.pool.log.is_none()) {
+            self.count_write(&attached, range, streaming);
+        }
+        Ok(())
+    }
+
+    /// Stores what lies before `middle`, and then the rest.
+    async fn store_parts(
+        self: &Rc<Self>,
+        range: ByteRange,
+        middle: u64,
+        buf: &Buf,
+        streaming: bool,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let length = usize::try_from(middle - range.start).expect("a request fits in memory");
+        // Copies, for devices ask for aligned buffers.
+        let copy = |part: &[u8]| crate::members::records::to_buf(self.env.buffers(), part);
+        let (head, tail) = (copy(&buf[..length]), copy(&buf[length..]));
+        self.store(ByteRange { end: middle, ..range }, head, streaming, durability).await?;
+        self.store(ByteRange { start: middle, ..range }, tail, streaming, durability).await
+    }
+
+    /// Writes to the backing device what the caller holds, and lets go of it.
+    async fn write_around(
+        self: &Rc<Self>,
+        attached: Option<&Attached<E>>,
+        range: ByteRange,
+        buf: Buf,
+        held: Option<Held>,
+    ) -> Result<(), Error> {
+        let _not_cleaned = self.make_way(attached, range, Planted::WriteWithoutDrop).await?;
+        self.write_backing(range, buf).await?;
+        if planted(Planted::DropAfterBackingWrite)
+            && let Some(attached) = attached
+        {
+            attached.pool.drop_pages(attached.index, PoolInner::<E>::pages_of(range)).await?;
+        }
+        drop(held);
+        Ok(())
+    }
+
+    /// Holds the pages of a write and decides where it goes. While there is no room for what has to be appended, nothing
+    /// is held (rule `reserves`).
+    async fn hold_for_write(
+        self: &Rc<Self>,
+        range: ByteRange,
+        wish: CacheWish,
+    ) -> Result<(Option<Held>, Option<Rc<Attached<E>>>, Route), Error> {
+        let pages = PoolInner::<E>::pages_of(range);
+        loop {
+            let held = self.hold(range).await;
+            let Some(attached) = self.attached() else { return Ok((held, None, Route::Around)) };
+            let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
+            match attached.pool.route(&log, self, &attached, &pages, wish) {
+                Route::Wait => {}
+                route @ (Route::Append(_) | Route::Around | Route::WithoutSsds | Route::Replace | Route::Split(_)) => {
+                    return Ok((held, Some(attached), route));
+                }
+            }
+            let changed = log.room.wait();
+            drop(held);
+            attached.pool.check_log_serves(&log, self)?;
+            log.mover_wanted.wake_all();
+            changed.await;
+            if self.stopped.get() {
+                // The pool may be gone by now, and what it holds of these pages with it.
+                let message = format!("volume {} is being stopped", self.spec.borrow().name);
+                return Err(Error::new(ErrorKind::Stopping, message));
+            }
+        }
+    }
+
+    /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
+    /// holds the pages.
+    async fn write_logged(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        range: ByteRange,
+        buf: Buf,
+        then: Then,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let log = attached.pool.log.as_ref().expect("the route goes through the log");
+        let pages = PoolInner::<E>::pages_of(range);
+        let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
+        if durability == Durability::Durable {
+            log.flush_habit.ask();
+        }
+        self.append(attached, log, &pages, data).await?;
+        add(&self.stats.write_hits, u64::from(then == Then::Answer));
+        if then == Then::WriteOut {
+            Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
+        }
+        if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
+            attached.pool.flush_log_for_host(log).await?;
+        }
+        Ok(())
+    }
+
+    /// What a write of parts of pages makes of the pages that it touches: they are read and modified. The caller holds them.
+    pub(crate) async fn whole_pages(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        range: ByteRange,
+        buf: Buf,
+    ) -> Result<Buf, Error> {
+        let pages = PoolInner::<E>::pages_of(range);
+        let mut whole = if range == self.bytes_of_pages(&pages) {
+            // All that the volume has of them: nothing is kept, so that nothing need be readable.
+            self.env.buffers().take_zeroed(bytes_of(&pages))
+        } else {
+            Box::pin(self.read_newest(attached, &pages)).await?
+        };
+        let skip = usize::try_from(range.start - pages.start * PAGE).expect("less than a page");
+        whole[skip..skip + buf.len()].copy_from_slice(&buf);
+        Ok(whole)
+    }
+
+    /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).
+    pub(crate) async fn flush_all(self: &Rc<Self>) -> Result<(), Error> {
+        let attached = self.attached();
+        let Some((attached, log)) =
+            attached.as_ref().and_then(|attached| Some((attached, attached.pool.log.as_ref()?)))
+        else {
+            return self.backing.flush().await;
+        };
+        log.flush_habit.flushed();
+        let in_log = async {
+            if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log_for_host(log).await }
+        };
+        let around =
+            async { if planted(Planted::FlushWithoutAround) { Ok(()) } else { self.backing.flush_around().await } };
+        let (in_log, around) = join(in_log, around).await;
+        in_log.and(around)
+    }
+
+    /// The lock on the pages that `range` touches.
+    pub(crate) async fn hold(&self, range: ByteRange) -> Option<Held> {
+        let unit = u64::from(self.backing.info.logical_block_bytes);
+        let loose =
+            planted(Planted::WriteHoldsNothing) || (planted(Planted::SubPageWithoutLock) && !range.is_aligned_to(unit));
+        if loose {
+            return None;
+        }
+        let pages = PoolInner::<E>::pages_of(range);
+        // Mostly nobody has them.
+        match self.locks.try_exclusive(&pages) {
+            Some(held) => Some(held),
+            None => Some(self.locks.exclusive(pages).await),
+        }
+    }
+
+    /// Sees to it that nothing supersedes or outlives what is about to be written to the backing device: drops what is
+    /// cached, marks touched fingerprints. The caller holds the range, and what this answers until the backing device has
+    /// answered.
+    pub(crate) async fn make_way(
+        self: &Rc<Self>,
+        attached: Option<&Attached<E>>,
+        range: ByteRange,
+        without_drop: Planted,
+    ) -> Result<Option<Held>, Error> {
+        let Some(attached) = attached else { return Ok(None) };
+        let pages = PoolInner::<E>::pages_of(range);
+        // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
+        let not_cleaned = match &attached.pool.log {
+            Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
+            None => None,
+        };
+        attached.pool.unsettle(attached, range).await?;
+        if planted(Planted::DropAfterBackingWrite) {
+            return Ok(not_cleaned);
+        }
+        if planted(without_drop) {
+            attached.pool.only_hide(attached.index, pages, without_drop);
+            return Ok(not_cleaned);
+        }
+        if planted(Planted::DropNotFlushed) {
+            attached.pool.hide_pages(attached.index, pages);
+            return Ok(not_cleaned);
+        }
+        attached.pool.drop_pages(attached.index, pages).await?;
+        Ok(not_cleaned)
+    }
+
+    /// Writes to the backing device, in the device's blocks; a part of a block is read, modified and written (rule
+    /// `sub-page`). The caller holds the pages: two writes to one block do not lose each other.
+    pub(crate) async fn write_backing(&self, range: ByteRange, buf: Buf) -> Result<(), Error> {
+        let wide = self.device_blocks(range);
+        if range == wide {
+            return self.backing.write(range.start, buf).await;
+        }
+        let mut whole = self.read_backing(wide, Destination::Own).await?;
+        let skip = usize::try_from(range.start - wide.start).expect("less than a block");
+        whole[skip..skip + buf.len()].copy_from_slice(&buf);
+        self.backing.write(wide.start, whole).await
+    }
+
+    fn count_write(&self, attached: &Attached<E>, range: ByteRange, streaming: bool) {
+        if streaming {
+            return;
+        }
+        let pool = &attached.pool;
+        let threshold = pool.settings.get().populate_on_write;
+        if threshold == 0 {
+            return;
+        }
+        for (block, _) in pool.blocks_of(PoolInner::<E>::pages_of(range)) {
+            let key = BlockKey { volume: attached.index, block };
+            let cached = pool.map.borrow().find(key).is_some();
+            if pool.counters.borrow_mut().count_write(key) >= threshold && !cached {
+                pool.wish_fill(key);
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Trim and write-zeroes of any length, around the cache (rule `zeroes`).
+//!
+//! TRIM where the backing device's discard does not read back zero changes nothing and succeeds; WRITE_ZEROES always
+//! takes effect.
+
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, Discard, Env, ZeroMode};
+
+use crate::config::{PAGE, limits};
+use crate::error::{Error, ErrorKind};
+use crate::log::write_log::{Body, Log};
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::volume::pieces::Pieces;
+use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort};
+
+/// Pages of one zero entry at most.
+const ZERO_PAGES: u64 = 4096;
+/// Pages that are written as zeroes in one piece, where no SSD is left.
+const ZERO_PAGES_AT_ONCE: u64 = 256;
+
+impl<E: Env> VolumeInner<E> {
+    /// Gives whole backing blocks of a valid range back. Parts of a block at its ends stay.
+    pub(crate) async fn trim_range(self: &Rc<Self>, range: ByteRange, durability: Durability) -> Result<(), Error> {
+        add(&self.stats.trims, 1);
+        if self.backing.info.discard != Discard::Zeroes {
+            return Ok(());
+        }
+        let trims_more = planted(Planted::TrimWidened);
+        let range = if trims_more { range.widened_to(4096) } else { self.backing.blocks_inside(range) };
+        if range.is_empty() {
+            return Ok(());
+        }
+        let _held = self.hold(range).await;
+        for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
+            self.trim_around(self.backing.blocks_inside(part)).await?;
+        }
+        self.settle(durability).await
+    }
+
+    async fn trim_around(self: &Rc<Self>, range: ByteRange) -> Result<(), Error> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let _not_cleaned = self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+        let mut pieces = Pieces::of(range);
+        while let Some(piece) = pieces.next() {
+            let began = self.env.now();
+            match self.backing.discard(piece).await {
+                Err(error) if error.kind != ErrorKind::Unsupported => return Err(error),
+                Err(_) => return Ok(()),
+                Ok(()) => {}
+            }
+            pieces.took(self.env.now().since(began));
+            add(&self.steps, 1);
+        }
+        Ok(())
+    }
+
+    /// Makes a valid range read as zeroes.
+    pub(crate) async fn zero_range(
+        self: &Rc<Self>,
+        range: ByteRange,
+        mode: ZeroMode,
+        effort: ZeroEffort,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        add(&self.stats.zeroes, 1);
+        let _held = self.hold(range).await;
+        for part in self.zero_live_pages(range, effort).await? {
+            self.zero_around(part, mode, effort).await?;
+        }
+        self.settle(durability).await
+    }
+
+    async fn zero_around(self: &Rc<Self>, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
+        let inner = self.backing.blocks_inside(range);
+        let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
+        let _not_cleaned = match dropped.is_empty() {
+            true => None,
+            false => self.make_way(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?,
+        };
+        if !inner.is_empty() {
+            self.zero_blocks(inner, mode, effort).await?;
+        }
+        for part in edges(range, inner) {
+            let length = usize::try_from(part.length()).expect("less than a block");
+            self.write_backing(part, self.env.buffers().take_zeroed(length)).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`); answers the other parts,
+    /// which go around. The caller holds the range.
+    async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
+        let Some(attached) = self.attached() else { return Ok(vec![range]) };
+        let Some(log) = attached.pool.log.clone().filter(|_| !planted(Planted::ZeroesKeepLiveCopy)) else {
+            return Ok(vec![range]);
+        };
+        let mut around = Vec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let pages = PoolInner::<E>::pages_of(ByteRange { start, end: range.end });
+            let live = log.overlay.borrow().first_in(attached.index, &pages);
+            let Some(live) = live else { break };
+            add(&self.steps, 1);
+            let first = live.page * PAGE;
+            if start < first {
+                around.push(ByteRange { start, end: first });
+            }
+            start = match attached.pool.is_without_ssds() || live.is_unavailable() {
+                true => self.zero_past_the_log(&attached, &log, range, live.page, effort).await?,
+                false => self.zero_live_run(&attached, &log, range, live.page).await?,
+            };
+        }
+        if start < range.end {
+            around.push(ByteRange { start, end: range.end });
+        }
+        Ok(around)
+    }
+
+    /// Zeroes the live pages from `page` on, as far as they follow each other and lie in `range`; answers where the run
+    /// ends.
+    async fn zero_live_run(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        range: ByteRange,
+        page: u64,
+    ) -> Result<u64, Error> {
+        attached.pool.check_log_serves(log, self)?;
+        if !self.covers(range, page) {
+            let pages = page..page + 1;
+            let mut whole = self.read_newest(attached, &pages).await?;
+            let part = part_of_page(range, page);
+            let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
+            let length = usize::try_from(part.length()).expect("less than a page");
+            whole[skip..skip + length].fill(0);
+            self.append(attached, log, &pages, whole).await?;
+            self.write_out_if_due(attached, log, &pages).await?;
+            return Ok(part.end);
+        }
+        let end = self.live_run_end(attached, log, range, page);
+        let wait = attached.pool.submit(log, attached, page, Body::Zeroes(end - page));
+        let stopped = || Err(Error::new(ErrorKind::Stopping, "the pool has stopped"));
+        wait.await.unwrap_or_else(stopped)?;
+        self.write_out_if_due(attached, log, &(page..end)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// … where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
+    async fn zero_past_the_log(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        range: ByteRange,
+        page: u64,
+        effort: ZeroEffort,
+    ) -> Result<u64, Error> {
+        if effort == ZeroEffort::FastOnly {
+            let message = format!("backing device {} cannot zero lost pages faster than by writing", self.backing.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if !self.covers(range, page) {
+            let part = part_of_page(range, page);
+            let length = usize::try_from(part.length()).expect("less than a page");
+            self.write_without_ssds(attached, log, part, self.env.buffers().take_zeroed(length)).await?;
+            return Ok(part.end);
+        }
+        let end = self.live_run_end(attached, log, range, page).min(page + ZERO_PAGES_AT_ONCE);
+        let length = usize::try_from((end - page) * PAGE).expect("a few pages");
+        self.replace_lost(attached, log, &(page..end), self.env.buffers().take_zeroed(length)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// All of the page that the volume has lies in `range`.
+    fn covers(&self, range: ByteRange, page: u64) -> bool {
+        range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
+    }
+
+    /// Where the run of live pages from `page` on ends, unavailable or not, that lie in `range` as a whole, some at most.
+    fn live_run_end(&self, attached: &Attached<E>, log: &Log, range: ByteRange, page: u64) -> u64 {
+        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
+        let overlay = log.overlay.borrow();
+        let mut end = page;
+        let mut unavailable = None;
+        for live in overlay.range(attached.index, page..last) {
+            let is_alike = *unavailable.get_or_insert(live.is_unavailable()) == live.is_unavailable();
+            if live.page != end || !is_alike || !self.covers(range, end) {
+                break;
+            }
+            end += 1;
+        }
+        end
+    }
+
+    /// What is not to stay dirty goes to the backing device before the answer.
+    async fn write_out_if_due(
+        self: &Rc<Self>,
+        attached: &Rc<Attached<E>>,
+        log: &Rc<Log>,
+        pages: &std::ops::Range<u64>,
+    ) -> Result<(), Error> {
+        let pool = &attached.pool;
+        if pool.keeps_dirty(self) && !pool.is_over_dirty_cap(log, self, attached.index, 0) {
+            return Ok(());
+        }
+        attached.pool.write_out(log, attached, self, pages).await
+    }
+
+    /// Zeroes whole backing blocks: by the device if it can, else by writing.
+    pub(crate) async fn zero_blocks(&self, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
+        let range = self.zero_by_device(range, mode).await?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        if effort == ZeroEffort::FastOnly {
+            let message = format!("backing device {} cannot zero faster than by writing", self.backing.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + limits::ZERO_CHUNK_BYTES);
+            let length = usize::try_from(end - start).expect("a chunk fits in memory");
+            self.backing.write(start, self.env.buffers().take_zeroed(length)).await?;
+            add(&self.steps, 1);
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// As far as the device can by itself; answers what is left.
+    async fn zero_by_device(&self, range: ByteRange, mode: ZeroMode) -> Result<ByteRange, Error> {
+        let mut pieces = Pieces::of(range);
+        loop {
+            let left = pieces.left();
+            let Some(piece) = pieces.next() else { return Ok(left) };
+            let began = self.env.now();
+            match self.backing.write_zeroes(piece, mode).await {
+                Err(error) if error.kind == ErrorKind::Unsupported => return Ok(left),
+                result => result?,
+            }
+            pieces.took(self.env.now().since(began));
+            add(&self.steps, 1);
+        }
+    }
+
+    async fn settle(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {
+        match durability {
+            Durability::Durable => self.flush_all().await,
+            Durability::Volatile => Ok(()),
+        }
+    }
+}
+
+fn part_of_page(range: ByteRange, page: u64) -> ByteRange {
+    ByteRange { start: range.start.max(page * PAGE), end: range.end.min((page + 1) * PAGE) }
+}
+
+/// What of `range` lies outside `inner`: at most two parts, each less than a block.
+fn edges(range: ByteRange, inner: ByteRange) -> Vec<ByteRange> {
+    if inner.is_empty() {
+        return vec![range];
+    }
+    let head = ByteRange { start: range.start, end: inner.start };
+    let tail = ByteRange { start: inner.end, end: range.end };
+    [head, tail].into_iter().filter(|part| !part.is_empty()).collect()
+}
+
+impl<E: Env> PoolInner<E> {
+    /// The planted bugs' way to make way: out of sight (or not even that), without a drop record.
+    pub(crate) fn only_hide(
+        self: &Rc<Self>,
+        volume: crate::address::VolumeIndex,
+        pages: std::ops::Range<u64>,
+        bug: Planted,
+    ) {
+        if bug == Planted::TrimKeepsCachedPages && planted(bug) {
+            return;
+        }
+        for (block, within) in self.blocks_of(pages) {
+            let key = crate::address::BlockKey { volume, block };
+            self.fills.exclude(key, &within);
+            let slot = self.map.borrow().find(key);
+            if let Some(slot) = slot {
+                self.map.borrow_mut().clear_valid(slot, within);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_what_whole_blocks_leave_over() {
+        let range = ByteRange { start: 100, end: 9000 };
+        let inner = range.narrowed_to(4096);
+        assert_eq!(edges(range, inner), [ByteRange { start: 100, end: 4096 }, ByteRange { start: 8192, end: 9000 }]);
+        let small = ByteRange { start: 100, end: 200 };
+        assert_eq!(edges(small, small.narrowed_to(4096)), [small]);
+        let whole = ByteRange { start: 4096, end: 8192 };
+        assert!(edges(whole, whole.narrowed_to(4096)).is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! The rooms of the engine: what belongs to one owner, and in which direction they use each other.
+//!
+//! A room is a folder of `crates/cache/src`. Its `mod.rs` lists its files in two groups: under [`NOUNS`] what is true now,
+//! which never waits, and under [`VERBS`] what happens.
+
+use super::Finding;
+use super::code::code_of;
+
+/// Stands in a room's `mod.rs` above its nouns.
+const NOUNS: &str = "// Nouns: what is true now.";
+
+/// Stands in a room's `mod.rs` above its verbs.
+const VERBS: &str = "// Verbs: what happens.";
+
+/// Each room, and the rooms that it may use: never one that uses it. `pool` is the frame: it has the order of what takes
+/// several rooms.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("members", &[]),
+    ("clean", &["members"]),
+    ("log", &["clean", "members"]),
+    ("attachments", &["members"]),
+    ("volume", &["attachments", "clean", "log", "members"]),
+    ("pool", &["attachments", "clean", "log", "members", "volume"]),
+];
+
+/// The handles by which a verb reaches the pool and the volume that it works for; a noun knows neither.
+const HANDLES: &[&str] =
+    &["pool::PoolInner", "volume::VolumeInner", "volume::Attached", "volume::{Attached, VolumeInner}"];
+
+/// Arrows that still run up: an SSD carries the journal of its slots, and the slots of which it waits to be rid.
+const STILL_UP: &[(&str, &str)] = &[("members/ssd.rs", "clean::grace::"), ("members/ssd.rs", "clean::index_journal::")];
+
+const ENGINE: &str = "crates/cache/src/";
+
+/// The files that are nouns, whatever room they are in; `read` gives the text of a file of the repository.
+pub(super) fn nouns(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
+    let mut nouns = Vec::new();
+    for (room, _) in ROOMS {
+        let text = read(&format!("{ENGINE}{room}/mod.rs")).unwrap_or_default();
+        let listed = text.split_once(NOUNS).and_then(|(_, after)| after.split_once(VERBS));
+        let modules = listed.map(|(nouns, _)| nouns.lines()).into_iter().flatten();
+        let names = modules.filter_map(|line| line.split_once("mod ").and_then(|(_, name)| name.strip_suffix(';')));
+        nouns.extend(names.map(|name| format!("{ENGINE}{room}/{name}.rs")));
+    }
+    nouns
+}
+
+/// Every use of a room that is not below the file's own. Tests stand beside the code and may use what they need.
+pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
+    let room = path.strip_prefix(ENGINE).and_then(|path| path.split_once('/')).map(|(room, _)| room);
+    let Some((own, below)) = ROOMS.iter().find(|(name, _)| Some(*name) == room) else { return Vec::new() };
+    let code = code_of(text);
+    let shipped = code.split("#[cfg(test)]").next().unwrap_or(&code);
+    let mut findings = Vec::new();
+    for (index, line) in shipped.lines().enumerate() {
+        for (at, mark) in line.match_indices("crate::") {
+            let used = &line[at + mark.len()..];
+            let of = |(name, _): &&(&str, _)| used.strip_prefix(name).is_some_and(|rest| rest.starts_with("::"));
+            let Some((other, _)) = ROOMS.iter().find(of) else { continue };
+            let handle = !is_noun && HANDLES.iter().any(|handle| used.starts_with(handle));
+            let known = STILL_UP.iter().any(|(file, start)| path.ends_with(file) && used.starts_with(start));
+            if other != own && !below.contains(other) && !handle && !known {
+                let rule = format!("`{own}` does not use `{other}`: the frame, `pool`, has the order of both");
+                findings.push(Finding { place: format!("{path}:{}", index + 1), rule });
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nouns_are_what_a_room_lists_as_such() {
+        let text =
+            format!("//! A room.\n\n{NOUNS}\npub(crate) mod map;\nmod pages;\n\n{VERBS}\npub(crate) mod fill;\n");
+        let found = nouns(|path| path.ends_with("/clean/mod.rs").then(|| text.clone()));
+        assert_eq!(found, ["crates/cache/src/clean/map.rs", "crates/cache/src/clean/pages.rs"]);
+    }
+
+    #[test]
+    fn an_arrow_that_runs_up_is_found() {
+        let found = |path: &str, line: &str, is_noun| check(&format!("{ENGINE}{path}"), line, is_noun).len();
+        assert_eq!(found("members/a.rs", "use crate::log::rows::Row;", false), 1);
+        assert_eq!(found("clean/a.rs", "let a = crate::volume::read::b();", false), 1);
+        assert_eq!(found("attachments/a.rs", "use crate::clean::map::Map;", false), 1);
+        assert_eq!(found("log/a.rs", "use crate::pool::open::Parts;", false), 1);
+        assert_eq!(found("log/a.rs", "use crate::pool::PoolInner;", true), 1, "a noun knows no pool");
+        for good in ["use crate::clean::map::Map;", "use crate::format::rows::Rows;", "use crate::pool::PoolInner;"] {
+            assert_eq!(found("log/a.rs", good, false), 0, "{good}");
+        }
+        assert_eq!(found("pool/a.rs", "use crate::volume::read::a;", false), 0);
+        assert_eq!(found("offline.rs", "use crate::pool::open::Parts;", false), 0);
+        assert_eq!(found("members/a.rs", "// crate::log::a\n#[cfg(test)]\nuse crate::log::rows::Row;", false), 0);
+    }
+}
