@@ -512,7 +512,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Takes in what was added to the backing device. Hosts that are connected keep their size until they reconnect. */
+        /** Takes in what was added to the backing device. Hosts that are connected see the old size until they reconnect, but may use what was added at once. */
         post: operations["grow_volume"];
         delete?: never;
         options?: never;

@@ -402,7 +402,7 @@ pub(crate) enum VolumeVerb {
     /// Serve what was added to a volume's backing device
     #[command(
         after_help = "The daemon notices by itself within seconds; this says so at once. Its cache and its dirty data stay. \
-        Hosts that are connected keep the old size until they reconnect."
+        Hosts that are connected see the old size until they reconnect; what was added is served to them at once."
     )]
     Grow {
         #[arg(value_parser = VolumeName::from_str)]

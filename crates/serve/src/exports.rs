@@ -115,7 +115,8 @@ impl Exports {
         Ok(())
     }
 
-    /// Tells new connections how the volume of an export is now; those there are go on as they were told.
+    /// Tells new connections how the volume of an export is now. Those there are go on: what was added to their volume is served
+    /// to them, whether or not their protocol can tell them of it.
     pub fn refresh(&self, volume: &Volume<HostEnv>) {
         self.inner.list.borrow_mut().refresh(ExportInfo::of(volume));
     }

@@ -3,9 +3,10 @@
 mod serving;
 
 use std::fs;
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use hotset_cache::config::VolumeSettings;
 use hotset_serve::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionHeader, option, reply};
@@ -92,6 +93,57 @@ fn nbdinfo_maps_the_holes_of_a_sparse_file() {
     let extents = map.as_array().expect("extents");
     let seen: Vec<_> = extents.iter().map(|extent| (extent["offset"].as_u64(), extent["type"].as_u64())).collect();
     assert_eq!(seen, [(Some(0), Some(3)), (Some(2 << 20), Some(0)), (Some(3 << 20), Some(3))]);
+}
+
+/// The one that finds what packages install; another one may come first in the path.
+const PACKAGED_PYTHON: &str = "/usr/bin/python3";
+
+/// A client that stays connected while its export grows. `STRICT_BOUNDS` off: it asks for what it was not told of.
+const LIVE_CLIENT: &str = "
+import nbd, sys
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+h.set_strict_mode(h.get_strict_mode() & ~nbd.STRICT_BOUNDS)
+def refused(offset):
+    try:
+        h.pread(4096, offset)
+        return False
+    except nbd.Error:
+        return True
+MIB = 1 << 20
+print(h.get_size(), refused(MIB), flush=True)
+sys.stdin.readline()
+h.pwrite(bytearray(b'7' * 4096), 2 * MIB - 4096, nbd.CMD_FLAG_FUA)
+print(h.pread(8192, 2 * MIB - 8192) == bytes(4096) + b'7' * 4096, refused(2 * MIB), flush=True)
+h.shutdown()
+";
+
+// proves: P16
+#[test]
+fn who_is_connected_may_use_what_was_added_and_who_connects_is_told_of_it() {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("file");
+    fs::File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    let served = Served { backing: Backing::File(path.clone()), ..Served::memory("disk", 0) };
+    let serving = Serving::volumes(&[served]);
+    let uri = serving.unix_uri("disk");
+    let mut live = Command::new("timeout")
+        .args(["60", PACKAGED_PYTHON, "-c", LIVE_CLIENT, &uri])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("coreutils are there");
+    let mut said = BufReader::new(live.stdout.take().expect("it is piped")).lines();
+    let mut next = || said.next().expect("it goes on (it needs the package python3-libnbd)").expect("it prints text");
+    assert_eq!(next(), "1048576 True", "its size, and whether what is behind is refused");
+    fs::OpenOptions::new().write(true).open(&path).and_then(|file| file.set_len(2 << 20)).expect("a file can grow");
+    assert_eq!(serving.grow(0), 2 << 20);
+    writeln!(live.stdin.as_ref().expect("it is piped"), "grown").expect("it waits");
+    assert_eq!(next(), "True True", "what it wrote and read of what was added, and that there is no more");
+    assert!(live.wait().expect("it ends").success());
+    assert_eq!(run("nbdinfo", LIBNBD, &["--size", &uri]).trim(), (2 << 20).to_string());
+    let read = run("qemu-io", QEMU, &["-f", "raw", "-c", "read -P 0x37 2093056 4096", &uri]);
+    assert!(read.contains("read 4096/4096") && !read.contains("failed"), "{read}");
 }
 
 // proves: S1

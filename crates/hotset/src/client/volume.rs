@@ -42,7 +42,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             let change: VolumeChange = client.send(Method::POST, &format!("/volumes/{name}/growth"), &())?;
             print(output, &change, |VolumeChange { changed, volume }| match changed {
                 true => format!(
-                    "Volume {name} has {} now; hosts that are connected keep the old size until they reconnect\n",
+                    "Volume {name} has {} now; hosts that are connected see the old size until they reconnect\n",
                     human(volume.size_bytes)
                 ),
                 false => format!("Volume {name} has {}, as its backing device\n", human(volume.size_bytes)),

@@ -17,7 +17,6 @@ const EXTENTS_MAX: usize = 1024;
 pub(super) struct Terms {
     pub(super) structured_replies: bool,
     block_status: bool,
-    size_bytes: u64,
     /// A power of two.
     block_bytes_min: u64,
     read_only: bool,
@@ -28,27 +27,27 @@ impl Terms {
         Self {
             structured_replies: agreement.structured_replies,
             block_status: agreement.block_status,
-            size_bytes: export.size_bytes,
             block_bytes_min: if agreement.block_sizes { u64::from(export.block_bytes_min) } else { 1 },
             read_only: export.read_only,
         }
     }
 
-    /// Whether the request may be done; if not, the error number for the client.
-    pub(super) fn check(&self, request: &Request) -> Result<(), u32> {
+    /// Whether the request may be done on an export of that size; if not, the error number for the client. The size is that of now:
+    /// the protocol cannot tell a client that an export has grown, but one that knows may use what was added.
+    pub(super) fn check(&self, request: &Request, size_bytes: u64) -> Result<(), u32> {
         if request.flags & !self.flags_for(request.command) != 0 {
             return Err(errno::EINVAL);
         }
         match request.command {
             Command::Read => {
-                self.check_range(request, errno::EINVAL)?;
+                self.check_range(request, size_bytes, errno::EINVAL)?;
                 if u64::from(request.length) > REQUEST_BYTES_MAX { Err(errno::EINVAL) } else { Ok(()) }
             }
-            Command::Write | Command::WriteZeroes => self.check_change(request, errno::ENOSPC),
-            Command::Trim => self.check_change(request, errno::EINVAL),
-            Command::Cache => self.check_range(request, errno::EINVAL),
+            Command::Write | Command::WriteZeroes => self.check_change(request, size_bytes, errno::ENOSPC),
+            Command::Trim => self.check_change(request, size_bytes, errno::EINVAL),
+            Command::Cache => self.check_range(request, size_bytes, errno::EINVAL),
             Command::BlockStatus if !self.block_status => Err(errno::EINVAL),
-            Command::BlockStatus => self.check_range(request, errno::EINVAL),
+            Command::BlockStatus => self.check_range(request, size_bytes, errno::EINVAL),
             Command::Flush | Command::Disconnect => Ok(()),
             Command::Unknown(_) => Err(errno::EINVAL),
         }
@@ -71,19 +70,19 @@ impl Terms {
         own | command_flag::FUA
     }
 
-    fn check_change(&self, request: &Request, past_the_end: u32) -> Result<(), u32> {
+    fn check_change(&self, request: &Request, size_bytes: u64, past_the_end: u32) -> Result<(), u32> {
         if self.read_only {
             return Err(errno::EPERM);
         }
-        self.check_range(request, past_the_end)
+        self.check_range(request, size_bytes, past_the_end)
     }
 
-    fn check_range(&self, request: &Request, past_the_end: u32) -> Result<(), u32> {
+    fn check_range(&self, request: &Request, size_bytes: u64, past_the_end: u32) -> Result<(), u32> {
         let length = u64::from(request.length);
         if length == 0 || (request.offset | length) & (self.block_bytes_min - 1) != 0 {
             return Err(errno::EINVAL);
         }
-        let end = request.offset.checked_add(length).filter(|end| *end <= self.size_bytes);
+        let end = request.offset.checked_add(length).filter(|end| *end <= size_bytes);
         end.map(|_| ()).ok_or(past_the_end)
     }
 }
@@ -199,13 +198,9 @@ pub(super) fn reason(kind: ErrorKind) -> ErrorAnswer {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms {
-        structured_replies: true,
-        block_status: true,
-        size_bytes: 1 << 20,
-        block_bytes_min: 512,
-        read_only: false,
-    };
+    const TERMS: Terms = Terms { structured_replies: true, block_status: true, block_bytes_min: 512, read_only: false };
+
+    const SIZE: u64 = 1 << 20;
 
     fn request(command: Command, offset: u64, length: u32) -> Request {
         Request { flags: 0, command, cookie: 0, offset, length }
@@ -221,17 +216,24 @@ mod tests {
             (Command::Cache, errno::EINVAL),
             (Command::BlockStatus, errno::EINVAL),
         ] {
-            assert_eq!(TERMS.check(&request(command, 0, 1 << 20)), Ok(()), "{command:?}");
-            assert_eq!(TERMS.check(&request(command, 512, 1 << 20)), Err(expected), "{command:?}");
-            assert_eq!(TERMS.check(&request(command, u64::MAX - 511, 512)), Err(expected), "{command:?}");
+            assert_eq!(TERMS.check(&request(command, 0, 1 << 20), SIZE), Ok(()), "{command:?}");
+            assert_eq!(TERMS.check(&request(command, 512, 1 << 20), SIZE), Err(expected), "{command:?}");
+            assert_eq!(TERMS.check(&request(command, u64::MAX - 511, 512), SIZE), Err(expected), "{command:?}");
         }
+    }
+
+    #[test]
+    fn what_was_added_to_an_export_may_be_asked_for() {
+        let added = request(Command::Write, SIZE, 512);
+        assert_eq!(TERMS.check(&added, SIZE), Err(errno::ENOSPC));
+        assert_eq!(TERMS.check(&added, 2 * SIZE), Ok(()));
     }
 
     #[test]
     fn ragged_and_empty_requests_are_invalid() {
         for (offset, length) in [(1, 512), (512, 511), (0, 0)] {
             for command in [Command::Read, Command::Write, Command::Trim, Command::WriteZeroes, Command::Cache] {
-                assert_eq!(TERMS.check(&request(command, offset, length)), Err(errno::EINVAL));
+                assert_eq!(TERMS.check(&request(command, offset, length), SIZE), Err(errno::EINVAL));
             }
         }
     }
@@ -240,37 +242,37 @@ mod tests {
     fn a_read_only_export_permits_no_change() {
         let terms = Terms { read_only: true, ..TERMS };
         for command in [Command::Write, Command::Trim, Command::WriteZeroes] {
-            assert_eq!(terms.check(&request(command, 0, 512)), Err(errno::EPERM));
+            assert_eq!(terms.check(&request(command, 0, 512), SIZE), Err(errno::EPERM));
         }
-        assert_eq!(terms.check(&request(Command::Read, 0, 512)), Ok(()));
-        assert_eq!(terms.check(&request(Command::Flush, 0, 0)), Ok(()));
+        assert_eq!(terms.check(&request(Command::Read, 0, 512), SIZE), Ok(()));
+        assert_eq!(terms.check(&request(Command::Flush, 0, 0), SIZE), Ok(()));
     }
 
     #[test]
     fn a_flag_that_does_not_belong_to_its_command_is_invalid() {
         let flagged = |command, flags| Request { flags, ..request(command, 0, 512) };
         for command in [Command::Read, Command::Write, Command::Flush, Command::Trim, Command::Cache] {
-            assert_eq!(TERMS.check(&flagged(command, command_flag::FUA)), Ok(()));
-            assert_eq!(TERMS.check(&flagged(command, command_flag::FAST_ZERO)), Err(errno::EINVAL));
-            assert_eq!(TERMS.check(&flagged(command, 1 << 9)), Err(errno::EINVAL));
+            assert_eq!(TERMS.check(&flagged(command, command_flag::FUA), SIZE), Ok(()));
+            assert_eq!(TERMS.check(&flagged(command, command_flag::FAST_ZERO), SIZE), Err(errno::EINVAL));
+            assert_eq!(TERMS.check(&flagged(command, 1 << 9), SIZE), Err(errno::EINVAL));
         }
         let plain = Terms { structured_replies: false, block_status: false, ..TERMS };
-        assert_eq!(TERMS.check(&flagged(Command::Read, command_flag::DF)), Ok(()));
-        assert_eq!(plain.check(&flagged(Command::Read, command_flag::DF)), Err(errno::EINVAL));
-        assert_eq!(plain.check(&flagged(Command::BlockStatus, 0)), Err(errno::EINVAL));
+        assert_eq!(TERMS.check(&flagged(Command::Read, command_flag::DF), SIZE), Ok(()));
+        assert_eq!(plain.check(&flagged(Command::Read, command_flag::DF), SIZE), Err(errno::EINVAL));
+        assert_eq!(plain.check(&flagged(Command::BlockStatus, 0), SIZE), Err(errno::EINVAL));
     }
 
     #[test]
     fn a_read_longer_than_the_largest_block_size_is_invalid_and_a_trim_is_not() {
-        let terms = Terms { size_bytes: 1 << 40, ..TERMS };
+        let check = |command, length| TERMS.check(&request(command, 0, length), 1 << 40);
         let longest = u32::try_from(REQUEST_BYTES_MAX).expect("32 MiB");
-        assert_eq!(terms.check(&request(Command::Read, 0, longest)), Ok(()));
-        assert_eq!(terms.check(&request(Command::Read, 0, longest + 512)), Err(errno::EINVAL));
-        assert_eq!(terms.check(&request(Command::Trim, 0, 1 << 31)), Ok(()));
+        assert_eq!(check(Command::Read, longest), Ok(()));
+        assert_eq!(check(Command::Read, longest + 512), Err(errno::EINVAL));
+        assert_eq!(check(Command::Trim, 1 << 31), Ok(()));
     }
 
     #[test]
     fn unknown_requests_are_invalid() {
-        assert_eq!(TERMS.check(&request(Command::Unknown(8), 0, 512)), Err(errno::EINVAL));
+        assert_eq!(TERMS.check(&request(Command::Unknown(8), 0, 512), SIZE), Err(errno::EINVAL));
     }
 }

@@ -188,7 +188,7 @@ impl Session {
     /// Starts a request's own task, or answers at once that it cannot be done.
     fn begin(self: &Rc<Self>, reserved: Reserved<'_, Request>, request: Request, payload: Option<Buf>, now: Instant) {
         let ticket = self.inflight.register(reserved, request, operation(&request), now);
-        if let Err(error) = self.terms.check(&request) {
+        if let Err(error) = self.terms.check(&request, self.volume.size_bytes()) {
             if let Some(cost) = self.inflight.end(ticket) {
                 self.answer_error(&request, error, ErrorAnswer::Invalid, cost);
             }

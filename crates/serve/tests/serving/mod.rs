@@ -22,6 +22,7 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 thread_local! {
+    static VOLUMES: RefCell<Vec<Volume<HostEnv>>> = const { RefCell::new(Vec::new()) };
     static EXPORTS: RefCell<Option<Exports>> = const { RefCell::new(None) };
     static DONE: RefCell<Option<Promise<()>>> = const { RefCell::new(None) };
 }
@@ -94,7 +95,9 @@ impl Serving {
                 let exports = Exports::new(env.clone(), settings);
                 let server = Server::new(exports.clone());
                 for volume in &volumes {
-                    exports.add(volume.open(&env)).expect("a new name");
+                    let volume = volume.open(&env);
+                    VOLUMES.with_borrow_mut(|volumes| volumes.push(volume.clone()));
+                    exports.add(volume).expect("a new name");
                 }
                 server.listen_unix(&socket, None).expect("the socket can be made");
                 let tcp = listen_tcp(&server, None);
@@ -106,6 +109,7 @@ impl Serving {
                 ended.await;
             });
             EXPORTS.take();
+            VOLUMES.take();
         });
         let (tcp, tls, remote) = start.recv().expect("the server has started");
         Self { directory, tcp, tls, remote, thread: Some(thread) }
@@ -126,6 +130,16 @@ impl Serving {
     pub fn tls_uri(&self, export: &str, certificates: &Path) -> String {
         let port = self.tls.expect("a server with TLS").port();
         format!("nbds://localhost:{port}/{export}?tls-certificates={}", certificates.display())
+    }
+
+    /// Takes in what was added under the volume of that number, as its daemon does; answers its size.
+    pub fn grow(&self, number: usize) -> u64 {
+        self.ask(move |_, exports| async move {
+            let volume = VOLUMES.with_borrow(|volumes| volumes[number].clone());
+            let size_bytes = volume.grow().await.expect("it can grow");
+            exports.refresh(&volume);
+            size_bytes
+        })
     }
 
     /// Runs `task` on the server's thread and waits for what it makes.

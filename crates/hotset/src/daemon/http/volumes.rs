@@ -74,7 +74,7 @@ pub(super) async fn rename_volume(
     lasting(async move { manager.rename_volume(&name, &request.name).await }).await
 }
 
-/// Takes in what was added to the backing device. Hosts that are connected keep their size until they reconnect.
+/// Takes in what was added to the backing device. Hosts that are connected see the old size until they reconnect, but may use what was added at once.
 #[utoipa::path(post, path = "/api/v1/volumes/{name}/growth", params(("name" = String, Path)),
     responses((status = 200, body = api::VolumeChange), (status = "default", body = ApiError)))]
 pub(super) async fn grow_volume(State(manager): Manages, Name(name): Name<String>) -> Answer<api::VolumeChange> {
