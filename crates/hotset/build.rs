@@ -8,6 +8,7 @@ use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -16,9 +17,10 @@ fn main() {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let dist = Path::new(&manifest).join("../../console/dist");
-    // Also while it does not exist: cargo runs this again when it appears.
-    println!("cargo::rerun-if-changed={}", dist.display());
     println!("cargo::rerun-if-changed=build.rs");
+    if is_watchable(&dist) {
+        println!("cargo::rerun-if-changed={}", dist.display());
+    }
     let mut files = Vec::new();
     collect(&dist, &mut files);
     files.sort();
@@ -39,6 +41,17 @@ fn main() {
     }
     table.push(']');
     fs::write(out.join("console_files.rs"), table).expect("OUT_DIR can be written");
+}
+
+/// Makes an empty folder where there is none: cargo takes what is missing for changed, and would build the binary anew each time.
+/// The folder is old, so that its making is no change either; a console that is built into it is one. A tree that cannot be
+/// written to gets no console.
+fn is_watchable(dist: &Path) -> bool {
+    if dist.is_dir() {
+        return true;
+    }
+    let made = fs::create_dir_all(dist).and_then(|()| fs::File::open(dist)?.set_modified(UNIX_EPOCH));
+    made.is_ok()
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {

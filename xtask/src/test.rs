@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::command::{cargo, succeed, target_dir, watch};
 use crate::tally::Tally;
@@ -49,6 +50,7 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         ),
         ("simulator", Box::new(|| Ok(Tally::one(sim::short().is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
+        ("build twice", Box::new(build_twice)),
         ("real clients", Box::new(|| end_to_end(&[]))),
         ("browser", Box::new(|| console::browse(&[]))),
     ];
@@ -99,6 +101,22 @@ fn cargo_test(arguments: &[&str]) -> Result<Tally> {
     count(cargo(&words))
 }
 
+/// A second build without a change builds nothing: a build script that watches what is missing would have all built anew each time.
+fn build_twice() -> Result<Tally> {
+    succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
+    let output = cargo(&["build", "--quiet", "--package=hotset", "--message-format=json"]).output()?;
+    let built = built_anew(&String::from_utf8_lossy(&output.stdout));
+    built.iter().for_each(|package| println!("built anew without a change: {package}"));
+    Ok(Tally::one(output.status.success() && built.is_empty()))
+}
+
+/// Of cargo's messages: what was not as it was already.
+fn built_anew(messages: &str) -> Vec<String> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let stale = messages.filter(|message| message["fresh"] == false);
+    stale.map(|message| message["package_id"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
     succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
@@ -123,4 +141,18 @@ pub(crate) fn count(command: std::process::Command) -> Result<Tally> {
         tally.failed = 1;
     }
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_built_anew_is_found_among_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","package_id":"a","fresh":true}
+{"reason":"build-script-executed","package_id":"b"}
+{"reason":"compiler-artifact","package_id":"b","fresh":false}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(built_anew(messages), ["b"]);
+    }
 }
