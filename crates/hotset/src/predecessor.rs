@@ -16,7 +16,7 @@ use crate::running_time::Tries;
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Locks the file, waiting for a moment if somebody else has it.
-pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
+pub(crate) fn lock_with_retries(file: &File) -> Result<(), TryLockError> {
     let mut tries = Tries::within(END_TIMEOUT);
     loop {
         match file.try_lock() {
@@ -27,7 +27,7 @@ pub(crate) fn lock_patiently(file: &File) -> Result<(), TryLockError> {
 }
 
 /// Listens by `bind`, again and again for a moment while it says that the address is in use.
-pub(crate) async fn bind_patiently<T>(env: &HostEnv, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+pub(crate) async fn bind_with_retries<T>(env: &HostEnv, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut tries = Tries::within(END_TIMEOUT);
     loop {
         match bind() {
@@ -84,7 +84,7 @@ mod tests {
         ready.send(()).unwrap();
         wait_for_files([path.clone(), directory.path().join("none")].into_iter());
         assert!(!is_held(&path));
-        assert!(lock_patiently(&File::open(&path).unwrap()).is_ok());
+        assert!(lock_with_retries(&File::open(&path).unwrap()).is_ok());
         release.join().unwrap();
     }
 
@@ -98,8 +98,8 @@ mod tests {
         let refused = || Err::<(), _>(io::Error::from(io::ErrorKind::PermissionDenied));
         let options = ExecutorOptions { ring_entries: 8, registered_bytes: 1 << 20, ..ExecutorOptions::default() };
         Executor::new(options).expect("io_uring is there").run(async |env| {
-            bind_patiently(&env, bind).await.expect("it is given up at the third try");
-            let error = bind_patiently(&env, refused).await.expect_err("nobody may");
+            bind_with_retries(&env, bind).await.expect("the third try succeeds");
+            let error = bind_with_retries(&env, refused).await.expect_err("nobody may");
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         });
         assert_eq!(left.get(), 0);

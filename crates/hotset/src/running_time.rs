@@ -103,7 +103,7 @@ impl Tries {
         }
     }
 
-    /// … which is made here.
+    /// Whether there is another try; the pause before it is made here.
     pub(crate) fn pause_again(&mut self) -> bool {
         let again = self.again();
         if again {

@@ -45,9 +45,9 @@ impl ReceiveBuffer {
     /// Waits for more bytes; what is there is moved to the front when room gets short. `Ok(0)` is the end of the stream.
     ///
     /// # Panics
-    /// If the buffer is full: callers consume, or give up a message that cannot fit.
+    /// If the buffer is full: callers consume, or end the connection whose message cannot fit.
     pub(crate) async fn fill(&mut self, transport: &Transport) -> io::Result<usize> {
-        let mut buf = self.buf.take().expect("a receive that was given up is not followed by another");
+        let mut buf = self.buf.take().expect("a receive that was dropped is not followed by another");
         if buf.len() - self.end < buf.len() / 4 {
             buf.copy_within(self.start..self.end, 0);
             self.end -= self.start;

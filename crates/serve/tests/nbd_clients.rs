@@ -13,7 +13,7 @@ use hotset_serve::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionHeader, option, r
 use hotset_serve::{ServerSettings, TlsFiles};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::Value;
-use serving::{Backing, PATIENCE, Served, Serving, attempt, run};
+use serving::{Backing, Served, Serving, TEST_TIMEOUT, attempt, run};
 use tempfile::TempDir;
 
 const LIBNBD: &str = "libnbd-bin";
@@ -319,13 +319,13 @@ fn qemu_io_talks_tls() {
 
 // proves: S1
 #[test]
-fn tls_shuts_out_strangers_and_those_who_talk_in_the_clear() {
+fn tls_shuts_out_the_uncertified_and_those_who_talk_in_the_clear() {
     let certificates = Certificates::new();
     let serving = serving_tls(&certificates);
-    let stranger = Certificates::new();
-    // The stranger knows the true authority, but was not made by it.
-    fs::copy(certificates.path().join("ca-cert.pem"), stranger.path().join("ca-cert.pem")).expect("copies");
-    let uri = serving.tls_uri("disk", stranger.path());
+    let uncertified = Certificates::new();
+    // The uncertified knows the true authority, but was not made by it.
+    fs::copy(certificates.path().join("ca-cert.pem"), uncertified.path().join("ca-cert.pem")).expect("copies");
+    let uri = serving.tls_uri("disk", uncertified.path());
     assert!(!attempt("nbdinfo", LIBNBD, &["--size", &uri]).status.success());
     let clear = format!("nbd://localhost:{}/disk", serving.tls.expect("TLS").port());
     assert!(!attempt("nbdinfo", LIBNBD, &["--size", &clear]).status.success());
@@ -339,7 +339,7 @@ fn noise_instead_of_tls_closes_that_connection_only() {
     let certificates = Certificates::new();
     let serving = serving_tls(&certificates);
     let mut stream = TcpStream::connect(serving.tls.expect("TLS")).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
     let start_tls = OptionHeader { option: option::STARTTLS, length: 0 }.encode();
     stream.write_all(&[&3_u32.to_be_bytes(), &start_tls[..]].concat()).expect("the server receives");
     let mut said = [0; 18 + OPTION_REPLY_HEADER_BYTES];

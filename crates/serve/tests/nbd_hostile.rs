@@ -15,7 +15,7 @@ use hotset_serve::nbd::wire::{
     Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
 };
 use hotset_serve::{Exports, ServerSettings};
-use serving::{Backing, PATIENCE, Served, Serving};
+use serving::{Backing, Served, Serving, TEST_TIMEOUT};
 use tempfile::TempDir;
 
 /// A client without manners, that says exactly what a test wants.
@@ -27,8 +27,8 @@ impl RawClient {
     /// Connects, and has been greeted.
     fn greeted(serving: &Serving) -> Self {
         let stream = UnixStream::connect(serving.socket()).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         let mut client = Self { stream };
         assert_eq!(&client.receive(18)[..8], b"NBDMAGIC");
         client
@@ -106,7 +106,7 @@ fn assert_serves(serving: &Serving) {
 /// Waits until no connection uses the export, and takes it away.
 fn assert_all_gone(serving: &Serving, name: &'static str) {
     serving.ask(move |_, exports: Exports| async move {
-        assert!(exports.remove(name, PATIENCE).await, "the export was there");
+        assert!(exports.remove(name, TEST_TIMEOUT).await, "the export was there");
         assert_eq!(exports.connections(), []);
     });
 }
@@ -376,13 +376,13 @@ fn connections_past_the_limit_are_closed_at_once_and_room_is_made_when_one_goes(
 
 // proves: S1
 #[test]
-fn strangers_that_choose_nothing_keep_nobody_out() {
+fn clients_that_choose_nothing_keep_nobody_out() {
     let settings = ServerSettings { connections_max: 4, ..ServerSettings::default() };
     let serving = Serving::start(&[Served::memory("disk", 1 << 20)], settings, None);
     let mut chosen = RawClient::choosing(&serving, "disk");
-    let mut strangers: Vec<_> = (0..3).map(|_| RawClient::greeted(&serving)).collect();
+    let mut idle: Vec<_> = (0..3).map(|_| RawClient::greeted(&serving)).collect();
     assert_eq!(RawClient::choosing(&serving, "disk").ask(Command::Flush, 0, 0), 0);
-    strangers[0].assert_closed();
+    idle[0].assert_closed();
     assert_eq!(chosen.ask(Command::Flush, 0, 0), 0);
 }
 
@@ -394,8 +394,8 @@ fn a_removed_export_ends_its_connections_and_no_others() {
     let mut on_other = RawClient::choosing(&serving, "other");
     assert_eq!(on_disk.ask(Command::Flush, 0, 0), 0);
     serving.ask(|_, exports| async move {
-        assert!(exports.remove("disk", PATIENCE).await);
-        assert!(!exports.remove("disk", PATIENCE).await, "it is gone");
+        assert!(exports.remove("disk", TEST_TIMEOUT).await);
+        assert!(!exports.remove("disk", TEST_TIMEOUT).await, "it is gone");
         let exports: Vec<_> = exports.connections().into_iter().map(|connection| connection.export).collect();
         assert_eq!(exports, [Some("other".to_owned())]);
     });
@@ -431,7 +431,7 @@ fn a_stopped_server_finishes_what_is_in_flight_and_listens_no_more() {
     assert_eq!(client.ask(Command::Flush, 0, 0), 0);
     let mut undecided = RawClient::greeted(&serving);
     serving.ask(|_, exports| async move {
-        exports.stop(PATIENCE).await;
+        exports.stop(TEST_TIMEOUT).await;
         assert_eq!(exports.connections(), []);
     });
     client.assert_closed();

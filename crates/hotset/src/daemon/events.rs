@@ -121,7 +121,7 @@ impl EventLog {
     }
 
     /// Waits until all that was appended is in the file, or could not be written, or the time is over. Blocking.
-    pub(crate) fn settle(&self, limit: Duration) {
+    pub(crate) fn wait_written(&self, limit: Duration) {
         let busy = |kept: &mut Kept| kept.done_id < kept.newest_id();
         in_slices(limit, |slice| match self.shared.changed.wait_timeout_while(self.shared.kept(), slice, busy) {
             Ok((_, waited)) if waited.timed_out() => ControlFlow::Continue(()),
@@ -293,7 +293,7 @@ mod tests {
 
     fn append(log: &EventLog, changes: &[&str]) {
         log.append(changes.iter().map(|change| happened(change)).collect());
-        log.settle(LIMIT);
+        log.wait_written(LIMIT);
     }
 
     fn changes(log: &EventLog) -> Vec<(u64, String)> {

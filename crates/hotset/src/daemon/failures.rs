@@ -29,7 +29,7 @@ use crate::{running_time, state_file};
 /// So many failures …
 const FAILURES_MAX: usize = 3;
 
-/// … within this time fence a pool.
+/// A pool is fenced that has failed so often within this time.
 const WINDOW_MS: u64 = 5 * 60 * 1000;
 
 /// Where a panic says for whom it was at work; the next start takes it in.

@@ -131,7 +131,7 @@ impl LogSink {
     }
 
     /// Waits until all lines are written, or dropped, or the time is over.
-    pub(super) fn settle(&self, limit: Duration) {
+    pub(super) fn wait_written(&self, limit: Duration) {
         let busy = |queue: &mut Queue| queue.writing || !queue.lines.is_empty();
         in_slices(limit, |slice| match self.shared.changed.wait_timeout_while(self.shared.queue(), slice, busy) {
             Ok((_, waited)) if waited.timed_out() => ControlFlow::Continue(()),
@@ -149,7 +149,7 @@ impl LogSink {
             for line in text.lines() {
                 sink.add(format!("{}\n", escaped(line)).into_bytes());
             }
-            sink.settle(LAST_WORDS_LIMIT);
+            sink.wait_written(LAST_WORDS_LIMIT);
         }));
     }
 }
@@ -292,7 +292,7 @@ mod tests {
         }
         assert!(dropped(&counters) > 900, "{}", dropped(&counters));
         assert!(sink.trouble().is_some());
-        sink.settle(Duration::from_millis(10));
+        sink.wait_written(Duration::from_millis(10));
         permits.send(Ok(())).unwrap();
         assert_eq!(written.recv().unwrap().len(), line.len() + 1, "what waited is written when it can be");
     }
@@ -302,7 +302,7 @@ mod tests {
         let (mut sink, counters, permits, written) = gated();
         permits.send(Err(28)).unwrap();
         sink.write_all(b"lost\n").unwrap();
-        sink.settle(Duration::from_secs(10));
+        sink.wait_written(Duration::from_secs(10));
         assert_eq!(dropped(&counters), 1);
         assert!(sink.trouble().is_some_and(|why| why.contains("No space")), "{:?}", sink.trouble());
         permits.send(Ok(())).unwrap();

@@ -62,7 +62,7 @@ impl Memory {
 
     /// For the log.
     pub(crate) fn told(&self, tables_bytes: u64) -> String {
-        let requests = u64::try_from(self.for_requests()).expect("it is small");
+        let requests = u64::try_from(self.for_requests()).expect("memory is addressed with 64 bits");
         format!(
             "memory: {} by {}; at most {} for tables of pools, {} for requests of hosts",
             human(self.bytes),

@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &ServeArguments, api: &[Endpoint]) -> Result<ExitCo
     let sink = log.sink.clone();
     let reload = Reload { arguments: arguments.clone(), api: api.to_vec(), log };
     let outcome = run_logged(config, Own { signals, counters, register, log: sink.clone(), reload });
-    sink.settle(LAST_WORDS_LIMIT);
+    sink.wait_written(LAST_WORDS_LIMIT);
     outcome
 }
 
@@ -248,7 +248,7 @@ async fn serve(
         manager.ends_cleanly();
         events.append(vec![runs::stopped()]);
     }
-    events.settle(LAST_WORDS_LIMIT);
+    events.wait_written(LAST_WORDS_LIMIT);
     Ok(code)
 }
 

@@ -74,7 +74,7 @@ impl Register {
         self.raise_for(kind, daemon(), reason);
     }
 
-    /// … or of a pool or a volume.
+    /// Something of a pool or a volume fails.
     pub(crate) fn raise_for(&self, kind: ConditionKind, subject: Subject, reason: impl Into<String>) {
         let (reason, now) = (reason.into(), unix_ms());
         let mut known = self.known();
@@ -94,7 +94,7 @@ impl Register {
         self.clear_for(kind, daemon());
     }
 
-    /// … or that of a pool or a volume.
+    /// That of a pool or a volume works again.
     pub(crate) fn clear_for(&self, kind: ConditionKind, subject: Subject) {
         let mut known = self.known();
         let Some(raised) = known.raised.remove(&(kind, subject.clone())) else { return };

@@ -99,7 +99,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let log = EventLog::open(directory.path(), Counters::default());
         log.append(happened);
-        log.settle(Duration::from_secs(10));
+        log.wait_written(Duration::from_secs(10));
         LastRun::of(&EventLog::open(directory.path(), Counters::default()))
     }
 

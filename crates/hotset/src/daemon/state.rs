@@ -21,7 +21,7 @@ use super::register::HostErrors;
 use super::smart::Ledger;
 use super::tokens::TokenRecord;
 use crate::paths::{POOLS, files_of_pools};
-use crate::predecessor::{lock_patiently, wait_for_files};
+use crate::predecessor::{lock_with_retries, wait_for_files};
 use crate::state_file::{self, remove_if_there};
 use crate::words;
 
@@ -141,7 +141,7 @@ pub(crate) struct PoolRecord {
     /// Volumes that were taken from the pool while it could not be opened; its catalogue still names them.
     #[serde(default)]
     pub(crate) detached: Vec<String>,
-    /// … and their backing devices: the catalogue may know them by other names.
+    /// The backing devices of those volumes: the catalogue may know them by other names.
     #[serde(default)]
     pub(crate) detached_backings: Vec<String>,
 }
@@ -460,7 +460,7 @@ fn lock(directory: &Path) -> Result<File, String> {
     let context = |error: io::Error| format!("{}: {error}", path.display());
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
     let mut file = state_file::open(&path, &options).map_err(context)?;
-    match lock_patiently(&file) {
+    match lock_with_retries(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err(in_use(directory, &mut file)),
         Err(TryLockError::Error(error)) => return Err(context(error)),

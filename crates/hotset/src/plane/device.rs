@@ -59,7 +59,7 @@ pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostD
     Ok(HostDevice::File(device))
 }
 
-/// … that is only looked at.
+/// The state directory's copy of a pool, which is only looked at.
 pub(super) fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
     let options = FileOptions { read_only: true, claimed: false, to_the_end: false };
     let device = FileDevice::open(env, path, options).map_err(|error| of_open("state of the pool", &error))?;

@@ -7,7 +7,7 @@ use hotset_serve::{TlsAcceptor, TlsFiles};
 
 use super::Plane;
 use crate::endpoint::{Endpoint, Socket};
-use crate::predecessor::bind_patiently;
+use crate::predecessor::bind_with_retries;
 
 impl Plane {
     /// Begins to accept hosts on all `sockets`; on TCP with TLS, if there are files for it (who may use a unix socket
@@ -33,7 +33,7 @@ impl Plane {
             };
             let bound = match inherited {
                 Some(inherited) => self.nbd.listen_inherited(inherited, tls()),
-                None => bind_patiently(&self.env, bind).await,
+                None => bind_with_retries(&self.env, bind).await,
             };
             let address = bound.map_err(|error| invalid(format!("nbd {endpoint}: {error}")))?;
             tracing::info!("hosts may connect to {address}");

@@ -145,7 +145,7 @@ impl Plane {
         Ok(awaited.filter(|(_, ssds)| !ssds.is_empty()).collect())
     }
 
-    /// … as the copy of a pool in the state directory says that is not open.
+    /// The SSDs that a pool which is not open is to take back, as its copy in the state directory says.
     pub(crate) async fn ssds_awaited_by(self: Rc<Self>, state: PathBuf) -> Result<Vec<u128>, Error> {
         let state = device::open_member_to_look(&self.env, &state)?;
         hotset_cache::ssds_awaited(&self.env, &state).await

@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_read_longer_than_the_largest_block_size_is_invalid_and_a_trim_is_not() {
         let check = |command, length| TERMS.check(&request(command, 0, length), 1 << 40);
-        let longest = u32::try_from(REQUEST_BYTES_MAX).expect("32 MiB");
+        let longest = u32::try_from(REQUEST_BYTES_MAX).expect("a request has at most 32 MiB");
         assert_eq!(check(Command::Read, longest), Ok(()));
         assert_eq!(check(Command::Read, longest + 512), Err(errno::EINVAL));
         assert_eq!(check(Command::Trim, 1 << 31), Ok(()));

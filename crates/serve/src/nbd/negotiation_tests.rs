@@ -44,7 +44,7 @@ impl Talk {
     }
 
     fn raw(&mut self, option: u32, data: &[u8]) -> (Vec<u8>, Next) {
-        let length = u32::try_from(data.len()).expect("short");
+        let length = u32::try_from(data.len()).expect("a test sends less than 4 GiB");
         let message = [&OptionHeader { option, length }.encode()[..], data].concat();
         let mut out = Vec::new();
         let (consumed, next) = self.negotiation.advance(&message, &self.exports, &mut out);
@@ -63,7 +63,7 @@ fn answers(option: u32, mut out: &[u8]) -> Vec<Answer> {
     while let Some((head, rest)) = out.split_first_chunk::<OPTION_REPLY_HEADER_BYTES>() {
         let head = OptionReply::decode(head).expect("a valid answer");
         assert_eq!(head.option, option);
-        let (data, rest) = rest.split_at(usize::try_from(head.length).expect("short"));
+        let (data, rest) = rest.split_at(usize::try_from(head.length).expect("a test sends less than 4 GiB"));
         answers.push((head.kind, data.to_vec()));
         out = rest;
     }
@@ -78,7 +78,9 @@ fn kinds(answers: &[Answer]) -> Vec<u32> {
 fn go_data(name: &str, wanted: &[u16]) -> Vec<u8> {
     let mut data = Vec::new();
     push_string(&mut data, name);
-    data.extend_from_slice(&u16::try_from(wanted.len()).expect("few").to_be_bytes());
+    data.extend_from_slice(
+        &u16::try_from(wanted.len()).expect("a test asks for less than 65,536 things").to_be_bytes(),
+    );
     wanted.iter().for_each(|wanted| data.extend_from_slice(&wanted.to_be_bytes()));
     data
 }
@@ -86,7 +88,9 @@ fn go_data(name: &str, wanted: &[u16]) -> Vec<u8> {
 fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = Vec::new();
     push_string(&mut data, name);
-    data.extend_from_slice(&u32::try_from(queries.len()).expect("few").to_be_bytes());
+    data.extend_from_slice(
+        &u32::try_from(queries.len()).expect("a test asks for less than 65,536 things").to_be_bytes(),
+    );
     queries.iter().for_each(|query| push_string(&mut data, query));
     data
 }
@@ -316,7 +320,7 @@ proptest! {
     ) {
         let mut bytes = vec![u8::from(tls), 0, 0, 0, 3];
         for (option, data) in options {
-            let length = u32::try_from(data.len()).expect("short");
+            let length = u32::try_from(data.len()).expect("a test sends less than 4 GiB");
             bytes.extend_from_slice(&OptionHeader { option, length }.encode());
             bytes.extend_from_slice(&data);
         }
@@ -327,7 +331,7 @@ proptest! {
     #[test]
     fn a_message_is_handled_only_when_all_of_it_is_there(name in "[a-z]{1,8}", cut in 0_usize..30) {
         let data = go_data(&name, &[info::NAME]);
-        let length = u32::try_from(data.len()).expect("short");
+        let length = u32::try_from(data.len()).expect("a test sends less than 4 GiB");
         let message = [&OptionHeader { option: option::GO, length }.encode()[..], &data].concat();
         let cut = cut.min(message.len() - 1);
         let mut talk = Talk::new(TlsState::Off, &[&name]);
@@ -345,7 +349,11 @@ fn who_asks_for_an_export_that_is_being_opened_is_answered_when_it_is_there_or_w
             talk.exports.expect("disk".to_owned());
             let data = go_data("disk", &[]);
             let message = [
-                &OptionHeader { option: asked, length: u32::try_from(data.len()).expect("short") }.encode()[..],
+                &OptionHeader {
+                    option: asked,
+                    length: u32::try_from(data.len()).expect("a test sends less than 4 GiB"),
+                }
+                .encode()[..],
                 &data,
             ];
             let (mut out, message) = (Vec::new(), message.concat());

@@ -300,7 +300,9 @@ impl exports::Session for Session {
 fn payload_bytes(request: &Request) -> usize {
     match request.command {
         Command::Read if u64::from(request.length) > REQUEST_BYTES_MAX => 0,
-        Command::Read | Command::Write => usize::try_from(request.length).expect("32 bits fit"),
+        Command::Read | Command::Write => {
+            usize::try_from(request.length).expect("memory is addressed with at least 32 bits")
+        }
         Command::Disconnect
         | Command::Flush
         | Command::Trim

@@ -426,12 +426,12 @@ mod tests {
 
         #[test]
         fn an_option_and_its_answer_survive_encoding(option: u32, kind: u32, data: Vec<u8>) {
-            let length = u32::try_from(data.len()).expect("short");
+            let length = u32::try_from(data.len()).expect("a test sends less than 4 GiB");
             let header = OptionHeader { option, length };
             prop_assert_eq!(OptionHeader::decode(&header.encode()), Some(header));
             let mut out = Vec::new();
             push_option_reply(&mut out, option, kind, &data);
-            let head = out.first_chunk().expect("a header");
+            let head = out.first_chunk().expect("an answer begins with its header");
             prop_assert_eq!(OptionReply::decode(head), Some(OptionReply { option, kind, length }));
             prop_assert_eq!(&out[OPTION_REPLY_HEADER_BYTES..], &data[..]);
         }
@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_read_chunk_counts_its_offset_and_refuses_what_does_not_fit() {
-        let bytes = offset_data(9, 4096, 512).expect("fits");
+        let bytes = offset_data(9, 4096, 512).expect("512 bytes fit a chunk");
         assert_eq!(&bytes[16..20], &520_u32.to_be_bytes());
         assert_eq!(&bytes[20..], &4096_u64.to_be_bytes());
         assert_eq!(offset_data(9, 0, usize::try_from(u32::MAX).expect("64 bit")), None);

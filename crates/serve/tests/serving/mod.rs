@@ -18,8 +18,8 @@ use hotset_serve::nbd::Server;
 use hotset_serve::{Exports, ServerSettings, TlsAcceptor, TlsFiles};
 use tempfile::TempDir;
 
-/// How long anything may take before a test is given up.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long anything may take before a test fails.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 thread_local! {
     static VOLUMES: RefCell<Vec<Volume<HostEnv>>> = const { RefCell::new(Vec::new()) };
@@ -155,7 +155,7 @@ impl Serving {
             env.spawn(async move { answer.send(future.await).expect("the test waits") });
         };
         self.remote.post(Box::new(command)).expect("the server runs");
-        answered.recv_timeout(PATIENCE).expect("the server answers")
+        answered.recv_timeout(TEST_TIMEOUT).expect("the server answers")
     }
 }
 

@@ -19,7 +19,7 @@ impl Manager {
         self.write_udev_rules(None, &[]).await;
     }
 
-    /// … and what will be so in a moment: a volume that joins a read-write pool.
+    /// Makes the rules say what will be so in a moment, too: a volume joins a read-write pool.
     pub(super) async fn guard(&self, volume: &str, backing: &str) {
         let joining = Guarded { volume: volume.to_owned(), backing: backing.to_owned() };
         self.write_udev_rules(Some(joining), &[]).await;

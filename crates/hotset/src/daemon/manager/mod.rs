@@ -109,11 +109,11 @@ struct Offline {
     volumes: BTreeMap<String, OfflineVolume>,
     /// Of the state directory: records that cannot be read.
     broken: Vec<String>,
-    /// … which are tried again: of pools, of the volumes without one, of the tokens.
+    /// Records that cannot be read and are tried again: of pools, of the volumes without one, of the tokens.
     unread_pools: Vec<String>,
     unread_volumes: Option<String>,
     unread_tokens: Option<String>,
-    /// … by pool, of conversions: nobody knows how far they have come, so the pool is not opened.
+    /// Records of conversions that cannot be read and are tried again, by pool: nobody knows how far they have come, so the pool is not opened.
     unread_conversions: BTreeMap<String, String>,
     /// Pools whose conversions have ended, and whose records of that could not be removed.
     ended_conversions: BTreeSet<String>,
@@ -294,7 +294,7 @@ impl Manager {
         self.save_pool_with(name, None).await
     }
 
-    /// … and with a volume that joins it in a moment: from its first write on, it must not be served without the pool.
+    /// Writes the record of an open pool with a volume that joins it in a moment: from its first write on, it must not be served without the pool.
     async fn save_pool_with(&self, name: &PoolName, joining: Option<VolumeRecord>) -> Result<(), ApiError> {
         let snapshot = self.plane.snapshot().await?;
         let Some(pool) = snapshot.pools.iter().find(|pool| pool.name == *name) else { return Ok(()) };

@@ -103,7 +103,7 @@ impl Manager {
         let paths = found.into_iter().map(|ssd| ssd.path).collect();
         self.failures.lift(&self.state, name.as_str());
         let opened = self.open(name, paths, missing).await?;
-        self.settle(name, opened).await;
+        self.open_volumes_of(name, opened).await;
         tracing::info!(pool = %name, "imported");
         Ok(())
     }

@@ -28,7 +28,7 @@ enum Plan {
 
 /// A removal that was begun.
 enum Begun {
-    /// … and is done; whether it changed anything.
+    /// It is done; whether it changed anything.
     Done(bool),
     /// It follows a flush.
     Flushing(Running),

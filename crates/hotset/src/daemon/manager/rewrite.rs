@@ -232,7 +232,7 @@ impl Manager {
         if is_made(conversion, &candidates)
             && let Ok(opened) = self.open(name, paths.clone(), Missing::Refuse).await
         {
-            self.settle(name, opened).await;
+            self.open_volumes_of(name, opened).await;
             return Ok(());
         }
         let settings = conversion.new_settings().map_err(|error| words::error(&error))?;

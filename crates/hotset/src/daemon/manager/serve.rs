@@ -13,7 +13,7 @@ use crate::daemon::state::{PoolRecord, VolumeRecord};
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Manager {
-    pub(super) async fn settle_volume(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
+    pub(super) async fn open_and_attach(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
         let volume = spec.name.clone();
         let backing = spec.backing.clone();
         let snapshot = self.plane.snapshot().await?;
@@ -241,7 +241,7 @@ impl Manager {
         let pool = pool.and_then(|pool| pool_name(&pool).ok());
         let opened = match &pool {
             None => self.serve_recorded(spec.clone()).await,
-            Some(pool) if self.is_open(pool).await => self.settle_volume(pool, spec.clone()).await,
+            Some(pool) if self.is_open(pool).await => self.open_and_attach(pool, spec.clone()).await,
             // It comes with its pool.
             Some(_) => return,
         };

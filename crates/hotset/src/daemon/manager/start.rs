@@ -148,17 +148,17 @@ impl Manager {
     async fn open_recorded(&self, record: PoolRecord) -> Option<PoolRecord> {
         if let Some(why) = self.failures.fence(&record.name) {
             let _one_at_a_time = self.change.lock().await;
-            self.give_up(&record, &fenced(&record.name, &why)).await;
+            self.leave_closed(&record, &fenced(&record.name, &why)).await;
             return None;
         }
         if let Some(unread) = self.unread_conversion(&record.name) {
             let _one_at_a_time = self.change.lock().await;
-            self.give_up(&record, &unread).await;
+            self.leave_closed(&record, &unread).await;
             return None;
         }
         self.ask_backing_devices(&record.volumes).await;
         let search = self.search(&record).await;
-        if self.try_complete(&record, &search).await == Attempt::Settled {
+        if self.try_complete(&record, &search).await == Attempt::Decided {
             return None;
         }
         let (seconds, reason) = (self.config.missing_wait_s, search.waits_for());
@@ -179,7 +179,7 @@ impl Manager {
         let wait = Countdown::of(Duration::from_secs(self.config.missing_wait_s));
         while !wait.is_over() {
             tokio::time::sleep(SCAN_INTERVAL).await;
-            if self.try_complete(&record, &self.search(&record).await).await == Attempt::Settled {
+            if self.try_complete(&record, &self.search(&record).await).await == Attempt::Decided {
                 return;
             }
             if !self.offline().pools.contains_key(&record.name) {
@@ -212,7 +212,7 @@ impl Manager {
         let mut failed = 0_u32;
         while self.offline().pools.contains_key(&record.name) {
             let search = self.search(&record).await;
-            if self.try_complete(&record, &search).await == Attempt::Settled {
+            if self.try_complete(&record, &search).await == Attempt::Decided {
                 return;
             }
             failed = if search.away.is_empty() { failed + 1 } else { 0 };
@@ -228,7 +228,7 @@ impl Manager {
     async fn try_all(&self, name: &str, search: Search) -> Attempt {
         match self.try_open(name, search.clone(), Missing::Refuse).await {
             Attempt::Wait => self.try_open(name, search, Missing::Leave).await,
-            Attempt::Settled => Attempt::Settled,
+            Attempt::Decided => Attempt::Decided,
         }
     }
 
@@ -266,19 +266,19 @@ impl Manager {
         let _one_at_a_time = self.change.lock().await;
         // As it is by now: volumes may have been taken from it while its SSDs were looked for.
         let Some(record) = &self.offline().pools.get(name).map(|pool| pool.record.clone()) else {
-            return Attempt::Settled;
+            return Attempt::Decided;
         };
         if let Some(error) = search.newer {
-            self.give_up(record, &error).await;
-            return Attempt::Settled;
+            self.leave_closed(record, &error).await;
+            return Attempt::Decided;
         }
         if let Err(error) = free {
-            self.give_up(record, &error).await;
-            return Attempt::Settled;
+            self.leave_closed(record, &error).await;
+            return Attempt::Decided;
         }
         if let Some(unread) = self.unread_conversion(name) {
-            self.give_up(record, &unread).await;
-            return Attempt::Settled;
+            self.leave_closed(record, &unread).await;
+            return Attempt::Decided;
         }
         self.failures.begin_opening(&self.state, &record.name);
         let opened = match pool_name(&record.name) {
@@ -286,16 +286,16 @@ impl Manager {
             Err(error) => Err(error),
         };
         self.failures.end_opening(&self.state, &record.name);
-        let Err(error) = opened else { return Attempt::Settled };
+        let Err(error) = opened else { return Attempt::Decided };
         if missing == Missing::Refuse && may_pass(error.kind) {
             return Attempt::Wait;
         }
-        self.give_up(record, &error).await;
-        Attempt::Settled
+        self.leave_closed(record, &error).await;
+        Attempt::Decided
     }
 
     /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
-    async fn give_up(&self, record: &PoolRecord, error: &ApiError) {
+    async fn leave_closed(&self, record: &PoolRecord, error: &ApiError) {
         let meanwhile = match record.kind {
             RecordedKind::Read if error.kind == ApiErrorKind::OtherMachine => {
                 "its volumes are not served, because the other machine may serve them"
@@ -386,7 +386,7 @@ impl Manager {
             Err(error) => tracing::warn!(pool = %name, "which of its SSDs failed before is not shown: {error}"),
         }
         self.note_absent(record, &opened.status);
-        self.settle(name, opened).await;
+        self.open_volumes_of(name, opened).await;
         Ok(())
     }
 
@@ -467,7 +467,7 @@ impl Manager {
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now. What fails is tried again by itself:
     /// the pool serves.
-    pub(super) async fn settle(&self, name: &PoolName, mut opened: Opened) {
+    pub(super) async fn open_volumes_of(&self, name: &PoolName, mut opened: Opened) {
         if let Err(error) = self.note_disks(name, &opened).await {
             tracing::warn!(pool = %name, "on which disks its SSDs are is not known: {error}");
         }
@@ -475,7 +475,7 @@ impl Manager {
         let catalogued = opened.volumes.clone();
         for spec in opened.volumes {
             let volume = spec.name.clone();
-            if let Err(error) = self.settle_volume(name, spec.clone()).await {
+            if let Err(error) = self.open_and_attach(name, spec.clone()).await {
                 tracing::error!(%volume, "cannot be opened: {error}");
                 self.set_volume_offline(&spec, Some(name), &error);
             }
@@ -582,7 +582,7 @@ impl Manager {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     /// The pool is open, or will not open by waiting.
-    Settled,
+    Decided,
     Wait,
 }
 
