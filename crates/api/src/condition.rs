@@ -21,6 +21,8 @@ pub enum ConditionKind {
     StateDirectory,
     /// A record in the state directory cannot be read.
     RecordUnreadable,
+    /// Records that could not be read were set aside, and begun anew.
+    RecordsSetAside,
     /// The record of a pool, or of the volumes without one, is older than what it is about.
     RecordOutdated,
     /// Events are not kept over a restart.
@@ -57,6 +59,12 @@ pub enum ConditionKind {
     Spare,
     /// A flush that was asked for, so that something can be taken away, ended before its end.
     Flush,
+    /// SSDs that were to be removed from a pool could not be emptied.
+    Removal,
+    /// The scan found SSDs of a pool that is not on record, and the pool is not opened.
+    PoolNotOpened,
+    /// What a HUP asked for was not done.
+    Reload,
 }
 
 impl ConditionKind {
@@ -68,6 +76,7 @@ impl ConditionKind {
             Self::HostErrors => "host-errors",
             Self::StateDirectory => "state-directory",
             Self::RecordUnreadable => "record-unreadable",
+            Self::RecordsSetAside => "records-set-aside",
             Self::RecordOutdated => "record-outdated",
             Self::Events => "events",
             Self::Statistics => "statistics",
@@ -86,6 +95,9 @@ impl ConditionKind {
             Self::Conversion => "conversion",
             Self::Spare => "spare",
             Self::Flush => "flush",
+            Self::Removal => "removal",
+            Self::PoolNotOpened => "pool-not-opened",
+            Self::Reload => "reload",
         }
     }
 }

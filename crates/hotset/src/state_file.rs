@@ -65,11 +65,14 @@ pub(crate) fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
+/// What the name of a file that was set aside goes on with.
+pub(crate) const BROKEN: &str = ".broken";
+
 /// Moves a file out of the way, to the first of `NAME.broken`, `NAME.broken.2`, … that is free; answers which.
 pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let numbered = |number: u32| {
         let mut name = path.as_os_str().to_owned();
-        name.push(".broken");
+        name.push(BROKEN);
         if number > 1 {
             name.push(format!(".{number}"));
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::http::ask;
-use hotset_e2e::tools::eventually;
+use hotset_e2e::tools::{eventually, succeed};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,13 +25,22 @@ fn is_told(daemon: &Daemon, kind: &str) -> Value {
     eventually(&format!("condition {kind} begins"), PATIENCE, || condition(daemon, kind).is_some());
     let told = condition(daemon, kind).expect("it was just there");
     assert!(told["reason"] != "" && told["action"] != "" && told["since_unix_ms"].as_u64() > Some(0), "{told}");
-    assert_ne!(daemon.json("status")["health"], "good");
+    let code = match daemon.json("status")["health"].as_str() {
+        Some("degraded") => 1,
+        Some("failed") => 2,
+        other => panic!("health {other:?}: {told}"),
+    };
     let check = daemon.hotset("status --check");
-    assert_eq!(check.status.code(), Some(1), "{kind}");
+    assert_eq!(check.status.code(), Some(code), "{kind}");
     let said = String::from_utf8_lossy(&check.stdout).into_owned();
-    assert!(said.contains(told["reason"].as_str().expect("words")), "{said}");
+    let reason = told["reason"].as_str().expect("words");
+    assert!(said.contains(reason), "{said}");
     let metric = format!("hotset_condition{{kind=\"{kind}\",");
     assert!(ask(daemon, "GET", "/metrics", "").body.contains(&metric), "{metric}");
+    // Or a change of its subject's health, which says why.
+    let begins = format!("condition {kind} begins");
+    let is_said = |events: &str| events.contains(&begins) || events.contains(reason);
+    eventually("an event says so", PATIENCE, || is_said(&daemon.ok("events")));
     told
 }
 
@@ -144,4 +153,112 @@ fn a_volume_of_a_read_pool_says_where_its_writes_go_and_takes_nothing_that_means
         assert!(said.contains("pool convert p"), "{said}");
     }
     daemon.ok("volume set v mode=write-around dirty-cap=auto");
+}
+
+// proves: F12, P16
+#[test]
+fn records_that_cannot_be_read_are_begun_anew_and_told_until_they_are_taken_away() {
+    let mut daemon = Daemon::start();
+    assert!(daemon.stop().success());
+    let state = daemon.site.path("state");
+    let records = ["ssds.json", "failures.json", "host-errors.json", "backings.json", "events.jsonl"];
+    records.iter().for_each(|name| fs::write(state.join(name), "noise\n").expect("a file can be written"));
+    daemon.launch();
+    let reason = is_told(&daemon, "records-set-aside")["reason"].to_string();
+    // The same facts are the same health.
+    daemon.restart();
+    assert_eq!(is_told(&daemon, "records-set-aside")["reason"].to_string(), reason);
+    for name in records {
+        let aside = state.join(format!("{name}.broken"));
+        assert!(reason.contains(&aside.display().to_string()), "{name}: {reason}");
+        assert_eq!(fs::read_to_string(&aside).expect("it is kept"), "noise\n");
+        fs::remove_file(aside).expect("it is there");
+    }
+    is_over(&daemon, "records-set-aside");
+    assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
+}
+
+// proves: F12
+#[test]
+fn a_record_of_deleted_pools_that_cannot_be_read_is_told_until_it_can() {
+    let mut daemon = Daemon::start();
+    assert!(daemon.stop().success());
+    let record = daemon.site.path("state").join("forgotten.json");
+    fs::write(&record, "{").expect("a file can be written");
+    daemon.launch();
+    let told = is_told(&daemon, "record-unreadable");
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("forgotten.json")), "{told}");
+    fs::remove_file(&record).expect("it is there");
+    is_over(&daemon, "record-unreadable");
+}
+
+// proves: F12, P10
+#[test]
+fn a_removal_that_fails_after_it_began_is_told_until_it_is_asked_for_again() {
+    let daemon = Daemon::start();
+    let images = ["one", "two", "three"].map(|name| {
+        let image = daemon.site.path(name);
+        daemon.ok(&format!("image create {} 64M", image.display()));
+        image
+    });
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("faulty"), &images[2]) else { return };
+    let (one, two, three) = (images[0].display(), images[1].display(), faulty.path().display());
+    daemon.ok(&format!("pool create p --type read-write --io-type custom --block-size 64K --ssd {one} {two} {three}"));
+    daemon.make_volume(1024, "p");
+    daemon.ok("pool set p dirty-age=30d dirty-watermark=90 flush-rate=low");
+    let mut client = daemon.client("v");
+    (0..64).for_each(|piece| client.write(piece * 65536, &[3; 65536]).expect("a write"));
+    // One that was refused is known to whoever asked.
+    daemon.refuse(&format!("pool remove-ssd p --ssd {one} {two}"), 1, "two copies");
+    assert!(condition(&daemon, "removal").is_none());
+    faulty.set(Fault::HangWrites);
+    daemon.ok(&format!("pool remove-ssd p --ssd {one} --background"));
+    eventually("it is under way", PATIENCE, || daemon.json("pool show p")["ssds"][0]["state"] == "flushing");
+    faulty.set(Fault::Error);
+    client.write(0, &[4; 65536]).expect("a write");
+    let told = is_told(&daemon, "removal");
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("another SSD failed")), "{told}");
+    assert_eq!(told["subject"]["name"], "p", "{told}");
+    // What is asked for anew is told anew.
+    faulty.set(Fault::None);
+    daemon.ok(&format!("pool remove-ssd p --ssd {three}"));
+    is_over(&daemon, "removal");
+}
+
+// proves: F12, N6
+#[test]
+fn a_pool_that_the_scan_finds_and_that_is_not_opened_is_told_until_it_is_known() {
+    let mut daemon = Daemon::start();
+    daemon.make_pool(&[24], "");
+    assert!(daemon.stop().success());
+    let record = daemon.site.path("state").join("pools/p.json");
+    fs::write(&record, "{").expect("a file can be written");
+    let config = daemon.site.path("toml");
+    fs::write(&config, format!("ssd_scan = [\"{}*\"]\n", daemon.site.path("ssd").display())).expect("it is new");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    let told = is_told(&daemon, "pool-not-opened");
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("pool p")), "{told}");
+    // As if there had never been one.
+    fs::remove_file(&record).expect("it is there");
+    daemon.ok(&format!("pool import --ssd {}", daemon.site.path("ssd0").display()));
+    is_over(&daemon, "pool-not-opened");
+}
+
+// proves: F12
+#[test]
+fn a_configuration_that_a_hup_cannot_read_is_told_until_one_can() {
+    let mut daemon = Daemon::prepare("");
+    let config = daemon.site.path("toml");
+    fs::write(&config, "log = \"info\"\n").expect("a file can be written");
+    daemon.add_arguments(&format!("--config {}", config.display()));
+    daemon.launch();
+    let hang_up = || drop(succeed("kill", &["-HUP", &daemon.pid().to_string()]));
+    fs::write(&config, "log = ").expect("it is there");
+    hang_up();
+    let told = is_told(&daemon, "reload");
+    assert!(told["reason"].as_str().is_some_and(|reason| reason.contains("nothing was changed")), "{told}");
+    fs::write(&config, "log = \"debug\"\n").expect("it is there");
+    hang_up();
+    is_over(&daemon, "reload");
 }

@@ -14,13 +14,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const VERB_LIMIT: Duration = Duration::from_secs(40);
 
 /// All of them.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "volumes.json",
     "forgotten.json",
     "tokens.json",
     "ssds.json",
     "failures.json",
     "host-errors.json",
+    "backings.json",
     "events.jsonl",
     "history.sqlite",
     "probe",
@@ -69,8 +70,17 @@ impl State {
         match fault {
             Fault::Full => fs::remove_file(self.directory.join("filler")).expect("it is there"),
             Fault::ReadOnly => self.change_attributes("-i"),
-            Fault::Folder | Fault::Pipe | Fault::Noise => self.files.iter().for_each(|name| self.restore(name)),
+            Fault::Folder | Fault::Pipe | Fault::Noise => {
+                self.files.iter().for_each(|name| self.restore(name));
+                self.files.iter().for_each(|name| self.take_away(&format!("{name}.broken")));
+            }
         }
+    }
+
+    /// Whatever it is, if it is there.
+    fn take_away(&self, name: &str) {
+        let path = self.directory.join(name);
+        let _ = if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
     }
 
     fn change_attributes(&self, change: &str) {

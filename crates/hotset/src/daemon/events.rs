@@ -31,7 +31,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// When writing is tried again that has failed.
 const RETRY: Duration = Duration::from_secs(10);
 
-const FILE_NAME: &str = "events.jsonl";
+pub(super) const FILE_NAME: &str = "events.jsonl";
 
 /// What happened, before it has an id and a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +83,7 @@ impl EventLog {
 
     fn with_max(directory: &Path, max: usize, counters: Counters) -> Self {
         let path = directory.join(FILE_NAME);
-        let text = read(&path).unwrap_or_default();
-        let (events, lines) = parse(&text, max);
+        let Parsed { events, lines } = read_or_begin_anew(&path, max);
         let newest_id = events.back().map_or(0, |event| event.id);
         let kept = Kept { events, taken_id: newest_id, done_id: newest_id, trouble: None, closed: false };
         let shared = Arc::new(Shared { kept: Mutex::new(kept), changed: Condvar::new(), max, counters });
@@ -233,16 +232,38 @@ impl Writer {
     }
 }
 
-/// The newest events of a file, and its lines.
-fn parse(text: &[u8], max: usize) -> (VecDeque<Event>, usize) {
-    let mut events: VecDeque<Event> = VecDeque::new();
-    let mut lines = 0;
-    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+/// What was read of a file.
+#[derive(Default)]
+struct Parsed {
+    /// The newest.
+    events: VecDeque<Event>,
+    /// More than any where it has to be written anew.
+    lines: usize,
+}
+
+/// What cannot be read of the file is kept beside, and forgotten.
+fn read_or_begin_anew(path: &Path, max: usize) -> Parsed {
+    let (parsed, trouble) = match read(path) {
+        Ok(text) => parse(&text, max),
+        Err(error) => (Parsed::default(), Some(error.to_string())),
+    };
+    let Some(trouble) = trouble else { return parsed };
+    tracing::warn!("{}: {trouble}; events that cannot be read are forgotten", path.display());
+    if let Err(error) = state_file::set_aside(path) {
+        tracing::warn!("{}: it cannot be set aside: {error}", path.display());
+    }
+    Parsed { lines: usize::MAX, ..parsed }
+}
+
+/// Also tells why not all of it is understood, if so: other than a last line that was cut.
+fn parse(text: &[u8], max: usize) -> (Parsed, Option<String>) {
+    let (mut events, mut lines, mut trouble) = (VecDeque::<Event>::new(), 0, None);
+    for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| *line != b"\n") {
         lines += 1;
-        let event = serde_json::from_slice::<Event>(line).ok();
-        let grows = |event: &Event| events.back().is_none_or(|last| last.id < event.id);
-        if let Some(event) = event.filter(grows) {
-            events.push_back(event);
+        match serde_json::from_slice::<Event>(line) {
+            Ok(event) if events.back().is_none_or(|last| last.id < event.id) => events.push_back(event),
+            Err(error) if line.ends_with(b"\n") => trouble = Some(format!("line {lines}: {error}")),
+            Ok(_) | Err(_) => {}
         }
     }
     while events.len() > max {
@@ -250,12 +271,17 @@ fn parse(text: &[u8], max: usize) -> (VecDeque<Event>, usize) {
     }
     // A line that was cut must not swallow the next one.
     let whole = text.last().is_none_or(|last| *last == b'\n');
-    (events, if whole { lines } else { usize::MAX })
+    (Parsed { events, lines: if whole { lines } else { usize::MAX } }, trouble)
 }
 
+/// A file that is not there is empty.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    state_file::open(path, OpenOptions::new().read(true))?.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    match state_file::open(path, OpenOptions::new().read(true)) {
+        Ok(file) => drop(file.take(FILE_BYTES_MAX).read_to_end(&mut text)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     Ok(text)
 }
 
@@ -345,21 +371,44 @@ mod tests {
     #[test]
     fn noise_in_the_file_is_not_believed() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join(FILE_NAME), b"\xff\x00{}\n[1]\n{\"id\":1}\n").unwrap();
+        let noise = b"\xff\x00{}\n[1]\n{\"id\":1}\n";
+        std::fs::write(directory.path().join(FILE_NAME), noise).unwrap();
         let log = open(directory.path());
         assert_eq!(log.list(None).events, []);
         append(&log, &["a"]);
         assert_eq!(changes(&open(directory.path())), [(1, "a".to_owned())]);
+        assert_eq!(std::fs::read(directory.path().join("events.jsonl.broken")).unwrap(), noise, "it is kept");
+    }
+
+    #[test]
+    fn noise_among_events_is_set_aside_and_costs_none_of_them() {
+        let directory = tempfile::tempdir().unwrap();
+        append(&open(directory.path()), &["a", "b"]);
+        let path = directory.path().join(FILE_NAME);
+        let text = std::fs::read_to_string(&path).unwrap().replacen('\n', "\nnoise\n", 1);
+        std::fs::write(&path, text).unwrap();
+        let all = [(1, "a".to_owned()), (2, "b".to_owned()), (3, "c".to_owned())];
+        let log = open(directory.path());
+        append(&log, &["c"]);
+        assert!(directory.path().join("events.jsonl.broken").exists());
+        assert_eq!((changes(&log), changes(&open(directory.path()))), (all.to_vec(), all.to_vec()));
+        assert!(!directory.path().join("events.jsonl.broken.2").exists());
     }
 
     #[test]
     fn what_is_no_file_stops_nothing_and_is_told_until_events_are_kept_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(FILE_NAME);
-        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
+        let make = || assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let counters = Counters::default();
+        make();
+        // What is there at the start is set aside; what comes later is in the way.
+        let log = EventLog::open(directory.path(), Counters::default());
+        append(&log, &["o"]);
+        assert_eq!((log.trouble(), changes(&open(directory.path()))), (None, vec![(1, "o".to_owned())]));
+        std::fs::remove_file(&path).unwrap();
         let log = EventLog::open(directory.path(), counters.clone());
+        make();
         append(&log, &["a"]);
         assert!(log.trouble().is_some_and(|why| why.contains("events.jsonl")), "{:?}", log.trouble());
         assert_eq!((counters.now().events_not_kept, log.list(None).newest_id), (1, 1));

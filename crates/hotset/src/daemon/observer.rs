@@ -76,10 +76,7 @@ impl Observer {
                 None => not_good(&now),
             });
             let raised_now = raised(&status);
-            let told = changes_of_raised(&raised_before, &raised_now);
-            // A change of its health says why, too.
-            let untold = |one: &Happened| !happened.iter().any(|other| other.subject == one.subject);
-            let told: Vec<_> = told.into_iter().filter(untold).collect();
+            let told = changes_of_raised(&raised_before, &raised_now, &happened);
             happened.extend(told);
             raised_before = raised_now;
             if let Some(before) = &before {
@@ -204,6 +201,7 @@ fn raised(status: &Status) -> Raised {
         ConditionKind::HostErrors
         | ConditionKind::StateDirectory
         | ConditionKind::RecordUnreadable
+        | ConditionKind::RecordsSetAside
         | ConditionKind::RecordOutdated
         | ConditionKind::Events
         | ConditionKind::Statistics
@@ -221,12 +219,16 @@ fn raised(status: &Status) -> Raised {
         | ConditionKind::Growth
         | ConditionKind::Conversion
         | ConditionKind::Spare
-        | ConditionKind::Flush => true,
+        | ConditionKind::Flush
+        | ConditionKind::Removal
+        | ConditionKind::PoolNotOpened
+        | ConditionKind::Reload => true,
     });
     raised.map(|one| ((one.kind, one.subject.clone()), one.clone())).collect()
 }
 
-fn changes_of_raised(before: &Raised, now: &Raised) -> Vec<Happened> {
+/// Each that begins or is over. `happened` may say so, too: a change of health says why.
+fn changes_of_raised(before: &Raised, now: &Raised, happened: &[Happened]) -> Vec<Happened> {
     let event = |one: &hotset_api::Condition, severity, change: String, cause| Happened {
         severity,
         subject: one.subject.clone(),
@@ -235,7 +237,10 @@ fn changes_of_raised(before: &Raised, now: &Raised) -> Vec<Happened> {
         change,
         cause,
     };
-    let begun = now.iter().filter(|(key, _)| !before.contains_key(key)).map(|(_, one)| {
+    let is_said = |one: &hotset_api::Condition| {
+        happened.iter().any(|other| other.subject == one.subject && other.cause.contains(&one.reason))
+    };
+    let begun = now.iter().filter(|(key, one)| !before.contains_key(key) && !is_said(one)).map(|(_, one)| {
         let cause = format!("{}; {}", one.reason, one.action);
         event(one, severity(one.health), format!("condition {} begins", one.kind.word()), cause)
     });

@@ -158,7 +158,11 @@ impl Register {
     /// away, when the volume has none.
     pub(crate) fn forget_gone(&self, status: &Status) {
         self.known().raised.retain(|(kind, subject), _| match kind {
-            ConditionKind::Growth | ConditionKind::Conversion | ConditionKind::Spare | ConditionKind::Flush => {
+            ConditionKind::Growth
+            | ConditionKind::Conversion
+            | ConditionKind::Spare
+            | ConditionKind::Flush
+            | ConditionKind::Removal => {
                 let is_concerned = |volume: &Volume| *kind != ConditionKind::Flush || volume.pool.is_some();
                 let mut volumes = status.volumes.iter().filter(|volume| volume.name == subject.name);
                 let is_volume = volumes.any(is_concerned);
@@ -175,6 +179,7 @@ impl Register {
             | ConditionKind::HostErrors
             | ConditionKind::StateDirectory
             | ConditionKind::RecordUnreadable
+            | ConditionKind::RecordsSetAside
             | ConditionKind::RecordOutdated
             | ConditionKind::Events
             | ConditionKind::Statistics
@@ -188,7 +193,9 @@ impl Register {
             | ConditionKind::ConnectionsRefused
             | ConditionKind::EndNotServed
             | ConditionKind::OtherBacking
-            | ConditionKind::Backings => true,
+            | ConditionKind::Backings
+            | ConditionKind::PoolNotOpened
+            | ConditionKind::Reload => true,
         });
     }
 
@@ -313,9 +320,17 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
                  hour has passed without another one"
             );
         }
-        ConditionKind::Pool | ConditionKind::Ssd | ConditionKind::Volume | ConditionKind::EndNotServed => "",
+        ConditionKind::Pool
+        | ConditionKind::Ssd
+        | ConditionKind::Volume
+        | ConditionKind::EndNotServed
+        | ConditionKind::PoolNotOpened => "",
         ConditionKind::StateDirectory => "make room there, or make it writable: it is tried again every few seconds",
-        ConditionKind::RecordUnreadable => "bring the file back as it was and restart the daemon",
+        ConditionKind::RecordUnreadable => "bring the file back as it was: records are read again every 5 s",
+        ConditionKind::RecordsSetAside => {
+            "move each of these files away, or delete it, if nobody needs it; one that can be mended is put back under its name \
+             without `.broken` while the daemon is stopped"
+        }
         ConditionKind::RecordOutdated => {
             "make room in the state directory, or make it writable: it is tried again every few seconds; until then do not \
              restart the daemon"
@@ -360,6 +375,13 @@ fn action(kind: ConditionKind, subject: &Subject) -> String {
             return format!("mend what the reason says, then `hotset pool add-spare {name} --ssd PATH`");
         }
         ConditionKind::Flush => "mend what the reason says, then ask for the same again",
+        ConditionKind::Removal => {
+            let name = &subject.name;
+            return format!("mend what the reason says, then `hotset pool remove-ssd {name} --ssd PATH` again");
+        }
+        ConditionKind::Reload => {
+            "mend what the reason says, then `systemctl reload hotset`, or send the daemon a HUP, again"
+        }
         ConditionKind::Log => "see to what standard error is connected to: it is full, gone, or read too slowly",
     };
     fixed.to_owned()
@@ -434,6 +456,7 @@ mod tests {
             ConditionKind::HostErrors,
             ConditionKind::StateDirectory,
             ConditionKind::RecordUnreadable,
+            ConditionKind::RecordsSetAside,
             ConditionKind::RecordOutdated,
             ConditionKind::Events,
             ConditionKind::Statistics,
@@ -451,6 +474,8 @@ mod tests {
             ConditionKind::Conversion,
             ConditionKind::Spare,
             ConditionKind::Flush,
+            ConditionKind::Removal,
+            ConditionKind::Reload,
         ] {
             assert!(!action(kind, &volume).is_empty(), "{}", kind.word());
         }

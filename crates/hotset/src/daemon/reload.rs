@@ -2,9 +2,12 @@
 //!
 //! What is wrong in it changes nothing, and is told; the rest of the file is for the next start.
 
+use hotset_api::ConditionKind;
+
 use super::certificates::{self, Certificates};
 use super::config::Config;
 use super::log::Log;
+use super::register::Register;
 use super::signals::Signals;
 use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
@@ -34,19 +37,26 @@ impl Reload {
             let read = tokio::task::spawn_blocking(move || Config::load(&arguments, &api)).await;
             match read {
                 Ok(Ok(config)) => {
-                    self.change_filter(&config);
+                    let changed = self.change_filter(&config);
+                    certificates.register.follow(ConditionKind::Reload, &changed);
                     certificates.reload(&config).await;
                 }
-                Ok(Err(error)) => tracing::error!("HUP: {error}; nothing was changed"),
-                Err(error) => tracing::error!("HUP: a background step failed: {error}; nothing was changed"),
+                Ok(Err(error)) => not_done(&certificates.register, &error),
+                Err(error) => not_done(&certificates.register, &format!("a background step failed: {error}")),
             }
         }
     }
 
-    fn change_filter(&self, config: &Config) {
-        match self.log.set_filter(&config.log) {
-            Ok(()) => tracing::info!("HUP: the log filter is {:?}", config.log),
-            Err(error) => tracing::error!("HUP: {error}; the log goes on as before"),
-        }
+    fn change_filter(&self, config: &Config) -> Result<(), String> {
+        self.log.set_filter(&config.log).map_err(|error| format!("HUP: {error}; the log goes on as before"))?;
+        tracing::info!("HUP: the log filter is {:?}", config.log);
+        Ok(())
     }
+}
+
+/// Nobody waits for what a HUP comes to.
+fn not_done(register: &Register, error: &str) {
+    // Those with a bar show where in the file it is.
+    let lines: Vec<&str> = error.lines().filter(|line| !line.contains('|')).collect();
+    register.raise(ConditionKind::Reload, format!("HUP: {}; nothing was changed", lines.join(": ")));
 }

@@ -2,11 +2,13 @@
 //!
 //! Records are replaced as a whole (`state_file.rs`). What the SSDs say wins over a pool's record; the record serves to find them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hotset_api::{Share, WriteMode};
 use hotset_cache::STATE_BYTES;
@@ -15,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
+use super::events::FILE_NAME as EVENTS;
 use super::failures;
 use super::manager::BackingRecord;
 use super::register::HostErrors;
@@ -30,6 +33,20 @@ const VERSION: u32 = 2;
 
 /// What a record needs its reader to know: 1, or 2 for a read-write pool, whose volumes must never be served without it.
 const VERSION_OF_READ_POOLS: u32 = 1;
+
+const SSD_WRITES: &str = "ssds.json";
+const FAILURES: &str = "failures.json";
+const HOST_ERRORS: &str = "host-errors.json";
+const BACKINGS: &str = "backings.json";
+
+/// Records without which the daemon can do: one that cannot be read is set aside and begun anew, and then this is so.
+const BEGUN_ANEW: [(&str, &str); 5] = [
+    (SSD_WRITES, "what was written to the SSDs is counted anew"),
+    (FAILURES, "how earlier runs ended, and which pools were fenced for that, is forgotten"),
+    (HOST_ERRORS, "errors that hosts got in earlier runs are forgotten"),
+    (BACKINGS, "which backing device is whose was found out anew: paths that were swapped meanwhile were not noticed"),
+    (EVENTS, "events that cannot be read are forgotten"),
+];
 
 /// What must fit into the state directory beside what is there.
 const PROBE_BYTES: usize = 64 * 1024;
@@ -220,6 +237,8 @@ struct TokenRecords {
 /// The directory, locked for this process.
 pub(crate) struct StateDirectory {
     path: PathBuf,
+    /// Records that could not be read, nor be set aside.
+    in_the_way: Mutex<BTreeSet<&'static str>>,
     /// Holds the lock as long as it is open.
     _lock: File,
 }
@@ -234,7 +253,7 @@ impl StateDirectory {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700).create(path.join(POOLS)).map_err(context)?;
         let lock = lock(path)?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        Ok(Self { path: path.to_owned(), in_the_way: Mutex::default(), _lock: lock })
     }
 
     /// Waits a moment for the files that a daemon which was just killed may still hold.
@@ -337,52 +356,82 @@ impl StateDirectory {
         write_record(&self.path, "tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
     }
 
-    /// What was written to which SSD. A file that is missing or cannot be read means that nothing is remembered.
+    /// What was written to which SSD. Begun anew if it cannot be read.
     pub(crate) fn ssd_ledger(&self) -> Ledger {
-        read_if_there(&self.path.join("ssds.json")).unwrap_or_else(|error| {
-            tracing::warn!("{error}; what was written to the SSDs is counted anew");
-            Ledger::default()
-        })
+        self.read_or_begin_anew(SSD_WRITES)
     }
 
     pub(crate) fn write_ssd_ledger(&self, ledger: &Ledger) -> io::Result<()> {
-        write_record(&self.path, "ssds.json", VERSION_OF_READ_POOLS, ledger)
+        self.write_begun_anew(SSD_WRITES, ledger)
     }
 
-    /// How earlier runs ended. A file that is missing or cannot be read means that nothing is remembered.
+    /// How earlier runs ended. Begun anew if it cannot be read.
     pub(super) fn failures(&self) -> failures::Record {
-        read_if_there(&self.path.join("failures.json")).unwrap_or_else(|error| {
-            tracing::warn!("{error}; how earlier runs ended is forgotten");
-            failures::Record::default()
-        })
+        self.read_or_begin_anew(FAILURES)
     }
 
-    /// Errors that hosts got in earlier runs. A file that is missing or cannot be read means none.
+    pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
+        self.write_begun_anew(FAILURES, record)
+    }
+
+    /// Errors that hosts got in earlier runs. Begun anew if it cannot be read.
     pub(super) fn host_errors(&self) -> Vec<HostErrors> {
-        let read = read_if_there::<HostErrorsOfVolumes>(&self.path.join("host-errors.json"));
-        read.map(|file| file.volumes).unwrap_or_else(|error| {
-            tracing::warn!("{error}; errors that hosts got in earlier runs are forgotten");
-            Vec::new()
-        })
-    }
-
-    /// Whose backing device was whose. A file that is missing or cannot be read means that nothing is known.
-    pub(super) fn backings(&self) -> Vec<BackingRecord> {
-        let read = read_if_there::<BackingRecords>(&self.path.join("backings.json"));
-        read.map(|file| file.volumes).unwrap_or_else(|error| {
-            tracing::warn!("{error}; which backing device is whose is found out anew");
-            Vec::new()
-        })
-    }
-
-    pub(super) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
-        let content = BackingRecords { volumes: known.to_vec() };
-        write_record(&self.path, "backings.json", VERSION_OF_READ_POOLS, &content)
+        self.read_or_begin_anew::<HostErrorsOfVolumes>(HOST_ERRORS).volumes
     }
 
     pub(super) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {
-        let content = HostErrorsOfVolumes { volumes: errors.to_vec() };
-        write_record(&self.path, "host-errors.json", VERSION_OF_READ_POOLS, &content)
+        self.write_begun_anew(HOST_ERRORS, &HostErrorsOfVolumes { volumes: errors.to_vec() })
+    }
+
+    /// Whose backing device was whose. Begun anew if it cannot be read.
+    pub(super) fn backings(&self) -> Vec<BackingRecord> {
+        self.read_or_begin_anew::<BackingRecords>(BACKINGS).volumes
+    }
+
+    pub(super) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
+        self.write_begun_anew(BACKINGS, &BackingRecords { volumes: known.to_vec() })
+    }
+
+    /// A missing file means that nothing is remembered; so does one that cannot be read, which is kept beside.
+    fn read_or_begin_anew<T: DeserializeOwned + Default>(&self, name: &'static str) -> T {
+        let path = self.path.join(name);
+        read_if_there(&path).unwrap_or_else(|error| {
+            tracing::warn!("{error}; this record begins anew");
+            if let Err(error) = state_file::set_aside(&path) {
+                tracing::warn!("{}: it cannot be set aside: {error}", path.display());
+                self.in_the_way().insert(name);
+            }
+            T::default()
+        })
+    }
+
+    /// What could not be read is not overwritten.
+    fn write_begun_anew<T: Serialize>(&self, name: &'static str, content: &T) -> io::Result<()> {
+        if self.in_the_way().contains(name) {
+            state_file::set_aside(&self.path.join(name))?;
+            self.in_the_way().remove(name);
+        }
+        write_record(&self.path, name, VERSION_OF_READ_POOLS, content)
+    }
+
+    /// Whole between any two statements, so a panic elsewhere does not make it wrong.
+    fn in_the_way(&self) -> MutexGuard<'_, BTreeSet<&'static str>> {
+        self.in_the_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that were begun anew, as long as what could not be read is still there; and what is not known for that.
+    pub(super) fn begun_anew(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?.map(|entry| entry.map(|entry| entry.file_name()));
+        let there = names.collect::<io::Result<Vec<_>>>()?;
+        let mut told = Vec::new();
+        for (name, what) in BEGUN_ANEW {
+            let aside = format!("{name}{}", state_file::BROKEN);
+            let is_aside = |file: &&OsString| file.to_string_lossy().starts_with(&aside);
+            let is_told = |file: String| format!("{}: it could not be read: {what}", self.path.join(file).display());
+            told.extend(there.iter().filter(is_aside).map(|file| is_told(file.to_string_lossy().into_owned())));
+            told.extend(self.in_the_way().get(name).map(|name| is_told((*name).to_owned())));
+        }
+        Ok(told)
     }
 
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
@@ -393,10 +442,6 @@ impl StateDirectory {
         let written = file.write_all(&[0; PROBE_BYTES]);
         let removed = remove_if_there(&path);
         written.and(removed)
-    }
-
-    pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
-        write_record(&self.path, "failures.json", VERSION_OF_READ_POOLS, record)
     }
 
     /// The state directory's copy of a pool: the pool's member beside its SSDs.
@@ -602,6 +647,49 @@ mod tests {
         assert!(pools[0].as_ref().unwrap_err().contains("bad.json"));
         assert_eq!(pools[1], Ok(pool("good")));
         assert!(pools[2].as_ref().unwrap_err().contains("newer version"));
+    }
+
+    // proves: F12
+    #[test]
+    fn a_record_that_cannot_be_read_is_set_aside_and_told_until_it_is_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        for (name, what) in BEGUN_ANEW.into_iter().filter(|(name, _)| *name != EVENTS) {
+            assert_eq!(state.begun_anew().unwrap(), Vec::<String>::new());
+            let path = directory.path().join(name);
+            fs::write(&path, "{").unwrap();
+            let _ = (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
+            state.write_ssd_ledger(&Ledger::default()).unwrap();
+            state.write_failures(&failures::Record::default()).unwrap();
+            state.write_host_errors(&[]).unwrap();
+            state.write_backings(&[]).unwrap();
+            let aside = directory.path().join(format!("{name}.broken"));
+            let told = state.begun_anew().unwrap().join("; ");
+            assert!(told.contains(&aside.display().to_string()) && told.contains(what), "{told}");
+            assert_eq!(fs::read(&aside).unwrap(), b"{");
+            fs::remove_file(&aside).unwrap();
+        }
+    }
+
+    // proves: F12
+    #[test]
+    fn a_record_that_cannot_be_set_aside_is_told_and_not_overwritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open(directory.path()).unwrap();
+        let path = directory.path().join(HOST_ERRORS);
+        fs::write(&path, "{").unwrap();
+        let aside = |number: u32| match number {
+            1 => directory.path().join(format!("{HOST_ERRORS}.broken")),
+            _ => directory.path().join(format!("{HOST_ERRORS}.broken.{number}")),
+        };
+        (1..=100).for_each(|number| fs::write(aside(number), "").unwrap());
+        assert_eq!(state.host_errors(), []);
+        (1..=100).for_each(|number| fs::remove_file(aside(number)).unwrap());
+        let told = state.begun_anew().unwrap();
+        assert!(told.len() == 1 && told[0].contains(HOST_ERRORS), "{told:?}");
+        state.write_host_errors(&[]).unwrap();
+        assert_eq!(fs::read(aside(1)).unwrap(), b"{");
+        assert!(state.begun_anew().unwrap()[0].contains("host-errors.json.broken"));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! SSDs that join and leave a pool while it serves, and its spares: the checks, and what is recorded of them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::poll_immediate;
 use hotset_api::{
     ApiError, ApiErrorKind, ConditionKind, OperationKind, PoolChange, SsdsAdd, SsdsRemove, Subject, SubjectKind,
 };
@@ -17,6 +19,7 @@ use super::{Manager, blocking, pool_name, uuid};
 use crate::daemon::probe::Candidate;
 use crate::plane::Snapshot;
 use crate::size::human;
+use crate::words;
 
 /// How often the record of a pool is compared with the pool, whose spares take over by themselves.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
@@ -153,14 +156,26 @@ impl Manager {
 
     async fn empty_ssds(&self, name: &PoolName, uuids: Vec<u128>, begun: oneshot::Sender<()>) -> Result<(), ApiError> {
         let (of, leaving) = (name.clone(), uuids.clone());
+        let told_of = Subject::new(SubjectKind::Pool, name.as_str());
+        self.register.clear_for(ConditionKind::Removal, told_of.clone());
         let removed = self.plane.call(move |plane| async move {
-            // The removal is polled first, which begins it.
-            let begun = async {
-                let _ = begun.send(());
-            };
-            futures_util::future::join(plane.remove_ssds(of, leaving), begun).await.0
+            let mut removal = pin!(plane.remove_ssds(of, leaving));
+            // This begins it.
+            let at_once = poll_immediate(removal.as_mut()).await;
+            let _ = begun.send(());
+            match at_once {
+                Some(removed) => Ok((false, removed)),
+                None => Ok((true, removal.await)),
+            }
         });
-        let removed = removed.await;
+        let (has_begun, removed) = removed.await?;
+        let removed = removed.map_err(|error| words::error(&error));
+        // Of one that was refused whoever asked for it knows.
+        if let Err(error) = removed.as_ref().map_err(|error| format!("its SSDs were not removed: {error}"))
+            && has_begun
+        {
+            self.register.raise_for(ConditionKind::Removal, told_of, error);
+        }
         let gone = |other: &str| uuids.iter().any(|gone| uuid(*gone) == other);
         if removed.as_ref().is_ok_and(|removed| *removed == Removed::Done) {
             self.forget_missing(name.as_str(), gone);

@@ -109,10 +109,14 @@ struct Offline {
     volumes: BTreeMap<String, OfflineVolume>,
     /// Of the state directory: records that cannot be read.
     broken: Vec<String>,
-    /// Records that cannot be read and are tried again: of pools, of the volumes without one, of the tokens.
+    /// Records that cannot be read and are tried again: of pools, of the volumes without one, of the tokens, of the pools that were
+    /// deleted offline.
     unread_pools: Vec<String>,
     unread_volumes: Option<String>,
     unread_tokens: Option<String>,
+    unread_forgotten: Option<String>,
+    /// Pools that no record names and that the scan found, and why they are not opened: by UUID.
+    not_opened: BTreeMap<u128, String>,
     /// Records of conversions that cannot be read and are tried again, by pool: nobody knows how far they have come, so the pool is not opened.
     unread_conversions: BTreeMap<String, String>,
     /// Pools whose conversions have ended, and whose records of that could not be removed.

@@ -182,7 +182,8 @@ impl Manager {
             return if waits { Ok(()) } else { self.forget_conversion(name.as_str()) };
         };
         if let Err(error) = self.check_convertible(now, &snapshot) {
-            tracing::warn!(pool = %name, "its conversion is undone: {error}");
+            let reason = format!("its conversion is undone: {error}");
+            self.register.raise_for(ConditionKind::Flush, Subject::new(SubjectKind::Pool, name.as_str()), reason);
             return self.undo(name).await;
         }
         tracing::info!(pool = %name, "its conversion goes on");

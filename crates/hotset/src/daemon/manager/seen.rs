@@ -92,6 +92,21 @@ pub(super) fn of_records(broken: &[String]) -> Option<Seen> {
     })
 }
 
+/// Of pools that the scan found and that are not opened: hosts do not get what they have.
+pub(super) fn of_not_opened(reasons: &[String]) -> Option<Seen> {
+    (!reasons.is_empty()).then(|| Seen {
+        kind: ConditionKind::PoolNotOpened,
+        subject: Subject::new(SubjectKind::Daemon, ""),
+        path: String::new(),
+        pool: None,
+        health: Health::Degraded,
+        reason: format!("found by the scan, and not opened: {}", reasons.join("; ")),
+        action: "mend what the reason says, then restart the daemon, or open it with `hotset pool import`; or take its SSDs out \
+                 of `ssd_scan`, if nobody needs it here"
+            .to_owned(),
+    })
+}
+
 /// How bad it is with a volume and its cache.
 pub(in crate::daemon) fn volume_health(volume: &Volume) -> Health {
     let of_cache = match volume.cache_health {

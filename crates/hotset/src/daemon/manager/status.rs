@@ -167,7 +167,8 @@ impl Manager {
         let volumes = self.volumes_of(snapshot);
         let broken = self.unread();
         let seen = pools.iter().flat_map(seen::of_pool).chain(volumes.iter().flat_map(seen::of_volume));
-        let conditions = self.register.all(seen.chain(seen::of_records(&broken)).collect());
+        let seen = seen.chain(seen::of_records(&broken)).chain(seen::of_not_opened(&self.not_opened(&pools)));
+        let conditions = self.register.all(seen.collect());
         Status {
             health: conditions.iter().map(|condition| condition.health).max().unwrap_or(Health::Good),
             reasons: reasons(&pools, &volumes, &conditions),
@@ -187,6 +188,13 @@ impl Manager {
             work: self.work().iter().cloned().collect(),
             flushes: self.flushes.progress(snapshot),
         }
+    }
+
+    /// Why pools that the scan found are not opened, as long as they are not.
+    fn not_opened(&self, pools: &[Pool]) -> Vec<String> {
+        let mut offline = self.offline();
+        offline.not_opened.retain(|pool, _| pools.iter().all(|known| known.uuid != uuid(*pool)));
+        offline.not_opened.values().cloned().collect()
     }
 
     /// One look at all counters, for the history.

@@ -18,6 +18,9 @@ impl Manager {
             let (manager, of_api) = (Arc::clone(&self), Arc::clone(&tokens));
             let unread = blocking(move || of_api.read_again(manager.state())).await.unwrap_or_default();
             self.offline().unread_tokens = unread;
+            let manager = Arc::clone(&self);
+            let forgotten = blocking(move || manager.state.forgotten_pools()).await;
+            self.offline().unread_forgotten = forgotten.ok().and_then(Result::err);
             let (pools, volumes, conversions, taken) = {
                 let offline = self.offline();
                 let (pools, volumes) = (!offline.unread_pools.is_empty(), offline.unread_volumes.is_some());
@@ -118,6 +121,7 @@ impl Manager {
     pub(super) fn unread(&self) -> Vec<String> {
         let offline = self.offline();
         let all = offline.broken.iter().chain(&offline.unread_pools).chain(offline.unread_conversions.values());
-        all.chain(&offline.unread_volumes).chain(&offline.unread_tokens).cloned().collect()
+        let all = all.chain(&offline.unread_volumes).chain(&offline.unread_tokens).chain(&offline.unread_forgotten);
+        all.cloned().collect()
     }
 }

@@ -25,6 +25,7 @@ impl Manager {
         loop {
             ticks.tick().await;
             self.try_state_directory().await;
+            self.look_for_set_aside().await;
             self.write_outdated_records().await;
         }
     }
@@ -40,6 +41,16 @@ impl Manager {
             )
         });
         self.register.follow(ConditionKind::StateDirectory, &told);
+    }
+
+    /// Records that were begun anew are told as long as what could not be read is there.
+    async fn look_for_set_aside(self: &Arc<Self>) {
+        let manager = Arc::clone(self);
+        let Ok(Ok(told)) = blocking(move || manager.state.begun_anew()).await else { return };
+        match told.is_empty() {
+            true => self.register.clear(ConditionKind::RecordsSetAside),
+            false => self.register.raise(ConditionKind::RecordsSetAside, told.join("; ")),
+        }
     }
 
     /// Each of these makes its condition go when it succeeds.
