@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::apart::apart;
 use crate::closing::{self, Closed, OpenFile};
 use crate::descriptors::{self, DescriptorUse};
 use crate::operation::{Direction, RingOperation, Transfer};
@@ -85,13 +86,30 @@ struct Shared {
 }
 
 impl FileDevice {
-    /// Opens and locks `path`. Blocks briefly.
+    /// Opens and locks `path`. Blocks, as long as who keeps the file does not answer: where that holds up others, see
+    /// [`FileDevice::open_apart`].
     ///
     /// # Errors
     /// `Busy` if somebody else holds it; `Unsupported` if it is neither a file nor a block device, or has logical
     /// blocks of a size we do not know.
     pub fn open(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
         Self::open_through(env, path, options, Caching::Direct)
+    }
+
+    /// The same, and meanwhile others go on.
+    ///
+    /// # Errors
+    /// As [`FileDevice::open`]; and `Gone` if there is no answer within ten seconds.
+    pub async fn open_apart(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        let unanswered = |source| OpenError::unanswered(path, source);
+        let (looked_for, access) = (path.to_owned(), options.access());
+        let storage = apart(env, move || Storage::look(&looked_for)).await.map_err(unanswered)??;
+        check_ours(env, path, access, &storage.footprint)?;
+        let found = storage.clone();
+        let opened = apart(env, move || found.open(options, Caching::Direct)).await.map_err(unanswered)??;
+        // Who came first meanwhile has it.
+        check_ours(env, path, access, &storage.footprint)?;
+        Ok(Self::of(env, storage, opened))
     }
 
     /// Opens and locks a file whose transfers go through the page cache: the store of a device whose speed is not the
@@ -101,39 +119,22 @@ impl FileDevice {
     }
 
     fn open_through(env: &HostEnv, path: &Path, options: FileOptions, caching: Caching) -> Result<Self, OpenError> {
-        let metadata = check_is_storage(path).map_err(|source| OpenError::new(path, "use", source))?;
-        let fail = |doing: &'static str| {
-            let metadata = &metadata;
-            move |source: io::Error| OpenError::of_busy(path, doing, source, metadata)
-        };
-        let file_type = metadata.file_type();
-        let (access, footprint) = (options.access(), Footprint::of_metadata(&metadata));
-        closing::wait_for(&metadata);
-        check_unused(env, path, access, &footprint)?;
-        let (file, direct) = open_file(path, options, file_type.is_block_device(), caching).map_err(fail("open"))?;
-        if !descriptors::may_keep(&file, DescriptorUse::Device) {
-            return Err(OpenError::new(path, "open", descriptors::none_left(DescriptorUse::Device)));
-        }
-        let file = OwnedFd::from(file);
-        let closed = Closed::for_file(&file, &metadata).map_err(fail("inspect"))?;
-        let file = OpenFile::new(file, closed);
-        lock(&file, options, file_type.is_block_device()).map_err(fail("lock"))?;
-        in_use::lock_as_qemu_does(&file, access).map_err(fail("lock"))?;
-        let (info, end_bytes) = inspect(&file, &metadata, options, direct).map_err(fail("inspect"))?;
-        let (is_regular, block_bytes) = (file_type.is_file(), info.logical_block_bytes);
-        let elsewhere = matches!(closed, Closed::Apart(_));
-        let tail = match is_regular && options.to_the_end && Tail::is_needed(end_bytes, block_bytes) {
-            true => {
-                Some(Tail::open(&file, options.read_only, end_bytes, block_bytes).map_err(fail("open the end of"))?)
-            }
-            false => None,
-        };
-        let (file, cut) = (Rc::new(file), Cell::new(false));
-        env.devices().borrow_mut().add(&file, path, access, footprint);
-        let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail.map(Rc::new)));
-        let path = path.to_owned();
+        let storage = Storage::look(path)?;
+        check_ours(env, path, options.access(), &storage.footprint)?;
+        let opened = storage.open(options, caching)?;
+        Ok(Self::of(env, storage, opened))
+    }
+
+    fn of(env: &HostEnv, storage: Storage, opened: Opened) -> Self {
+        let Opened { file, direct, info, end_bytes, tail, options } = opened;
+        let tail = tail.map(|file| Rc::new(Tail::new(file, end_bytes, info.logical_block_bytes)));
+        let elsewhere = matches!(file.closed(), Closed::Apart(_));
+        let (file, is_regular) = (Rc::new(file), storage.metadata.is_file());
+        env.devices().borrow_mut().add(&file, &storage.path, options.access(), storage.footprint);
+        let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail));
+        let (cut, path) = (Cell::new(false), storage.path);
         let shared = Shared { file, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
-        Ok(Self { env: env.clone(), shared: Rc::new(shared) })
+        Self { env: env.clone(), shared: Rc::new(shared) }
     }
 
     fn tail(&self) -> Option<Rc<Tail>> {
@@ -292,8 +293,9 @@ impl FileDevice {
         if shared.is_regular && shared.options.to_the_end && Tail::is_needed(end, block_bytes) {
             if shared.tail.borrow().is_none() && !shared.elsewhere {
                 // Without it, what is no whole block comes with the next opening.
-                *shared.tail.borrow_mut() =
-                    Tail::open(&shared.file, shared.options.read_only, end, block_bytes).ok().map(Rc::new);
+                *shared.tail.borrow_mut() = Tail::open_again(&shared.file, shared.options.read_only)
+                    .ok()
+                    .map(|file| Rc::new(Tail::new(file, end, block_bytes)));
             }
             if shared.tail.borrow().is_some() {
                 return Tail::size_bytes(end);
@@ -404,13 +406,65 @@ impl Device for FileDevice {
     }
 }
 
-/// The one place that every device passes before it is opened: nobody else may use the bytes that it stands for.
-fn check_unused(env: &HostEnv, path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
-    let ours = env.devices().borrow_mut().user_of(footprint, access);
-    let user = match ours {
-        Some(user) => Some(user),
-        None => in_use::user_of(path, access).map_err(|source| OpenError::new(path, "find", source))?,
-    };
+/// What is at a path, before it is opened.
+#[derive(Clone)]
+struct Storage {
+    path: PathBuf,
+    metadata: Metadata,
+    footprint: Footprint,
+}
+
+/// A file or block device that is open and locked, and nobody's device yet.
+struct Opened {
+    file: OpenFile,
+    direct: bool,
+    info: DeviceInfo,
+    /// What it says of its size.
+    end_bytes: u64,
+    /// The same file once more, for the end that direct I/O does not reach.
+    tail: Option<OpenFile>,
+    options: FileOptions,
+}
+
+impl Storage {
+    fn look(path: &Path) -> Result<Self, OpenError> {
+        let metadata = check_is_storage(path).map_err(|source| OpenError::new(path, "use", source))?;
+        let footprint = Footprint::of_metadata(&metadata);
+        closing::wait_for(&metadata);
+        Ok(Self { path: path.to_owned(), metadata, footprint })
+    }
+
+    /// The one place that every device passes: nobody else may use the bytes that it stands for. What this process has open is
+    /// known to its executor alone.
+    fn open(&self, options: FileOptions, caching: Caching) -> Result<Opened, OpenError> {
+        let Self { path, metadata, .. } = self;
+        let fail = |doing: &'static str| move |source: io::Error| OpenError::of_busy(path, doing, source, metadata);
+        let (access, is_block_device) = (options.access(), metadata.file_type().is_block_device());
+        let user = in_use::user_of(path, access).map_err(|source| OpenError::new(path, "find", source))?;
+        if let Some(user) = user {
+            return Err(OpenError::in_use(path, &user));
+        }
+        let (file, direct) = open_file(path, options, is_block_device, caching).map_err(fail("open"))?;
+        if !descriptors::may_keep(&file, DescriptorUse::Device) {
+            return Err(OpenError::new(path, "open", descriptors::none_left(DescriptorUse::Device)));
+        }
+        let file = OwnedFd::from(file);
+        let closed = Closed::for_file(&file, metadata).map_err(fail("inspect"))?;
+        let file = OpenFile::new(file, closed);
+        lock(&file, options, is_block_device).map_err(fail("lock"))?;
+        in_use::lock_as_qemu_does(&file, access).map_err(fail("lock"))?;
+        let (info, end_bytes) = inspect(&file, metadata, options, direct).map_err(fail("inspect"))?;
+        let ends_apart =
+            metadata.is_file() && options.to_the_end && Tail::is_needed(end_bytes, info.logical_block_bytes);
+        let tail = ends_apart.then(|| Tail::open_again(&file, options.read_only)).transpose();
+        let tail = tail.map_err(fail("open the end of"))?;
+        Ok(Opened { file, direct, info, end_bytes, tail, options })
+    }
+}
+
+/// Refuses bytes that this process uses.
+fn check_ours(env: &HostEnv, path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
+    let user = env.devices().borrow_mut().user_of(footprint, access);
     user.map_or(Ok(()), |user| Err(OpenError::in_use(path, &user)))
 }
 
@@ -586,6 +640,11 @@ impl OpenError {
     fn in_use(path: &Path, user: &User) -> Self {
         let source = io::Error::new(io::ErrorKind::ResourceBusy, user.to_string());
         Self { kind: DeviceErrorKind::Busy, path: path.to_owned(), doing: "open", source }
+    }
+
+    /// Nobody can say what it is.
+    fn unanswered(path: &Path, source: io::Error) -> Self {
+        Self { kind: DeviceErrorKind::Gone, path: path.to_owned(), doing: "open", source }
     }
 
     /// One that says by whom a device is kept busy.

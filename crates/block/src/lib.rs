@@ -3,6 +3,7 @@
 //!
 //! This crate knows nothing of caching. It holds the only `unsafe` code of the project.
 
+mod apart;
 mod buf;
 mod closing;
 mod counters;

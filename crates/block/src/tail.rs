@@ -36,7 +36,7 @@ impl Tail {
     }
 
     /// Opens the file once more, as the first descriptor may use it.
-    pub(crate) fn open(file: &OpenFile, read_only: bool, file_bytes: u64, block_bytes: u32) -> io::Result<Self> {
+    pub(crate) fn open_again(file: &OpenFile, read_only: bool) -> io::Result<OpenFile> {
         // By the descriptor: another file may have the path by now.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let again = OpenOptions::new().read(true).write(!read_only).open(path)?;
@@ -46,9 +46,14 @@ impl Tail {
         let file = OpenFile::new(OwnedFd::from(again), file.closed());
         // The pages around it are direct I/O's.
         sys::expect_random_reads(&file)?;
+        Ok(file)
+    }
+
+    /// Of a file that [`Tail::open_again`] opened.
+    pub(crate) fn new(file: OpenFile, file_bytes: u64, block_bytes: u32) -> Self {
         let tail = Self { file: Rc::new(file), start: Cell::new(0), file_bytes: Cell::new(0) };
         tail.follow(file_bytes, block_bytes);
-        Ok(tail)
+        tail
     }
 
     /// The file has another size now.

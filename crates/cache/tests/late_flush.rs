@@ -244,7 +244,7 @@ fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_tol
         let backing = Slow::new(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
-        assert_eq!(volume.clear(|| unreachable!()).await.unwrap(), Cleared::NotNeeded);
+        assert_eq!(volume.clear(async || unreachable!()).await.unwrap(), Cleared::NotNeeded);
         let other = volume.clone();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.release();
@@ -252,7 +252,7 @@ fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_tol
         volume.flush().await.unwrap_err();
         let status = volume.status();
         assert!(status.reason.contains("hotset volume clear disk"), "{}", status.reason);
-        assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
+        assert_eq!(volume.clear(async || Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
         assert_eq!(volume.status().health, Health::Good);
         volume.flush().await.unwrap();
         let untold = other.flush().await.unwrap_err();
@@ -283,7 +283,7 @@ fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_on
         assert_eq!(volume.status().dirty_bytes, 4096, "no flush vouches for it");
         // What the device had in its cache is gone.
         backing.memory.write(1 << 20, Buf::zeroed(4096)).await.1.unwrap();
-        assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: false });
+        assert_eq!(volume.clear(async || Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: false });
         while volume.status().dirty_bytes > 0 {
             env.sleep(Duration::from_secs(1)).await;
         }
@@ -310,11 +310,11 @@ fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_ba
         let mut page = Buf::zeroed(4096);
         page.fill(1);
         other.memory.write(0, page).await.1.unwrap();
-        let refused = volume.clear(|| Ok(other)).await.unwrap_err();
+        let refused = volume.clear(async || Ok(other)).await.unwrap_err();
         assert!(refused.to_string().contains("not as it was"), "{refused}");
         assert!(volume.is_closed());
         volume.read(ByteRange::at(0, 4096)).await.unwrap_err();
-        assert_eq!(volume.clear(|| Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
+        assert_eq!(volume.clear(async || Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: true });
         assert!(!volume.is_closed());
         volume.read(ByteRange::at(0, 4096)).await.unwrap();
     });

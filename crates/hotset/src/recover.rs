@@ -146,7 +146,7 @@ fn failure(recovery: &Recovery) -> Option<ApiError> {
 }
 
 async fn recover(env: &HostEnv, arguments: &RecoverArguments) -> Result<Recovery, ApiError> {
-    let (ssds, unopened) = open_ssds(env, &arguments.ssd)?;
+    let (ssds, unopened) = open_ssds(env, &arguments.ssd).await?;
     if arguments.write {
         // What it has by now is newer, and it writes to the backing devices, too.
         let takeover = if arguments.force { Takeover::Forced } else { Takeover::Own };
@@ -248,12 +248,12 @@ async fn write_all(env: &HostEnv, offline: &Offline<HostEnv>, arguments: &Recove
 type Ssds = Vec<Named<HostDevice>>;
 
 /// The SSDs that can be opened, and why the others cannot.
-fn open_ssds(env: &HostEnv, paths: &[PathBuf]) -> Result<(Ssds, Vec<(String, Error)>), ApiError> {
+async fn open_ssds(env: &HostEnv, paths: &[PathBuf]) -> Result<(Ssds, Vec<(String, Error)>), ApiError> {
     let (mut ssds, mut unopened) = (Vec::new(), Vec::new());
     for path in paths {
         let path = paths::absolute_backing(&path.to_string_lossy())
             .map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("SSD {}: {error}", path.display())))?;
-        match open_ssd_to_recover(env, &path) {
+        match open_ssd_to_recover(env, &path).await {
             Ok(ssd) => ssds.push(ssd),
             Err(error) => unopened.push((path, error)),
         }
@@ -273,7 +273,7 @@ async fn open_state(
     match paths::files_of_pools(directory, "member") {
         Ok(files) => {
             for file in files {
-                match open_member_to_recover(env, &file) {
+                match open_member_to_recover(env, &file).await {
                     Ok(member) => members.push(member),
                     Err(error) => unread.push(error.to_string()),
                 }
@@ -356,7 +356,7 @@ async fn write_volume(
 ) -> Result<Applied, ApiError> {
     let name: VolumeName = volume.name.parse().map_err(|error| words::error(&error))?;
     let spec = VolumeSpec { name: name.clone(), backing: volume.backing.clone(), settings: VolumeSettings::default() };
-    let device = open_backing(env, &spec).map_err(|error| words::error(&error))?;
+    let device = open_backing(env, &spec).await.map_err(|error| words::error(&error))?;
     let applied = offline.apply(&name, device, arguments.force, |done| bar.set_position(done)).await;
     applied.map_err(|error| words::error(&error))
 }

@@ -78,7 +78,7 @@ async fn clear(daemon: &Daemon) {
     let Some(volume) = daemon.volume(0) else { return };
     let host = &daemon.world.volumes[0];
     let writes_back = daemon.world.writes_back();
-    let open = || {
+    let open = async || {
         host.disk.reset();
         // What the log has is not lost: there the model allows more than may happen.
         if writes_back {

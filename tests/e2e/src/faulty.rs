@@ -13,8 +13,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyWrite, Request, SessionACL, WriteFlags,
 };
 
 use crate::tools;
@@ -38,6 +38,8 @@ pub enum Fault {
     HangWrites,
     /// Whoever closes it waits; all else goes on.
     HangCloses,
+    /// Whoever opens it to write waits; all else goes on.
+    HangOpens,
     /// Writes fail with ENOSPC; reads and flushes go on.
     NoSpace,
     /// Writes fail with EROFS; reads and flushes go on.
@@ -57,6 +59,8 @@ struct State {
     /// Flushes that were carried out.
     flushes: u64,
     hanging: Vec<Hanging>,
+    /// Openings that are not answered yet. They succeed in the end.
+    opening: Vec<ReplyOpen>,
 }
 
 /// A request that is not answered yet. All of them fail in the end.
@@ -71,7 +75,8 @@ impl FaultyFile {
     /// `behind`. `None`, and loud words, on a machine where that is not possible.
     pub fn mount(at: &Path, behind: &Path) -> Option<Self> {
         fs::create_dir(at).expect("a folder can be made");
-        let state = Arc::new(Mutex::new(State { fault: Fault::None, flushes: 0, hanging: Vec::new() }));
+        let state =
+            Arc::new(Mutex::new(State { fault: Fault::None, flushes: 0, hanging: Vec::new(), opening: Vec::new() }));
         let file = File::options().read(true).write(true).open(behind).expect("the file behind is there");
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("hotset-e2e".to_owned()), MountOption::AutoUnmount];
@@ -95,12 +100,25 @@ impl FaultyFile {
         lock(&self.state).flushes
     }
 
+    /// Somebody waits to have it opened.
+    pub fn is_awaited(&self) -> bool {
+        !lock(&self.state).opening.is_empty()
+    }
+
     pub fn set(&self, fault: Fault) {
         let mut state = lock(&self.state);
         state.fault = fault;
         match fault {
-            Fault::None | Fault::Error => state.fail_all(),
-            Fault::Hang | Fault::HangWrites | Fault::HangCloses | Fault::NoSpace | Fault::ReadOnly => {}
+            Fault::None | Fault::Error => {
+                state.fail_all();
+                state.opening.drain(..).for_each(opened);
+            }
+            Fault::Hang
+            | Fault::HangWrites
+            | Fault::HangCloses
+            | Fault::HangOpens
+            | Fault::NoSpace
+            | Fault::ReadOnly => {}
         }
     }
 }
@@ -141,6 +159,10 @@ impl Hanging {
     }
 }
 
+fn opened(reply: ReplyOpen) {
+    reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+}
+
 /// The file system.
 struct Pass {
     file: File,
@@ -152,7 +174,7 @@ impl Pass {
     fn admit(&self, request: Hanging) -> Option<Hanging> {
         let mut state = lock(&self.state);
         match state.fault {
-            Fault::None | Fault::HangCloses => return Some(request),
+            Fault::None | Fault::HangCloses | Fault::HangOpens => return Some(request),
             Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
             Fault::NoSpace | Fault::ReadOnly if !matches!(request, Hanging::Write(_)) => return Some(request),
@@ -212,8 +234,12 @@ impl Filesystem for Pass {
     }
 
     /// Past the page cache, as on a disk that is opened for direct I/O.
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
+    fn open(&self, _: &Request, _: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let mut state = lock(&self.state);
+        if state.fault == Fault::HangOpens && flags.acc_mode() != OpenAccMode::O_RDONLY {
+            return state.opening.push(reply);
+        }
+        opened(reply);
     }
 
     fn read(
@@ -270,9 +296,13 @@ impl Filesystem for Pass {
         let mut state = lock(&self.state);
         match state.fault {
             Fault::HangCloses => state.hanging.push(Hanging::Flush(reply)),
-            Fault::None | Fault::Error | Fault::Hang | Fault::HangWrites | Fault::NoSpace | Fault::ReadOnly => {
-                reply.ok()
-            }
+            Fault::None
+            | Fault::Error
+            | Fault::Hang
+            | Fault::HangWrites
+            | Fault::HangOpens
+            | Fault::NoSpace
+            | Fault::ReadOnly => reply.ok(),
         }
     }
 }

@@ -194,6 +194,34 @@ fn a_file_that_took_the_place_of_a_backing_device_is_served_and_told_of_until_it
 
 // proves: F6, F11
 #[test]
+fn a_file_whose_opening_hangs_holds_up_no_other_volume() {
+    let daemon = Daemon::start();
+    daemon.make_volume(64, "");
+    let image = daemon.site.path("image");
+    daemon.ok(&format!("image create {} 24M", image.display()));
+    let Some(faulty) = FaultyFile::mount(&daemon.site.path("fuse"), &image) else { return };
+    let mut client = daemon.client("v");
+    let path = faulty.path().display();
+    let pool = format!("pool create p --type read --io-type custom --block-size 64K --ssd {path}");
+    for (create, delete) in [(format!("volume create w --backing {path}"), "volume delete w"), (pool, "pool delete p")]
+    {
+        faulty.set(Fault::HangOpens);
+        let creating = daemon.begin(&create);
+        tools::eventually("it is being opened", LIMIT, || faulty.is_awaited());
+        client.read(0, 4096).expect("another volume is served");
+        daemon.ok("status");
+        let output = creating.wait_with_output().expect("it ends");
+        let said = tools::text(&output);
+        assert!(!output.status.success() && said.contains("does not answer"), "{said}");
+        client.read(0, 4096).expect("another volume is served");
+        faulty.set(Fault::None);
+        tools::eventually(&format!("it can be done: {create}"), LIMIT, || daemon.hotset(&create).status.success());
+        daemon.ok(delete);
+    }
+}
+
+// proves: F6, F11
+#[test]
 fn a_file_whose_close_hangs_holds_up_no_other_volume() {
     let daemon = Daemon::start();
     daemon.make_volume(64, "");

@@ -40,7 +40,7 @@ impl<E: Env> VolumeInner<E> {
     /// See [`crate::Volume::clear`].
     pub(crate) async fn clear(
         self: &Rc<Self>,
-        open: impl FnOnce() -> Result<E::Device, Error>,
+        open: impl AsyncFnOnce() -> Result<E::Device, Error>,
     ) -> Result<Cleared, Error> {
         let attached = self.attached();
         let _one_at_a_time = match &attached {
@@ -100,7 +100,7 @@ impl<E: Env> VolumeInner<E> {
     async fn reopen(
         self: &Rc<Self>,
         attached: Option<&Attached<E>>,
-        open: impl FnOnce() -> Result<E::Device, Error>,
+        open: impl AsyncFnOnce() -> Result<E::Device, Error>,
     ) -> Result<(), Error> {
         self.in_time(async {
             while !self.backing.is_unused() {
@@ -115,7 +115,7 @@ impl<E: Env> VolumeInner<E> {
             }
         }
         self.backing.close();
-        self.backing.put(open()?);
+        self.backing.put(open().await?);
         let judged = self.judge(attached).await;
         if judged.is_err() {
             // Nobody reads from it, for it may be another one.

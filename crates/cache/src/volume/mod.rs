@@ -501,7 +501,7 @@ impl<E: Env> Volume<E> {
     /// Checks the backing device and opens it again, if a flush of it failed, it was away or takes no writes. `open` opens it
     /// after it was closed, and may block briefly. Refused, with nothing changed, while it does not answer or the volume
     /// is fenced; if it cannot be opened, or is not as it was, reads of it fail until this succeeds.
-    pub async fn clear(&self, open: impl FnOnce() -> Result<E::Device, Error>) -> Result<Cleared, Error> {
+    pub async fn clear(&self, open: impl AsyncFnOnce() -> Result<E::Device, Error>) -> Result<Cleared, Error> {
         self.inner.clear(open).await
     }
 

@@ -1,4 +1,4 @@
-//! Opens devices by the spelling that administrators use.
+//! Opens devices by the spelling that administrators use. Who keeps one may take its time: nobody else waits for that.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -18,15 +18,15 @@ const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: tru
 
 /// A block device or image file that a pool uses, or an emulated SSD. One that is write-protected is opened to be read: it may
 /// have what no other SSD has.
-pub(crate) fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
-    let device = match open_file_or_ssd(env, path, FOR_US_ALONE, "SSD") {
-        Err(error) if error.kind == ErrorKind::ReadOnly => open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")?,
+pub(crate) async fn open_ssd(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
+    let device = match open_file_or_ssd(env, path, FOR_US_ALONE, "SSD").await {
+        Err(error) if error.kind == ErrorKind::ReadOnly => open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD").await?,
         opened => opened?,
     };
     Ok(Named { path: path.to_owned(), device })
 }
 
-fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str) -> Result<HostDevice, Error> {
+async fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str) -> Result<HostDevice, Error> {
     if EmulatedSsdSpec::is_spelled_by(path) {
         let spec: EmulatedSsdSpec =
             path.parse().map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("{what}: {error}")))?;
@@ -34,18 +34,18 @@ fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what: &str)
             .map_err(|error| of_open(what, &error))?;
         return Ok(HostDevice::EmulatedSsd(ssd));
     }
-    let device = FileDevice::open(env, Path::new(path), options).map_err(|error| of_open(what, &error))?;
+    let device = FileDevice::open_apart(env, Path::new(path), options).await.map_err(|error| of_open(what, &error))?;
     Ok(HostDevice::File(device))
 }
 
 /// A block device or image file that is only looked at.
-pub(super) fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
-    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false, to_the_end: false }, "SSD")
+pub(super) async fn open_to_look(env: &HostEnv, path: &str) -> Result<HostDevice, Error> {
+    open_file_or_ssd(env, path, FileOptions { read_only: true, claimed: false, to_the_end: false }, "SSD").await
 }
 
 /// A block device or image file of a pool that no daemon runs. It may be write-protected.
-pub(crate) fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
-    let device = open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD")?;
+pub(crate) async fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<HostDevice>, Error> {
+    let device = open_file_or_ssd(env, path, CLAIMED_TO_READ, "SSD").await?;
     if device.info().size_bytes < u64::try_from(LABEL_BYTES).expect("a label is short") {
         let message = format!("{path} is too short for an SSD of a pool: it carries no Hotset superblock");
         return Err(Error::new(ErrorKind::Invalid, message));
@@ -54,22 +54,26 @@ pub(crate) fn open_ssd_to_recover(env: &HostEnv, path: &str) -> Result<Named<Hos
 }
 
 /// The state directory's copy of a pool that no daemon runs.
-pub(crate) fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
-    let device = FileDevice::open(env, path, CLAIMED_TO_READ).map_err(|error| of_open("state of the pool", &error))?;
+pub(crate) async fn open_member_to_recover(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+    let device = FileDevice::open_apart(env, path, CLAIMED_TO_READ)
+        .await
+        .map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
 }
 
 /// The state directory's copy of a pool, which is only looked at.
-pub(super) fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+pub(super) async fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
     let options = FileOptions { read_only: true, claimed: false, to_the_end: false };
-    let device = FileDevice::open(env, path, options).map_err(|error| of_open("state of the pool", &error))?;
+    let device =
+        FileDevice::open_apart(env, path, options).await.map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
 }
 
 /// The state directory's copy of a pool.
-pub(super) fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
+pub(super) async fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
     lengthen_member(path)?;
-    let device = FileDevice::open(env, path, FOR_US_ALONE).map_err(|error| of_open("state of the pool", &error))?;
+    let device =
+        FileDevice::open_apart(env, path, FOR_US_ALONE).await.map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
 }
 
@@ -92,13 +96,13 @@ fn lengthen_member(path: &Path) -> Result<(), Error> {
 }
 
 /// The device that holds a volume's data.
-pub(crate) fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
+pub(crate) async fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<HostDevice, Error> {
     let read_only = spec.settings.read_only;
     let options = FileOptions { read_only, claimed: !read_only, to_the_end: true };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
         return open_emulated(env, &spec.backing, options);
     }
-    open_file_or_ssd(env, &spec.backing, options, "backing device")
+    open_file_or_ssd(env, &spec.backing, options, "backing device").await
 }
 
 /// The logical block of a new volume over `device`, if nobody chose one: the device's, or one that its size allows.
@@ -165,14 +169,14 @@ mod tests {
         fs::write(&path, vec![0; 1 << 20]).unwrap();
         let spelling = path.to_str().unwrap();
         Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-            let daemon = open_ssd(&env, spelling).unwrap();
-            let refused = open_ssd_to_recover(&env, spelling).err().unwrap();
+            let daemon = open_ssd(&env, spelling).await.unwrap();
+            let refused = open_ssd_to_recover(&env, spelling).await.err().unwrap();
             assert_eq!(refused.kind, ErrorKind::Refused, "{refused}");
             drop(daemon);
             fs::set_permissions(&path, Permissions::from_mode(0o444)).unwrap();
-            let ssd = open_ssd_to_recover(&env, spelling).unwrap();
+            let ssd = open_ssd_to_recover(&env, spelling).await.unwrap();
             assert!(ssd.device.info().read_only);
-            assert!(open_ssd(&env, spelling).is_err(), "no daemon takes it meanwhile");
+            assert!(open_ssd(&env, spelling).await.is_err(), "no daemon takes it meanwhile");
         });
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use futures_util::future::{join_all, try_join_all};
 use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
@@ -31,8 +32,8 @@ impl Plane {
     ) -> Result<PoolStatus, Error> {
         self.check_pool_name(&spec.name)?;
         let name = spec.name.clone();
-        let ssds = self.open_ssds(&ssds)?;
-        let state = device::open_member(&self.env, &state)?;
+        let ssds = self.open_ssds(&ssds).await?;
+        let state = device::open_member(&self.env, &state).await?;
         let pool = Pool::create(self.env_of(&name), spec, ssds, state).await?;
         let status = pool.status();
         self.pools.borrow_mut().insert(name, pool);
@@ -47,9 +48,9 @@ impl Plane {
         state: PathBuf,
         missing: Missing,
     ) -> Result<Opened, Error> {
-        let ssds = self.open_ssds(&ssds)?;
+        let ssds = self.open_ssds(&ssds).await?;
         let disks = ssds.iter().map(|ssd| (ssd.path.clone(), disk_of(&ssd.device))).collect();
-        let state = device::open_member(&self.env, &state)?;
+        let state = device::open_member(&self.env, &state).await?;
         let pool = Pool::open(self.env_of(&name), ssds, Some(state), missing).await?;
         let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes(), disks };
         let name = opened.status.name.clone();
@@ -64,16 +65,17 @@ impl Plane {
 
     /// Looks whether another machine uses these SSDs, before they are opened. Those that cannot be opened now say nothing.
     pub(crate) async fn dismiss_owner(self: Rc<Self>, ssds: Vec<String>, takeover: Takeover) -> Result<(), Error> {
-        let looked_at = |path: &String| {
-            let device = device::open_to_look(&self.env, path).ok()?;
+        let looked_at = ssds.iter().map(async |path| {
+            let device = device::open_to_look(&self.env, path).await.ok()?;
             Some(Named { path: path.clone(), device })
-        };
-        let looked_at: Vec<_> = ssds.iter().filter_map(looked_at).collect();
+        });
+        let looked_at: Vec<_> = join_all(looked_at).await.into_iter().flatten().collect();
         if !may_have_owner(&self.env, &looked_at).await {
             return Ok(());
         }
         drop(looked_at);
-        let ssds: Vec<_> = ssds.iter().filter_map(|path| device::open_ssd(&self.env, path).ok()).collect();
+        let opened = join_all(ssds.iter().map(|path| device::open_ssd(&self.env, path))).await;
+        let ssds: Vec<_> = opened.into_iter().flatten().collect();
         dismiss_owner(&self.env, &ssds, takeover).await
     }
 
@@ -89,17 +91,17 @@ impl Plane {
         Ok(())
     }
 
-    fn open_ssds(&self, paths: &[String]) -> Result<Vec<Named<HostDevice>>, Error> {
-        paths.iter().map(|path| device::open_ssd(&self.env, path)).collect()
+    async fn open_ssds(&self, paths: &[String]) -> Result<Vec<Named<HostDevice>>, Error> {
+        try_join_all(paths.iter().map(|path| device::open_ssd(&self.env, path))).await
     }
 
     /// Each SSD's path, and the disk that it fails with; of SSDs that no pool uses.
     pub(crate) async fn disks_of(self: Rc<Self>, ssds: Vec<String>) -> Result<Vec<(String, String)>, Error> {
-        let looked_at = ssds.into_iter().map(|path| {
-            let device = device::open_to_look(&self.env, &path)?;
+        let looked_at = ssds.into_iter().map(async |path| {
+            let device = device::open_to_look(&self.env, &path).await?;
             Ok((path, disk_of(&device)))
         });
-        looked_at.collect()
+        try_join_all(looked_at).await
     }
 
     pub(crate) async fn set_pool(self: Rc<Self>, name: PoolName, settings: PoolSettings) -> Result<PoolStatus, Error> {
@@ -134,7 +136,7 @@ impl Plane {
     }
 
     pub(crate) async fn add_ssds(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {
-        let ssds = self.open_ssds(&ssds)?;
+        let ssds = self.open_ssds(&ssds).await?;
         self.pool(&name)?.add_ssds(ssds).await.map(|_| ())
     }
 
@@ -147,14 +149,14 @@ impl Plane {
 
     /// The SSDs that a pool which is not open is to take back, as its copy in the state directory says.
     pub(crate) async fn ssds_awaited_by(self: Rc<Self>, state: PathBuf) -> Result<Vec<u128>, Error> {
-        let state = device::open_member_to_look(&self.env, &state)?;
+        let state = device::open_member_to_look(&self.env, &state).await?;
         hotset_cache::ssds_awaited(&self.env, &state).await
     }
 
     /// One of them is there again.
     pub(crate) async fn bring_back(self: Rc<Self>, name: PoolName, path: String) -> Result<(), Error> {
         let pool = self.pool(&name)?;
-        pool.bring_back(device::open_ssd(&self.env, &path)?).await
+        pool.bring_back(device::open_ssd(&self.env, &path).await?).await
     }
 
     /// Empties SSDs and makes them nobody's, for as long as that takes.
@@ -168,7 +170,7 @@ impl Plane {
     }
 
     pub(crate) async fn add_spares(self: Rc<Self>, name: PoolName, ssds: Vec<String>) -> Result<(), Error> {
-        let ssds = self.open_ssds(&ssds)?;
+        let ssds = self.open_ssds(&ssds).await?;
         self.pool(&name)?.add_spares(ssds).await.map(|_| ())
     }
 

@@ -22,7 +22,7 @@ impl Plane {
         mut spec: VolumeSpec,
         logical_block_bytes: Option<u32>,
     ) -> Result<VolumeStatus, Error> {
-        let backing = device::open_backing(&self.env, &spec)?;
+        let backing = device::open_backing(&self.env, &spec).await?;
         let block_bytes = logical_block_bytes.unwrap_or_else(|| device::block_of(&backing));
         device::check_whole(&backing, &spec.backing, block_bytes)?;
         spec.settings.logical_block_bytes = block_bytes;
@@ -31,7 +31,7 @@ impl Plane {
 
     /// Opens a volume over its backing device; hosts do not see it before [`Plane::export`].
     pub(crate) async fn open_volume(self: Rc<Self>, spec: VolumeSpec) -> Result<VolumeStatus, Error> {
-        let backing = device::open_backing(&self.env, &spec)?;
+        let backing = device::open_backing(&self.env, &spec).await?;
         self.install(spec, backing)
     }
 
@@ -112,7 +112,7 @@ impl Plane {
     pub(crate) async fn clear_volume(self: Rc<Self>, name: VolumeName) -> Result<Cleared, Error> {
         let volume = self.volume(&name)?;
         let spec = VolumeSpec { name, backing: volume.status().backing, settings: volume.settings() };
-        volume.clear(|| device::open_backing(&self.env, &spec)).await
+        volume.clear(async || device::open_backing(&self.env, &spec).await).await
     }
 
     /// The volumes whose backing devices were closed and could not be opened again.

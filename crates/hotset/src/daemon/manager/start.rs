@@ -542,7 +542,7 @@ impl Manager {
             !known.contains(uuid(ssd.newer.pool_uuid).as_str()) && !unrecorded.contains(&ssd.newer.pool_uuid)
         };
         for ssd in newer.iter().filter(is_unknown) {
-            self.leave_closed(ssd.newer.pool_uuid, newer_error(ssd).message);
+            self.note_not_opened(ssd.newer.pool_uuid, newer_error(ssd).message);
         }
         for pool in unrecorded {
             let own: Vec<_> = found.iter().filter(|ssd| ssd.label.pool_uuid == pool).collect();
@@ -553,7 +553,7 @@ impl Manager {
                 continue;
             }
             if let Some(unread) = self.unread_conversion(name.as_str()) {
-                self.leave_closed(pool, format!("pool {name}: {unread}"));
+                self.note_not_opened(pool, format!("pool {name}: {unread}"));
                 continue;
             }
             match self.check_record_of(&name).and_then(|()| self.is_forgotten(&record.uuid)) {
@@ -563,12 +563,12 @@ impl Manager {
                     continue;
                 }
                 Err(error) => {
-                    self.leave_closed(pool, format!("pool {name}: {error}"));
+                    self.note_not_opened(pool, format!("pool {name}: {error}"));
                     continue;
                 }
             }
             if self.offline().pools.contains_key(name.as_str()) {
-                self.leave_closed(pool, format!("pool {name}: there is another one of this name"));
+                self.note_not_opened(pool, format!("pool {name}: there is another one of this name"));
                 continue;
             }
             self.set_offline(&record, "it is being opened", Waiting::ForItsSsds);
@@ -579,7 +579,7 @@ impl Manager {
     }
 
     /// A pool that the scan found, and that no record shows: only a condition does.
-    fn leave_closed(&self, pool_uuid: u128, why: String) {
+    fn note_not_opened(&self, pool_uuid: u128, why: String) {
         tracing::error!("found by the scan, and not opened: {why}");
         self.offline().not_opened.insert(pool_uuid, why);
     }

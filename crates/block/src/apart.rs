@@ -1,0 +1,117 @@
+//! Work that may wait for who keeps a file or device, on a thread of its own: others go on meanwhile.
+//!
+//! open(2), fstat(2) and the like have no answer before a file system in user space or on another machine gives one. Whoever asks
+//! waits for a time, and the thread until the kernel lets it go; what it brings too late is dropped there.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use futures_util::future::{Either, poll_fn, select};
+
+use crate::{Env, HostEnv};
+
+/// Threads at work at once. With so many that hang, what comes is refused.
+const THREADS_MAX: usize = 64;
+
+/// How long an answer is waited for.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Where a thread leaves what it brings.
+struct Answer<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+    /// The thread has ended, with a value or by a panic.
+    ended: bool,
+}
+
+/// Whole between any two statements.
+fn lock<T>(answer: &Mutex<Answer<T>>) -> MutexGuard<'_, Answer<T>> {
+    answer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Belongs to a thread: tells its end, however it comes.
+struct End<T>(Arc<Mutex<Answer<T>>>);
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+        let waker = {
+            let mut answer = lock(&self.0);
+            answer.ended = true;
+            answer.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Does `work` on a thread of its own.
+///
+/// # Errors
+/// `TimedOut`: it takes longer than [`ANSWER_LIMIT`], or too many others do.
+pub(crate) async fn apart<T: Send + 'static>(
+    env: &HostEnv,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let silent = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+    if THREADS.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
+        THREADS.fetch_sub(1, Ordering::Relaxed);
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "too many devices do not answer"));
+    }
+    let answer = Arc::new(Mutex::new(Answer { value: None, waker: None, ended: false }));
+    let end = End(Arc::clone(&answer));
+    thread::Builder::new().name("open".to_owned()).spawn(move || {
+        let value = work();
+        // Nobody may wait any more: then it is dropped here, with this thread's half.
+        lock(&end.0).value = Some(value);
+        drop(end);
+    })?;
+    let brought = poll_fn(move |context| {
+        let mut answer = lock(&answer);
+        if answer.ended {
+            return Poll::Ready(answer.value.take());
+        }
+        answer.waker = Some(context.waker().clone());
+        Poll::Pending
+    });
+    match select(brought, Box::pin(env.sleep(ANSWER_LIMIT))).await {
+        Either::Left((value, _)) => value.ok_or_else(|| io::Error::other("the thread that asked it has panicked")),
+        Either::Right(_) => Err(silent()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::{Executor, ExecutorOptions};
+
+    #[test]
+    fn what_waits_holds_up_nobody_and_its_answer_comes() {
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let (go, wait) = mpsc::channel();
+            let waits = apart(&env, move || wait.recv().unwrap());
+            // Others are not held up: this is done while it waits.
+            let others = async {
+                env.sleep(Duration::from_millis(1)).await;
+                go.send(7).unwrap();
+            };
+            let (answer, ()) = futures_util::future::join(waits, others).await;
+            assert_eq!(answer.unwrap(), 7);
+        });
+    }
+
+    #[test]
+    fn a_panic_is_an_error_to_who_waits() {
+        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+            let answer: io::Result<()> = apart(&env, || panic!("on purpose")).await;
+            assert!(answer.unwrap_err().to_string().contains("panicked"));
+        });
+    }
+}
