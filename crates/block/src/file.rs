@@ -492,8 +492,8 @@ fn lock(file: &OwnedFd, options: FileOptions, block_device: bool) -> io::Result<
     if options.read_only {
         return sys::lock(file, libc::LOCK_SH);
     }
-    let patience = if block_device { LOCK_TRIES } else { 1 };
-    for _ in 1..patience {
+    let tries = if block_device { LOCK_TRIES } else { 1 };
+    for _ in 1..tries {
         match sys::lock(file, libc::LOCK_EX) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOCK_PAUSE),
             result => return result,

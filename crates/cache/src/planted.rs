@@ -129,7 +129,7 @@ bugs! {
     /// A page that was cleaned while its move was in flight is forgotten where it was moved to.
     CleanedMoveForgotten: "free-oldest-first",
     /// Of batches that were given up, a start finds the copies that were written.
-    StraysLeft: "recovery",
+    OrphanedBatchesLeft: "recovery",
     /// A fill takes pages that have a live copy.
     FillTakesLivePages: "fill-clean-only",
     /// A write is answered when one copy of its batch is written.

@@ -82,7 +82,7 @@ pub struct Rebuild {
     /// Some of them are lost; else all are whole, on SSDs that are to be removed.
     pub copies_lost: bool,
     /// No SSD has room for the rest: dirty data is flushed instead.
-    pub stuck: bool,
+    pub space_insufficient: bool,
 }
 
 /// The scrub that runs, or the last one that ended, in this run or before.

@@ -86,7 +86,7 @@ fn volume(env: &KeptEnv, name: &str, backing: &Kept) -> Volume<KeptEnv> {
 async fn check(env: &KeptEnv, image: &Image, expected: &Expected) {
     let pool = image.open(env).await;
     assert_eq!(pool.status().name.as_str(), expected.pool);
-    let names: Vec<_> = pool.unsettled_volumes().into_iter().map(|spec| spec.name.to_string()).collect();
+    let names: Vec<_> = pool.unattached_volumes().into_iter().map(|spec| spec.name.to_string()).collect();
     assert_eq!(names, std::slice::from_ref(&expected.volume), "the volume that was detached is gone");
     let backing = backing(&expected.written).await;
     let volume = volume(env, &expected.volume, &backing);

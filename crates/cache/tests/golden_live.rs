@@ -73,7 +73,7 @@ fn a_pool_with_a_spare_shares_and_a_limit_opens_and_has_them() {
             assert_eq!((status.ssds.len(), status.spares.len()), (2, 1), "{left}: {status:?}");
             assert!(status.spares[0].present && status.spares[0].reason.is_empty());
             assert_eq!(status.settings.ssd_writes_per_day_bytes, Some(LIMIT_BYTES));
-            assert_eq!(pool.unsettled_volumes()[0].settings, settings());
+            assert_eq!(pool.unattached_volumes()[0].settings, settings());
             let volume = volume(&env, &backing(&BTreeSet::new()).await);
             let Reattached::Warm { .. } = pool.reattach(&volume).await.unwrap() else { panic!("{left}: not warm") };
             for number in 0..100 {

@@ -165,8 +165,8 @@ fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_ot
         }
         broken.release();
         broken.held.armed.set(Some(Operation::Flush));
-        let unsettled = pool.close().await.unwrap().unsettled;
-        let [(name, error)] = &unsettled[..] else { panic!("{unsettled:?}") };
+        let not_durable = pool.close().await.unwrap().not_durable;
+        let [(name, error)] = &not_durable[..] else { panic!("{not_durable:?}") };
         assert_eq!((name.as_str(), error.kind), ("broken", ErrorKind::Media), "{error}");
     });
 }
@@ -186,8 +186,8 @@ fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
         }
         stuck.until_held().await;
         assert_eq!(volumes[1].status().dirty_bytes, 4096, "it is being cleaned");
-        let unsettled = pool.close().await.unwrap().unsettled;
-        let [(name, error)] = &unsettled[..] else { panic!("{unsettled:?}") };
+        let not_durable = pool.close().await.unwrap().not_durable;
+        let [(name, error)] = &not_durable[..] else { panic!("{not_durable:?}") };
         assert_eq!((name.as_str(), error.kind), ("stuck", ErrorKind::Media), "{error}");
         stuck.release();
     });

@@ -125,7 +125,7 @@ fn shares_hold_after_a_restart() {
         let before = used(&disk);
         pool.close().await.unwrap();
         let pool = world.open(Missing::Refuse).await;
-        let spec = pool.unsettled_volumes().remove(0);
+        let spec = pool.unattached_volumes().remove(0);
         assert_eq!(spec.settings, settings);
         let disk = open(spec.settings);
         pool.reattach(&disk).await.unwrap();

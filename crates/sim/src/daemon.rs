@@ -185,11 +185,11 @@ impl Daemon {
         }
         self.check_catalogue(&host, pool.is_some(), known);
         let served = match pool.filter(|_| known) {
-            Some(pool) => self.settle(&pool, &host, &volume).await,
+            Some(pool) => self.open_and_attach(&pool, &host, &volume).await,
             None => {
                 host.attachment.set(Attachment::Detached);
                 host.accept_replacement();
-                if host.given_up.replace(false) {
+                if host.discarded.replace(false) {
                     host.adopt_backing();
                 }
                 true
@@ -229,7 +229,7 @@ impl Daemon {
 
     /// Puts the cache in front of a volume that the catalogue names, or takes it out of the catalogue. Whether the volume
     /// may be served.
-    async fn settle(&self, pool: &Pool<SimEnv>, host: &HostVolume, volume: &Volume<SimEnv>) -> bool {
+    async fn open_and_attach(&self, pool: &Pool<SimEnv>, host: &HostVolume, volume: &Volume<SimEnv>) -> bool {
         let meddles = self.world.shape.troubles.administrators && !self.world.calm.get();
         if meddles && self.world.simulation.draw(|random| random.one_in(20)) {
             return match self.world.writes_back() {
@@ -317,10 +317,10 @@ impl Daemon {
     async fn discard(&self, pool: &Pool<SimEnv>, host: &HostVolume) -> bool {
         self.world.simulation.note(|| format!("detach {}, and lose its dirty data", host.name()));
         host.attachment.set(Attachment::Unsure);
-        host.given_up.set(true);
+        host.discarded.set(true);
         match pool.detach(&host.name(), DirtyData::Discard).await {
             Ok(()) => {
-                host.given_up.set(false);
+                host.discarded.set(false);
                 host.attachment.set(Attachment::Detached);
                 host.right_one.take();
                 host.changed.set(false);
@@ -446,7 +446,7 @@ impl Daemon {
 
     /// Of these volumes there is no mark that would show a change.
     fn left_unclean(&self, closed: &Closed) {
-        for (name, error) in &closed.unsettled {
+        for (name, error) in &closed.not_durable {
             self.world.simulation.note(|| format!("{name} is not left clean: {error}"));
             self.world.volumes.iter().filter(|host| host.name() == *name).for_each(|host| host.shaken.set(true));
         }

@@ -1,4 +1,4 @@
-//! A simulated disk: its content, what is in flight on it, how long things take, and its faults.
+//! A simulated disk: its content, what is in operation_inflight on it, how long things take, and its faults.
 //!
 //! It outlives the daemons that use it through [`crate::device::SimDevice`] handles. An operation goes on when the one
 //! who asked for it has stopped waiting. A write lands at any moment between its submission and its completion, whole
@@ -101,7 +101,7 @@ struct State {
     identity: DeviceIdentity,
     /// Rises with every write, and with every change behind our back.
     change_mark: u64,
-    flying: BTreeMap<u64, Flight>,
+    inflight: BTreeMap<u64, InflightOp>,
     faults: Faults,
     failed_operations: u64,
     reads: u64,
@@ -130,7 +130,7 @@ pub struct Saved {
     change_mark: u64,
 }
 
-struct Flight {
+struct InflightOp {
     work: Work,
     answer: Rc<RefCell<Answer>>,
 }
@@ -190,7 +190,7 @@ impl Disk {
             media: Media::new(info.size_bytes, u64::from(info.logical_block_bytes)),
             identity,
             change_mark: 1,
-            flying: BTreeMap::new(),
+            inflight: BTreeMap::new(),
             faults: Faults::default(),
             failed_operations: 0,
             reads: 0,
@@ -228,7 +228,7 @@ impl Disk {
         if sampled {
             self.state.borrow().media.current.read(offset, &mut answer.borrow_mut().data);
         }
-        self.fly(Kind::Read, self.simulation.unique(), Work::Read { offset, sampled }, answer)
+        self.submit(Kind::Read, self.simulation.unique(), Work::Read { offset, sampled }, answer)
     }
 
     /// `durable`: no flush is needed for it.
@@ -252,13 +252,13 @@ impl Disk {
             false if is_journal_sector(data) => Kind::WriteOfJournal,
             false => Kind::Write,
         };
-        self.fly(kind, operation, Work::Write { rest, durable }, Rc::default())
+        self.submit(kind, operation, Work::Write { rest, durable }, Rc::default())
     }
 
     pub(crate) fn submit_flush(self: &Rc<Self>) -> Rc<RefCell<Answer>> {
         let covered = self.state.borrow().media.flushable();
         self.simulation.flushes.set(self.simulation.flushes.get() + 1);
-        self.fly(Kind::Flush, self.simulation.unique(), Work::Flush { covered }, Rc::default())
+        self.submit(Kind::Flush, self.simulation.unique(), Work::Flush { covered }, Rc::default())
     }
 
     pub(crate) fn is_hole(&self, offset: u64) -> bool {
@@ -280,15 +280,15 @@ impl Disk {
         if choice % 2 == 0 { (head, tail) } else { (tail, head) }
     }
 
-    fn fly(
+    fn submit(
         self: &Rc<Self>,
         kind: Kind,
         operation: u64,
         work: Work,
         answer: Rc<RefCell<Answer>>,
     ) -> Rc<RefCell<Answer>> {
-        let flight = Flight { work, answer: Rc::clone(&answer) };
-        self.state.borrow_mut().flying.insert(operation, flight);
+        let operation_inflight = InflightOp { work, answer: Rc::clone(&answer) };
+        self.state.borrow_mut().inflight.insert(operation, operation_inflight);
         if let Some(delay) = self.delay(kind) {
             let disk = Rc::clone(self);
             self.simulation.call_after(delay, move || disk.complete(operation));
@@ -320,13 +320,13 @@ impl Disk {
             self.state.borrow_mut().unanswered.push(operation);
             return;
         }
-        let Some(flight) = self.state.borrow_mut().flying.remove(&operation) else { return };
-        let outcome = self.carry_out(operation, flight.work, &flight.answer);
+        let Some(operation_inflight) = self.state.borrow_mut().inflight.remove(&operation) else { return };
+        let outcome = self.carry_out(operation, operation_inflight.work, &operation_inflight.answer);
         self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
         self.simulation.failures.set(self.simulation.failures.get() + u64::from(outcome.is_err()));
         self.simulation.trace.mix(operation ^ u64::from(outcome.is_err()).rotate_left(63));
         let waker = {
-            let mut answer = flight.answer.borrow_mut();
+            let mut answer = operation_inflight.answer.borrow_mut();
             answer.outcome = Some(outcome);
             answer.waker.take()
         };
@@ -417,11 +417,11 @@ impl Disk {
 
     // ---- what the world does to it
 
-    /// The daemon died: what it had in flight lands, in part or not at all, before anybody opens the disk again.
+    /// The daemon died: what it had in operation_inflight lands, in part or not at all, before anybody opens the disk again.
     pub fn kill(&self) {
         let mut state = self.state.borrow_mut();
-        for (operation, flight) in std::mem::take(&mut state.flying) {
-            if let Work::Write { rest, .. } = flight.work {
+        for (operation, operation_inflight) in std::mem::take(&mut state.inflight) {
+            if let Work::Write { rest, .. } = operation_inflight.work {
                 let percent = self.simulation.draw(|random| random.pick(&[0, 50, 100, 100]));
                 let lands = || self.simulation.draw(|random| random.percent(percent));
                 rest.iter().for_each(|(offset, data)| state.media.land_in_part(operation, *offset, data, lands));
@@ -437,7 +437,7 @@ impl Disk {
     /// The power fails, and comes back.
     pub fn cut_power(&self) {
         self.lose_cache();
-        self.state.borrow_mut().flying.clear();
+        self.state.borrow_mut().inflight.clear();
     }
 
     /// The disk goes away while the daemon uses it: from now on every operation says so.
@@ -480,9 +480,9 @@ impl Disk {
     fn lose_cache(&self) {
         let mut state = self.state.borrow_mut();
         let mut rest = Vec::new();
-        for (operation, flight) in &mut state.flying {
-            if let Work::Write { rest: flying, .. } = &mut flight.work {
-                rest.extend(flying.drain(..).map(|(offset, data)| (*operation, offset, data)));
+        for (operation, operation_inflight) in &mut state.inflight {
+            if let Work::Write { rest: inflight, .. } = &mut operation_inflight.work {
+                rest.extend(inflight.drain(..).map(|(offset, data)| (*operation, offset, data)));
             }
         }
         rest.into_iter().for_each(|(operation, offset, data)| state.media.land(operation, offset, data));
@@ -507,16 +507,20 @@ impl Disk {
 
     fn answer(&self, which: impl Fn(&Work) -> bool) {
         let state = self.state.borrow();
-        let hanging = state.flying.iter().filter(|(_, flight)| which(&flight.work)).map(|(operation, _)| *operation);
+        let hanging = state
+            .inflight
+            .iter()
+            .filter(|(_, operation_inflight)| which(&operation_inflight.work))
+            .map(|(operation, _)| *operation);
         let hanging: Vec<u64> = hanging.collect();
         drop(state);
         hanging.into_iter().for_each(|operation| self.complete(operation));
     }
 
-    /// What is in flight, for people.
+    /// What is in operation_inflight, for people.
     pub fn in_flight(&self) -> String {
         let state = self.state.borrow();
-        let words = state.flying.values().map(|flight| match &flight.work {
+        let words = state.inflight.values().map(|operation_inflight| match &operation_inflight.work {
             Work::Read { offset, .. } => format!("read at {offset}"),
             Work::Write { rest, .. } => format!("write, {} pieces of it not landed", rest.len()),
             Work::Flush { .. } => "flush".to_owned(),
@@ -525,12 +529,17 @@ impl Disk {
     }
 
     pub fn reads_in_flight(&self) -> usize {
-        self.state.borrow().flying.values().filter(|flight| matches!(flight.work, Work::Read { .. })).count()
+        self.state
+            .borrow()
+            .inflight
+            .values()
+            .filter(|operation_inflight| matches!(operation_inflight.work, Work::Read { .. }))
+            .count()
     }
 
-    /// Something is in flight.
+    /// Something is in operation_inflight.
     pub fn is_busy(&self) -> bool {
-        !self.state.borrow().flying.is_empty()
+        !self.state.borrow().inflight.is_empty()
     }
 
     /// Reads that were asked for, since the disk was made.

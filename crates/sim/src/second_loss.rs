@@ -21,7 +21,7 @@ const SETTLES: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Lost {
     /// The SSDs that vanished have left the pool: it knows all that went with them.
-    settled: bool,
+    quiet: bool,
     extents: Vec<ByteRange>,
 }
 
@@ -33,7 +33,7 @@ impl Lost {
         };
         let name = daemon.world.volumes[number].name();
         let extents = pool.lost_extents(EXTENTS_MAX).into_iter().find(|(volume, _)| *volume == name);
-        Self { settled: is_settled(daemon), extents: extents.map(|(_, extents)| extents).unwrap_or_default() }
+        Self { quiet: is_quiet(daemon), extents: extents.map(|(_, extents)| extents).unwrap_or_default() }
     }
 
     fn touches(&self, range: ByteRange) -> bool {
@@ -43,7 +43,7 @@ impl Lost {
 }
 
 /// The SSDs that vanished have left, and there was time to put that on record.
-fn is_settled(daemon: &Daemon) -> bool {
+fn is_quiet(daemon: &Daemon) -> bool {
     if daemon.world.two_lost.get().is_none_or(|since| daemon.env.now().since(since) < SETTLES) {
         return false;
     }
@@ -56,7 +56,7 @@ pub fn excuses(daemon: &Daemon, number: usize, before: &Lost, range: ByteRange, 
     let lost = before.touches(range) || Lost::of(daemon, number).touches(range);
     daemon.world.two_lost.get().is_some()
         && matches!(error.kind, ErrorKind::Media | ErrorKind::Gone)
-        && (lost || !before.settled)
+        && (lost || !before.quiet)
 }
 
 /// Waits for its moment, then lets two SSDs vanish.
@@ -124,7 +124,7 @@ pub fn find_some(world: &World) {
 
 /// An administrator gives up what is lost, or does something else.
 pub async fn one_command(daemon: &Daemon) {
-    if is_settled(daemon) && daemon.world.simulation.draw(|random| random.one_in(3)) {
+    if is_quiet(daemon) && daemon.world.simulation.draw(|random| random.one_in(3)) {
         if let Err(error) = accept(daemon).await {
             daemon.expect_cache_trouble("accepting a loss", &error);
         }

@@ -119,7 +119,7 @@ pub struct HostVolume {
     /// been served from what is there now.
     pub right_one: RefCell<Option<Saved>>,
     /// An administrator gave up its dirty data, and the daemon died before it said whether that was done.
-    pub given_up: Cell<bool>,
+    pub discarded: Cell<bool>,
 }
 
 impl HostVolume {
@@ -134,7 +134,7 @@ impl HostVolume {
     /// What a pool knows of the volume, under whatever name it may have.
     pub fn recorded_in(&self, pool: &Pool<SimEnv>) -> Option<VolumeSpec> {
         let may_be = |name: &VolumeName| *name == self.name() || self.names_asked.borrow().contains(name);
-        pool.unsettled_volumes().into_iter().find(|spec| may_be(&spec.name))
+        pool.unattached_volumes().into_iter().find(|spec| may_be(&spec.name))
     }
 
     /// What was recorded is what an administrator was told, or what he was about to be told.
@@ -554,7 +554,7 @@ fn host_volume(simulation: &Rc<Simulation>, kind: PoolKind, number: usize, shape
         hot: RefCell::default(),
         waiting: Cell::new(0),
         right_one: RefCell::default(),
-        given_up: Cell::new(false),
+        discarded: Cell::new(false),
     }
 }
 

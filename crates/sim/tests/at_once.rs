@@ -165,7 +165,7 @@ async fn attach_set_and_rename(env: SimEnv) -> (VolumeSpec, Vec<VolumeSpec>) {
     pool.abandon();
     let state = SimDevice::open(&disks.state);
     let pool = Pool::open(env, disks.ssds(), Some(state), Missing::Refuse).await.unwrap();
-    (VolumeSpec { name: volume.name(), backing: "disk".to_owned(), settings: again }, pool.unsettled_volumes())
+    (VolumeSpec { name: volume.name(), backing: "disk".to_owned(), settings: again }, pool.unattached_volumes())
 }
 
 // Settings were recorded under the volume's name, so that a rename at the same time lost them, and a volume that was just

@@ -147,7 +147,7 @@ impl Scene {
             settings: VolumeSettings { write_cutoff_bytes: None, ..VolumeSettings::default() },
         };
         let volume = Volume::open(self.env(), spec, SimDevice::open(&self.backing)).unwrap();
-        if !self.pool().unsettled_volumes().is_empty() {
+        if !self.pool().unattached_volumes().is_empty() {
             self.pool().reattach(&volume).await.unwrap();
         }
         *self.volume.borrow_mut() = Some(volume);

@@ -29,7 +29,7 @@ const TOO_RARE: &[Planted] = &[
     Planted::ConcernedForgotten,
     // Two SSDs have to be lost while moves are on their way to two others, which are cleaned before they get there, and the
     // pages written around. No world is known that shows it since unavailable pages are out of the log and rows are freed sooner.
-    Planted::StraysLeft,
+    Planted::OrphanedBatchesLeft,
     // The daemon has to die between two writes of a host's write to an unavailable page: second_loss.rs hunts it.
     Planted::OffListTooEarly,
     // SSDs have to refuse a flush and then lose their power before it is cleaned: second_loss.rs hunts it.

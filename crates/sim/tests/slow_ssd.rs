@@ -100,7 +100,7 @@ impl World {
     }
 
     /// Waits until an SSD has been given up, or has answered all that it was asked.
-    async fn settle(&self, ssd: &Disk) {
+    async fn wait_until_idle(&self, ssd: &Disk) {
         while ssd.reads_in_flight() > 0 && self.is_online(ssd) {
             self.env.sleep(Duration::from_millis(100)).await;
         }
@@ -154,7 +154,7 @@ async fn remove_meanwhile(world: &World, reader: impl Future<Output = ()>) -> bo
         let hangs = first.reads_in_flight() > 0;
         world.remove(second).await;
         let in_time = first.reads_in_flight() > 0;
-        world.settle(first).await;
+        world.wait_until_idle(first).await;
         hangs && in_time
     };
     let (came_about, ()) = join(change, reader).await;
@@ -209,7 +209,7 @@ async fn read_what_is_moved(world: &World) -> bool {
         // Nothing is copied from it any more. (Only silent, it would be waited for.)
         first.vanish();
         second.vanish();
-        world.settle(first).await;
+        world.wait_until_idle(first).await;
         is_moved && in_time
     };
     let (came_about, answers) = join(change, reads).await;
@@ -247,7 +247,7 @@ async fn read_what_is_cleaned(world: &World) -> bool {
         world.clean().await;
         let hangs = first.reads_in_flight() > 0;
         second.vanish();
-        world.settle(first).await;
+        world.wait_until_idle(first).await;
         hangs
     };
     let (came_about, ()) = join(change, world.check(0..PAGES)).await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::files::usize_of;
 
 /// A server that says nothing for so long has failed the test.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;
 const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
@@ -108,8 +108,8 @@ pub struct Client {
 /// Connects and reads the greeting; what follows is the caller's business.
 pub fn greet(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut greeting = [0; 18];
     stream.read_exact(&mut greeting)?;
     assert_eq!(&greeting[..8], b"NBDMAGIC");

@@ -8,7 +8,7 @@ use hotset_e2e::files::read_part;
 use hotset_e2e::pattern::{PAGE_BYTES, pages};
 use hotset_e2e::tools::eventually;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn is_failed(daemon: &Daemon) -> bool {
     daemon.json("volume show v")["health"] == "failed"
@@ -20,7 +20,7 @@ fn fail(daemon: &Daemon, faulty: &FaultyFile) {
     client.write(0, &pages(0, 8, 1)).expect("it is written");
     faulty.set(Fault::Error);
     let _ = client.flush();
-    eventually("the device is not trusted any more", PATIENCE, || {
+    eventually("the device is not trusted any more", TIMEOUT, || {
         let _ = client.write(PAGE_BYTES * 8, &pages(8, 1, 1));
         let _ = client.flush();
         is_failed(daemon)
@@ -72,13 +72,13 @@ fn what_is_dirty_is_written_again_to_a_device_that_is_cleared() {
     faulty.set(Fault::Error);
     client.write(0, &pages(0, 32, 1)).expect("the SSDs take it");
     client.flush().expect("they have it");
-    eventually("it cannot be cleaned", PATIENCE, || daemon.json("volume show v")["health"] != "good");
+    eventually("it cannot be cleaned", TIMEOUT, || daemon.json("volume show v")["health"] != "good");
     assert_eq!(daemon.dirty_bytes("v"), 32 * PAGE_BYTES, "kept");
     faulty.set(Fault::None);
     daemon.ok("volume clear v");
-    eventually("it is cleaned", PATIENCE, || daemon.dirty_bytes("v") == 0);
+    eventually("it is cleaned", TIMEOUT, || daemon.dirty_bytes("v") == 0);
     assert_eq!(read_part(&behind, 0, 32 * 4096), pages(0, 32, 1));
     assert_eq!(client.read(0, 32 * 4096).expect("it is read"), pages(0, 32, 1));
-    eventually("all is well", PATIENCE, || daemon.json("volume show v")["health"] == "good");
+    eventually("all is well", TIMEOUT, || daemon.json("volume show v")["health"] == "good");
     assert_eq!(daemon.stat("v", "errors"), 0);
 }

@@ -11,7 +11,7 @@ use hotset_e2e::http::ask;
 use hotset_e2e::tools::{eventually, succeed};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The condition of that kind, if it is there.
 fn condition(daemon: &Daemon, kind: &str) -> Option<Value> {
@@ -22,7 +22,7 @@ fn condition(daemon: &Daemon, kind: &str) -> Option<Value> {
 
 /// Waits until it is there, and looks for it wherever it has to be told.
 fn is_told(daemon: &Daemon, kind: &str) -> Value {
-    eventually(&format!("condition {kind} begins"), PATIENCE, || condition(daemon, kind).is_some());
+    eventually(&format!("condition {kind} begins"), TIMEOUT, || condition(daemon, kind).is_some());
     let told = condition(daemon, kind).expect("it was just there");
     assert!(told["reason"] != "" && told["action"] != "" && told["since_unix_ms"].as_u64() > Some(0), "{told}");
     let code = match daemon.json("status")["health"].as_str() {
@@ -40,14 +40,14 @@ fn is_told(daemon: &Daemon, kind: &str) -> Value {
     // Or a change of its subject's health, which says why.
     let begins = format!("condition {kind} begins");
     let is_said = |events: &str| events.contains(&begins) || events.contains(reason);
-    eventually("an event says so", PATIENCE, || is_said(&daemon.ok("events")));
+    eventually("an event says so", TIMEOUT, || is_said(&daemon.ok("events")));
     told
 }
 
 fn is_over(daemon: &Daemon, kind: &str) {
-    eventually(&format!("condition {kind} is over"), PATIENCE, || condition(daemon, kind).is_none());
+    eventually(&format!("condition {kind} is over"), TIMEOUT, || condition(daemon, kind).is_none());
     let over = format!("condition {kind} is over");
-    eventually("an event says so", PATIENCE, || daemon.ok("events").contains(&over));
+    eventually("an event says so", TIMEOUT, || daemon.ok("events").contains(&over));
 }
 
 // proves: F12, H5
@@ -64,7 +64,7 @@ fn errors_that_hosts_got_are_a_condition_for_an_hour_also_after_a_restart() {
         client.read(page * 4096, 4096).expect_err("the device fails");
     }
     faulty.set(Fault::None);
-    eventually("all of them are counted", PATIENCE, || {
+    eventually("all of them are counted", TIMEOUT, || {
         condition(&daemon, "host-errors").is_some_and(|told| told["count"].as_u64() == Some(3))
     });
     let told = is_told(&daemon, "host-errors");
@@ -72,17 +72,17 @@ fn errors_that_hosts_got_are_a_condition_for_an_hour_also_after_a_restart() {
     let volume = daemon.json("volume show v");
     assert_eq!(volume["health"], "degraded", "{volume}");
     assert!(volume["reason"].as_str().is_some_and(|reason| reason.contains("3 requests of hosts")), "{volume}");
-    eventually("an event says so", PATIENCE, || daemon.ok("events").contains("of hosts w"));
+    eventually("an event says so", TIMEOUT, || daemon.ok("events").contains("of hosts w"));
     // The same facts are the same health.
     daemon.restart();
     let again = is_told(&daemon, "host-errors");
     assert_eq!((&again["count"], &again["since_unix_ms"]), (&told["count"], &told["since_unix_ms"]), "{again}");
     daemon.ok("volume rename v w");
     let name = || condition(&daemon, "host-errors").map(|told| told["subject"]["name"].clone());
-    eventually("it goes by the new name", PATIENCE, || name() == Some("w".into()));
+    eventually("it goes by the new name", TIMEOUT, || name() == Some("w".into()));
     drop(client);
     daemon.ok("volume delete w");
-    eventually("nobody is left whom it concerns", PATIENCE, || name().is_none());
+    eventually("nobody is left whom it concerns", TIMEOUT, || name().is_none());
 }
 
 // proves: F12
@@ -121,7 +121,7 @@ fn a_read_pool_without_ssds_has_one_advice_which_works_and_says_it_once() {
     let (ssd, away) = (daemon.site.path("ssd0"), daemon.site.path("away"));
     fs::rename(&ssd, &away).expect("it can be taken away");
     daemon.launch();
-    eventually("the pool goes on without it", PATIENCE, || daemon.json("pool show p")["state"] == "online");
+    eventually("the pool goes on without it", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
     let pool = daemon.json("pool show p");
     assert_eq!(
         (&pool["health"], pool["ssds"][0]["action"].clone()),
@@ -130,7 +130,7 @@ fn a_read_pool_without_ssds_has_one_advice_which_works_and_says_it_once() {
     );
     let said = pool.to_string();
     assert!(said.contains("hotset pool add-ssd p --ssd PATH") && !said.contains("delete"), "{said}");
-    eventually("it is logged", PATIENCE, || daemon.log().contains("WARN event: pool p"));
+    eventually("it is logged", TIMEOUT, || daemon.log().contains("WARN event: pool p"));
     let warnings = daemon.log().lines().filter(|line| line.contains("WARN") && line.contains("ssd0")).count();
     assert_eq!(warnings, 1, "{}", daemon.log());
     daemon.ok(&format!("image create {} 24M", ssd.display()));
@@ -213,7 +213,7 @@ fn a_removal_that_fails_after_it_began_is_told_until_it_is_asked_for_again() {
     assert!(condition(&daemon, "removal").is_none());
     faulty.set(Fault::HangWrites);
     daemon.ok(&format!("pool remove-ssd p --ssd {one} --background"));
-    eventually("it is under way", PATIENCE, || daemon.json("pool show p")["ssds"][0]["state"] == "flushing");
+    eventually("it is under way", TIMEOUT, || daemon.json("pool show p")["ssds"][0]["state"] == "flushing");
     faulty.set(Fault::Error);
     client.write(0, &[4; 65536]).expect("a write");
     let told = is_told(&daemon, "removal");

@@ -22,7 +22,7 @@ use crate::clients::fio_verify;
 const REGION: u64 = 4 * MIB / 512;
 const HOSTS: u64 = 2;
 /// The longest that anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Dirty pages that take seconds to flush.
 const MUCH: u64 = 2000;
 
@@ -53,7 +53,7 @@ fn fio_finds_no_wrong_byte_and_no_error_while_a_pool_is_converted_to_and_fro() {
     daemon.ok("volume set v write-cutoff=off");
     thread::scope(|scope| {
         let load = scope.spawn(|| fio_verify(&daemon, 2, 16, &["--time_based", "--runtime=12"]));
-        eventually("there is a load", PATIENCE, || daemon.stat("v", "write_hits") > 300);
+        eventually("there is a load", TIMEOUT, || daemon.stat("v", "write_hits") > 300);
         let said = daemon.ok("pool convert p --block-size 1M");
         assert!(said.contains("cache block of 1 MiB"), "{said}");
         daemon.ok("pool convert p --type read");
@@ -91,8 +91,8 @@ fn killed_at_any_moment_a_conversion_ends_by_itself_after_the_next_start() {
         convert_and_kill(&mut daemon, &mut hosts, block, Duration::from_millis(25 * round));
         cut_off += u32::from(is_converting(&daemon));
         daemon.launch();
-        eventually("the conversion has ended", PATIENCE, || !is_converting(&daemon));
-        eventually("the pool is there", PATIENCE, || daemon.json("pool show p")["health"] == "good");
+        eventually("the conversion has ended", TIMEOUT, || !is_converting(&daemon));
+        eventually("the pool is there", TIMEOUT, || daemon.json("pool show p")["health"] == "good");
         assert_eq!(form(&daemon), (block, "read-write".to_owned()), "round {round}");
         assert_eq!(daemon.json("volume show v")["pool"], "p");
         let mut client = daemon.client("v");
@@ -124,7 +124,7 @@ fn convert_and_kill(daemon: &mut Daemon, hosts: &mut [Host], block_bytes: u64, l
             });
         }
         started.wait();
-        eventually("there is a load", PATIENCE, || daemon.stat("v", "writes") > 200);
+        eventually("there is a load", TIMEOUT, || daemon.stat("v", "writes") > 200);
         daemon.ok(&format!("pool convert p --block-size {block_bytes} --background"));
         // How far it has come is what this test varies.
         thread::sleep(life);
@@ -156,7 +156,7 @@ fn a_conversion_shows_its_progress_is_cancelled_and_goes_on_after_a_clean_stop()
     daemon.restart();
     assert!(is_converting(&daemon), "what is meant outlives a clean stop");
     daemon.ok("pool set p flush-rate=high");
-    eventually("it ends by itself", PATIENCE, || !is_converting(&daemon));
+    eventually("it ends by itself", TIMEOUT, || !is_converting(&daemon));
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
     assert_written_apart(&daemon, MUCH);
 }
@@ -184,7 +184,7 @@ fn a_conversion_is_refused_with_its_reason_and_changes_nothing() {
     file.and_then(|file| file.set_len(MIB)).expect("a file can shrink");
     let mut client = daemon.client("v");
     client.cache(0, 1 << 20).expect("CACHE");
-    eventually("the pool is degraded", PATIENCE, || {
+    eventually("the pool is degraded", TIMEOUT, || {
         // Something has to be asked of the SSD.
         client.cache(1 << 20, 1 << 20).expect("CACHE");
         daemon.json("pool show p")["health"] == "degraded"
@@ -241,7 +241,7 @@ fn another_device_in_the_place_of_an_ssd_is_not_overwritten_and_the_volume_is_se
     daemon.refuse(&format!("pool import --ssd {}", away.display()), 1, "being converted");
     assert!(fs::read(&ssd).expect("it can be read") == other, "not a byte of it has changed");
     fs::rename(&away, &ssd).expect("the right one comes back");
-    eventually("the conversion ends", PATIENCE, || !is_converting(&daemon));
+    eventually("the conversion ends", TIMEOUT, || !is_converting(&daemon));
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
     assert_eq!(daemon.json("volume show v")["pool"], "p");
 }
@@ -263,11 +263,11 @@ fn a_conversion_of_which_nothing_can_be_read_waits_for_its_record_and_needs_no_r
     daemon.refuse(&format!("{create} {ssds}"), 1, "exists already");
     fs::remove_dir(record(&daemon)).expect("it is empty");
     fs::rename(&away, record(&daemon)).expect("it can be put back");
-    eventually("the conversion ends", PATIENCE, || {
+    eventually("the conversion ends", TIMEOUT, || {
         !is_converting(&daemon) && daemon.hotset("pool show p").status.success()
     });
     assert_eq!(form(&daemon), (256 << 10, "read-write".to_owned()));
-    eventually("its volume is in it", PATIENCE, || daemon.json("volume show v")["pool"] == "p");
+    eventually("its volume is in it", TIMEOUT, || daemon.json("volume show v")["pool"] == "p");
     assert_written_apart(&daemon, MUCH);
     assert_eq!(daemon.hotset("status --check").status.code(), Some(0), "{}", daemon.ok("status"));
 }
@@ -284,6 +284,6 @@ fn a_pool_whose_record_of_a_conversion_means_nothing_opens_as_it_is_when_that_is
     assert!(pool["action"].as_str().is_some_and(|action| action.contains("move it away")), "{pool}");
     assert!(!daemon.is_online("v"), "the pool may have newer data");
     fs::remove_file(record(&daemon)).expect("it can be moved away");
-    eventually("its volume is served", PATIENCE, || daemon.is_online("v"));
+    eventually("its volume is served", TIMEOUT, || daemon.is_online("v"));
     assert_written_apart(&daemon, 8);
 }

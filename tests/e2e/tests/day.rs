@@ -29,7 +29,7 @@ const SSD_MIB: u64 = 48;
 /// SSDs that the pool has whenever it is whole.
 const SSDS: usize = 3;
 /// The longest that anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn days() -> u64 {
     std::env::var("HOTSET_DAYS").ok().and_then(|days| days.parse().ok()).unwrap_or(1)
@@ -69,7 +69,7 @@ impl Script<'_> {
         self.daemon.ok(&format!("pool add-spare p --ssd {}", spare.display()));
         let victim = self.ssds.remove(0);
         kill(self.daemon, &victim);
-        eventually("the spare has taken over", PATIENCE, || {
+        eventually("the spare has taken over", TIMEOUT, || {
             is_good_with(self.daemon, SSDS) && is_online(self.daemon, &spare) && !is_online(self.daemon, &victim)
         });
         self.note("the spare has taken over");
@@ -80,10 +80,10 @@ impl Script<'_> {
     fn join(&mut self, ssd: &Path) {
         self.daemon.ok(&format!("pool add-ssd p --ssd {}", ssd.display()));
         // The one that leaves may have had too many bad reads for a good pool.
-        eventually("the pool has one more", PATIENCE, || serves_with(self.daemon, SSDS + 1));
+        eventually("the pool has one more", TIMEOUT, || serves_with(self.daemon, SSDS + 1));
         let leaves = self.ssds.remove(0);
         self.daemon.ok(&format!("pool remove-ssd p --ssd {}", leaves.display()));
-        eventually("the pool has one less", PATIENCE, || is_good_with(self.daemon, SSDS));
+        eventually("the pool has one less", TIMEOUT, || is_good_with(self.daemon, SSDS));
         fs::remove_file(leaves).expect("it is nobody's");
         self.ssds.insert(0, ssd.to_owned());
         self.note("one SSD was added, and one removed");
@@ -107,11 +107,11 @@ impl Script<'_> {
         self.fill_with_zeroes();
         let block = if day.is_multiple_of(2) { "128K" } else { "64K" };
         self.daemon.ok(&format!("pool convert p --block-size {block}"));
-        eventually("the converted pool is good", PATIENCE, || is_good_with(self.daemon, SSDS));
+        eventually("the converted pool is good", TIMEOUT, || is_good_with(self.daemon, SSDS));
         self.note("the pool was converted");
         self.daemon.kill();
         self.daemon.launch();
-        eventually("the pool is good after a kill", PATIENCE, || is_good_with(self.daemon, SSDS));
+        eventually("the pool is good after a kill", TIMEOUT, || is_good_with(self.daemon, SSDS));
         self.note("the daemon was killed and started");
     }
 
@@ -127,7 +127,7 @@ impl Script<'_> {
             return self.join(&fresh);
         }
         self.daemon.ok(&format!("pool add-ssd p --ssd {}", fresh.display()));
-        eventually("the pool is whole again", PATIENCE, || is_good_with(self.daemon, SSDS));
+        eventually("the pool is whole again", TIMEOUT, || is_good_with(self.daemon, SSDS));
         self.ssds[0] = fresh;
         self.note("it had left the pool, and another one is in its place");
     }

@@ -20,7 +20,7 @@ use crate::guest_disk::{Disk, Power};
 /// The disks by serial number, and their sizes in MiB. Small SSDs: rows fill, are moved and freed.
 const DISKS: [(&str, u64); 6] = [("ssd0", 48), ("ssd1", 56), ("pages", 24), ("ext4", 128), ("xfs", 64), ("state", 32)];
 /// A machine that says nothing of what is waited for within this time has failed.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// The machine's parts, and what outlives it.
 pub(crate) struct Lab {
@@ -173,7 +173,7 @@ impl Machine {
     pub(crate) fn wait_for(&mut self, word: &str) -> String {
         let started = Instant::now();
         while !self.said.contains(word) {
-            let line = self.lines.recv_timeout(PATIENCE.saturating_sub(started.elapsed()));
+            let line = self.lines.recv_timeout(TIMEOUT.saturating_sub(started.elapsed()));
             self.said += &line.unwrap_or_else(|error| panic!("no {word:?} ({error}) in:\n{}", self.said));
             self.said += "\n";
             assert!(!self.said.contains("FAILED") || self.said.contains(word), "{}", self.rest());
@@ -199,7 +199,7 @@ impl Machine {
 
     /// Everything up to its end.
     pub(crate) fn rest(&mut self) -> String {
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
             self.said += &line;
             self.said += "\n";
         }
@@ -214,7 +214,7 @@ impl Machine {
     /// Pulls a disk out of the running machine; returns when the machine has let go of it.
     pub(crate) fn pull(&self, disk: &str) {
         let mut control = UnixStream::connect(&self.control).expect("QEMU listens");
-        control.set_read_timeout(Some(PATIENCE)).expect("a socket takes a limit");
+        control.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a limit");
         let commands = [
             r#"{"execute":"qmp_capabilities"}"#.to_owned(),
             format!(r#"{{"execute":"device_del","arguments":{{"id":"disk-{disk}"}}}}"#),

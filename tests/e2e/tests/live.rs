@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const REGION: u64 = 4 * MIB / 512;
 const HOSTS: u64 = 3;
 /// The longest that anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn daemon_with(ssds_mib: &[u64]) -> Daemon {
     let daemon = Daemon::start();
@@ -42,7 +42,7 @@ fn under_load(daemon: &mut Daemon, act: impl FnOnce(&mut Daemon)) {
             });
         }
         started.wait();
-        eventually("there is a load", PATIENCE, || daemon.stat("v", "writes") > 300);
+        eventually("there is a load", TIMEOUT, || daemon.stat("v", "writes") > 300);
         act(daemon);
         stop.store(true, Ordering::Relaxed);
     });
@@ -96,9 +96,9 @@ fn a_pool_of_three_ssds_heals_by_itself_and_stays_in_write_back() {
     let mut daemon = daemon_with(&[48, 48, 48]);
     under_load(&mut daemon, |daemon| {
         shrink(daemon, "ssd0");
-        eventually("all of it has two copies again", PATIENCE, || has_healed_with(daemon, 2));
+        eventually("all of it has two copies again", TIMEOUT, || has_healed_with(daemon, 2));
         let hits = daemon.stat("v", "write_hits");
-        eventually("writes are cached", PATIENCE, || daemon.stat("v", "write_hits") > hits + 100);
+        eventually("writes are cached", TIMEOUT, || daemon.stat("v", "write_hits") > hits + 100);
     });
     let status = daemon.ok("status");
     assert!(status.contains("expelled") && status.contains("pool add-ssd p"), "what to do is said: {status}");
@@ -136,7 +136,7 @@ fn a_spare_takes_over_under_load_and_is_an_ssd_after_a_restart() {
     assert_eq!(daemon.json("pool show p")["spares"].as_array().map(Vec::len), Some(1));
     under_load(&mut daemon, |daemon| {
         shrink(daemon, "ssd1");
-        eventually("the spare has taken over", PATIENCE, || is_good_with(daemon, 2));
+        eventually("the spare has taken over", TIMEOUT, || is_good_with(daemon, 2));
     });
     assert!(daemon.stop().success());
 }
@@ -167,13 +167,13 @@ fn a_removal_is_an_operation_with_progress_that_can_be_cancelled() {
     assert_eq!(state(&daemon), "flushing");
     assert_eq!(daemon.json("pool show p")["ssds"][0]["reason"], "it is being emptied, so that it can be removed");
     assert!(daemon.ok("status").contains("remove-ssds"), "{}", daemon.ok("status"));
-    eventually("its progress is shown", PATIENCE, || {
+    eventually("its progress is shown", TIMEOUT, || {
         let now = last_operation(&daemon, "remove-ssds");
         let known = |key: &str| now[key].as_u64().is_some_and(|value| value > 0);
         known("total_bytes") && known("rate_bytes_per_second") && known("eta_seconds")
     });
     assert!(daemon.ok(&format!("operations cancel {}", begun["id"])).contains("Cancelled"));
-    eventually("it has ended", PATIENCE, || last_operation(&daemon, "remove-ssds")["state"] == "cancelled");
+    eventually("it has ended", TIMEOUT, || last_operation(&daemon, "remove-ssds")["state"] == "cancelled");
     assert_eq!(state(&daemon), "online");
     daemon.ok(&format!("pool remove-ssd p --ssd {}", ssds[0]));
     assert_eq!(last_operation(&daemon, "remove-ssds")["state"], "done");
@@ -190,7 +190,7 @@ fn what_lost_a_copy_is_made_anew_as_an_operation_and_the_words_say_so() {
     (0..16).for_each(|piece| client.write(piece * 65536, &[4; 65536]).expect("no host sees an error"));
     let word = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let mut seen = (String::new(), String::new(), Value::Null);
-    eventually("the rebuild is shown", PATIENCE, || {
+    eventually("the rebuild is shown", TIMEOUT, || {
         let pool = daemon.json("pool show p");
         seen = (word(&pool["state"]), word(&pool["health"]), daemon.json("volume show v"));
         let gets_copies = |ssd: &Value| ssd["state"] == "rebuilding" && word(&ssd["reason"]).contains("gets copies");
@@ -203,15 +203,15 @@ fn what_lost_a_copy_is_made_anew_as_an_operation_and_the_words_say_so() {
         daemon.ok("events").lines().any(|line| line.contains(subject) && line.contains(change))
     };
     for subject in ["volume v", "pool p"] {
-        eventually("what is rebuilt is an event", PATIENCE, || is_event(subject, "→ rebuilding"));
+        eventually("what is rebuilt is an event", TIMEOUT, || is_event(subject, "→ rebuilding"));
     }
     assert!(is_event("pool p", "→ degraded"), "{}", daemon.ok("events"));
-    eventually("all has two copies again", PATIENCE, || has_healed_with(&daemon, 2));
-    eventually("it has ended", PATIENCE, || last_operation(&daemon, "rebuild")["state"] == "done");
+    eventually("all has two copies again", TIMEOUT, || has_healed_with(&daemon, 2));
+    eventually("it has ended", TIMEOUT, || last_operation(&daemon, "rebuild")["state"] == "done");
     // The one that failed is not forgotten before it is replaced or removed.
     daemon.ok(&format!("pool remove-ssd p --ssd {}", ssds[0]));
-    eventually("so is that the cache is as good as before", PATIENCE, || is_event("volume v", "→ optimal"));
-    eventually("so is that the pool is", PATIENCE, || is_event("pool p", "→ good"));
+    eventually("so is that the cache is as good as before", TIMEOUT, || is_event("volume v", "→ optimal"));
+    eventually("so is that the pool is", TIMEOUT, || is_event("pool p", "→ good"));
 }
 
 // proves: F3, P9
@@ -226,7 +226,7 @@ fn a_spare_that_took_over_for_an_ssd_that_was_missing_at_the_start_makes_the_poo
     daemon.kill();
     fs::rename(daemon.site.path("ssd0"), daemon.site.path("away")).expect("an SSD can be pulled out");
     daemon.launch();
-    eventually("the spare has taken over", PATIENCE, || is_good_with(&daemon, 2));
+    eventually("the spare has taken over", TIMEOUT, || is_good_with(&daemon, 2));
     let volume = daemon.json("volume show v");
     assert_eq!((&volume["cache_state"], &volume["cache_health"]), (&json!("online"), &json!("optimal")), "{volume}");
     assert_eq!(daemon.json("pool show p")["reason"], "");

@@ -9,7 +9,7 @@ use hotset_e2e::files::overwrite;
 use hotset_e2e::pattern::{PAGE_BYTES, assert_pages, pages};
 use hotset_e2e::tools::eventually;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Gives both copies of a superblock this format version. Their checksums cover what is behind it.
 fn set_version(ssd: &Path, version: u8) {
@@ -28,13 +28,13 @@ fn start_with_newer_ssd(daemon: &mut Daemon, ssds: &[PathBuf; 2]) -> [Vec<u8>; 2
     daemon.launch();
     let reason = |daemon: &Daemon| daemon.json("pool show p")["reason"].as_str().unwrap_or("").to_owned();
     let needed = "it needs a Hotset that knows format version 2; this one knows version 1";
-    eventually("the pool says which version it needs", PATIENCE, || reason(daemon).contains(needed));
+    eventually("the pool says which version it needs", TIMEOUT, || reason(daemon).contains(needed));
     assert!(reason(daemon).contains(&ssds[0].display().to_string()), "{}", reason(daemon));
     let pool = daemon.json("pool show p");
     assert_eq!((&pool["state"], &pool["health"]), (&"offline".into(), &"failed".into()), "{pool}");
     assert_eq!(pool["action"], "install a Hotset that knows version 2", "{pool}");
     assert!(daemon.ok("status").contains(needed), "{}", daemon.ok("status"));
-    eventually("it is an event", PATIENCE, || daemon.json("events").to_string().contains(needed));
+    eventually("it is an event", TIMEOUT, || daemon.json("events").to_string().contains(needed));
     daemon.refuse("pool open p", 1, needed);
     // Whoever wants to go on without it takes it out first.
     daemon.refuse(&format!("pool import --ssd {} --accept-missing", ssds[1].display()), 1, needed);
@@ -97,7 +97,7 @@ fn a_read_write_pool_with_an_ssd_of_a_newer_version_keeps_its_dirty_data_for_whe
     assert_untouched(&ssds, &held);
     set_version(&ssds[0], 1);
     daemon.ok("pool open p");
-    eventually("the volume is served", PATIENCE, || daemon.is_online("v"));
+    eventually("the volume is served", TIMEOUT, || daemon.is_online("v"));
     let mut client = daemon.client("v");
     assert_pages(&client.read(0, 100 * 4096).expect("a read"), 0, 1);
     assert_eq!(daemon.json("pool show p")["health"], "good");

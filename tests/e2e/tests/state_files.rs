@@ -9,7 +9,7 @@ use hotset_e2e::daemon::Daemon;
 use hotset_e2e::files::MIB;
 use hotset_e2e::tools::{self, eventually, skip, text};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// Nothing that an administrator asks takes longer on a busy machine.
 const VERB_LIMIT: Duration = Duration::from_secs(40);
 
@@ -171,13 +171,13 @@ fn is_well(daemon: &Daemon) {
     let check = || daemon.hotset("status --check");
     let began = Instant::now();
     while !check().status.success() {
-        assert!(began.elapsed() < PATIENCE, "{}\n{}", text(&check()), daemon.json("status"));
+        assert!(began.elapsed() < TIMEOUT, "{}\n{}", text(&check()), daemon.json("status"));
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
 fn is_told(daemon: &Daemon, fault: Fault) {
-    eventually(&format!("{fault:?} is told"), PATIENCE, || {
+    eventually(&format!("{fault:?} is told"), TIMEOUT, || {
         daemon.json("status")["conditions"].as_array().is_some_and(|conditions| {
             conditions.iter().any(|condition| condition["reason"] != "" && condition["action"] != "")
         })
@@ -249,7 +249,7 @@ fn survives(fault: Fault, files: Vec<&'static str>) {
     is_told(&daemon, fault);
     state.mend(fault);
     is_well(&daemon);
-    eventually("all is there again", PATIENCE, || inventory(&daemon) == before);
+    eventually("all is there again", TIMEOUT, || inventory(&daemon) == before);
     assert_eq!(daemon.client("a").read(0, 4096).expect("it is read"), [7; 4096]);
     changes_last(&mut daemon);
 }

@@ -10,7 +10,7 @@ use hotset_e2e::pattern::pages;
 use hotset_e2e::tools::eventually;
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What the volumes of pool `p` tell, together.
 fn sum(status: &Value, name: &str) -> u64 {
@@ -57,7 +57,7 @@ fn what_volumes_use_adds_up_to_what_the_pool_uses_and_its_capacity_stays() {
         a.write_zeroes(0, 12 * MIB, 1 << 20).expect("zeroes are written");
         check(&daemon, &capacity);
     }
-    eventually("what was written through is flushed there", PATIENCE, || {
+    eventually("what was written through is flushed there", TIMEOUT, || {
         let of_b = daemon.json("volume show b");
         of_b["dirty_bytes"] == 0 && of_b["oldest_dirty_seconds"].is_null()
     });
@@ -73,12 +73,12 @@ fn what_volumes_use_adds_up_to_what_the_pool_uses_and_its_capacity_stays() {
     let (at, away) = (daemon.site.path("a"), daemon.site.path("away"));
     fs::rename(&at, &away).expect("it can be taken away");
     daemon.launch();
-    eventually("the pool is there", PATIENCE, || daemon.json("pool show p")["state"] == "online");
+    eventually("the pool is there", TIMEOUT, || daemon.json("pool show p")["state"] == "online");
     check(&daemon, &capacity);
     let offline = daemon.json("volume show a");
     assert_eq!(offline["state"], "offline", "{offline}");
     assert!(offline["dirty_bytes"].as_u64() > Some(0) && offline["pool"] == "p", "{offline}");
     fs::rename(&away, &at).expect("it can be put back");
-    eventually("it is back", PATIENCE, || daemon.is_online("a"));
+    eventually("it is back", TIMEOUT, || daemon.is_online("a"));
     check(&daemon, &capacity);
 }

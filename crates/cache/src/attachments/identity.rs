@@ -174,7 +174,7 @@ pub(crate) fn settled_pages(identity: &BackingIdentity) -> Vec<u64> {
 impl<E: Env> PoolInner<E> {
     /// Records that fingerprint pages in `range` are about to be written: they are not judged until they are settled
     /// again. The caller holds the range.
-    pub(crate) async fn unsettle(self: &Rc<Self>, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {
+    pub(crate) async fn mark_unsettled(self: &Rc<Self>, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {
         let touched = Self::pages_of(range);
         if !attached.settled_pages.borrow().iter().any(|page| touched.contains(page)) {
             return Ok(());

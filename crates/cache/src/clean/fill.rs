@@ -2,7 +2,7 @@
 //!
 //! A fill never takes a page that was written or discarded at any moment between its start and its publication (rule
 //! `fill-clean-only`): pages under a lock at its start are left out, writes that begin later take theirs out
-//! (`hide_pages`). The page positions of a slot are written once, in one transfer with the header.
+//! (`invalidate`). The page positions of a slot are written once, in one transfer with the header.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use hotset_block::{Buf, Env};
 
 use crate::address::{BlockKey, SlotIndex};
-use crate::clean::fills::{Fill, Wish};
+use crate::clean::fills::{Fill, Request};
 use crate::clean::invalidate::Why;
 use crate::clean::page_set::PageSet;
 use crate::config::{FetchRate, PAGE, limits};
@@ -43,15 +43,15 @@ fn pace(rate: FetchRate) -> (usize, u64) {
 
 impl<E: Env> PoolInner<E> {
     /// Asks for a block to be filled when its turn comes.
-    pub(crate) fn wish_fill(&self, key: BlockKey) -> Wish {
-        let wish = self.fills.wish(key);
-        if wish == Wish::Queued {
+    pub(crate) fn request_fill(&self, key: BlockKey) -> Request {
+        let request = self.fills.request(key);
+        if request == Request::Queued {
             if let Some((volume, _)) = self.attached_volume(key.volume) {
                 volume.backing.block_is_wanted();
             }
             self.fill_pump_wanted.wake_all();
         }
-        wish
+        request
     }
 
     /// The task that starts queued fills whenever something changed that may let them start.

@@ -44,9 +44,9 @@ impl Fill {
     }
 }
 
-/// What happened to a wish for a fill.
+/// What happened to a request for a fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Request {
     Queued,
     /// It runs, or waits, already.
     Known,
@@ -93,15 +93,15 @@ impl Fills {
         self.queue.borrow().len()
     }
 
-    pub(crate) fn wish(&self, key: BlockKey) -> Wish {
+    pub(crate) fn request(&self, key: BlockKey) -> Request {
         if self.is_known(key) {
-            return Wish::Known;
+            return Request::Known;
         }
         if self.queued() >= limits::FILL_QUEUE_MAX {
-            return Wish::Refused;
+            return Request::Refused;
         }
         self.queue.borrow_mut().insert(key);
-        Wish::Queued
+        Request::Queued
     }
 
     /// Whether so many fills at once leave room for one more. Those of a volume that is stuck do not count, so that the
@@ -189,14 +189,14 @@ mod tests {
     fn few_fills_of_a_volume_wait_for_their_turn_and_none_of_another_volume_waits_for_them() {
         let (fills, now) = (Fills::default(), Instant::default());
         for wanted in [key(1, 1), key(1, 2), key(1, 3), key(1, 9), key(2, 1)] {
-            fills.wish(wanted);
+            fills.request(wanted);
         }
         let first = begin(&fills, fills.next_queued(now).expect("five wait"), now);
         assert_eq!(fills.next_queued(now), Some(key(2, 1)));
         begin(&fills, fills.next_queued(now).expect("three wait"), now);
         assert_eq!(fills.next_queued(now), None, "two of the volume wait already");
         first.waits.set(false);
-        fills.wish(key(1, 4));
+        fills.request(key(1, 4));
         assert_eq!(fills.next_queued(now), Some(key(1, 3)));
         assert_eq!(
             fills.next_queued(now),

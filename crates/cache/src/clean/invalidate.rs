@@ -49,12 +49,16 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Takes pages out of the cache and returns when nothing believes them any more.
-    pub(crate) async fn drop_pages(self: &Rc<Self>, volume: VolumeIndex, pages: Range<u64>) -> Result<(), Error> {
+    pub(crate) async fn invalidate_durably(
+        self: &Rc<Self>,
+        volume: VolumeIndex,
+        pages: Range<u64>,
+    ) -> Result<(), Error> {
         let stride = BLOCKS_PER_TURN * u64::from(self.pages_per_block);
         let mut start = pages.start;
         while start < pages.end {
             let end = pages.end.min((start / stride + 1) * stride);
-            let drops = self.hide_pages(volume, start..end);
+            let drops = self.invalidate(volume, start..end);
             self.drops_settled(drops).await?;
             start = end;
             if start < pages.end {
@@ -65,7 +69,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Takes pages out of sight, of running fills too; answers what has to be flushed before they may change.
-    pub(crate) fn hide_pages(self: &Rc<Self>, volume: VolumeIndex, pages: Range<u64>) -> Drops {
+    pub(crate) fn invalidate(self: &Rc<Self>, volume: VolumeIndex, pages: Range<u64>) -> Drops {
         let mut drops = Vec::new();
         for (block, in_block) in self.blocks_of(pages) {
             let key = BlockKey { volume, block };
@@ -141,7 +145,7 @@ impl<E: Env> PoolInner<E> {
         ssd.slots_used.set(ssd.slots_used.get() - 1);
         match ticket.filter(|_| !planted(Planted::ReuseBeforeDropFlushed)) {
             Some(ticket) => self.freed.borrow_mut().push(Freed { ssd: ssd.index, local, ticket }),
-            None => self.retire(&ssd, local),
+            None => self.reclaim_slot(&ssd, local),
         }
     }
 
@@ -162,9 +166,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The slot is ready when the reads that may have found it have ended.
-    fn retire(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, local: u32) {
+    fn reclaim_slot(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, local: u32) {
         if planted(Planted::ReuseUnderRead) {
-            if !ssd.segments.borrow_mut().give_up(local) {
+            if !ssd.segments.borrow_mut().release_slot(local) {
                 ssd.ready.borrow_mut().push(local);
             }
         } else {
@@ -178,7 +182,7 @@ impl<E: Env> PoolInner<E> {
         let mut ready = ssd.grace.take_ready();
         if self.log.is_some() {
             let before = ready.len();
-            ready.retain(|local| !ssd.segments.borrow_mut().give_up(*local));
+            ready.retain(|local| !ssd.segments.borrow_mut().release_slot(*local));
             if ready.len() < before {
                 ssd.segments_changed.wake_all();
             }
@@ -205,7 +209,7 @@ impl<E: Env> PoolInner<E> {
             !done
         });
         for local in freed {
-            self.retire(ssd, local);
+            self.reclaim_slot(ssd, local);
         }
     }
 

@@ -265,7 +265,7 @@ fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved>
             let same = place.as_ref().is_some_and(|believed| believed.generation == generation);
             if let Some(believed) = place.as_mut().filter(|_| same && !planted(Planted::DropNotReplayed)) {
                 let first = u32::from(first_page);
-                believed.drop_pages(first..(first + u32::from(page_count)).min(1024));
+                believed.invalidate_durably(first..(first + u32::from(page_count)).min(1024));
             }
         }
     }
@@ -273,7 +273,7 @@ fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved>
 }
 
 impl Believed {
-    fn drop_pages(&mut self, pages: std::ops::Range<u32>) {
+    fn invalidate_durably(&mut self, pages: std::ops::Range<u32>) {
         let gone = PageSet::from_range(pages).words();
         if self.mask.is_empty() {
             self.mask = vec![u64::MAX; gone.len()];

@@ -79,12 +79,12 @@ impl<E: Env> PoolInner<E> {
         self.policy.borrow_mut().set_share(&self.map.borrow(), index, slots(min), slots(max));
         if self.map.borrow().slots_used_by(index) > 0 && !self.stopping.get() {
             let pool = Rc::clone(self);
-            self.env.spawn(async move { pool.settle_share(index).await });
+            self.env.spawn(async move { pool.enforce_share(index).await });
         }
     }
 
     /// Moves the volume's slots to its own queues, then evicts what it has above its maximum.
-    async fn settle_share(self: &Rc<Self>, index: VolumeIndex) {
+    async fn enforce_share(self: &Rc<Self>, index: VolumeIndex) {
         while self.policy.borrow_mut().take_over(&mut self.map.borrow_mut(), index, SLOTS_PER_TURN) {
             self.env.sleep(Duration::ZERO).await;
         }

@@ -1,4 +1,4 @@
-//! The row records: the rows of the write log, oldest first. A read pool has none; the shape is settled here so that
+//! The row records: the rows of the write log, oldest first. A read pool has none; the shape is fixed here so that
 //! the log can be added without changing what is on the SSDs.
 
 use super::codec::{Corrupt, Reader, Writer};
@@ -16,9 +16,9 @@ pub(crate) struct Rows {
     /// The losses record that says what lay in segments of which both copies are lost; 0 if there are none.
     pub(crate) losses: u64,
     /// Attachments of which that record says something; `None`: not told, by an older version.
-    pub(crate) concerned: Option<Vec<u64>>,
+    pub(crate) with_loss: Option<Vec<u64>>,
     /// Attachments that lost nobody knows what, because a losses record was lost, too.
-    pub(crate) unknown: Vec<u64>,
+    pub(crate) with_unknown_loss: Vec<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +52,10 @@ impl Rows {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
             }
         }
-        if self.losses > 0 || self.concerned.is_some() || !self.unknown.is_empty() {
+        if self.losses > 0 || self.with_loss.is_some() || !self.with_unknown_loss.is_empty() {
             writer.u64(self.losses);
-            encode_attachments(&mut writer, self.concerned.as_deref().unwrap_or_default());
-            encode_attachments(&mut writer, &self.unknown);
+            encode_attachments(&mut writer, self.with_loss.as_deref().unwrap_or_default());
+            encode_attachments(&mut writer, &self.with_unknown_loss);
         }
         writer.into_bytes()
     }
@@ -71,12 +71,12 @@ impl Rows {
         }
         let losses = if reader.is_at_end() { 0 } else { reader.counter()? };
         let lists = !reader.is_at_end();
-        let concerned = if lists { Some(decode_attachments(&mut reader)?) } else { None };
-        let unknown = if lists { decode_attachments(&mut reader)? } else { Vec::new() };
+        let with_loss = if lists { Some(decode_attachments(&mut reader)?) } else { None };
+        let with_unknown_loss = if lists { decode_attachments(&mut reader)? } else { Vec::new() };
         reader.end()?;
         let rising = rows.windows(2).all(|pair| pair[0].number < pair[1].number);
         reader.require(rising && rows.iter().all(|row| row.number >= oldest_live), "its rows are out of order")?;
-        Ok(Self { oldest_live, rows, losses, concerned, unknown })
+        Ok(Self { oldest_live, rows, losses, with_loss, with_unknown_loss })
     }
 
     /// Of some segment both copies are lost: they were the last ones of what lay there.
@@ -131,7 +131,7 @@ mod tests {
         };
         let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)], ..Rows::default() };
         assert_eq!(Rows::decode(&rows.encode()), Ok(rows.clone()));
-        let with_losses = Rows { losses: 9, concerned: Some(vec![4, 7]), unknown: vec![2], ..rows.clone() };
+        let with_losses = Rows { losses: 9, with_loss: Some(vec![4, 7]), with_unknown_loss: vec![2], ..rows.clone() };
         assert!(with_losses.encode().starts_with(&rows.encode()), "what was there before stays where it was");
         assert_eq!(Rows::decode(&with_losses.encode()), Ok(with_losses));
         let mut older = rows.encode();

@@ -62,7 +62,7 @@ impl<E: Env> VolumeInner<E> {
 }
 
 /// A host's write was under way when its volume was taken from the pool by force.
-pub(super) fn given_up() -> Error {
+pub(super) fn cancelled() -> Error {
     Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
 }
 
@@ -96,7 +96,7 @@ impl<E: Env> PoolInner<E> {
             // While the write waited for something.
             Some(DETACHED) => {
                 let (done, wait) = Promise::new();
-                done.set(Err(given_up()));
+                done.set(Err(cancelled()));
                 wait
             }
             Some(attachment) => self.submit_for(log, attached.index, attachment, page, body),
@@ -144,7 +144,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Takes pages out of the slots, whose content is superseded now. Their drops are flushed before the row is freed.
-    pub(crate) fn hide_superseded(self: &Rc<Self>, volume: crate::address::VolumeIndex, pages: Range<u64>) {
+    pub(crate) fn supersede(self: &Rc<Self>, volume: crate::address::VolumeIndex, pages: Range<u64>) {
         if self.fills.running() == 0 && self.map.borrow().used_pages_of(volume) == 0 {
             return;
         }
@@ -176,7 +176,7 @@ impl<E: Env> PoolInner<E> {
             match append.body {
                 Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.stopping_log.get() => {
                     let (pool, log) = (Rc::clone(self), Rc::clone(log));
-                    self.env.spawn(async move { pool.take_past_the_log(&log, append).await });
+                    self.env.spawn(async move { pool.redirect_to_backing(&log, append).await });
                 }
                 Body::Data(_) | Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
                     append.done.set(Err(error.clone()));

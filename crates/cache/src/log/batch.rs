@@ -16,9 +16,9 @@ use crate::format::crc32c;
 use crate::format::log::{
     BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
 };
-use crate::log::append::{given_up, rows_available};
+use crate::log::append::{cancelled, rows_available};
 use crate::log::overlay::{Content, Live, Place};
-use crate::log::write_log::{Append, Body, Flight, Log, Mirror, Row, RowState, StreamMark};
+use crate::log::write_log::{Append, Body, InflightBatch, Log, Mirror, Row, RowState, StreamMark};
 use crate::members::io::add;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -59,12 +59,12 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn run_log_writer(self: Rc<Self>, log: Rc<Log>) {
         while !self.stopped.get() {
             let wanted = log.wanted.wait();
-            while let Some((flight, copies)) = self.next_batch(&log) {
-                let (pool, of_flight) = (Rc::clone(&self), Rc::clone(&log));
-                let mut flying = Box::pin(async move { pool.fly(&of_flight, &flight, copies).await });
+            while let Some((inflight, copies)) = self.next_batch(&log) {
+                let (pool, of_batch) = (Rc::clone(&self), Rc::clone(&log));
+                let mut writing = Box::pin(async move { pool.write_copies(&of_batch, &inflight, copies).await });
                 // Its writes begin at once, before whatever else is ready.
-                if poll_fn(|context| Poll::Ready(flying.as_mut().poll(context))).await.is_pending() {
-                    self.env.spawn(flying);
+                if poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await.is_pending() {
+                    self.env.spawn(writing);
                 }
             }
             wanted.await;
@@ -72,15 +72,15 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
-    fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<Flight>, Copies)> {
+    fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<InflightBatch>, Copies)> {
         loop {
             let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
-            if !waiting || self.stopped.get() || log.strays.get() > 0 {
+            if !waiting || self.stopped.get() || log.orphaned_batches.get() > 0 {
                 return None;
             }
             let Some(row) = self.current_row(log) else {
                 if self.is_out_of_rows(log) {
-                    give_up_moves(log);
+                    cancel_moves(log);
                 }
                 if self.is_without_ssds() {
                     self.refuse_appends(log);
@@ -88,7 +88,7 @@ impl<E: Env> PoolInner<E> {
                 return None;
             };
             let at_once = row.segments.len().max(2);
-            if log.flights.borrow().len() >= at_once {
+            if log.inflight_batches.borrow().len() >= at_once {
                 return None;
             }
             let selected = self.select(log, &row);
@@ -102,7 +102,7 @@ impl<E: Env> PoolInner<E> {
                 return None;
             }
             // Nothing fits any more.
-            self.retire_current(log);
+            self.close_row(log);
         }
     }
 
@@ -113,7 +113,7 @@ impl<E: Env> PoolInner<E> {
             if row.room() >= 2 {
                 return Some(row);
             }
-            self.retire_current(log);
+            self.close_row(log);
         }
         let prepared = log.prepared.borrow_mut().take();
         if let Some(row) = prepared {
@@ -127,7 +127,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The current row takes no more batches.
-    pub(crate) fn retire_current(self: &Rc<Self>, log: &Rc<Log>) {
+    pub(crate) fn close_row(self: &Rc<Self>, log: &Rc<Log>) {
         let row = log.current.borrow_mut().take();
         if let Some(row) = row {
             row.state.set(RowState::Sealing);
@@ -213,15 +213,15 @@ impl<E: Env> PoolInner<E> {
             let theirs = other.pages();
             other.volume == append.volume && theirs.start < pages.end && pages.start < theirs.end
         };
-        let flights = log.flights.borrow();
-        let mut placed = flights.iter().map(|flight| flight.appends.borrow());
+        let inflight_batches = log.inflight_batches.borrow();
+        let mut placed = inflight_batches.iter().map(|inflight| inflight.appends.borrow());
         u64::from(offset) == pages.end - pages.start
             && !before.iter().any(|(other, _)| overlaps(other))
             && !placed.any(|appends| appends.iter().any(|(other, _)| overlaps(other)))
     }
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
-    fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<Flight>, Copies) {
+    fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, Copies) {
         let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
         let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
         let (segment, index) = (row.next_segment(), row.batches.get());
@@ -259,7 +259,7 @@ impl<E: Env> PoolInner<E> {
         let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
         log.last_checksum.set(checksum);
         row.last_checksum.set(checksum);
-        let flight = Rc::new(Flight {
+        let inflight = Rc::new(InflightBatch {
             row: Rc::clone(row),
             index,
             first_page,
@@ -267,7 +267,7 @@ impl<E: Env> PoolInner<E> {
             checksums,
             written: std::cell::Cell::new(None),
         });
-        log.flights.borrow_mut().push_back(Rc::clone(&flight));
+        log.inflight_batches.borrow_mut().push_back(Rc::clone(&inflight));
         let mut mirrors = row.mirrors(segment);
         let mut copies: Copies = Vec::with_capacity(2);
         match (mirrors.next(), mirrors.next()) {
@@ -282,11 +282,11 @@ impl<E: Env> PoolInner<E> {
         if planted(Planted::OneCopyOnly) {
             copies.truncate(1);
         }
-        (flight, copies)
+        (inflight, copies)
     }
 
     /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
-    async fn fly(self: &Rc<Self>, log: &Rc<Log>, flight: &Rc<Flight>, copies: Copies) {
+    async fn write_copies(self: &Rc<Self>, log: &Rc<Log>, inflight: &Rc<InflightBatch>, copies: Copies) {
         // One operation of each SSD, where a flush of both would follow.
         let durable = log.flush_habit.wants_durable();
         let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
@@ -319,31 +319,31 @@ impl<E: Env> PoolInner<E> {
             join_all(writes).await
         };
         let fenced = self.fenced.borrow().is_some();
-        if log.strays.get() > 0 {
-            flight.row.changed.wake_all();
+        if log.orphaned_batches.get() > 0 {
+            inflight.row.changed.wake_all();
         }
-        flight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
-        self.settle_flights(log);
+        inflight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
+        self.complete_in_order(log);
     }
 
     /// Completed batches take effect and are answered, in the order of the stream.
-    fn settle_flights(self: &Rc<Self>, log: &Rc<Log>) {
+    fn complete_in_order(self: &Rc<Self>, log: &Rc<Log>) {
         loop {
-            let front = log.flights.borrow().front().cloned();
-            let Some(flight) = front else { break };
-            match flight.written.get() {
+            let front = log.inflight_batches.borrow().front().cloned();
+            let Some(inflight) = front else { break };
+            match inflight.written.get() {
                 None => break,
                 // What only an SSD has that left meanwhile is nowhere.
-                Some(true) if flight.row.mirrors(flight.segment()).next().is_none() => {
-                    self.give_up_flights(log);
+                Some(true) if inflight.row.mirrors(inflight.segment()).next().is_none() => {
+                    self.cancel_inflight(log);
                     break;
                 }
                 Some(true) => {
-                    log.flights.borrow_mut().pop_front();
-                    self.take_effect(log, &flight);
+                    log.inflight_batches.borrow_mut().pop_front();
+                    self.take_effect(log, &inflight);
                 }
                 Some(false) => {
-                    self.give_up_flights(log);
+                    self.cancel_inflight(log);
                     break;
                 }
             }
@@ -352,11 +352,11 @@ impl<E: Env> PoolInner<E> {
         log.room.wake_all();
     }
 
-    fn take_effect(self: &Rc<Self>, log: &Rc<Log>, flight: &Flight) {
-        let row = &flight.row;
-        let mut checksums = &flight.checksums[..];
+    fn take_effect(self: &Rc<Self>, log: &Rc<Log>, inflight: &InflightBatch) {
+        let row = &inflight.row;
+        let mut checksums = &inflight.checksums[..];
         let mut of_hosts = false;
-        for (append, position) in flight.appends.take() {
+        for (append, position) in inflight.appends.take() {
             let of_host = matches!(append.body, Body::Data(_) | Body::Zeroes(_));
             of_hosts |= of_host;
             let (own, rest) = checksums.split_at(at(append.data_pages()));
@@ -366,9 +366,9 @@ impl<E: Env> PoolInner<E> {
             if lives {
                 self.show_append(log, row, &append, position, own);
             }
-            append.done.set(if lives || !of_host { Ok(()) } else { Err(given_up()) });
+            append.done.set(if lives || !of_host { Ok(()) } else { Err(cancelled()) });
         }
-        log.completed.set(StreamMark { row: row.number, index: flight.index + 1 });
+        log.completed.set(StreamMark { row: row.number, index: inflight.index + 1 });
         if of_hosts {
             log.flush_habit.completed();
         }
@@ -392,7 +392,7 @@ impl<E: Env> PoolInner<E> {
         let pages = append.pages();
         match &append.body {
             Body::Data(_) => {
-                self.hide_superseded(append.volume, pages.clone());
+                self.supersede(append.volume, pages.clone());
                 for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
                     let content = Content::Data { checksum: *checksum };
                     let place = Place::new(row.slot, position + offset);
@@ -400,7 +400,7 @@ impl<E: Env> PoolInner<E> {
                 }
             }
             Body::Zeroes(_) => {
-                self.hide_superseded(append.volume, pages.clone());
+                self.supersede(append.volume, pages.clone());
                 let place = Place::new(row.slot, position);
                 for page in pages {
                     let content = Content::Zeroes;
@@ -441,24 +441,24 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
+    /// No copy of the first batch in inflight could be written: it and those behind it are appended anew, to another row,
     /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
-    fn give_up_flights(self: &Rc<Self>, log: &Rc<Log>) {
-        let flights = log.flights.take();
-        log.strays.set(log.strays.get() + flights.len());
-        for flight in flights.iter().rev() {
-            flight.row.whole.set(false);
-            for (append, _) in flight.appends.take().into_iter().rev() {
+    fn cancel_inflight(self: &Rc<Self>, log: &Rc<Log>) {
+        let inflight_batches = log.inflight_batches.take();
+        log.orphaned_batches.set(log.orphaned_batches.get() + inflight_batches.len());
+        for inflight in inflight_batches.iter().rev() {
+            inflight.row.intact.set(false);
+            for (append, _) in inflight.appends.take().into_iter().rev() {
                 match append.body {
                     Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_front(append),
                     Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_front(append),
                 }
             }
         }
-        self.retire_current(log);
-        for flight in flights {
+        self.close_row(log);
+        for inflight in inflight_batches {
             let (pool, log) = (Rc::clone(self), Rc::clone(log));
-            self.env.spawn(async move { pool.erase_stray(&log, &flight).await });
+            self.env.spawn(async move { pool.erase_orphaned_batch(&log, &inflight).await });
         }
         if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
             self.refuse_appends(log);
@@ -468,15 +468,15 @@ impl<E: Env> PoolInner<E> {
     /// What copies are left of a batch that was given up are made unreadable, durably. Until then nothing is appended and no
     /// row is freed: a start may find the batch, and must not believe it beside newer ones, or when what superseded its
     /// pages is gone from the log.
-    async fn erase_stray(self: &Rc<Self>, log: &Log, flight: &Flight) {
-        let row = &flight.row;
-        while flight.written.get().is_none() {
+    async fn erase_orphaned_batch(self: &Rc<Self>, log: &Log, inflight: &InflightBatch) {
+        let row = &inflight.row;
+        while inflight.written.get().is_none() {
             row.changed.wait().await;
         }
-        if self.fenced.borrow().is_none() && !planted(Planted::StraysLeft) {
-            let erasures = row.mirrors(flight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
+        if self.fenced.borrow().is_none() && !planted(Planted::OrphanedBatchesLeft) {
+            let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
                 let ssd = &self.ssds[usize::from(mirror.ssd.expect("it is there").0)];
-                let offset = self.log_offset(mirror, flight.first_page);
+                let offset = self.log_offset(mirror, inflight.first_page);
                 // An SSD that does not take it leaves, and its copy with it.
                 let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
             });
@@ -488,14 +488,14 @@ impl<E: Env> PoolInner<E> {
         }
         row.in_flight.set(row.in_flight.get() - 1);
         row.changed.wake_all();
-        log.strays.set(log.strays.get() - 1);
+        log.orphaned_batches.set(log.orphaned_batches.get() - 1);
         log.wanted.wake_all();
         log.room.wake_all();
     }
 }
 
 /// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
-fn give_up_moves(log: &Log) {
+fn cancel_moves(log: &Log) {
     let mut kept = std::collections::VecDeque::new();
     for append in log.urgent.take() {
         match append.body {

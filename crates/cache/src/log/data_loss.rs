@@ -121,13 +121,13 @@ impl<E: Env> PoolInner<E> {
 
     /// From here on lost pages say so. Without any SSD nothing older can come back: what is clean needs no word.
     fn show_losses(self: &Rc<Self>, log: &Log) {
-        self.spare_written_out(log);
+        self.exempt_written_through(log);
         let nothing_left = self.online_ssds().next().is_none();
         for (row, live) in self.lost_pages(log, None) {
             if row.is_aside() {
                 continue;
             }
-            row.whole.set(false);
+            row.intact.set(false);
             match (live.dirty, live.content) {
                 (false, _) if nothing_left => log.remove_at(live.volume, live.page, live.place),
                 (false, Content::Data { .. }) => drop(log.set(&Live { content: Content::Lost, ..live })),
@@ -136,13 +136,13 @@ impl<E: Env> PoolInner<E> {
             }
         }
         for row in log.rows_live().iter().filter(|row| has_lost_segment(row)) {
-            row.whole.set(false);
+            row.intact.set(false);
         }
     }
 
     /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
     /// were told of it are told the truth. From here on hosts' flushes make it durable there.
-    fn spare_written_out(self: &Rc<Self>, log: &Log) {
+    fn exempt_written_through(self: &Rc<Self>, log: &Log) {
         for (index, volume) in self.attached_volumes() {
             let Some(attached) = volume.attached_at(self, index) else { continue };
             let mut spared = false;
@@ -214,14 +214,14 @@ impl<E: Env> PoolInner<E> {
 
     /// From here on row records name who lost something: never fewer than the losses record does.
     fn note_concerned(&self, log: &Log) {
-        let mut concerned = log.concerned.borrow_mut();
-        concerned.extend(self.losses(log, None).attachments());
-        concerned.sort_unstable();
-        concerned.dedup();
+        let mut with_loss = log.with_loss.borrow_mut();
+        with_loss.extend(self.losses(log, None).attachments());
+        with_loss.sort_unstable();
+        with_loss.dedup();
         if planted(Planted::ConcernedForgotten) {
-            concerned.clear();
+            with_loss.clear();
         }
-        concerned.retain(|attachment| self.index_of(*attachment).is_some());
+        with_loss.retain(|attachment| self.index_of(*attachment).is_some());
     }
 
     /// Writes the losses record; durable when this answers.
@@ -287,7 +287,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
     pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
-        let lost = self.log.as_ref().is_some_and(|log| log.unknown.borrow().contains(&attachment));
+        let lost = self.log.as_ref().is_some_and(|log| log.with_unknown_loss.borrow().contains(&attachment));
         lost.then(|| {
             format!(
                 "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
@@ -300,14 +300,16 @@ impl<E: Env> PoolInner<E> {
 
     /// What was lost and nobody knows is given up, durably: volumes that are fenced for it may be reattached.
     pub(crate) async fn accept_unknown(self: &Rc<Self>) -> Result<(), Error> {
-        let Some(log) = self.log.as_ref().filter(|log| !log.unknown.borrow().is_empty()) else { return Ok(()) };
+        let Some(log) = self.log.as_ref().filter(|log| !log.with_unknown_loss.borrow().is_empty()) else {
+            return Ok(());
+        };
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // The record that the rows ask for from here on says what is known to be lost.
         self.write_next_losses(log, |_| false).await?;
-        let unknown = log.unknown.take();
+        let unknown = log.with_unknown_loss.take();
         let recorded = self.record_rows(log).await;
         if recorded.is_err() {
-            *log.unknown.borrow_mut() = unknown;
+            *log.with_unknown_loss.borrow_mut() = unknown;
         }
         recorded
     }
@@ -439,7 +441,7 @@ impl<E: Env> VolumeInner<E> {
         if planted(Planted::OffListTooEarly) {
             attached.pool.take_off_list(log, attached.index, pages).await?;
         }
-        let _not_cleaned = self.make_way(Some(attached), range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.invalidate_before_write(Some(attached), range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
         if planted(Planted::OffListTooEarly) {
@@ -451,7 +453,7 @@ impl<E: Env> VolumeInner<E> {
 
 impl<E: Env> PoolInner<E> {
     /// What a host wrote just when the last SSD went: whoever waits for it holds its pages.
-    pub(crate) async fn take_past_the_log(self: Rc<Self>, log: &Rc<Log>, append: Append) {
+    pub(crate) async fn redirect_to_backing(self: Rc<Self>, log: &Rc<Log>, append: Append) {
         // What is lost is on record first: this makes it less.
         for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
             self.until_left(ssd).await;

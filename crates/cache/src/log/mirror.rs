@@ -5,6 +5,7 @@
 //! Only sealed rows are copied: nothing is written to them any more. They may be freed meanwhile, which waits until the
 //! copy is given up.
 
+use crate::log::mirrors::RebuildSpace;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -116,7 +117,7 @@ impl<E: Env> PoolInner<E> {
         for row in log.rows_live().into_iter().rev().filter(|row| row.number >= log.oldest_live.get()) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().ssd.is_some());
-                for side in (0..2).filter(|side| readable && self.is_unwell(pair[*side].get())) {
+                for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
                     wanted.push(Wanted { row: Rc::clone(&row), segment, side });
                 }
             }
@@ -125,7 +126,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The copy is not there, or its SSD is to be removed.
-    fn is_unwell(&self, mirror: Mirror) -> bool {
+    fn is_degraded(&self, mirror: Mirror) -> bool {
         mirror.ssd.is_none_or(|ssd| self.ssds[usize::from(ssd.0)].life().is_leaving())
     }
 
@@ -134,7 +135,11 @@ impl<E: Env> PoolInner<E> {
         let wanted = self.copies_wanted(log);
         let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
         let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
-        let (crowded, stuck) = (placeless && dirty_fits, placeless && !dirty_fits);
+        let space = match (placeless, dirty_fits) {
+            (false, _) => RebuildSpace::Enough,
+            (true, true) => RebuildSpace::Compact,
+            (true, false) => RebuildSpace::Insufficient,
+        };
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
         log.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
@@ -142,8 +147,7 @@ impl<E: Env> PoolInner<E> {
                 ssd.change(LifeChange::RebuildEnded);
             }
         }
-        let crowded_before = log.mirrors.crowded.replace(crowded);
-        if log.mirrors.stuck.replace(stuck) != stuck || crowded_before != crowded {
+        if log.mirrors.set_space(space) {
             log.cleaner_wanted.wake_all();
             log.mover_wanted.wake_all();
             self.fill_pump_wanted.wake_all();
@@ -166,14 +170,14 @@ impl<E: Env> PoolInner<E> {
 
     /// No more batches to a row with a copy too few, once there are SSDs for two.
     fn close_unwell_rows(self: &Rc<Self>, log: &Rc<Log>) {
-        let is_unwell = |row: &Row| row.segments.iter().flatten().any(|mirror| self.is_unwell(mirror.get()));
+        let is_degraded = |row: &Row| row.segments.iter().flatten().any(|mirror| self.is_degraded(mirror.get()));
         if !self.has_two_ssds() {
             return;
         }
-        if log.current.borrow().as_ref().is_some_and(|row| is_unwell(row)) {
-            self.retire_current(log);
+        if log.current.borrow().as_ref().is_some_and(|row| is_degraded(row)) {
+            self.close_row(log);
         }
-        let prepared = log.prepared.borrow_mut().take_if(|row| is_unwell(row));
+        let prepared = log.prepared.borrow_mut().take_if(|row| is_degraded(row));
         if let Some(row) = prepared {
             self.drop_row(log, &row);
         }
@@ -184,7 +188,7 @@ impl<E: Env> PoolInner<E> {
         let Some(segment) = self.take_segment(target).await else { return false };
         self.count_openable(log);
         let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
-        let made = self.copy_segment(log, copy, new).await && self.rely_on(log, copy, new).await;
+        let made = self.copy_segment(log, copy, new).await && self.commit_copy(log, copy, new).await;
         if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
             self.count_openable(log);
@@ -197,7 +201,7 @@ impl<E: Env> PoolInner<E> {
     fn may_be_mirrored(&self, log: &Log, copy: &Wanted) -> bool {
         let row = &copy.row;
         let lives = log.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
-        lives && row.number >= log.oldest_live.get() && self.is_unwell(copy.cell().get()) && !self.stopping_log.get()
+        lives && row.number >= log.oldest_live.get() && self.is_degraded(copy.cell().get()) && !self.stopping_log.get()
     }
 
     /// Writes the copy, flushed. False: it came to nothing.
@@ -241,7 +245,7 @@ impl<E: Env> PoolInner<E> {
     async fn plan_copy(self: &Rc<Self>, log: &Log, copy: &Wanted) -> Plan {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
-        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.whole.get()) else {
+        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.intact.get()) else {
             for entry in self.living_in(log, row) {
                 let (segment, page) = row.locate(entry.position);
                 let live = log.overlay.borrow().get(entry.volume, entry.page);
@@ -352,7 +356,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
-    async fn rely_on(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
+    async fn commit_copy(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
         let target = self.ssd_at(new);
         let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
         let apart = copy.other().ssd != new.ssd;
@@ -384,7 +388,7 @@ impl<E: Env> PoolInner<E> {
             total_bytes: done_bytes + left,
             bytes_per_second,
             copies_lost: log.mirrors.any_lost(),
-            stuck: log.mirrors.stuck.get(),
+            space_insufficient: log.mirrors.space() == RebuildSpace::Insufficient,
         })
     }
 }

@@ -5,6 +5,18 @@ use std::cell::Cell;
 use hotset_block::Instant;
 use hotset_block::sync::Event;
 
+/// Whether there is room for copies that are to be made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum RebuildSpace {
+    /// Each has an SSD with room for it, or none is wanted.
+    #[default]
+    Enough,
+    /// No SSD has room for one of them, but new rows would hold all that is dirty, twice: it is moved instead.
+    Compact,
+    /// No SSD has room for one of them, and new rows would not hold all that is dirty.
+    Insufficient,
+}
+
 /// See the file's summary.
 #[derive(Default)]
 pub(crate) struct Mirrors {
@@ -12,10 +24,7 @@ pub(crate) struct Mirrors {
     left: Cell<usize>,
     /// Those of them that are lost.
     lost: Cell<usize>,
-    /// No SSD has room for one of them, but new rows would hold all that is dirty, twice: it is moved instead.
-    pub(crate) crowded: Cell<bool>,
-    /// No SSD has room for one of them, and they would not.
-    pub(crate) stuck: Cell<bool>,
+    space: Cell<RebuildSpace>,
     /// Copies that were made, or are not wanted any more, since the first of them was wanted.
     done: Cell<usize>,
     since: Cell<Option<Instant>>,
@@ -25,6 +34,15 @@ pub(crate) struct Mirrors {
 }
 
 impl Mirrors {
+    pub(crate) fn space(&self) -> RebuildSpace {
+        self.space.get()
+    }
+
+    /// True: it was another one.
+    pub(crate) fn set_space(&self, space: RebuildSpace) -> bool {
+        self.space.replace(space) != space
+    }
+
     pub(crate) fn left(&self) -> usize {
         self.left.get()
     }

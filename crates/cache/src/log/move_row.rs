@@ -85,7 +85,7 @@ struct Moves(VecDeque<Promised<Result<(), Error>>>);
 
 impl Moves {
     /// Waits until only so many are left; after one that failed, until none is.
-    async fn settle(&mut self, left: usize) -> Result<(), Error> {
+    async fn wait_until_left(&mut self, left: usize) -> Result<(), Error> {
         let mut outcome = Ok(());
         while self.0.len() > if outcome.is_ok() { left } else { 0 } {
             let oldest = self.0.pop_front().expect("there are more");
@@ -157,7 +157,7 @@ impl<E: Env> PoolInner<E> {
                 for run in log.runs(entry.volume, start..end, here) {
                     if !stretch.goes_on_with(&run) {
                         self.move_stretch(log, std::mem::take(&mut stretch), &mut moves).await;
-                        moves.settle(MOVES_IN_FLIGHT).await?;
+                        moves.wait_until_left(MOVES_IN_FLIGHT).await?;
                     }
                     stretch.runs.push((entry.version, run));
                 }
@@ -165,7 +165,7 @@ impl<E: Env> PoolInner<E> {
             }
         }
         self.move_stretch(log, stretch, &mut moves).await;
-        moves.settle(0).await
+        moves.wait_until_left(0).await
     }
 
     /// Reads what lies close together at once.
@@ -236,7 +236,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn entries_of(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Vec<Entry> {
         let mut entries = Vec::new();
         for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
-            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.whole.get()) else {
+            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.intact.get()) else {
                 return self.living_in(log, row);
             };
             self.list_entries(row, &summary, &mut entries);

@@ -175,7 +175,7 @@ impl<E: Env> PoolInner<E> {
             let record = rows.rows.iter().find(|record| record.number == row.number);
             let sealed = record.is_some_and(|record| record.sealed);
             if let Some(cut) = gathered.unproven.take() {
-                self.prove_end(log, &row, cut, &mut gathered).await?;
+                self.verify_end(log, &row, cut, &mut gathered).await?;
             }
             if self.is_behind_a_gap(log, rows, row.number) {
                 gathered.previous = None;
@@ -283,8 +283,8 @@ impl<E: Env> PoolInner<E> {
             }
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages(), self.env.real_now());
             row.state.set(RowState::Sealing);
-            row.headed.set(true);
-            row.whole.set(!has_lost_segment(&row));
+            row.headers_durable.set(true);
+            row.intact.set(!has_lost_segment(&row));
             log.add_row(&Rc::new(row));
         }
         let next = record.rows.last().map_or(1, |row| row.number + 1);
@@ -497,7 +497,7 @@ impl<E: Env> PoolInner<E> {
         // Its headers were durable before it took a batch: what lies here is from before that.
         let segment = row.next_segment();
         let is_empty = row.next_page.borrow()[at(segment)] == 1;
-        let old = !recorded.newest && is_empty && !self.is_headed(row, segment).await;
+        let old = !recorded.newest && is_empty && !self.has_durable_headers(row, segment).await;
         if broken || old {
             self.check_loss(cut)?;
             gathered.previous = None;
@@ -509,7 +509,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A copy of this segment has the row's own header.
-    async fn is_headed(&self, row: &Row, segment: u32) -> bool {
+    async fn has_durable_headers(&self, row: &Row, segment: u32) -> bool {
         let reads = row.segments[at(segment)].iter().map(async |mirror| {
             let mirror = mirror.get();
             let Some(index) = mirror.ssd else { return false };
@@ -521,7 +521,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The row before this one was walked to its end, although it is sealed: this one has to begin where that one ends.
-    async fn prove_end(
+    async fn verify_end(
         self: &Rc<Self>,
         log: &Log,
         row: &Rc<Row>,
@@ -792,7 +792,7 @@ impl<E: Env> PoolInner<E> {
                 let Some(last) = live.last() else { break };
                 from = last + 1;
                 for page in live {
-                    self.hide_superseded(volume, page..page + 1);
+                    self.supersede(volume, page..page + 1);
                 }
                 self.env.sleep(std::time::Duration::ZERO).await;
             }

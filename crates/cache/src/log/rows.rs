@@ -1,6 +1,7 @@
 //! Rows of the write log: opened on pairs of SSDs, sealed, freed (rules `free-oldest-first`, `reserves`), and how
 //! segments come to the log from the slots and go back.
 
+use crate::log::mirrors::RebuildSpace;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -111,7 +112,7 @@ impl<E: Env> PoolInner<E> {
                 Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
                 Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
                 Ok(None) | Err(_) => {
-                    strays_gone(&log).await;
+                    until_no_orphans(&log).await;
                     pool.refuse_appends(&log);
                 }
             }
@@ -140,7 +141,7 @@ impl<E: Env> PoolInner<E> {
             self.drop_row(log, &row);
             return Ok(None);
         }
-        row.headed.set(true);
+        row.headers_durable.set(true);
         if !planted(Planted::RowWithoutRecord)
             && let Err(error) = self.record_rows(log).await
         {
@@ -240,7 +241,7 @@ impl<E: Env> PoolInner<E> {
         let slots = ssd.segments.borrow().slots(segment);
         let ready = ssd.take_ready_of(&slots);
         for local in ready {
-            ssd.segments.borrow_mut().give_up(local);
+            ssd.segments.borrow_mut().release_slot(local);
         }
         for local in slots {
             let slot: SlotIndex = ssd.slot_index(local);
@@ -250,7 +251,7 @@ impl<E: Env> PoolInner<E> {
                 self.count_eviction(slot);
                 self.free_slot(slot, Why::Evicted);
                 if promised {
-                    self.wish_fill(key);
+                    self.request_fill(key);
                 }
             }
         }
@@ -298,7 +299,7 @@ impl<E: Env> PoolInner<E> {
         while row.in_flight.get() > 0 {
             row.changed.wait().await;
         }
-        if row.whole.get() {
+        if row.intact.get() {
             if !planted(Planted::SealWithoutFlush) {
                 // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
                 let _ = self.flush_log(log).await;
@@ -355,7 +356,8 @@ impl<E: Env> PoolInner<E> {
             return true;
         }
         let dirty = log.overlay.borrow().total().cleanable() + log.queued_pages();
-        if log.mirrors.crowded.get() || (log.mirrors.stuck.get() && dirty == 0) {
+        let space = log.mirrors.space();
+        if space == RebuildSpace::Compact || (space == RebuildSpace::Insufficient && dirty == 0) {
             // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
             return true;
         }
@@ -379,7 +381,7 @@ impl<E: Env> PoolInner<E> {
             let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
             self.drops_settled(tickets).await?;
         }
-        strays_gone(log).await;
+        until_no_orphans(log).await;
         // It may name what this row supersedes, or lack what was here.
         self.bring_list_up_to_date(log).await?;
         if let Some(error) = &*self.fenced.borrow() {
@@ -466,7 +468,7 @@ impl<E: Env> PoolInner<E> {
             self.drop_row(log, &row);
         }
         if current_lost {
-            self.retire_current(log);
+            self.close_row(log);
         }
         self.measure_log(log);
         self.judge_mirrors(log);
@@ -479,8 +481,8 @@ impl<E: Env> PoolInner<E> {
 }
 
 /// Returns when a start finds nothing of batches that were given up.
-async fn strays_gone(log: &Log) {
-    while log.strays.get() > 0 {
+async fn until_no_orphans(log: &Log) {
+    while log.orphaned_batches.get() > 0 {
         log.room.wait().await;
     }
 }

@@ -387,11 +387,11 @@ impl<E: Env> PoolInner<E> {
             for pages in unavailable_runs(log, index) {
                 let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // No slot must be believed that they superseded.
-                self.drop_pages(index, pages).await?;
+                self.invalidate_durably(index, pages).await?;
             }
             volumes.push(index);
         }
-        self.give_up_unavailable(log, &volumes).await
+        self.discard_unavailable(log, &volumes).await
     }
 
     /// … of volumes that nobody uses yet.
@@ -401,26 +401,26 @@ impl<E: Env> PoolInner<E> {
         let volumes: Vec<VolumeIndex> = self.volume_indexes().filter(|index| log.counts(*index).lost > 0).collect();
         for index in &volumes {
             for pages in unavailable_runs(log, *index) {
-                self.drop_pages(*index, pages).await?;
+                self.invalidate_durably(*index, pages).await?;
             }
         }
-        self.give_up_unavailable(log, &volumes).await.map(drop)
+        self.discard_unavailable(log, &volumes).await.map(drop)
     }
 
-    async fn give_up_unavailable(self: &Rc<Self>, log: &Log, volumes: &[VolumeIndex]) -> Result<u64, Error> {
+    async fn discard_unavailable(self: &Rc<Self>, log: &Log, volumes: &[VolumeIndex]) -> Result<u64, Error> {
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         let is_given_up = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
         let rows = log.rows_aside();
-        let given_up: Vec<Live> =
+        let discarded: Vec<Live> =
             rows.iter().flat_map(|row| self.lives_of(log, row)).filter(|live| is_given_up(live)).collect();
-        if given_up.is_empty() {
+        if discarded.is_empty() {
             return Ok(0);
         }
         self.write_next_losses(log, is_given_up).await?;
         // Nobody waits for their SSDs any more.
         log.awaited.take();
         let mut bytes = 0;
-        for live in given_up {
+        for live in discarded {
             // What came back, or was written meanwhile, is not given up.
             if log.overlay.borrow().get(live.volume, live.page).is_some_and(|now| now.place == live.place) {
                 self.forget_replaced(log, &live);

@@ -1,4 +1,4 @@
-//! The write log of a pool as it is now: its rows, what waits to be appended, what is in flight, and how much room
+//! The write log of a pool as it is now: its rows, what waits to be appended, what is in inflight, and how much room
 //! there is.
 
 use std::cell::{Cell, RefCell};
@@ -131,9 +131,9 @@ pub(crate) struct Row {
     pub(crate) segment_pages: u32,
     pub(crate) state: Cell<RowState>,
     /// Its headers are durable on its SSDs: it may be on record.
-    pub(crate) headed: Cell<bool>,
+    pub(crate) headers_durable: Cell<bool>,
     /// Its record may say that it is flushed whole: false after batches of it were given up.
-    pub(crate) whole: Cell<bool>,
+    pub(crate) intact: Cell<bool>,
     pub(crate) batches: Cell<u32>,
     /// Of its last batch.
     pub(crate) last_checksum: Cell<u32>,
@@ -182,8 +182,8 @@ impl Row {
             segments: segments.into_iter().map(|pair| pair.map(Cell::new)).collect(),
             segment_pages,
             state: Cell::new(RowState::Open),
-            headed: Cell::new(false),
-            whole: Cell::new(true),
+            headers_durable: Cell::new(false),
+            intact: Cell::new(true),
             batches: Cell::new(0),
             last_checksum: Cell::new(0),
             next_page: RefCell::new(vec![1; count]),
@@ -215,7 +215,7 @@ impl Row {
         let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let row = Self::new(slot, number, incarnation, vec![[nobody; 2]; segments], segment_pages, now);
         row.state.set(RowState::Sealed);
-        row.whole.set(false);
+        row.intact.set(false);
         Self { listed: Some(RefCell::default()), ..row }
     }
 
@@ -372,7 +372,7 @@ impl Row {
             number: self.number,
             incarnation: self.incarnation,
             version_ceiling: self.version_ceiling(),
-            sealed: self.state.get() == RowState::Sealed && self.whole.get(),
+            sealed: self.state.get() == RowState::Sealed && self.intact.get(),
             segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
         }
     }
@@ -480,8 +480,8 @@ fn pages_in(data: &Buf) -> u32 {
     u32::try_from(data.len() / hotset_block::PAGE_BYTES).expect("an append fits in a batch")
 }
 
-/// A batch in flight.
-pub(crate) struct Flight {
+/// A batch in inflight.
+pub(crate) struct InflightBatch {
     pub(crate) row: Rc<Row>,
     /// Its number in the row.
     pub(crate) index: u32,
@@ -495,7 +495,7 @@ pub(crate) struct Flight {
     pub(crate) written: Cell<Option<bool>>,
 }
 
-impl Flight {
+impl InflightBatch {
     /// The segment of the row in which it lies.
     pub(crate) fn segment(&self) -> u32 {
         self.index % u32::try_from(self.row.segments.len()).expect("segments of a row are bounded")
@@ -591,12 +591,12 @@ pub(crate) struct Log {
     pub(crate) hints: RefCell<Vec<CleanedHint>>,
     /// Hints are worth a batch of their own.
     pub(crate) hints_wanted: Cell<bool>,
-    /// Pages of data that wait or are in flight: all, and by [`VolumeIndex`].
+    /// Pages of data that wait or are in inflight: all, and by [`VolumeIndex`].
     queued_pages: Cell<u64>,
     queued_of: RefCell<Vec<u64>>,
-    pub(crate) flights: RefCell<VecDeque<Rc<Flight>>>,
+    pub(crate) inflight_batches: RefCell<VecDeque<Rc<InflightBatch>>>,
     /// Batches that were given up and may still be found by a start.
-    pub(crate) strays: Cell<usize>,
+    pub(crate) orphaned_batches: Cell<usize>,
     pub(crate) last_checksum: Cell<u32>,
     /// The batch behind the last one that completed, with all before it.
     pub(crate) completed: Cell<StreamMark>,
@@ -621,9 +621,9 @@ pub(crate) struct Log {
     /// Pages that hosts wrote to the backing device and that the next losses record does not name any more.
     pub(crate) replaced: RefCell<Vec<(VolumeIndex, Range<u64>)>>,
     /// Attachments that lost something which the losses record names.
-    pub(crate) concerned: RefCell<Vec<u64>>,
+    pub(crate) with_loss: RefCell<Vec<u64>>,
     /// Attachments that lost nobody knows what: they are fenced until that is accepted.
-    pub(crate) unknown: RefCell<Vec<u64>>,
+    pub(crate) with_unknown_loss: RefCell<Vec<u64>>,
     /// Decides which writes go past a log that is nearly full.
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
@@ -655,8 +655,8 @@ impl Log {
             hints_wanted: Cell::new(false),
             queued_pages: Cell::new(0),
             queued_of: RefCell::default(),
-            flights: RefCell::default(),
-            strays: Cell::new(0),
+            inflight_batches: RefCell::default(),
+            orphaned_batches: Cell::new(0),
             last_checksum: Cell::new(0),
             completed: Cell::default(),
             flushed: Cell::default(),
@@ -673,8 +673,8 @@ impl Log {
             paths_away: RefCell::default(),
             awaited: RefCell::default(),
             replaced: RefCell::default(),
-            concerned: RefCell::default(),
-            unknown: RefCell::default(),
+            with_loss: RefCell::default(),
+            with_unknown_loss: RefCell::default(),
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
@@ -794,16 +794,17 @@ impl Log {
     pub(crate) fn record(&self) -> Rows {
         let oldest_live = self.oldest_live.get();
         let rows = self.order.borrow();
-        let live = rows.iter().filter(|row| row.number >= oldest_live && row.headed.get());
+        let live = rows.iter().filter(|row| row.number >= oldest_live && row.headers_durable.get());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
-        let record = Rows { oldest_live, rows, unknown: self.unknown.borrow().clone(), ..Rows::default() };
+        let record =
+            Rows { oldest_live, rows, with_unknown_loss: self.with_unknown_loss.borrow().clone(), ..Rows::default() };
         if !record.lack_segments() && self.aside.borrow().is_empty() {
             return record;
         }
-        Rows { losses: self.losses_number.get(), concerned: Some(self.concerned.borrow().clone()), ..record }
+        Rows { losses: self.losses_number.get(), with_loss: Some(self.with_loss.borrow().clone()), ..record }
     }
 
-    /// Pages of data that wait or are in flight.
+    /// Pages of data that wait or are in inflight.
     pub(crate) fn queued_pages(&self) -> u64 {
         self.queued_pages.get()
     }
@@ -943,10 +944,10 @@ impl Log {
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
-    /// Nothing waits and nothing is in flight.
+    /// Nothing waits and nothing is in inflight.
     pub(crate) fn is_idle(&self) -> bool {
         let nothing_waits = self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty();
-        nothing_waits && self.flights.borrow().is_empty() && self.strays.get() == 0
+        nothing_waits && self.inflight_batches.borrow().is_empty() && self.orphaned_batches.get() == 0
     }
 }
 
@@ -1060,7 +1061,7 @@ mod tests {
     fn a_row_is_not_on_record_before_its_headers_are_durable() {
         let (log, rows) = log_with_rows(1);
         assert_eq!(log.record().rows.len(), 0);
-        rows[0].headed.set(true);
+        rows[0].headers_durable.set(true);
         assert_eq!(log.record().rows.len(), 1);
     }
 

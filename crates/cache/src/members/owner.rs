@@ -128,7 +128,7 @@ async fn watch<E: Env>(env: &E, marked: &[Marked<'_, E::Device>]) -> Result<Opti
     let us = env.machine();
     let before = look_at_all::<E>(env, marked).await;
     match first_look(&us, &before) {
-        FirstLook::Open | FirstLook::Settle => return Ok(None),
+        FirstLook::Open | FirstLook::OpenAndLook => return Ok(None),
         FirstLook::Watch => env.sleep(limits::OWNER_WATCH).await,
     }
     let after = look_at_all::<E>(env, marked).await;
@@ -185,7 +185,7 @@ async fn write_mark<E: Env>(env: &E, device: &E::Device, mark: &Owner) {
 pub(crate) struct Entry {
     /// The marks as they were judged.
     marks: Vec<(u128, Option<Owner>)>,
-    settles: bool,
+    looks_again: bool,
 }
 
 /// What the marks on the SSDs of one pool say to somebody who wants to open it.
@@ -198,8 +198,8 @@ pub(crate) enum Admission {
 pub(crate) fn admission(us: &Machine, marks: Vec<(u128, Option<Owner>)>) -> Admission {
     let looked: Vec<_> = marks.iter().map(|(_, mark)| mark.clone()).collect();
     match first_look(us, &looked) {
-        FirstLook::Open => Admission::Open(Entry { marks, settles: false }),
-        FirstLook::Settle => Admission::Open(Entry { marks, settles: true }),
+        FirstLook::Open => Admission::Open(Entry { marks, looks_again: false }),
+        FirstLook::OpenAndLook => Admission::Open(Entry { marks, looks_again: true }),
         FirstLook::Watch => Admission::Watch,
     }
 }
@@ -207,7 +207,7 @@ pub(crate) fn admission(us: &Machine, marks: Vec<(u128, Option<Owner>)>) -> Admi
 impl Entry {
     /// Of a pool that is made.
     pub(crate) fn none() -> Self {
-        Self { marks: Vec::new(), settles: false }
+        Self { marks: Vec::new(), looks_again: false }
     }
 
     fn counter(&self) -> u64 {
@@ -264,7 +264,7 @@ impl<E: Env> PoolInner<E> {
             within(&self.env, limits::SSD_TIMEOUT, claim).await.flatten()
         });
         let before_us = join_all(claims).await;
-        let beside_us = if entry.settles { self.look_for_others(&owned).await } else { Vec::new() };
+        let beside_us = if entry.looks_again { self.look_for_others(&owned).await } else { Vec::new() };
         let other = before_us.into_iter().zip(&owned).chain(beside_us.into_iter().zip(&owned));
         if let Some((mark, ssd)) = other.into_iter().find_map(|(mark, ssd)| Some((mark?, ssd))) {
             self.release().await;

@@ -51,8 +51,8 @@ pub(crate) fn is_of_this_run(us: &Machine, mark: &Owner) -> bool {
 pub(crate) enum FirstLook {
     /// Nobody else has used the SSDs.
     Open,
-    /// Somebody else has, and ended cleanly.
-    Settle,
+    /// Somebody else has, and ended cleanly: looked at again when the pool is open.
+    OpenAndLook,
     /// Somebody else may be using them: whoever does moves its mark.
     Watch,
 }
@@ -62,7 +62,7 @@ pub(crate) fn first_look(us: &Machine, marks: &[Option<Owner>]) -> FirstLook {
         return FirstLook::Watch;
     }
     let ours = |mark: &Option<Owner>| matches!(Writer::of(us, mark.as_ref()), Writer::Nobody | Writer::Us);
-    if marks.iter().all(ours) { FirstLook::Open } else { FirstLook::Settle }
+    if marks.iter().all(ours) { FirstLook::Open } else { FirstLook::OpenAndLook }
 }
 
 /// What two looks tell, the second one after every living owner has moved its mark. Indexes are those of the marks.
@@ -73,7 +73,7 @@ pub(crate) enum SecondLook {
     /// Another machine used them last, and did not end cleanly: it may come back.
     Left(usize),
     /// Whoever used them is gone.
-    Settle,
+    Open,
 }
 
 pub(crate) fn second_look(us: &Machine, before: &[Option<Owner>], after: &[Option<Owner>]) -> SecondLook {
@@ -89,9 +89,9 @@ pub(crate) fn second_look(us: &Machine, before: &[Option<Owner>], after: &[Optio
     match newest {
         Some(index) if Writer::of(us, after[index].as_ref()) == Writer::Other => {
             let in_use = after[index].as_ref().is_some_and(|mark| mark.in_use);
-            if in_use { SecondLook::Left(index) } else { SecondLook::Settle }
+            if in_use { SecondLook::Left(index) } else { SecondLook::Open }
         }
-        Some(_) | None => SecondLook::Settle,
+        Some(_) | None => SecondLook::Open,
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
                 let foreign = [&first, &second].iter().any(|mark| matches!(mark.0, Writer::Kin | Writer::Other));
                 let expected = match (may_live(&first) || may_live(&second), foreign) {
                     (true, _) => FirstLook::Watch,
-                    (false, true) => FirstLook::Settle,
+                    (false, true) => FirstLook::OpenAndLook,
                     (false, false) => FirstLook::Open,
                 };
                 assert_eq!(looked, expected, "{first:?} {second:?}");
@@ -275,7 +275,7 @@ mod tests {
             let same = second_look(&us(), std::slice::from_ref(&mark), std::slice::from_ref(&mark));
             let in_use = mark.as_ref().is_some_and(|mark| mark.in_use);
             let left = writer == Writer::Other && in_use;
-            assert_eq!(same, if left { SecondLook::Left(0) } else { SecondLook::Settle }, "{mark:?}");
+            assert_eq!(same, if left { SecondLook::Left(0) } else { SecondLook::Open }, "{mark:?}");
             let Some(mark) = mark else { continue };
             let again = [
                 Owner { counter: mark.counter + 1, ..mark.clone() },
@@ -302,11 +302,11 @@ mod tests {
         for (daemon, machine, boot) in [(30, 40, 50), (30, 40, 5), (3, 40, 50)] {
             let newer = Owner { daemon, machine, boot, counter: 9, ..sample() };
             let marks = [Some(old.clone()), Some(newer)];
-            assert_eq!(second_look(&us(), &marks, &marks), SecondLook::Settle);
+            assert_eq!(second_look(&us(), &marks, &marks), SecondLook::Open);
         }
         let released = Owner { counter: 9, in_use: false, ..sample() };
         let marks = [Some(released), Some(old.clone())];
-        assert_eq!(second_look(&us(), &marks, &marks), SecondLook::Settle, "it ended cleanly elsewhere");
+        assert_eq!(second_look(&us(), &marks, &marks), SecondLook::Open, "it ended cleanly elsewhere");
         let older = Owner { daemon: 30, machine: 40, boot: 50, counter: 5, ..sample() };
         let marks = [Some(older), Some(old)];
         assert_eq!(second_look(&us(), &marks, &marks), SecondLook::Left(1));

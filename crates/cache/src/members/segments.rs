@@ -70,7 +70,7 @@ impl Segments {
         numbered.filter(|(_, used)| **used == Use::Slots).map(|(segment, _)| segment)
     }
 
-    /// A segment of slots shall be of the log. Each of its slots is given up by [`Segments::give_up`].
+    /// A segment of slots shall be of the log. Each of its slots is given up by [`Segments::release_slot`].
     pub(crate) fn claim(&mut self, segment: u32) {
         assert!(self.is_for_slots(segment), "segment {segment} is not for slots");
         self.uses[crate::address::at(segment)] = Use::Draining(self.slots_per_segment);
@@ -78,7 +78,7 @@ impl Segments {
     }
 
     /// Nothing uses this slot any more. False: it belongs to a segment of slots and may be filled.
-    pub(crate) fn give_up(&mut self, local_slot: u32) -> bool {
+    pub(crate) fn release_slot(&mut self, local_slot: u32) -> bool {
         let segment = crate::address::at(self.of(local_slot));
         match self.uses[segment] {
             Use::Slots => false,
@@ -153,10 +153,10 @@ mod tests {
         assert_eq!((segments.of(0), segments.of(5)), (2, 3));
         segments.claim(3);
         assert_eq!(segments.slots(3), 3..6);
-        assert!(!segments.give_up(0), "its segment is for slots");
-        assert!(segments.give_up(3) && segments.give_up(5) && segments.take_free().is_none());
+        assert!(!segments.release_slot(0), "its segment is for slots");
+        assert!(segments.release_slot(3) && segments.release_slot(5) && segments.take_free().is_none());
         assert_eq!((segments.log_count(), segments.free_count()), (1, 0));
-        assert!(segments.give_up(4));
+        assert!(segments.release_slot(4));
         assert_eq!((segments.log_count(), segments.free_count()), (1, 1));
         assert_eq!(segments.take_free(), Some(3));
         assert_eq!((segments.log_count(), segments.free_count()), (1, 0));

@@ -216,7 +216,7 @@ impl<E: Env> Ssd<E> {
     /// Runs `operation`, but not longer than the SSD can be read. What is abandoned keeps its buffer until the device is
     /// done (`Device`'s contract). Of one that is read-only nothing is abandoned, so that it is known when nothing is in flight.
     async fn watched<T>(&self, mut operation: Pin<&mut impl Future<Output = T>>) -> Result<T, Fault> {
-        let mut seat = None;
+        let mut registered = None;
         poll_fn(|context| {
             if !self.life().is_readable() {
                 return Poll::Ready(Err(Fault::Offline));
@@ -224,9 +224,9 @@ impl<E: Env> Ssd<E> {
             if let Poll::Ready(value) = operation.as_mut().poll(context) {
                 return Poll::Ready(Ok(value));
             }
-            match &seat {
-                None => seat = Some(self.watch.sit(self.env.now(), context.waker().clone())),
-                Some(seat) => seat.refresh(context.waker()),
+            match &registered {
+                None => registered = Some(self.watch.register(self.env.now(), context.waker().clone())),
+                Some(operation) => operation.refresh(context.waker()),
             }
             Poll::Pending
         })

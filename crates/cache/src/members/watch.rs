@@ -57,21 +57,21 @@ struct Seats {
     free: Vec<usize>,
 }
 
-/// A seat; it is given up when this is dropped.
-pub(crate) struct Seat<'a> {
+/// A operation; it is given up when this is dropped.
+pub(crate) struct InflightOp<'a> {
     watch: &'a Watch,
     index: usize,
 }
 
 impl Watch {
-    pub(crate) fn sit(&self, since: Instant, waker: Waker) -> Seat<'_> {
+    pub(crate) fn register(&self, since: Instant, waker: Waker) -> InflightOp<'_> {
         let mut seats = self.seats.borrow_mut();
         let index = seats.free.pop().unwrap_or(seats.taken.len());
         if index == seats.taken.len() {
             seats.taken.push(None);
         }
         seats.taken[index] = Some((since, waker));
-        Seat { watch: self, index }
+        InflightOp { watch: self, index }
     }
 
     /// When the operation that is in flight for longest began.
@@ -88,7 +88,7 @@ impl Watch {
     }
 }
 
-impl Seat<'_> {
+impl InflightOp<'_> {
     /// The task may be polled with another waker than before.
     pub(crate) fn refresh(&self, waker: &Waker) {
         if let Some((_, seated)) = &mut self.watch.seats.borrow_mut().taken[self.index] {
@@ -97,7 +97,7 @@ impl Seat<'_> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for InflightOp<'_> {
     fn drop(&mut self) {
         let mut seats = self.watch.seats.borrow_mut();
         seats.taken[self.index] = None;

@@ -213,7 +213,7 @@ impl<E: Env> PoolInner<E> {
         self.check_volume_size(volume, size_bytes)?;
         let held = volume.in_time(volume.hold_all()).await?;
         let backing = volume.capture_durable_identity(size_bytes).await?;
-        self.drop_pages(index, 0..size_bytes.div_ceil(PAGE)).await?;
+        self.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
         let accepted = self.record_growth(known, backing).await?;
         self.put_volume(index, accepted.attachment, volume, &accepted.backing).await?;
         drop(held);

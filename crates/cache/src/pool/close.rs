@@ -20,27 +20,27 @@ use crate::volume::VolumeInner;
 type Attachment<E> = (VolumeIndex, Rc<VolumeInner<E>>);
 
 /// Volumes that are not left clean, and why.
-type Unsettled = Vec<(VolumeName, Error)>;
+type NotDurable = Vec<(VolumeName, Error)>;
 
 fn silent<E: Env>(volume: &VolumeInner<E>) -> Error {
     let seconds = limits::STOP_FLUSH_TIMEOUT.as_secs();
     Error::new(ErrorKind::Media, format!("backing device {} did not flush within {seconds} s", volume.backing.name))
 }
 
-/// Those that came to an end; adds the others to `unsettled`.
+/// Those that came to an end; adds the others to `not_durable`.
 fn sort_out<E: Env>(
     volumes: Vec<Attachment<E>>,
     results: Vec<Result<(), Error>>,
-    unsettled: &mut Unsettled,
+    not_durable: &mut NotDurable,
 ) -> Vec<Attachment<E>> {
-    let mut settled = Vec::new();
+    let mut durable = Vec::new();
     for ((index, volume), result) in volumes.into_iter().zip(results) {
         match result {
-            Ok(()) => settled.push((index, volume)),
-            Err(error) => unsettled.push((volume.spec.borrow().name.clone(), error)),
+            Ok(()) => durable.push((index, volume)),
+            Err(error) => not_durable.push((volume.spec.borrow().name.clone(), error)),
         }
     }
-    settled
+    durable
 }
 
 impl<E: Env> PoolInner<E> {
@@ -63,9 +63,9 @@ impl<E: Env> PoolInner<E> {
     async fn stop(self: &Rc<Self>) -> Result<Closed, Error> {
         let volumes = self.stop_volumes();
         self.stop_fills().await;
-        let (settled, mut unsettled) = self.settle_volumes(&volumes).await;
+        let (durable, mut not_durable) = self.make_volumes_durable(&volumes).await;
         self.stop_log().await?;
-        let settled = self.flush_cleaned(settled, &mut unsettled).await;
+        let durable = self.flush_cleaned(durable, &mut not_durable).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
         for ssd in self.online_ssds() {
@@ -73,12 +73,12 @@ impl<E: Env> PoolInner<E> {
             self.drops_settled(vec![(ssd.index, last)]).await?;
         }
         self.finish_checkpoints().await;
-        self.record_identities(&settled).await?;
+        self.record_identities(&durable).await?;
         self.keep_witnesses().await;
         self.write_clean_mark().await?;
         self.release().await;
         self.detach_handles(&volumes);
-        Ok(Closed { unsettled })
+        Ok(Closed { not_durable })
     }
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
@@ -161,7 +161,7 @@ impl<E: Env> PoolInner<E> {
             }
         }
         self.flush_log(log).await?;
-        self.retire_current(log);
+        self.close_row(log);
         while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
             row.changed.wait().await;
         }
@@ -173,8 +173,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
-    /// volumes where that came to an end, and adds the others to `unsettled`.
-    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>, unsettled: &mut Unsettled) -> Vec<Attachment<E>> {
+    /// volumes where that came to an end, and adds the others to `not_durable`.
+    async fn flush_cleaned(&self, volumes: Vec<Attachment<E>>, not_durable: &mut NotDurable) -> Vec<Attachment<E>> {
         if self.log.is_none() {
             return volumes;
         }
@@ -192,26 +192,26 @@ impl<E: Env> PoolInner<E> {
             flushed.unwrap_or_else(|| Err(silent(volume)))
         };
         let flushes = join_all(volumes.iter().map(|(_, volume)| flush(volume))).await;
-        sort_out(volumes, flushes, unsettled)
+        sort_out(volumes, flushes, not_durable)
     }
 
     /// Waits for the writes in flight, and flushes the backing devices; answers the volumes where both came to an end,
     /// and those where they did not.
-    async fn settle_volumes(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, Unsettled) {
-        let settles = join_all(volumes.iter().map(|(_, volume)| self.settle_volume(volume))).await;
-        let mut unsettled = Vec::new();
-        let settled = sort_out(volumes.to_vec(), settles, &mut unsettled);
-        (settled, unsettled)
+    async fn make_volumes_durable(&self, volumes: &[Attachment<E>]) -> (Vec<Attachment<E>>, NotDurable) {
+        let ends = join_all(volumes.iter().map(|(_, volume)| self.make_volume_durable(volume))).await;
+        let mut not_durable = Vec::new();
+        let durable = sort_out(volumes.to_vec(), ends, &mut not_durable);
+        (durable, not_durable)
     }
 
-    async fn settle_volume(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
+    async fn make_volume_durable(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         if let Some(reason) = &*volume.fenced.borrow() {
             // It is not the volume's own backing device: nothing of it is recorded.
             return Err(Error::new(ErrorKind::Gone, reason.clone()));
         }
-        let settling = Rc::clone(volume);
-        let settled = self.in_stop_time(async move { settling.settle_writes().await }).await;
-        settled.unwrap_or_else(|| Err(silent(volume)))
+        let waiting = Rc::clone(volume);
+        let durable = self.in_stop_time(async move { waiting.wait_for_writes().await }).await;
+        durable.unwrap_or_else(|| Err(silent(volume)))
     }
 
     /// Waits as long as a stop may. Who gives up the wait does not give up a flush, for only the flush itself learns that it
@@ -324,7 +324,7 @@ impl<E: Env> PoolInner<E> {
 
 impl<E: Env> VolumeInner<E> {
     /// Waits for the writes in flight, then flushes the backing device.
-    async fn settle_writes(self: &Rc<Self>) -> Result<(), Error> {
+    async fn wait_for_writes(self: &Rc<Self>) -> Result<(), Error> {
         drop(self.hold_all().await);
         if self.backing.info.read_only { Ok(()) } else { self.flush_all().await }
     }

@@ -265,7 +265,7 @@ impl<E: Env> PoolInner<E> {
         let rows = log.rows_live();
         let sealed: Vec<Rc<Row>> = rows.into_iter().filter(|row| row.state.get() == RowState::Sealed).collect();
         let mut held = Vec::new();
-        for row in sealed.iter().filter(|row| row.whole.get()) {
+        for row in sealed.iter().filter(|row| row.intact.get()) {
             for (position, pair) in (0..).zip(&row.segments) {
                 for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
                     let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();

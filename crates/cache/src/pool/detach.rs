@@ -64,7 +64,7 @@ impl<E: Env> PoolInner<E> {
             volume.draining.set(false);
             // What the pool could not clean is not the volume's trouble any more.
             *volume.clean_error.borrow_mut() = None;
-            *volume.fenced.borrow_mut() = held.is_none().then(|| volume.given_up());
+            *volume.fenced.borrow_mut() = held.is_none().then(|| volume.left_behind());
         }
         if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
             entry.volume = None;
@@ -176,7 +176,7 @@ impl<E: Env> PoolInner<E> {
 
 impl<E: Env> VolumeInner<E> {
     /// Why it serves nothing although it is cached by no pool.
-    fn given_up(&self) -> String {
+    fn left_behind(&self) -> String {
         format!(
             "its cache was given up while backing device {} did not answer: it serves nothing until what was sent there \
              before has ended",

@@ -262,15 +262,15 @@ impl<E: Env> Pool<E> {
         crate::pool::open::open(env, ssds, state, missing).await
     }
 
-    /// The volumes that the catalogue names and that no `reattach` or `detach` has settled yet.
-    pub fn unsettled_volumes(&self) -> Vec<VolumeSpec> {
+    /// The volumes that the catalogue names and that no `reattach` or `detach` has dealt with yet.
+    pub fn unattached_volumes(&self) -> Vec<VolumeSpec> {
         let volumes = self.inner.volumes.borrow();
         let waiting = |attachment: u64| {
             volumes.iter().flatten().any(|volume| volume.attachment == attachment && volume.volume.is_none())
         };
         let catalogue = self.inner.catalogue.borrow();
-        let unsettled = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
-        unsettled.map(|volume| volume.spec.clone()).collect()
+        let unattached = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
+        unattached.map(|volume| volume.spec.clone()).collect()
     }
 
     /// Puts the cache in front of a volume that serves uncached, while it serves (enable-cache).
@@ -301,7 +301,7 @@ impl<E: Env> Pool<E> {
         self.inner.accept_backing(&volume.inner).await
     }
 
-    /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unsettled_volumes`.
+    /// Takes the cache away from a volume, while it serves (disable-cache). Also for a name of `unattached_volumes`.
     /// Dirty data is cleaned first, or refused to be lost, as `dirty` says; see [`Pool::drain`] for progress.
     pub async fn detach(&self, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
         self.inner.detach(name, dirty).await
@@ -445,7 +445,7 @@ impl<E: Env> Pool<E> {
 pub struct Closed {
     /// Volumes whose backing device was not left clean, and why: it failed a flush, or did not answer. No mark of this
     /// stop is recorded for it, so the next start treats it as after a crash.
-    pub unsettled: Vec<(VolumeName, Error)>,
+    pub not_durable: Vec<(VolumeName, Error)>,
 }
 
 /// What [`Pool::reattach`] found.
@@ -668,8 +668,8 @@ impl<E: Env> PoolInner<E> {
             }
             PoolKind::ReadWrite => match self.rebuild_status() {
                 None => return self.health_of_missed(),
-                Some(rebuild) if !rebuild.copies_lost && !rebuild.stuck => return self.health_of_missed(),
-                Some(rebuild) if rebuild.stuck => {
+                Some(rebuild) if !rebuild.copies_lost && !rebuild.space_insufficient => return self.health_of_missed(),
+                Some(rebuild) if rebuild.space_insufficient => {
                     "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
                      writes go to the backing devices, cached reads are served; add an SSD"
                         .to_owned()

@@ -70,7 +70,7 @@ pub(crate) async fn open<E: Env>(
 ) -> Result<Pool<E>, Error> {
     let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
     survey.set_aside_old_copies(&env, missing).await;
-    let strangers = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
+    let unexpected = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership();
     let proven = survey.is_proven();
     if missing == Missing::Refuse && !plan.missing.is_empty() {
@@ -80,14 +80,14 @@ pub(crate) async fn open<E: Env>(
         survey.check_copies()?;
     }
     if !proven {
-        survey.outrank_the_missing();
+        survey.supersede_missing_members();
     }
     let (before, rows) = (survey.members.clone(), survey.rows.clone());
     let losses = if survey.knows_losses() { survey.losses.clone() } else { Losses::default() };
     let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
     let unknown = survey.unknown_losses();
     let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
-    let absent = missed.into_iter().chain(strangers).chain(survey.strays).collect();
+    let absent = missed.into_iter().chain(unexpected).chain(survey.unknown_spares).collect();
     let parts = Parts {
         uuid: survey.pool_uuid,
         absent,
@@ -109,8 +109,8 @@ pub(crate) async fn open<E: Env>(
     let opened = async {
         if let Some(log) = &pool.log {
             log.losses_number.set(losses_number);
-            *log.concerned.borrow_mut() = rows.concerned.clone().unwrap_or_else(|| losses.attachments());
-            *log.unknown.borrow_mut() = unknown;
+            *log.with_loss.borrow_mut() = rows.with_loss.clone().unwrap_or_else(|| losses.attachments());
+            *log.with_unknown_loss.borrow_mut() = unknown;
         }
         pool.remember_gone(&before);
         pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn open<E: Env>(
         Ok(())
     };
     if let Err(error) = opened.await {
-        pool.give_up_start().await;
+        pool.cancel_start().await;
         return Err(error);
     }
     pool.serve();
@@ -249,7 +249,7 @@ impl<E: Env> Parts<E> {
         pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
         pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
         if let Err(error) = pool.begin(plan).await {
-            pool.give_up_start().await;
+            pool.cancel_start().await;
             return Err(error);
         }
         Ok(pool)
@@ -301,7 +301,7 @@ impl<E: Env> PoolInner<E> {
 
     /// A start came to nothing: SSDs that failed meanwhile stay on record, for nobody knows what they hold, and whoever can open
     /// the pool may.
-    async fn give_up_start(self: &Rc<Self>) {
+    async fn cancel_start(self: &Rc<Self>) {
         if let Some(log) = &self.log {
             log.set_known(Known::Never);
         }

@@ -106,7 +106,7 @@ impl<E: Env> PoolInner<E> {
         }
         if bad > 0 {
             self.scrub.found(|status| status.dropped_pages += bad);
-            self.wish_fill(key);
+            self.request_fill(key);
         }
     }
 
@@ -129,7 +129,7 @@ impl<E: Env> PoolInner<E> {
         let bad = match self.check_header(slot, key).await {
             Header::Wrong => held,
             Header::Confirmed => 0,
-            Header::Moot => return None,
+            Header::Superseded => return None,
         };
         self.scrub.found(|status| status.bad_pages += bad);
         Some(bad)

@@ -58,7 +58,9 @@ impl<E: Env> PoolInner<E> {
         let another_answers = others().any(answers);
         let holds_last_copy = self.log.as_ref().is_some_and(|log| self.holds_last_copy(log, ssd, answers));
         let dirty = self.log.as_ref().is_some_and(|log| {
-            log.overlay.borrow().total().dirty > 0 || log.queued_pages() > 0 || !log.flights.borrow().is_empty()
+            log.overlay.borrow().total().dirty > 0
+                || log.queued_pages() > 0
+                || !log.inflight_batches.borrow().is_empty()
         });
         Silence {
             lasts: ssd.oldest_operation(),

@@ -80,7 +80,7 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) left_out: Vec<LeftOut>,
     pub(crate) spares: Vec<Spare<E::Device>>,
     /// Spares that the pool does not know (any more).
-    pub(crate) strays: Vec<SsdStatus>,
+    pub(crate) unknown_spares: Vec<SsdStatus>,
     pub(crate) members: Members,
     pub(crate) members_number: u64,
     pub(crate) catalogue: Catalogue,
@@ -126,7 +126,7 @@ impl<E: Env> Survey<E> {
             Admission::Open(entry) => return Ok((survey, entry)),
             Admission::Watch => {}
         }
-        let Self { found, left_out, strays, spares, .. } = survey;
+        let Self { found, left_out, unknown_spares, spares, .. } = survey;
         let again = |spare: Spare<E::Device>| {
             let device = spare.device.and_then(Rc::into_inner)?;
             Some(Named { path: spare.path, device })
@@ -136,7 +136,7 @@ impl<E: Env> Survey<E> {
         dismiss_owner(env, &named, Takeover::Own).await?;
         let mut survey = Self::make(env, named, state, missing).await?;
         survey.left_out.extend(left_out);
-        survey.strays.extend(strays);
+        survey.unknown_spares.extend(unknown_spares);
         match survey.admission(env) {
             Admission::Open(entry) => Ok((survey, entry)),
             Admission::Watch => {
@@ -177,7 +177,7 @@ impl<E: Env> Survey<E> {
         let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
-        let (spares, strays) = take_spares(&mut found, &members);
+        let (spares, unknown_spares) = take_spares(&mut found, &members);
         // What left the pool has no say in it any more.
         let voters = || found.iter().filter(|ssd| ssd.is_in(&members));
         let ssd_catalogue = voters().filter_map(|ssd| ssd.catalogue.as_ref()).max_by_key(|record| record.number);
@@ -217,7 +217,7 @@ impl<E: Env> Survey<E> {
             found,
             left_out,
             spares,
-            strays,
+            unknown_spares,
             members,
             members_number,
             catalogue,
@@ -269,7 +269,7 @@ impl<E: Env> Survey<E> {
 
     /// From now on what is there is the pool, and members that are not there may have later records: whatever they count,
     /// the next records count more, so that those members are old ones when they come back.
-    pub(crate) fn outrank_the_missing(&mut self) {
+    pub(crate) fn supersede_missing_members(&mut self) {
         for number in [&mut self.members_number, &mut self.catalogue_number, &mut self.rows_number] {
             *number += OUTRANKING;
         }
@@ -304,10 +304,10 @@ impl<E: Env> Survey<E> {
         let members = &self.members;
         // What is listed of those that left is all that is taken from them.
         let is_listed = |ssd: &Found<E::Device>| self.knows_losses() && self.losses.names(ssd.superblock.ssd_uuid);
-        let (kept, strangers): (Vec<_>, Vec<_>) =
+        let (kept, unexpected): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
         self.found = kept;
-        Ok(strangers.iter().map(stranger_status).collect())
+        Ok(unexpected.iter().map(unexpected_status).collect())
     }
 
     /// Of every segment of every live row a copy is there, or both are on record as lost; else nothing is changed, above all
@@ -354,10 +354,10 @@ impl<E: Env> Survey<E> {
 
     /// Attachments that lost nobody knows what: the row record says which they are, or else it may be any.
     pub(crate) fn unknown_losses(&self) -> Vec<u64> {
-        let mut unknown = self.rows.unknown.clone();
+        let mut unknown = self.rows.with_unknown_loss.clone();
         if self.lacks_losses() {
-            match &self.rows.concerned {
-                Some(concerned) => unknown.extend(concerned),
+            match &self.rows.with_loss {
+                Some(with_loss) => unknown.extend(with_loss),
                 None => unknown.extend(self.catalogue.volumes.iter().map(|volume| volume.attachment)),
             }
         }
@@ -416,7 +416,7 @@ impl<E: Env> Survey<E> {
 }
 
 /// What the status says of an SSD that left the pool and came back while there is dirty data.
-fn stranger_status<D>(ssd: &Found<D>) -> SsdStatus {
+fn unexpected_status<D>(ssd: &Found<D>) -> SsdStatus {
     let reason = "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data";
     status_of_other(ssd, reason)
 }
@@ -433,7 +433,7 @@ fn take_spares<D>(found: &mut Vec<Found<D>>, members: &Members) -> (Vec<Spare<D>
     let is_spare = |ssd: &Found<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
     let all = std::mem::take(found);
     let (here, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(known);
-    let (strays, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_spare);
+    let (unknown_spares, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_spare);
     *found = rest;
     let mut here: Vec<_> = here.into_iter().map(|ssd| (ssd.superblock.ssd_uuid, ssd.named)).collect();
     let spares = members.spares.iter().map(|spare| {
@@ -445,7 +445,7 @@ fn take_spares<D>(found: &mut Vec<Found<D>>, members: &Members) -> (Vec<Spare<D>
         Spare { uuid, size_bytes, path, device: named.map(|named| Rc::new(named.device)), reason }
     });
     let reason = "it is marked as a spare of the pool, which does not know it: add it again";
-    (spares.collect(), strays.iter().map(|ssd| status_of_other(ssd, reason)).collect())
+    (spares.collect(), unknown_spares.iter().map(|ssd| status_of_other(ssd, reason)).collect())
 }
 
 fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {

@@ -136,8 +136,8 @@ impl<E: Env> PoolInner<E> {
         let mode = volume.spec.borrow().settings.write_mode;
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
-        let crowded = self.is_out_of_rows(log);
-        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle || crowded {
+        let out_of_rows = self.is_out_of_rows(log);
+        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
         }
         let cleaning = self.settings.get().cleaning;
@@ -274,7 +274,7 @@ impl<E: Env> PoolInner<E> {
         }
         let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
         for extent in &extents {
-            self.unsettle(&attached, volume.bytes_of_pages(&extent.range)).await?;
+            self.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
         }
         let writes = extents.into_iter().map(async |mut extent| {
             let lives = extent.runs.iter().all(|run| run.hold_again(log));

@@ -13,7 +13,7 @@ use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, BufPool, ByteRange, DeviceError, Env, PAGE_BYTES};
 
 use crate::address::{BlockIndex, BlockKey, DETACHED, SlotIndex, VolumeIndex};
-use crate::clean::fills::Wish;
+use crate::clean::fills::Request;
 use crate::clean::grace::Epoch;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
@@ -140,7 +140,7 @@ impl<E: Env> VolumeInner<E> {
         let hot = pool.count_read(attached.index, std::iter::once(pages));
         let [key] = hot[..] else {
             for key in hot {
-                pool.wish_fill(key);
+                pool.request_fill(key);
             }
             return self.read_missing(pool, pages, range, destination).await;
         };
@@ -149,7 +149,7 @@ impl<E: Env> VolumeInner<E> {
             pool.fills.queued() == 0 && pool.fills.may_begin(attached.index, pool.env.now()) && pool.may_start_fill();
         let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
-            pool.wish_fill(key);
+            pool.request_fill(key);
             return self.read_missing(pool, pages, range, destination).await;
         };
         let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
@@ -211,7 +211,7 @@ impl<E: Env> VolumeInner<E> {
         if !all_cached && counted == Counted::Yes {
             let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
             for key in pool.count_read(attached.index, missing) {
-                pool.wish_fill(key);
+                pool.request_fill(key);
             }
         }
         let mut rest = destination.buf(self.env.buffers(), bytes_of(pages));
@@ -491,7 +491,7 @@ impl<E: Env> PoolInner<E> {
                 add(&stats.read_errors_hidden, 1);
                 return None;
             }
-            Header::Moot => return None,
+            Header::Superseded => return None,
         }
         let offset =
             ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
@@ -541,7 +541,7 @@ impl<E: Env> PoolInner<E> {
         let ssd = self.ssd_of(slot);
         let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
         if self.map.borrow().key(slot) != Some(key) {
-            return Header::Moot;
+            return Header::Superseded;
         }
         self.load_header(ssd, slot, key).await
     }
@@ -583,7 +583,7 @@ impl<E: Env> PoolInner<E> {
         // A volume that is leaving the pool has no id any more, and its slots are about to be free.
         let leaving = self.attachment_of(key.volume).is_none_or(|attachment| attachment == DETACHED);
         if leaving || self.map.borrow().find(key) != Some(slot) {
-            return Header::Moot;
+            return Header::Superseded;
         }
         let confirmed = match &read {
             Ok(bytes) => SlotHeader::decode(bytes).ok().filter(|header| self.confirms(header, ssd, slot, key)),
@@ -598,7 +598,7 @@ impl<E: Env> PoolInner<E> {
             return Header::Confirmed;
         }
         let error = match &read {
-            Err(Fault::Offline) => return Header::Moot,
+            Err(Fault::Offline) => return Header::Superseded,
             Err(Fault::Device(error)) => Some(error),
             Ok(_) => None,
         };
@@ -624,7 +624,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Fills a block because the client asks for it (NBD's `CACHE`); returns when it is there, or cannot be.
     pub(crate) async fn populate_block(self: &Rc<Self>, key: BlockKey) {
-        if self.wish_fill(key) == Wish::Refused {
+        if self.request_fill(key) == Request::Refused {
             return;
         }
         while self.fills.is_known(key) && !self.stopping.get() {
@@ -641,7 +641,7 @@ pub(crate) enum Header {
     /// Nothing good: the slot has left the cache.
     Wrong,
     /// Nobody wants to know any more: the slot has another block by now, or none, or its SSD is gone.
-    Moot,
+    Superseded,
 }
 
 /// Appends a run, or lengthens the last one.

@@ -1,6 +1,7 @@
 //! Where a host's write goes in a read-write pool (rule `one-dirty-rule`): into the write log, around the cache, or
 //! nowhere until there is room.
 
+use crate::log::mirrors::RebuildSpace;
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -20,7 +21,7 @@ const SHORT_WRITE_BYTES: u64 = 64 << 10;
 /// Where a write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    Append(Then),
+    Append(AfterAppend),
     Around,
     /// Its pages have live copies, lost or zeroes, and there is no SSD to append it to: to the backing device, durably.
     WithoutSsds,
@@ -34,7 +35,7 @@ pub(crate) enum Route {
 
 /// What follows an append before the host is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum AfterAppend {
     Answer,
     /// It is flushed and written to the backing device.
     WriteOut,
@@ -42,7 +43,7 @@ pub(crate) enum Then {
 
 /// What speaks for caching a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheWish {
+pub(crate) struct WriteHints {
     /// It belongs to a long stream.
     pub(crate) streaming: bool,
     /// It is FUA, or short and of a volume that flushed lately.
@@ -52,9 +53,9 @@ pub(crate) struct CacheWish {
 impl<E: Env> PoolInner<E> {
     /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
     pub(crate) fn may_cache_writes(&self) -> bool {
-        let stuck = self.log.as_ref().is_some_and(|log| log.mirrors.stuck.get());
+        let no_space = self.log.as_ref().is_some_and(|log| log.mirrors.space() == RebuildSpace::Insufficient);
         let silent = self.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !stuck && !silent && self.has_two_ssds() && self.fenced.borrow().is_none()
+        !no_space && !silent && self.has_two_ssds() && self.fenced.borrow().is_none()
     }
 
     /// No SSD is left, and what was lost with the last ones is on record.
@@ -69,13 +70,13 @@ impl<E: Env> PoolInner<E> {
         volume: &VolumeInner<E>,
         attached: &Attached<E>,
         pages: &Range<u64>,
-        wish: CacheWish,
+        hints: WriteHints,
     ) -> Route {
         if let Some(route) = route_of_unavailable(log, attached.index, pages) {
             return route;
         }
         let count = pages.end - pages.start;
-        if let Some(then) = self.appended_anyway(log, volume, attached.index, count, wish) {
+        if let Some(then) = self.fast_append(log, volume, attached.index, count, hints) {
             return Route::Append(then);
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
@@ -88,7 +89,8 @@ impl<E: Env> PoolInner<E> {
             }
             return Route::Append(self.after_append(log, volume, attached.index, count));
         }
-        if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, wish) {
+        if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, hints)
+        {
             return Route::Around;
         }
         if !log.has_room(count)
@@ -100,27 +102,27 @@ impl<E: Env> PoolInner<E> {
             log.cleaner_wanted.wake_all();
             return Route::Around;
         }
-        Route::Append(Then::when_kept(self.keeps_dirty(volume)))
+        Route::Append(AfterAppend::when_kept(self.keeps_dirty(volume)))
     }
 
     /// What follows a write that is appended whether or not its pages have a live copy: most are, and the overlay need not
     /// be asked.
-    fn appended_anyway(
+    fn fast_append(
         &self,
         log: &Log,
         volume: &VolumeInner<E>,
         index: VolumeIndex,
         pages: u64,
-        wish: CacheWish,
-    ) -> Option<Then> {
+        hints: WriteHints,
+    ) -> Option<AfterAppend> {
         let then = match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => return None,
-            WriteMode::WriteThrough => Then::WriteOut,
-            WriteMode::InstantWriteBack | WriteMode::WriteBack => Then::Answer,
+            WriteMode::WriteThrough => AfterAppend::WriteOut,
+            WriteMode::InstantWriteBack | WriteMode::WriteBack => AfterAppend::Answer,
         };
-        let counts = self.settings.get().populate_on_write > 1 && !wish.at_once;
+        let counts = self.settings.get().populate_on_write > 1 && !hints.at_once;
         let is_held_up = volume.draining.get() || takes_nothing(volume);
-        let is_appended = !wish.streaming
+        let is_appended = !hints.streaming
             && !counts
             && !is_held_up
             && self.may_cache_writes()
@@ -131,8 +133,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What has to be appended does not stay dirty where the volume has all that it may have.
-    fn after_append(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> Then {
-        Then::when_kept(self.keeps_dirty(volume) && !self.is_over_dirty_cap(log, volume, index, pages))
+    fn after_append(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> AfterAppend {
+        AfterAppend::when_kept(self.keeps_dirty(volume) && !self.is_over_dirty_cap(log, volume, index, pages))
     }
 
     /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
@@ -179,15 +181,15 @@ impl<E: Env> PoolInner<E> {
         volume: &VolumeInner<E>,
         attached: &Attached<E>,
         pages: &Range<u64>,
-        wish: CacheWish,
+        hints: WriteHints,
     ) -> bool {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
             WriteMode::InstantWriteBack => {
-                !wish.streaming || log.overlay.borrow().total().cleanable() < self.watermark(log.dirty_max())
+                !hints.streaming || log.overlay.borrow().total().cleanable() < self.watermark(log.dirty_max())
             }
             WriteMode::WriteBack | WriteMode::WriteThrough => {
-                !wish.streaming && (wish.at_once || self.count_to_cache(attached, pages))
+                !hints.streaming && (hints.at_once || self.count_to_cache(attached, pages))
             }
         }
     }
@@ -265,18 +267,18 @@ fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
     pace >= slack
 }
 
-impl Then {
+impl AfterAppend {
     fn when_kept(stays_dirty: bool) -> Self {
         if stays_dirty { Self::Answer } else { Self::WriteOut }
     }
 }
 
 impl<E: Env> VolumeInner<E> {
-    pub(crate) fn cache_wish(&self, bytes: u64, streaming: bool, durability: Durability) -> CacheWish {
+    pub(crate) fn write_hints(&self, bytes: u64, streaming: bool, durability: Durability) -> WriteHints {
         let synced = durability == Durability::Durable
             || (bytes <= SHORT_WRITE_BYTES
                 && self.last_flush.get().is_some_and(|flushed| self.env.now().since(flushed) < LATELY));
-        CacheWish { streaming, at_once: synced }
+        WriteHints { streaming, at_once: synced }
     }
 }
 

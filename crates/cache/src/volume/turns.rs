@@ -142,7 +142,7 @@ impl Turns {
             Turn::Hosts => false,
             Turn::Nobody => self.in_flight == 0 || self.in_flight + cost <= WINDOW_IDLE,
             Turn::Fills => {
-                let until = self.until.unwrap_or_else(|| self.settle(hits));
+                let until = self.until.unwrap_or_else(|| self.end_hosts_turn(hits));
                 // One may always begin: its end is what ends a turn.
                 self.in_flight == 0 || (now < until && self.in_flight + cost <= self.window)
             }
@@ -242,8 +242,8 @@ impl Turns {
         self.window = WINDOW_PER_HOST * (self.hosts_waiting + self.hosts_in_flight);
     }
 
-    /// Settles what fills have coming for the hosts' turn before this one.
-    fn settle(&mut self, hits: u64) -> Instant {
+    /// Ends the reckoning: what fills have coming for the hosts' turn before this one.
+    fn end_hosts_turn(&mut self, hits: u64) -> Instant {
         let misses = std::mem::take(&mut self.answered).max(1);
         let reads = misses + hits.saturating_sub(self.hits_before);
         self.hits_before = hits;

@@ -16,7 +16,7 @@ use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::locks::Held;
 use crate::volume::read::Destination;
-use crate::volume::route::{CacheWish, Route, Then};
+use crate::volume::route::{AfterAppend, Route, WriteHints};
 use crate::volume::{Attached, Durability, VolumeInner};
 
 impl<E: Env> VolumeInner<E> {
@@ -42,8 +42,8 @@ impl<E: Env> VolumeInner<E> {
         streaming: bool,
         durability: Durability,
     ) -> Result<(), Error> {
-        let wish = self.cache_wish(range.length(), streaming, durability);
-        let (held, attached, route) = self.hold_for_write(range, wish).await?;
+        let hints = self.write_hints(range.length(), streaming, durability);
+        let (held, attached, route) = self.hold_for_write(range, hints).await?;
         if let Route::Split(page) = route {
             drop(held);
             return Box::pin(self.store_parts(range, page * PAGE, &buf, streaming, durability)).await;
@@ -95,12 +95,12 @@ impl<E: Env> VolumeInner<E> {
         buf: Buf,
         held: Option<Held>,
     ) -> Result<(), Error> {
-        let _not_cleaned = self.make_way(attached, range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.invalidate_before_write(attached, range, Planted::WriteWithoutDrop).await?;
         self.write_backing(range, buf).await?;
         if planted(Planted::DropAfterBackingWrite)
             && let Some(attached) = attached
         {
-            attached.pool.drop_pages(attached.index, PoolInner::<E>::pages_of(range)).await?;
+            attached.pool.invalidate_durably(attached.index, PoolInner::<E>::pages_of(range)).await?;
         }
         drop(held);
         Ok(())
@@ -111,14 +111,14 @@ impl<E: Env> VolumeInner<E> {
     async fn hold_for_write(
         self: &Rc<Self>,
         range: ByteRange,
-        wish: CacheWish,
+        hints: WriteHints,
     ) -> Result<(Option<Held>, Option<Rc<Attached<E>>>, Route), Error> {
         let pages = PoolInner::<E>::pages_of(range);
         loop {
             let held = self.hold(range).await;
             let Some(attached) = self.attached() else { return Ok((held, None, Route::Around)) };
             let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
-            match attached.pool.route(&log, self, &attached, &pages, wish) {
+            match attached.pool.route(&log, self, &attached, &pages, hints) {
                 Route::Wait => {}
                 route @ (Route::Append(_) | Route::Around | Route::WithoutSsds | Route::Replace | Route::Split(_)) => {
                     return Ok((held, Some(attached), route));
@@ -144,7 +144,7 @@ impl<E: Env> VolumeInner<E> {
         attached: &Rc<Attached<E>>,
         range: ByteRange,
         buf: Buf,
-        then: Then,
+        then: AfterAppend,
         durability: Durability,
     ) -> Result<(), Error> {
         let log = attached.pool.log.as_ref().expect("the route goes through the log");
@@ -154,8 +154,8 @@ impl<E: Env> VolumeInner<E> {
             log.flush_habit.ask();
         }
         self.append(attached, log, &pages, data).await?;
-        add(&self.stats.write_hits, u64::from(then == Then::Answer));
-        if then == Then::WriteOut {
+        add(&self.stats.write_hits, u64::from(then == AfterAppend::Answer));
+        if then == AfterAppend::WriteOut {
             Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
         }
         if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
@@ -220,7 +220,7 @@ impl<E: Env> VolumeInner<E> {
     /// Sees to it that nothing supersedes or outlives what is about to be written to the backing device: drops what is
     /// cached, marks touched fingerprints. The caller holds the range, and what this answers until the backing device has
     /// answered.
-    pub(crate) async fn make_way(
+    pub(crate) async fn invalidate_before_write(
         self: &Rc<Self>,
         attached: Option<&Attached<E>>,
         range: ByteRange,
@@ -233,7 +233,7 @@ impl<E: Env> VolumeInner<E> {
             Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
             None => None,
         };
-        attached.pool.unsettle(attached, range).await?;
+        attached.pool.mark_unsettled(attached, range).await?;
         if planted(Planted::DropAfterBackingWrite) {
             return Ok(not_cleaned);
         }
@@ -242,10 +242,10 @@ impl<E: Env> VolumeInner<E> {
             return Ok(not_cleaned);
         }
         if planted(Planted::DropNotFlushed) {
-            attached.pool.hide_pages(attached.index, pages);
+            attached.pool.invalidate(attached.index, pages);
             return Ok(not_cleaned);
         }
-        attached.pool.drop_pages(attached.index, pages).await?;
+        attached.pool.invalidate_durably(attached.index, pages).await?;
         Ok(not_cleaned)
     }
 
@@ -275,7 +275,7 @@ impl<E: Env> VolumeInner<E> {
             let key = BlockKey { volume: attached.index, block };
             let cached = pool.map.borrow().find(key).is_some();
             if pool.counters.borrow_mut().count_write(key) >= threshold && !cached {
-                pool.wish_fill(key);
+                pool.request_fill(key);
             }
         }
     }

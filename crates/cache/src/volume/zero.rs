@@ -37,14 +37,15 @@ impl<E: Env> VolumeInner<E> {
         for part in self.zero_live_pages(range, ZeroEffort::Any).await? {
             self.trim_around(self.backing.blocks_inside(part)).await?;
         }
-        self.settle(durability).await
+        self.wait_durable(durability).await
     }
 
     async fn trim_around(self: &Rc<Self>, range: ByteRange) -> Result<(), Error> {
         if range.is_empty() {
             return Ok(());
         }
-        let _not_cleaned = self.make_way(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+        let _not_cleaned =
+            self.invalidate_before_write(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
         let mut pieces = Pieces::of(range);
         while let Some(piece) = pieces.next() {
             let began = self.env.now();
@@ -72,7 +73,7 @@ impl<E: Env> VolumeInner<E> {
         for part in self.zero_live_pages(range, effort).await? {
             self.zero_around(part, mode, effort).await?;
         }
-        self.settle(durability).await
+        self.wait_durable(durability).await
     }
 
     async fn zero_around(self: &Rc<Self>, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
@@ -80,7 +81,9 @@ impl<E: Env> VolumeInner<E> {
         let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
         let _not_cleaned = match dropped.is_empty() {
             true => None,
-            false => self.make_way(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?,
+            false => {
+                self.invalidate_before_write(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?
+            }
         };
         if !inner.is_empty() {
             self.zero_blocks(inner, mode, effort).await?;
@@ -247,7 +250,7 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    async fn settle(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {
+    async fn wait_durable(self: &Rc<Self>, durability: Durability) -> Result<(), Error> {
         match durability {
             Durability::Durable => self.flush_all().await,
             Durability::Volatile => Ok(()),

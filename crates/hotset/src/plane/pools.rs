@@ -52,7 +52,7 @@ impl Plane {
         let disks = ssds.iter().map(|ssd| (ssd.path.clone(), disk_of(&ssd.device))).collect();
         let state = device::open_member(&self.env, &state).await?;
         let pool = Pool::open(self.env_of(&name), ssds, Some(state), missing).await?;
-        let opened = Opened { status: pool.status(), volumes: pool.unsettled_volumes(), disks };
+        let opened = Opened { status: pool.status(), volumes: pool.unattached_volumes(), disks };
         let name = opened.status.name.clone();
         let taken = self.check_pool_name(&name);
         if let Err(error) = taken {

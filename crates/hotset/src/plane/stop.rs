@@ -76,7 +76,7 @@ fn unsettled(closed: &Closed) -> Vec<String> {
     let one = |(volume, error): &(VolumeName, Error)| {
         format!("volume {volume} was not left clean: {error}; the next start treats it as after a crash")
     };
-    closed.unsettled.iter().map(one).collect()
+    closed.not_durable.iter().map(one).collect()
 }
 
 /// The name of a pool without dirty data.

@@ -259,7 +259,7 @@ pub(super) fn tell(snapshot: &Snapshot, operations: &Operations) {
             operations.progress_of(OperationKind::RemoveSsds, name, total.saturating_sub(left), total);
         }
         let running = operations.running(OperationKind::Rebuild, name);
-        match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.stuck), running) {
+        match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.space_insufficient), running) {
             (Some(rebuild), None) => {
                 let subject = Subject::new(SubjectKind::Pool, name);
                 operations.begin(OperationKind::Rebuild, subject, rebuild.total_bytes, false);
