@@ -109,6 +109,25 @@ test("a volume gets another name and grows while a host uses it", async ({ page,
   await expect.poll(() => reads("ledger"), "the host goes on").toBeGreaterThan(volume.stats.reads);
 });
 
+// proves: S3
+test("a volume that hosts use names them, and goes only when they are cut off by word", async ({ page, daemon }) => {
+  await daemon.hotset("volume", "create", "disk", "--backing", await daemon.backing("disk.img", 64 << 20));
+  daemon.load("disk", "--rw=randread", "--bs=4k", "--size=16M", "--iodepth=1", "--rate_iops=100");
+  const clients = async () => (await daemon.get("/api/v1/volumes/disk")).clients;
+  await expect.poll(async () => (await clients()).length, "the host is connected").toBeGreaterThan(0);
+  const [client] = await clients();
+  await open(page, daemon, "volumes/disk");
+  await page.getByRole("button", { name: "Delete" }).click();
+  const dialog = page.getByRole("dialog", { name: "Delete volume disk?" });
+  await expect(dialog).toContainText(client.peer);
+  const agree = dialog.getByRole("button", { name: "Delete volume" });
+  await expect(agree).toHaveAccessibleDescription("Hosts use it: disconnect them, or say that they are cut off.");
+  await dialog.getByRole("checkbox", { name: /Cut off the hosts that use it/ }).check();
+  await agree.click();
+  await expect(page.getByRole("heading", { name: "Volume disk" })).toHaveCount(0);
+  expect((await daemon.get("/api/v1/volumes")).volumes).toEqual([]);
+});
+
 /** The columns that an administrator of such systems looks for, and ours beside them. */
 const COLUMNS: { table: string; columns: string[] }[] = [
   {

@@ -65,6 +65,33 @@ test("an SSD that fails is seen within five seconds and in words", async ({ page
   await page.screenshot({ path: shot("events-ssd-failed.png"), fullPage: true });
 });
 
+// proves: S3, P9, F12
+test("a pool of which an SSD failed is good again when that is replaced, and not before", async ({ page, daemon }) => {
+  const ssds = await Promise.all(["ssd0", "ssd1", "ssd2"].map((name) => daemon.ssd(name, "96M")));
+  await daemon.hotset("pool", "create", "mirror", "--type", "read-write", "--io-type", "database", "--ssd", ...ssds);
+  const backing = await daemon.backing("disk.img", 64 << 20);
+  await daemon.hotset("volume", "create", "disk", "--backing", backing, "--pool", "mirror");
+  await open(page, daemon, "pools/mirror");
+  const pool = page.getByRole("table", { name: "Cache pools", exact: true }).getByRole("row", { name: /^mirror/ });
+  await expect(pool.getByRole("cell", { name: "Good", exact: true })).toBeVisible();
+
+  await daemon.failSsd("ssd0");
+  await daemon.loadOnce("disk", "--rw=randwrite", "--bs=4k", "--size=1M", "--io_size=64k", "--iodepth=1");
+  await expect(pool.getByRole("cell", { name: "Degraded", exact: true })).toBeVisible();
+  // All has two copies again; what failed is still there.
+  const health = async () => (await daemon.get("/api/v1/pools/mirror")).health;
+  const state = async () => (await daemon.get("/api/v1/pools/mirror")).state;
+  await expect.poll(state, { timeout: 30_000 }).toBe("online");
+  expect(await health()).toBe("degraded");
+  await page.reload();
+  await expect(pool.getByRole("cell", { name: "Online", exact: true })).toBeVisible();
+  await expect(pool.getByRole("cell", { name: "Degraded", exact: true })).toBeVisible();
+
+  await daemon.hotset("pool", "add-ssd", "mirror", "--ssd", await daemon.ssd("ssd3", "96M"));
+  await expect.poll(health, { timeout: 30_000 }).toBe("good");
+  await expect(pool.getByRole("cell", { name: "Good", exact: true })).toBeVisible();
+});
+
 // proves: S3, P13
 test("a pool is flushed before it is deleted, with progress, and that can be cancelled", async ({ page, daemon }) => {
   const ssds = await Promise.all(["ssd0", "ssd1"].map((name) => daemon.ssd(name, "192M")));

@@ -36,6 +36,8 @@ pub enum Fault {
     Hang,
     /// The same of writes; reads go on.
     HangWrites,
+    /// Flushes fail with EIO; reads and writes go on.
+    FailFlushes,
     /// Whoever closes it waits; all else goes on.
     HangCloses,
     /// Whoever opens it to write waits; all else goes on.
@@ -115,6 +117,7 @@ impl FaultyFile {
             }
             Fault::Hang
             | Fault::HangWrites
+            | Fault::FailFlushes
             | Fault::HangCloses
             | Fault::HangOpens
             | Fault::NoSpace
@@ -178,9 +181,10 @@ impl Pass {
             Fault::Hang | Fault::HangWrites if matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::HangWrites if matches!(request, Hanging::Read(_)) => return Some(request),
             Fault::NoSpace | Fault::ReadOnly if !matches!(request, Hanging::Write(_)) => return Some(request),
+            Fault::FailFlushes if !matches!(request, Hanging::Flush(_)) => return Some(request),
             Fault::NoSpace => request.fail_with(Errno::ENOSPC),
             Fault::ReadOnly => request.fail_with(Errno::EROFS),
-            Fault::Error => request.fail(),
+            Fault::Error | Fault::FailFlushes => request.fail(),
             Fault::Hang | Fault::HangWrites => state.hanging.push(request),
         }
         None
@@ -301,6 +305,7 @@ impl Filesystem for Pass {
             | Fault::Hang
             | Fault::HangWrites
             | Fault::HangOpens
+            | Fault::FailFlushes
             | Fault::NoSpace
             | Fault::ReadOnly => reply.ok(),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
-use hotset_e2e::files::read_part;
+use hotset_e2e::files::{overwrite, read_part};
 use hotset_e2e::pattern::{PAGE_BYTES, pages};
 use hotset_e2e::tools::eventually;
 
@@ -69,12 +69,15 @@ fn what_is_dirty_is_written_again_to_a_device_that_is_cleared() {
     daemon.make_read_write_pool(&[24, 24], "");
     daemon.ok(&format!("volume create v --backing {} --pool p", faulty.path().display()));
     let mut client = daemon.client("v");
-    faulty.set(Fault::Error);
+    let before = read_part(&behind, 0, 32 * 4096);
+    faulty.set(Fault::FailFlushes);
     client.write(0, &pages(0, 32, 1)).expect("the SSDs take it");
     client.flush().expect("they have it");
-    eventually("it cannot be cleaned", TIMEOUT, || daemon.json("volume show v")["health"] != "good");
+    eventually("it was written, and cannot be flushed", TIMEOUT, || is_failed(&daemon));
     assert_eq!(daemon.dirty_bytes("v"), 32 * PAGE_BYTES, "kept");
     faulty.set(Fault::None);
+    // What the device had not flushed is gone.
+    overwrite(&behind, 0, &before);
     daemon.ok("volume clear v");
     eventually("it is cleaned", TIMEOUT, || daemon.dirty_bytes("v") == 0);
     assert_eq!(read_part(&behind, 0, 32 * 4096), pages(0, 32, 1));
