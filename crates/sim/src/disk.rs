@@ -1,4 +1,4 @@
-//! A simulated disk: its content, what is in operation_inflight on it, how long things take, and its faults.
+//! A simulated disk: its content, what is in flight on it, how long things take, and its faults.
 //!
 //! It outlives the daemons that use it through [`crate::device::SimDevice`] handles. An operation goes on when the one
 //! who asked for it has stopped waiting. A write lands at any moment between its submission and its completion, whole
@@ -287,8 +287,8 @@ impl Disk {
         work: Work,
         answer: Rc<RefCell<Answer>>,
     ) -> Rc<RefCell<Answer>> {
-        let operation_inflight = InflightOp { work, answer: Rc::clone(&answer) };
-        self.state.borrow_mut().inflight.insert(operation, operation_inflight);
+        let submitted = InflightOp { work, answer: Rc::clone(&answer) };
+        self.state.borrow_mut().inflight.insert(operation, submitted);
         if let Some(delay) = self.delay(kind) {
             let disk = Rc::clone(self);
             self.simulation.call_after(delay, move || disk.complete(operation));
@@ -320,13 +320,13 @@ impl Disk {
             self.state.borrow_mut().unanswered.push(operation);
             return;
         }
-        let Some(operation_inflight) = self.state.borrow_mut().inflight.remove(&operation) else { return };
-        let outcome = self.carry_out(operation, operation_inflight.work, &operation_inflight.answer);
+        let Some(submitted) = self.state.borrow_mut().inflight.remove(&operation) else { return };
+        let outcome = self.carry_out(operation, submitted.work, &submitted.answer);
         self.state.borrow_mut().failed_operations += u64::from(outcome.is_err());
         self.simulation.failures.set(self.simulation.failures.get() + u64::from(outcome.is_err()));
         self.simulation.trace.mix(operation ^ u64::from(outcome.is_err()).rotate_left(63));
         let waker = {
-            let mut answer = operation_inflight.answer.borrow_mut();
+            let mut answer = submitted.answer.borrow_mut();
             answer.outcome = Some(outcome);
             answer.waker.take()
         };
@@ -417,11 +417,11 @@ impl Disk {
 
     // ---- what the world does to it
 
-    /// The daemon died: what it had in operation_inflight lands, in part or not at all, before anybody opens the disk again.
+    /// The daemon died: what it had in flight lands, in part or not at all, before anybody opens the disk again.
     pub fn kill(&self) {
         let mut state = self.state.borrow_mut();
-        for (operation, operation_inflight) in std::mem::take(&mut state.inflight) {
-            if let Work::Write { rest, .. } = operation_inflight.work {
+        for (operation, submitted) in std::mem::take(&mut state.inflight) {
+            if let Work::Write { rest, .. } = submitted.work {
                 let percent = self.simulation.draw(|random| random.pick(&[0, 50, 100, 100]));
                 let lands = || self.simulation.draw(|random| random.percent(percent));
                 rest.iter().for_each(|(offset, data)| state.media.land_in_part(operation, *offset, data, lands));
@@ -480,8 +480,8 @@ impl Disk {
     fn lose_cache(&self) {
         let mut state = self.state.borrow_mut();
         let mut rest = Vec::new();
-        for (operation, operation_inflight) in &mut state.inflight {
-            if let Work::Write { rest: inflight, .. } = &mut operation_inflight.work {
+        for (operation, submitted) in &mut state.inflight {
+            if let Work::Write { rest: inflight, .. } = &mut submitted.work {
                 rest.extend(inflight.drain(..).map(|(offset, data)| (*operation, offset, data)));
             }
         }
@@ -507,20 +507,17 @@ impl Disk {
 
     fn answer(&self, which: impl Fn(&Work) -> bool) {
         let state = self.state.borrow();
-        let hanging = state
-            .inflight
-            .iter()
-            .filter(|(_, operation_inflight)| which(&operation_inflight.work))
-            .map(|(operation, _)| *operation);
+        let hanging =
+            state.inflight.iter().filter(|(_, submitted)| which(&submitted.work)).map(|(operation, _)| *operation);
         let hanging: Vec<u64> = hanging.collect();
         drop(state);
         hanging.into_iter().for_each(|operation| self.complete(operation));
     }
 
-    /// What is in operation_inflight, for people.
+    /// What is in flight, for people.
     pub fn in_flight(&self) -> String {
         let state = self.state.borrow();
-        let words = state.inflight.values().map(|operation_inflight| match &operation_inflight.work {
+        let words = state.inflight.values().map(|submitted| match &submitted.work {
             Work::Read { offset, .. } => format!("read at {offset}"),
             Work::Write { rest, .. } => format!("write, {} pieces of it not landed", rest.len()),
             Work::Flush { .. } => "flush".to_owned(),
@@ -529,15 +526,10 @@ impl Disk {
     }
 
     pub fn reads_in_flight(&self) -> usize {
-        self.state
-            .borrow()
-            .inflight
-            .values()
-            .filter(|operation_inflight| matches!(operation_inflight.work, Work::Read { .. }))
-            .count()
+        self.state.borrow().inflight.values().filter(|submitted| matches!(submitted.work, Work::Read { .. })).count()
     }
 
-    /// Something is in operation_inflight.
+    /// Something is in flight.
     pub fn is_busy(&self) -> bool {
         !self.state.borrow().inflight.is_empty()
     }

@@ -46,6 +46,35 @@ struct Scene {
     volume: Rc<RefCell<Option<Volume<SimEnv>>>>,
 }
 
+/// A scene and its end: nothing of it runs, or takes memory, afterwards.
+struct Stage(Scene);
+
+impl Stage {
+    fn new(seed: u64, ssds: usize) -> Self {
+        Self(Scene::new(seed, ssds))
+    }
+
+    fn with_slow_state(seed: u64, ssds: usize) -> Self {
+        Self(Scene::with_slow_state(seed, ssds))
+    }
+}
+
+impl std::ops::Deref for Stage {
+    type Target = Scene;
+
+    fn deref(&self) -> &Scene {
+        &self.0
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.crash(Ending::Kill);
+        }
+    }
+}
+
 impl Scene {
     fn new(seed: u64, ssds: usize) -> Self {
         let simulation = Simulation::new(seed, false);
@@ -385,7 +414,7 @@ impl Scene {
 
 /// Dies at this write of what follows the loss; false if that ended before.
 fn crash_at(ssds: usize, crash_at: u64, ending: Ending) -> bool {
-    let scene = Scene::new(crash_at % 7, ssds);
+    let scene = Stage::new(crash_at % 7, ssds);
     scene.run(scene.clone().prepare(600), None);
     if scene.run(scene.clone().lose_two(), Some(crash_at)) {
         return false;
@@ -425,7 +454,7 @@ fn a_crash_at_every_write_after_the_loss_of_two_of_four_ssds_never_shows_anythin
 
 /// Dies at this write of what follows the loss, goes on without the SSDs and dies again, and then they are there.
 fn die_and_return(ssds: usize, crash_at: u64, ending: Ending) -> bool {
-    let scene = Scene::new(crash_at % 7, ssds);
+    let scene = Stage::new(crash_at % 7, ssds);
     scene.run(scene.clone().prepare(600), None);
     if scene.run(scene.clone().lose_two(), Some(crash_at)) {
         return false;
@@ -443,7 +472,7 @@ fn die_and_return(ssds: usize, crash_at: u64, ending: Ending) -> bool {
 
 /// The SSDs come back in the running daemon, which dies at this write of that.
 fn return_and_die(ssds: usize, crash_at: u64, ending: Ending) -> bool {
-    let scene = Scene::new(crash_at % 7, ssds);
+    let scene = Stage::new(crash_at % 7, ssds);
     scene.run(scene.clone().prepare(600), None);
     scene.run(scene.clone().lose_two(), None);
     let ended = scene.run(scene.clone().bring_back(), Some(crash_at));
@@ -480,7 +509,7 @@ fn whenever_the_daemon_dies_while_ssds_come_back_everything_is_there_afterwards(
 
 /// The SSDs take no writes, and the daemon dies at this write of what follows.
 fn refuse_and_die(ssds: usize, crash_at: u64, ending: Ending) -> bool {
-    let scene = Scene::new(crash_at % 7, ssds);
+    let scene = Stage::new(crash_at % 7, ssds);
     scene.run(scene.clone().prepare(600), None);
     if scene.run(scene.clone().refuse(false), Some(crash_at)) {
         return false;
@@ -507,7 +536,7 @@ fn whenever_the_daemon_dies_while_no_ssd_takes_writes_everything_is_there() {
 #[test]
 fn ssds_that_take_writes_again_are_in_use_again_by_themselves() {
     for ssds in [2, 3, 4] {
-        let scene = Scene::new(5, ssds);
+        let scene = Stage::new(5, ssds);
         scene.run(scene.clone().prepare(600), None);
         scene.run(scene.clone().refuse(false), None);
         scene.run(scene.clone().all_take_writes_again(), None);
@@ -518,7 +547,7 @@ fn ssds_that_take_writes_again_are_in_use_again_by_themselves() {
 
 fn flush_what_is_refused() {
     for seed in 0..60 {
-        let scene = Scene::new(seed, 2 + usize::try_from(seed % 3).unwrap());
+        let scene = Stage::new(seed, 2 + usize::try_from(seed % 3).unwrap());
         scene.run(scene.clone().prepare(600), None);
         scene.run(scene.clone().refuse_to_flush(), None);
         scene.crash(Ending::PowerCut);
@@ -536,7 +565,7 @@ fn what_a_host_flushes_is_durable_although_the_ssds_refuse_to_flush_it() {
 /// SSDs lose what nobody flushed when they vanish: that does not come back as something else.
 fn lose_what_was_not_flushed() {
     for seed in 0..60 {
-        let scene = Scene::new(seed, 2 + usize::try_from(seed % 3).unwrap());
+        let scene = Stage::new(seed, 2 + usize::try_from(seed % 3).unwrap());
         scene.run(scene.clone().prepare(600), None);
         scene.run(scene.clone().write_volatile_and_lose_two(), None);
         scene.run(scene.clone().bring_back(), None);
@@ -555,7 +584,7 @@ fn what_an_ssd_lost_when_it_went_does_not_come_back_as_something_else() {
 
 /// Two SSDs go while many batches are on their way, and the daemon dies later.
 fn lose_two_at_work(ssds: usize, seed: u64) {
-    let scene = Scene::with_slow_state(seed, ssds);
+    let scene = Stage::with_slow_state(seed, ssds);
     scene.run(scene.clone().prepare(600), None);
     scene.run(scene.clone().work_and_lose_two(seed, 300_000 + seed * 12_379 % 700_000, 200_000), None);
     scene.die_and_start_again(seed);
@@ -567,7 +596,7 @@ fn lose_two_and_write_around() {
 }
 
 fn write_around_after_loss(seed: u64) {
-    let scene = Scene::with_slow_state(seed, 4);
+    let scene = Stage::with_slow_state(seed, 4);
     // What is that old is cleaned, and a part of it is on its way by then.
     scene.run(scene.clone().prepare(1), None);
     scene.run(scene.clone().work_and_lose_two(seed, 200_000 + seed * 12_379 % 1_000_000, 500), None);
@@ -591,7 +620,7 @@ fn batches_that_were_given_up_do_not_come_back() {
 
 /// All SSDs are lost, and then the record of what was lost with them.
 fn lose_the_record() {
-    let scene = Scene::new(3, 2);
+    let scene = Stage::new(3, 2);
     scene.run(scene.clone().prepare(600), None);
     scene.run(scene.clone().lose_two(), None);
     assert!(scene.volume().status().lost_bytes > 0);

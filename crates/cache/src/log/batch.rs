@@ -441,7 +441,7 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// No copy of the first batch in inflight could be written: it and those behind it are appended anew, to another row,
+    /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
     /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
     fn cancel_inflight(self: &Rc<Self>, log: &Rc<Log>) {
         let inflight_batches = log.inflight_batches.take();

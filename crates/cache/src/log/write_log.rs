@@ -1,4 +1,4 @@
-//! The write log of a pool as it is now: its rows, what waits to be appended, what is in inflight, and how much room
+//! The write log of a pool as it is now: its rows, what waits to be appended, what is in flight, and how much room
 //! there is.
 
 use std::cell::{Cell, RefCell};
@@ -480,7 +480,7 @@ fn pages_in(data: &Buf) -> u32 {
     u32::try_from(data.len() / hotset_block::PAGE_BYTES).expect("an append fits in a batch")
 }
 
-/// A batch in inflight.
+/// A batch in flight.
 pub(crate) struct InflightBatch {
     pub(crate) row: Rc<Row>,
     /// Its number in the row.
@@ -591,7 +591,7 @@ pub(crate) struct Log {
     pub(crate) hints: RefCell<Vec<CleanedHint>>,
     /// Hints are worth a batch of their own.
     pub(crate) hints_wanted: Cell<bool>,
-    /// Pages of data that wait or are in inflight: all, and by [`VolumeIndex`].
+    /// Pages of data that wait or are in flight: all, and by [`VolumeIndex`].
     queued_pages: Cell<u64>,
     queued_of: RefCell<Vec<u64>>,
     pub(crate) inflight_batches: RefCell<VecDeque<Rc<InflightBatch>>>,
@@ -804,7 +804,7 @@ impl Log {
         Rows { losses: self.losses_number.get(), with_loss: Some(self.with_loss.borrow().clone()), ..record }
     }
 
-    /// Pages of data that wait or are in inflight.
+    /// Pages of data that wait or are in flight.
     pub(crate) fn queued_pages(&self) -> u64 {
         self.queued_pages.get()
     }
@@ -944,7 +944,7 @@ impl Log {
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
-    /// Nothing waits and nothing is in inflight.
+    /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         let nothing_waits = self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty();
         nothing_waits && self.inflight_batches.borrow().is_empty() && self.orphaned_batches.get() == 0
