@@ -17,6 +17,7 @@ const SLOW: &[Planted] = &[
     Planted::SealWithoutFlush,
     Planted::RecoverByPosition,
     Planted::ScrubHoldsNothing,
+    Planted::LossForgotten,
 ];
 /// Seeds for these.
 const SEEDS_MAX_SLOW: usize = 1200;
