@@ -53,7 +53,7 @@ impl ApiError {
         Self { kind, message: message.into(), hint: String::new() }
     }
 
-    /// … with what to do about it.
+    /// The same error, with what to do about it.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: hint.into(), ..self }

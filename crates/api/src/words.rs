@@ -110,7 +110,7 @@ pub enum SsdState {
     Silent,
     /// Out of use because it takes no writes: it is write-protected, or answers them with errors. What only it has is read.
     ReadOnly,
-    /// … because it has no room: its file system is full, or its quota is used up. It is taken back when it has.
+    /// Out of use because it has no room: its file system is full, or its quota is used up. It is taken back when it has.
     NoSpace,
     /// It was not there when the pool was opened, or the pool is not open yet.
     Missing,

@@ -211,7 +211,7 @@ impl FileDevice {
         (buf, result)
     }
 
-    /// … of a file with an end of its own.
+    /// A transfer that may reach the end of a file whose last bytes are no whole block.
     async fn transfer_to_the_end(
         &self,
         tail: &Tail,

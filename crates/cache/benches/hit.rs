@@ -221,7 +221,7 @@ fn write_back(count: u64) -> Duration {
 /// Memory that the kernel has given already: its first touch is not what is measured.
 fn touched_memory() -> HostDevice {
     let device = MemoryDevice::new(SSD_BYTES, 4096);
-    let bytes = usize::try_from(SSD_BYTES).expect("small");
+    let bytes = usize::try_from(SSD_BYTES).expect("what lies in memory has an address");
     let (_, written) = device.write(0, Buf::zeroed(bytes)).now_or_never().expect("memory is ready at once");
     written.expect("memory does not fail");
     HostDevice::Memory(device)
@@ -289,7 +289,7 @@ fn writes(criterion: &mut Criterion<CpuTime>) {
     let buffers = executor.env().buffers().clone();
     let page = vec![7_u8; 4096];
     // As many as the log of the pool above holds.
-    let bytes = usize::try_from(BATCH_BYTES).expect("small");
+    let bytes = usize::try_from(BATCH_BYTES).expect("what lies in memory has an address");
     let mut batches: Vec<Buf> = (0..SSD_BYTES / BATCH_BYTES / 2).map(|_| buffers.take(bytes)).collect();
     let mut next = 0;
     criterion.bench_function("part_copy_into_a_batch", |bencher| {

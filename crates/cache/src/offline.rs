@@ -86,7 +86,7 @@ pub struct Verified {
     pub lost_bytes: u64,
     /// Bytes that the state directory lists as unavailable.
     pub unavailable_bytes: u64,
-    /// … of which a copy is here, with the right checksum.
+    /// Those of them of which a copy is here, with the right checksum.
     pub found_bytes: u64,
 }
 

@@ -60,7 +60,7 @@ bugs! {
     FailedFlushForgotten: "flush-covers-all",
     /// A device that was opened again after a failed flush counts as one that lost nothing: hosts are not told.
     ClearForgetsFailure: "flush-covers-all",
-    /// … and slots that were filled from what it may have lost stay.
+    /// Slots that were filled from what a device that was opened again may have lost stay.
     ClearKeepsUnflushed: "publish-late",
     /// FUA is answered without a flush.
     FuaWithoutFlush: "flush-covers-all",

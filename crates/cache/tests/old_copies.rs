@@ -144,7 +144,7 @@ async fn died_with_an_old_copy(env: &HostEnv, copied_at: u64) -> (World, Buf) {
     (world, old.remove(0))
 }
 
-/// … and these SSDs as they were when so many of them were written.
+/// A pool that died, and these SSDs as they were when so many of them were written.
 async fn died_with_old_copies(env: &HostEnv, copied: &[(usize, u64)]) -> (World, Vec<Buf>) {
     let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
     let pool = world.create(PoolKind::ReadWrite).await;

@@ -37,7 +37,7 @@ impl RawClient {
     /// Has chosen an export, and asked for its block sizes.
     fn keeping_to_blocks(serving: &Serving, export: &str) -> Self {
         let mut client = Self::greeted(serving);
-        let length = u32::try_from(export.len()).expect("short");
+        let length = u32::try_from(export.len()).expect("a name has at most 4096 bytes");
         let header = OptionHeader { option: option::GO, length: length + 8 }.encode();
         let data = [&length.to_be_bytes()[..], export.as_bytes(), &[0, 1, 0, 3]].concat();
         client.send(&[&3_u32.to_be_bytes(), &header[..], &data].concat());
@@ -49,7 +49,7 @@ impl RawClient {
     /// Has chosen an export, with simple replies, and knows nothing of blocks.
     fn choosing(serving: &Serving, export: &str) -> Self {
         let mut client = Self::greeted(serving);
-        let length = u32::try_from(export.len()).expect("short");
+        let length = u32::try_from(export.len()).expect("a name has at most 4096 bytes");
         let header = OptionHeader { option: option::EXPORT_NAME, length }.encode();
         client.send(&[&3_u32.to_be_bytes(), &header[..], export.as_bytes()].concat());
         client.receive(10);
@@ -73,7 +73,7 @@ impl RawClient {
     /// The error of the next reply, which has no payload.
     fn error(&mut self) -> u32 {
         let head = self.receive(SIMPLE_REPLY_BYTES);
-        SimpleReply::decode(head.first_chunk().expect("whole")).expect("a simple reply").error
+        SimpleReply::decode(head.first_chunk().expect("the head was read whole")).expect("a simple reply").error
     }
 
     fn ask(&mut self, command: Command, offset: u64, length: u32) -> u32 {
@@ -273,7 +273,7 @@ fn many_requests_at_once_are_each_answered_once() {
     let mut seen = BTreeSet::new();
     for _ in 0..3000 {
         let head = client.receive(SIMPLE_REPLY_BYTES);
-        let reply = SimpleReply::decode(head.first_chunk().expect("whole")).expect("a reply");
+        let reply = SimpleReply::decode(head.first_chunk().expect("the head was read whole")).expect("a reply");
         assert_eq!(reply.error, 0);
         assert!(seen.insert(reply.cookie), "answered twice: {}", reply.cookie);
     }
@@ -313,7 +313,7 @@ fn a_request_that_takes_too_long_is_answered_once_and_its_late_result_is_thrown_
     let (mut answered, mut in_time) = (BTreeSet::new(), 0);
     for _ in 0..32 {
         let head = client.receive(SIMPLE_REPLY_BYTES);
-        let reply = SimpleReply::decode(head.first_chunk().expect("whole")).expect("a reply");
+        let reply = SimpleReply::decode(head.first_chunk().expect("the head was read whole")).expect("a reply");
         assert!(answered.insert(reply.cookie), "answered twice: {}", reply.cookie);
         if reply.error == 0 {
             // The heads were there by chance.
@@ -336,7 +336,7 @@ fn a_request_that_takes_too_long_is_answered_once_and_its_late_result_is_thrown_
     // What comes next is the answer to what is asked next.
     client.send(&Request { flags: 0, command: Command::Unknown(9), cookie: 99, offset: 0, length: 0 }.encode());
     let head = client.receive(SIMPLE_REPLY_BYTES);
-    let reply = SimpleReply::decode(head.first_chunk().expect("whole")).expect("a reply");
+    let reply = SimpleReply::decode(head.first_chunk().expect("the head was read whole")).expect("a reply");
     assert_eq!((reply.cookie, reply.error), (99, errno::EINVAL));
 }
 
@@ -483,7 +483,7 @@ fn the_load_generator_reads_back_what_it_wrote() {
                 seed: 1,
             };
             let progress = Progress::new();
-            client.run(&all, |_, _| panic!("no reads"), stored_at, &progress).await.expect("runs");
+            client.run(&all, |_, _| panic!("no reads"), stored_at, &progress).await.expect("the load runs to its end");
             let mixed = Workload {
                 read_percent: 67,
                 request_bytes: 4096,
@@ -497,7 +497,7 @@ fn the_load_generator_reads_back_what_it_wrote() {
                 stored_at(offset, &mut expected);
                 assert!(bytes == expected, "wrong bytes at {offset}");
             };
-            client.run(&mixed, check, stored_at, &progress).await.expect("runs");
+            client.run(&mixed, check, stored_at, &progress).await.expect("the load runs to its end");
             let counted = progress.snapshot();
             assert_eq!((counted.requests, counted.errors), (21_024, 0));
             assert_eq!(counted.bytes, (64 << 20) + 20_000 * 4096);
@@ -552,7 +552,7 @@ fn zeroes_that_take_many_time_limits_are_done_piece_by_piece_and_what_waits_for_
     let begun = std::time::Instant::now();
     for _ in 0..2 {
         let head = client.receive(SIMPLE_REPLY_BYTES);
-        let reply = SimpleReply::decode(head.first_chunk().expect("whole")).expect("a reply");
+        let reply = SimpleReply::decode(head.first_chunk().expect("the head was read whole")).expect("a reply");
         assert_eq!(reply.error, 0, "request {}", reply.cookie);
     }
     assert!(begun.elapsed() > settings.request_timeout, "the device was faster than the time limit");

@@ -165,7 +165,7 @@ impl Disk {
         Self::plain_of(simulation, name, size_bytes, Speed { least_us: 20, most_us: 400, flush_slowness: 10 })
     }
 
-    /// … of this speed.
+    /// A plain disk of this speed.
     pub fn plain_of(simulation: &Rc<Simulation>, name: &str, size_bytes: u64, speed: Speed) -> Rc<Self> {
         let info = DeviceInfo {
             size_bytes,

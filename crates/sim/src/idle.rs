@@ -258,7 +258,7 @@ fn lose_journal_sector(world: &World, ssd: &Ssd) {
 
 /// From each slot header to the next.
 fn slots_of(image: &Image) -> Vec<ByteRange> {
-    let page = u64::try_from(PAGE_BYTES).expect("small");
+    let page = u64::try_from(PAGE_BYTES).expect("an address has 64 bits at most");
     let starts = image.data_pages().into_iter().map(|number| number * page);
     let starts: Vec<_> = starts.filter(|start| image.bytes(ByteRange::at(*start, 8)) == SLOT_MAGIC).collect();
     starts.windows(2).map(|pair| ByteRange { start: pair[0], end: pair[1] }).collect()

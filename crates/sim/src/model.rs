@@ -193,7 +193,7 @@ impl VolumeModel {
         self.reopened_at = now;
     }
 
-    /// … and no flush failed since hosts were told of some of that as written: the next one has to.
+    /// It was opened again, and no flush failed since hosts were told of some of that as written: the next one has to.
     pub fn reopened_untold(&mut self) {
         self.reopened();
         self.untold = !self.volatile.is_empty();

@@ -207,7 +207,9 @@ impl Shape {
         let first = if kind == PoolKind::Read { 1 } else { 2 };
         shape.profile = Profile::Changing;
         shape.ssds = (0..random.pick(&[3, 4, 5])).map(|_| ssd(random)).collect();
-        shape.ssds_at_first = usize::try_from(random.between(first, first + 2)).expect("few").min(shape.ssds.len());
+        shape.ssds_at_first = usize::try_from(random.between(first, first + 2))
+            .expect("what lies in memory has an address")
+            .min(shape.ssds.len());
         shape.troubles = Troubles {
             crashes: !random.one_in(8),
             ssd_errors: random.one_in(2),

@@ -590,7 +590,7 @@ fn lose_two_at_work(ssds: usize, seed: u64) {
     scene.die_and_start_again(seed);
 }
 
-/// … and what was on its way to the head of the log is cleaned, its rows are freed, and hosts write past the cache.
+/// Two SSDs are lost, and what was on its way to the head of the log is cleaned, its rows are freed, and hosts write past the cache.
 fn lose_two_and_write_around() {
     STRAYS.for_each(write_around_after_loss);
 }

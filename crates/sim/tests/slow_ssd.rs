@@ -26,7 +26,7 @@ fn byte_of(page: u64) -> u8 {
     u8::try_from(page % 100).unwrap() + 1
 }
 
-/// … and what it held before.
+/// What a page held before.
 fn old_byte_of(page: u64) -> u8 {
     byte_of(page) + 100
 }

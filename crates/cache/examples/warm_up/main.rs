@@ -177,7 +177,7 @@ fn warm_up(seed: u64) {
         hosts.stop.set(true);
         let last = median(&rates[rates.len() - FINAL_INTERVALS..]);
         let cold = rates.iter().take_while(|rate| **rate < 0.9 * last).count();
-        let seconds = INTERVAL.as_secs_f64() * float(u64::try_from(cold + 1).expect("some"));
+        let seconds = INTERVAL.as_secs_f64() * float(u64::try_from(cold + 1).expect("an address has 64 bits at most"));
         println!(
             "warm-up: {seconds:.2} s to 90 % of {last:.0} IOPS; streaming at {:.0} MB/s takes {streaming_seconds:.2} s: {:.2} x",
             bytes_per_second / 1e6,

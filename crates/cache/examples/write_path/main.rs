@@ -177,7 +177,9 @@ fn stream(mode: Option<WriteMode>) -> Vec<f64> {
 }
 
 fn streams() {
-    let mean = |rates: &[f64]| rates.iter().sum::<f64>() / f64::from(u32::try_from(rates.len()).expect("eight"));
+    let mean = |rates: &[f64]| {
+        rates.iter().sum::<f64>() / f64::from(u32::try_from(rates.len()).expect("they are counted in 32 bits"))
+    };
     let without = stream(None);
     println!("{:<20} {:>6.0} MB/s: {:.0?}", "without cache", mean(&without), without);
     for (mode, word) in WriteMode::ALL {

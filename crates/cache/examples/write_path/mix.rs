@@ -40,7 +40,8 @@ impl Mix {
                 let range = hotset_block::ByteRange { start: offset, end: offset + REQUEST_BYTES };
                 self.volume.read(range).await.expect("memory does not fail");
             } else {
-                let buf = env.buffers().take(usize::try_from(REQUEST_BYTES).expect("small"));
+                let buf =
+                    env.buffers().take(usize::try_from(REQUEST_BYTES).expect("what lies in memory has an address"));
                 self.volume.write(offset, buf, Durability::Volatile).await.expect("memory does not fail");
             }
             self.done.set(self.done.get() + 1);

@@ -24,7 +24,7 @@ fn fingerprint_pages(size_bytes: u64) -> Vec<u64> {
     let pages = size_bytes.div_ceil(PAGE);
     let mebibyte = (1 << 20) / PAGE;
     let mut chosen = vec![0, 1, 16, mebibyte - 1, pages.saturating_sub(mebibyte), pages.saturating_sub(2), pages - 1];
-    let between = u64::try_from(limits::FINGERPRINTS - chosen.len()).expect("small");
+    let between = u64::try_from(limits::FINGERPRINTS - chosen.len()).expect("an address has 64 bits at most");
     chosen.extend((1..=between).map(|step| pages / (between + 1) * step));
     chosen.retain(|page| *page < pages);
     chosen.sort_unstable();

@@ -268,7 +268,11 @@ impl<E: Env> PoolInner<E> {
             wanted.remove(&(*first..first + count));
         }
         let (_, chunk_bytes) = pace(self.settings.get().fetch_rate);
-        let pieces = pieces_of(&wanted, u32::try_from(chunk_bytes / PAGE).expect("small"), self.pages_per_block);
+        let pieces = pieces_of(
+            &wanted,
+            u32::try_from(chunk_bytes / PAGE).expect("they are counted in 32 bits"),
+            self.pages_per_block,
+        );
         let mut reads = Vec::new();
         let mut rest = data;
         for (pages, read) in pieces {
@@ -279,7 +283,7 @@ impl<E: Env> PoolInner<E> {
         let parts = join_all(reads).await;
         let mut whole = parts.into_iter().reduce(Buf::join).expect("a block has pages");
         for (first, buf) in offered {
-            let start = hotset_block::PAGE_BYTES * usize::try_from(first).expect("small");
+            let start = hotset_block::PAGE_BYTES * usize::try_from(first).expect("what lies in memory has an address");
             whole[start..start + buf.len()].copy_from_slice(&buf);
         }
         whole

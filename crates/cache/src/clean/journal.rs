@@ -70,7 +70,9 @@ impl<E: Env> PoolInner<E> {
             sector.encode_into(chunk);
         }
         let position = journal.next_number.get() % ring * u64::from(ssd.layout.sector_bytes);
-        journal.next_number.set(journal.next_number.get() + u64::try_from(sectors.len()).expect("few"));
+        journal
+            .next_number
+            .set(journal.next_number.get() + u64::try_from(sectors.len()).expect("an address has 64 bits at most"));
         ssd.write(ssd.layout.journal_offset() + position, buf).await?;
         ssd.flush().await?;
         journal.flushed_end.set(journal.next_number.get());
@@ -154,7 +156,7 @@ impl<E: Env> PoolInner<E> {
             let mut buf = self.env.buffers().take(CHECKPOINT_CHUNK_BYTES);
             let mut filled = 0;
             for chunk in buf.chunks_exact_mut(bytes) {
-                let sector_number = written + u64::try_from(filled).expect("few");
+                let sector_number = written + u64::try_from(filled).expect("an address has 64 bits at most");
                 let Some(sector) = self.checkpoint_sector(ssd, number, sector_number, &mut next_slot) else { break };
                 sector.encode_into(chunk);
                 filled += 1;
@@ -164,7 +166,7 @@ impl<E: Env> PoolInner<E> {
             }
             let offset = area + (1 + written) * u64::from(ssd.layout.sector_bytes);
             ssd.write(offset, buf.narrow(0, filled * bytes)).await?;
-            written += u64::try_from(filled).expect("few");
+            written += u64::try_from(filled).expect("an address has 64 bits at most");
         }
         Ok(written)
     }

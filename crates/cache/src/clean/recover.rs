@@ -130,7 +130,8 @@ impl<E: Env> PoolInner<E> {
         let end = ssd.layout.journal_offset() + ssd.layout.journal_bytes;
         while offset < end {
             let length = CHUNK_BYTES.min(end - offset);
-            let zeroes = self.env.buffers().take_zeroed(usize::try_from(length).expect("small"));
+            let zeroes =
+                self.env.buffers().take_zeroed(usize::try_from(length).expect("what lies in memory has an address"));
             ssd.write(offset, zeroes).await?;
             offset += length;
         }
@@ -147,7 +148,10 @@ impl<E: Env> PoolInner<E> {
 async fn newest_checkpoint<E: Env>(ssd: &Ssd<E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
     let mut newest: Option<CheckpointHeader> = None;
     for area in 0..2 {
-        let buf = ssd.env.buffers().take(usize::try_from(ssd.layout.sector_bytes).expect("small"));
+        let buf = ssd
+            .env
+            .buffers()
+            .take(usize::try_from(ssd.layout.sector_bytes).expect("what lies in memory has an address"));
         let bytes = ssd.read(ssd.layout.checkpoint_offset(area), buf).await?;
         let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
         let ours = header.incarnation == ssd.incarnation.get() && header.number % 2 == area;
@@ -171,9 +175,10 @@ async fn read_checkpoint<E: Env>(
     let mut number = 0;
     while number < header.sectors {
         let count = (header.sectors - number).min(CHUNK_BYTES / sector_bytes);
-        let buf = ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("small"));
+        let buf =
+            ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("what lies in memory has an address"));
         let bytes = ssd.read(start + number * sector_bytes, buf).await?;
-        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("small")) {
+        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
             let Ok(sector) = Sector::decode(chunk) else { return cold("a sector of its checkpoint is damaged") };
             let ours = sector.place == Place::Checkpoint
                 && sector.incarnation == header.incarnation
@@ -197,9 +202,10 @@ async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<(BTreeMap<u64, Sector>, Ve
     let mut position = 0;
     while position < ring {
         let count = (ring - position).min(CHUNK_BYTES / sector_bytes);
-        let buf = ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("small"));
+        let buf =
+            ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("what lies in memory has an address"));
         let bytes = ssd.read(ssd.layout.journal_offset() + position * sector_bytes, buf).await?;
-        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("small")) {
+        for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
             match Sector::decode(chunk) {
                 Ok(sector) if sector.place == Place::Journal && sector.number % ring == position => {
                     if sector.incarnation == ssd.incarnation.get() {

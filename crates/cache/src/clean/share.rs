@@ -45,7 +45,7 @@ impl<E: Env> PoolInner<E> {
         let others = catalogue.volumes.iter().filter(|volume| volume.spec.name != *name);
         let promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
         let slots = self.clean_slots_min();
-        let room = slots.saturating_sub(u64::try_from(ready_wanted(slots)).expect("few"));
+        let room = slots.saturating_sub(u64::try_from(ready_wanted(slots)).expect("an address has 64 bits at most"));
         if min > 0 && promised + min > room {
             return refused(format!(
                 "cache-min of {} bytes: pool {} has promised {} bytes to other volumes, and can promise {} bytes in all",

@@ -24,7 +24,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn is_worn_for_today(&self) -> bool {
         let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return false };
         self.note_writes();
-        let running = u64::try_from(self.fills.running()).expect("few") * self.block_bytes();
+        let running = u64::try_from(self.fills.running()).expect("an address has 64 bits at most") * self.block_bytes();
         self.budget.borrow().total().saturating_add(running) >= limit
     }
 

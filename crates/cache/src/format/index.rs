@@ -75,8 +75,8 @@ impl Entry {
 /// The least number of entries that fit in a sector, however long their masks are.
 pub(crate) fn entries_per_sector_min(sector_bytes: u32, block_bytes: BlockBytes) -> u64 {
     let words = u64::from(block_bytes.pages().div_ceil(64));
-    let longest = u64::try_from(PUBLISH_BYTES).expect("small") + 8 * words;
-    (u64::from(sector_bytes) - u64::try_from(HEADER_BYTES).expect("small")) / longest
+    let longest = u64::try_from(PUBLISH_BYTES).expect("an address has 64 bits at most") + 8 * words;
+    (u64::from(sector_bytes) - u64::try_from(HEADER_BYTES).expect("an address has 64 bits at most")) / longest
 }
 
 /// Where a sector belongs.

@@ -220,7 +220,8 @@ mod tests {
         for block in [64 << 10, 1 << 20, 4 << 20] {
             for (ssd, sector) in [(64 << 20, 512), (100_000_000, 4096), (5 << 30, 512)] {
                 let block_bytes = BlockBytes::new(block).expect("valid");
-                let layout = Layout::new(ssd, sector, block_bytes, segment_bytes_for(block_bytes, ssd)).expect("fits");
+                let layout = Layout::new(ssd, sector, block_bytes, segment_bytes_for(block_bytes, ssd))
+                    .expect("the SSD is large enough");
                 assert_eq!(layout.check(), Ok(()));
                 let mut end = layout.journal_offset() + layout.journal_bytes;
                 for slot in 0..layout.slot_count() {
@@ -236,7 +237,7 @@ mod tests {
     fn a_segment_whose_pages_a_row_could_not_count_is_refused() {
         let block_bytes = BlockBytes::new(4 << 20).expect("valid");
         let layout = |segment_bytes| Layout::new(1 << 40, 512, block_bytes, segment_bytes);
-        let sound = layout(segment_bytes_for(block_bytes, 1 << 40)).expect("fits");
+        let sound = layout(segment_bytes_for(block_bytes, 1 << 40)).expect("the SSD is large enough");
         assert_eq!(Layout { segment_bytes: 128 << 20, ..sound }.check(), Ok(()));
         assert!(Layout { segment_bytes: (128 << 20) + 4096, ..sound }.check().is_err());
         assert!(layout(1 << 36).is_err());
@@ -253,7 +254,8 @@ mod tests {
     fn most_of_a_large_ssd_holds_pages() {
         let block_bytes = BlockBytes::new(1 << 20).expect("valid");
         let ssd = 400 << 30;
-        let layout = Layout::new(ssd, 512, block_bytes, segment_bytes_for(block_bytes, ssd)).expect("fits");
+        let layout =
+            Layout::new(ssd, 512, block_bytes, segment_bytes_for(block_bytes, ssd)).expect("the SSD is large enough");
         assert!(u64::from(layout.slot_count()) * block_bytes.get() > ssd / 1000 * 990);
     }
 }

@@ -270,7 +270,8 @@ mod tests {
             (0..64).map(|n| Member { ssd_uuid: n, path: "x".repeat(512), ..sample().ssds[0].clone() }).collect();
         let spare = |n: u128| SpareMember { uuid: 100 + n, size_bytes: 1, path: "x".repeat(512) };
         members.spares = (0..16).map(spare).collect();
-        let area = usize::try_from(super::super::layout::MEMBERS_AREA_BYTES).expect("small");
+        let area =
+            usize::try_from(super::super::layout::MEMBERS_AREA_BYTES).expect("what lies in memory has an address");
         assert!(members.encode().len() + super::super::record::HEADER_BYTES < area);
     }
 }

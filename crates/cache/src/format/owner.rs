@@ -23,7 +23,7 @@ pub(crate) struct Owner {
     pub(crate) counter: u64,
     /// The wall clock of the last refresh, for people.
     pub(crate) unix_seconds: u64,
-    /// … and of the opening.
+    /// The wall clock of the opening, for people.
     pub(crate) since_unix_seconds: u64,
     /// Not stopped cleanly, so far.
     pub(crate) in_use: bool,

@@ -11,7 +11,7 @@ const FIXED_BYTES: usize = 64;
 
 /// Bytes of a slot's header: the fixed part and a checksum a page, in whole pages.
 pub(crate) fn bytes_for(block_bytes: BlockBytes) -> u64 {
-    let fixed = u64::try_from(FIXED_BYTES).expect("small");
+    let fixed = u64::try_from(FIXED_BYTES).expect("an address has 64 bits at most");
     (fixed + 4 * u64::from(block_bytes.pages())).next_multiple_of(PAGE)
 }
 
@@ -61,7 +61,8 @@ mod tests {
             let block_bytes = BlockBytes::new(1 << shift).expect("valid");
             let checksums = (0..block_bytes.pages()).collect();
             let header = SlotHeader { incarnation: 1, slot: 2, generation: 3, attachment: 4, block: 5, checksums };
-            let mut bytes = vec![7; usize::try_from(bytes_for(block_bytes)).expect("small")];
+            let mut bytes =
+                vec![7; usize::try_from(bytes_for(block_bytes)).expect("what lies in memory has an address")];
             header.encode_into(&mut bytes);
             assert_eq!(SlotHeader::decode(&bytes), Ok(header));
             bytes[100] ^= 1;

@@ -91,7 +91,8 @@ pub(crate) mod tests {
 
     pub(crate) fn sample() -> Superblock {
         let block_bytes = BlockBytes::new(64 << 10).expect("valid");
-        let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20)).expect("fits");
+        let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20))
+            .expect("the SSD is large enough");
         let pool_name = "tank".parse().expect("valid");
         Superblock { pool_uuid: 1, ssd_uuid: 2, pool_name, kind: PoolKind::Read, checksums: true, spare: false, layout }
     }

@@ -54,7 +54,7 @@ impl Witness {
         }
         writer.u64(self.log_flushed.0).u32(self.log_flushed.1);
         let gone = &self.gone[..self.gone.len().min(GONE_MAX)];
-        writer.u16(u16::try_from(gone.len()).expect("few"));
+        writer.u16(u16::try_from(gone.len()).expect("a pool has few SSDs, however many have gone"));
         for gone in gone {
             let (path, reason) = (shortened(&gone.ssd.path), shortened(&gone.ssd.reason));
             writer.u128(gone.ssd.uuid).u64(gone.size_bytes).flag(gone.failed).text(path).text(reason);
@@ -201,7 +201,8 @@ mod tests {
             scrub: Some(ScrubStatus { state: ScrubState::Finished, ..ScrubStatus::default() }),
             ..Witness::default()
         };
-        let area = usize::try_from(super::super::layout::WITNESS_AREA_BYTES).expect("small");
+        let area =
+            usize::try_from(super::super::layout::WITNESS_AREA_BYTES).expect("what lies in memory has an address");
         assert!(witness.encode().len() + super::super::record::HEADER_BYTES <= area);
         let found = Witness::decode(&witness.encode()).expect("it is whole");
         assert_eq!((found.gone.len(), found.gone[0].ssd.path.as_str()), (12, "ä".repeat(128).as_str()));

@@ -34,7 +34,8 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         data: Buf,
     ) -> Result<(), Error> {
-        let chunk = usize::try_from(attached.pool.append_pages_max()).expect("small") * PAGE_BYTES;
+        let chunk =
+            usize::try_from(attached.pool.append_pages_max()).expect("what lies in memory has an address") * PAGE_BYTES;
         if data.len() <= chunk {
             let wait = attached.pool.submit(log, attached, pages.start, Body::Data(data));
             return wait.await.unwrap_or_else(|| Err(stopped()));
@@ -50,7 +51,7 @@ impl<E: Env> VolumeInner<E> {
             } else {
                 data
             };
-            let count = u64::try_from(data.len() / PAGE_BYTES).expect("small");
+            let count = u64::try_from(data.len() / PAGE_BYTES).expect("an address has 64 bits at most");
             waits.push(attached.pool.submit(log, attached, page, Body::Data(data)));
             page += count;
         }
@@ -229,7 +230,8 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
-    /// … and what SSDs have that refused to flush it is on its backing device: it is nowhere else for sure.
+    /// The log's flush for a host: what SSDs have that refused to flush it is on its backing device, too, as it is nowhere else
+    /// for sure.
     pub(crate) async fn flush_log_for_host(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         self.flush_log(log).await?;
         let unflushed: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();

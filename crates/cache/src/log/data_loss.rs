@@ -165,7 +165,7 @@ impl<E: Env> PoolInner<E> {
         self.losses_of(log, self.lost_pages(log, without), |_| false)
     }
 
-    /// … of these pages, of which those are clean that are mended. What is clean where nothing older is left needs no word.
+    /// The losses of these pages, of which those are clean that are mended. What is clean where nothing older is left needs no word.
     fn losses_of(&self, log: &Log, mut lost: Vec<(Rc<Row>, Live)>, is_mended: impl Fn(&Live) -> bool) -> Losses {
         lost.sort_by_key(|(_, live)| (live.volume, live.page));
         let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
@@ -237,8 +237,8 @@ impl<E: Env> PoolInner<E> {
         Err(Error::new(ErrorKind::Gone, message))
     }
 
-    /// … as things are now, but for pages of which nothing is missing any more, and the next one: no rows are recorded that ask for
-    /// it before it is there.
+    /// Writes the losses as they are now, but for pages of which nothing is missing any more, as the next record: no rows are
+    /// recorded that ask for it before it is there.
     pub(crate) async fn write_next_losses(
         self: &Rc<Self>,
         log: &Log,

@@ -378,7 +378,9 @@ impl<E: Env> PoolInner<E> {
     /// How far the copies are; `None` if none is wanted.
     pub(crate) fn rebuild_status(&self) -> Option<Rebuild> {
         let log = self.log.as_ref()?;
-        let bytes = |copies: usize| u64::try_from(copies).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        let bytes = |copies: usize| {
+            u64::try_from(copies).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE
+        };
         let (done, since) = log.mirrors.progress()?;
         let (done_bytes, left) = (bytes(done), bytes(log.mirrors.left()));
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);

@@ -295,7 +295,7 @@ impl<E: Env> PoolInner<E> {
         self.good_summary(row, segment).await.map(|(summary, _)| summary)
     }
 
-    /// … and its bytes.
+    /// The same summary, and its bytes.
     pub(crate) async fn good_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
         for (_, mirror) in row.copies_one_by_one(segment) {
             let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
@@ -312,7 +312,7 @@ impl<E: Env> PoolInner<E> {
         let offset = self.log_offset(mirror, row.batches_end());
         let first = ssd.read(offset, self.env.buffers().take(PAGE_BYTES)).await.ok()?;
         let pages = Summary::peek(&first)?;
-        let most = usize::try_from(log::summary_pages(row.segment_pages)).expect("small");
+        let most = usize::try_from(log::summary_pages(row.segment_pages)).expect("what lies in memory has an address");
         if pages > most {
             return None;
         }

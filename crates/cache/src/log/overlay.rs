@@ -78,7 +78,7 @@ impl Live {
         self.dirty && matches!(self.content, Content::Lost | Content::Unavailable { .. })
     }
 
-    /// … and it may come back, with an SSD.
+    /// No copy can be had now, and it may come back, with an SSD.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self.content, Content::Unavailable { .. })
     }

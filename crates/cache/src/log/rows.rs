@@ -56,7 +56,7 @@ pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
 fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
     let single = segments.len() == 1;
     let mut size = LogSize::default();
-    let recorded = |pairs: usize| 27 + 42 * u64::try_from(pairs).expect("few");
+    let recorded = |pairs: usize| 27 + 42 * u64::try_from(pairs).expect("an address has 64 bits at most");
     let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
     let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
     loop {
@@ -72,7 +72,7 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
             *left -= 1;
         }
         size.rows += 1;
-        size.pages += data_pages * u64::try_from(pairs).expect("few");
+        size.pages += data_pages * u64::try_from(pairs).expect("an address has 64 bits at most");
         size.segments += taken;
     }
 }
@@ -362,7 +362,7 @@ impl<E: Env> PoolInner<E> {
             return true;
         }
         let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages().max(log.newest_pages());
-        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("few") * log.row_pages();
+        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * log.row_pages();
         log.pages_held() > needed.min(log.data_pages_max.get().saturating_sub(reserved))
     }
 

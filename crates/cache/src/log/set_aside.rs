@@ -43,7 +43,7 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// … if it still lies there; false: it is not set aside.
+    /// Whether the page is set aside, and still lies there.
     pub(crate) fn is_set_aside(&self, log: &Log, live: &Live) -> bool {
         let now = log.overlay.borrow().get(live.volume, live.page);
         now != Some(*live) || self.set_aside(log, live).is_some()
@@ -394,7 +394,7 @@ impl<E: Env> PoolInner<E> {
         self.discard_unavailable(log, &volumes).await
     }
 
-    /// … of volumes that nobody uses yet.
+    /// Gives up what is unavailable of volumes that nobody uses yet.
     pub(crate) async fn accept_unavailable_at_start(self: &Rc<Self>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         self.check_returned(log).await;

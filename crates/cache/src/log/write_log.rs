@@ -246,7 +246,8 @@ impl Row {
 
     /// Pages of data that it has place for, about.
     fn data_pages(&self) -> u64 {
-        u64::try_from(self.segments.len()).expect("few") * u64::from(self.batches_end().saturating_sub(1))
+        u64::try_from(self.segments.len()).expect("an address has 64 bits at most")
+            * u64::from(self.batches_end().saturating_sub(1))
     }
 
     /// The segment that takes the next batch.
@@ -773,7 +774,7 @@ impl Log {
         self.pages_held.get()
     }
 
-    /// … and the newest of them. Where SSDs differ in size, rows are as wide as SSDs have room.
+    /// The data pages of the newest row. Where SSDs differ in size, rows are as wide as SSDs have room.
     pub(crate) fn newest_pages(&self) -> u64 {
         self.order.borrow().back().map_or(0, |row| row.data_pages())
     }
@@ -809,7 +810,7 @@ impl Log {
         self.queued_pages.get()
     }
 
-    /// … of one volume.
+    /// Pages of data of one volume that wait or are in flight.
     pub(crate) fn queued_pages_of(&self, volume: VolumeIndex) -> u64 {
         self.queued_of.borrow().get(usize::from(volume.0)).copied().unwrap_or(0)
     }
@@ -846,7 +847,7 @@ impl Log {
             .sum();
         let rows_left = self.rows_openable.get();
         let for_hosts = rows_left.saturating_sub(self.rows_reserved.get());
-        let mut room = open + u64::try_from(for_hosts).expect("few") * self.row_pages();
+        let mut room = open + u64::try_from(for_hosts).expect("an address has 64 bits at most") * self.row_pages();
         if planted(Planted::ReserveIgnored) {
             return true;
         }
@@ -937,7 +938,7 @@ impl Log {
         rows.iter().chain(aside.iter()).filter_map(|row| row.dirty_since(volume)).min()
     }
 
-    /// … of what can be cleaned: not of what nobody has now.
+    /// Since when the oldest of what can be cleaned is dirty: what nobody has now does not count.
     pub(crate) fn cleanable_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
         let (rows, aside) = (self.order.borrow(), self.aside.borrow());
         let can_be_cleaned = rows.iter().chain(aside.iter().filter(|row| row.has_copies()));

@@ -42,8 +42,8 @@ pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Unusable> {
 pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock>, Unusable> {
     let (mut good, mut corrupt) = (None, None);
     for offset in SUPERBLOCK_OFFSETS {
-        let start = usize::try_from(offset).expect("small");
-        let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("small");
+        let start = usize::try_from(offset).expect("what lies in memory has an address");
+        let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
         let Some(bytes) = start_of_ssd.get(start..end) else { continue };
         match Superblock::decode(bytes) {
             Ok(None) => {}

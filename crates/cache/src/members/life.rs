@@ -14,7 +14,7 @@ pub(crate) enum Life {
     Refused,
     /// It takes everything and is read.
     Online,
-    /// … and gets copies of what has lost one.
+    /// It takes everything and is read, and gets copies of what has lost one.
     Rebuilding,
     /// It is to be removed: what it has goes elsewhere, and it gets nothing new.
     Leaving {
@@ -31,7 +31,7 @@ pub(crate) enum Life {
     Silent(Departure),
     /// Out of use because it takes no writes: what only it has of the log is still read, until it is elsewhere.
     ReadOnly(Departure),
-    /// … and another one is in its place, or it is to be removed.
+    /// As [`Self::ReadOnly`], and another one is in its place, or it is to be removed.
     ReadOnlyReplaced(Departure),
     /// Out of use, and not missed: it was removed, or another one is in its place.
     Removed(Departure),
@@ -52,7 +52,7 @@ pub(crate) enum Departure {
     Unrecorded,
     /// A members record without it is durable.
     Recorded,
-    /// … and no slot of it is in use any more.
+    /// That is durable, and no slot of it is in use any more.
     Forgotten,
 }
 
@@ -67,11 +67,11 @@ pub(crate) enum LifeChange {
     RebuildEnded,
     /// Somebody wants it removed.
     RemovalBegan { since: Instant, bytes: u64 },
-    /// … and does not any more.
+    /// Nobody wants it removed any more.
     RemovalCancelled,
     /// It does not answer, and is waited for.
     FellSilent,
-    /// … and answers again.
+    /// It answers again.
     Answered,
     /// Nothing more is asked of it.
     Failed,
@@ -241,7 +241,7 @@ impl Life {
         matches!(self.departure(), Some(Departure::Recorded | Departure::Forgotten))
     }
 
-    /// … and no slot of it is in use any more.
+    /// It left, and no slot of it is in use any more.
     pub(crate) fn is_forgotten(self) -> bool {
         self.departure() == Some(Departure::Forgotten)
     }

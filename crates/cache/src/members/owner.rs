@@ -37,7 +37,7 @@ const READ_IS_OLD: Duration = Duration::from_secs(2);
 pub enum Takeover {
     /// That of an earlier run of this daemon, or of another one on this machine.
     Own,
-    /// … and that of another machine, because somebody says that it does not come back.
+    /// That of another machine, too, because somebody says that it does not come back.
     Forced,
 }
 
@@ -163,7 +163,7 @@ async fn look_at<E: Env>(env: &E, device: &E::Device) -> Option<Owner> {
 
 /// The mark in the first [`LABEL_BYTES`] of an SSD. One that was left there by another pool says nothing.
 pub(crate) fn mark_in(label: &[u8], ssd_uuid: u128) -> Option<Owner> {
-    let start = usize::try_from(OWNER_OFFSET).expect("small");
+    let start = usize::try_from(OWNER_OFFSET).expect("what lies in memory has an address");
     let mark = Owner::decode(label.get(start..start + OWNER_BYTES)?).ok()??;
     (mark.ssd_uuid == ssd_uuid).then_some(mark)
 }

@@ -121,7 +121,7 @@ pub(crate) struct Ownership {
     looked_at: Cell<(Instant, RealInstant)>,
     /// The marks are to be looked at now.
     pub(crate) look_wanted: Event,
-    /// … and one was, or its device has failed.
+    /// One was looked at, or its device has failed.
     pub(crate) looked: Event,
     /// They are moved no more.
     ended: Cell<bool>,

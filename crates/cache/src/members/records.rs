@@ -118,7 +118,7 @@ impl<E: Env> PoolInner<E> {
         self.write_record_to(kind, payload, &[]).await
     }
 
-    /// … and to SSDs that are about to join, which have no say yet.
+    /// Writes a record to the members, and to SSDs that are about to join, which have no say yet.
     pub(crate) async fn write_record_to(
         self: &Rc<Self>,
         kind: RecordKind,

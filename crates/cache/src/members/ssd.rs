@@ -75,7 +75,7 @@ pub(crate) struct Ssd<E: Env> {
     pub(crate) segments_changed: Event,
     pub(crate) slots_used: Cell<u32>,
     pub(crate) read_errors: Cell<u64>,
-    /// … in the runs before.
+    /// Reads that failed in the runs before.
     pub(crate) read_errors_before: Cell<u64>,
     /// How it failed in a run before, since which it is used again; empty if it did not.
     pub(crate) failed_before: RefCell<String>,

@@ -139,7 +139,7 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// … and returns when it is, on all members that answer in time.
+    /// Tells the members, and returns when all that answer in time know it.
     pub(crate) async fn keep_witnesses(self: &Rc<Self>) {
         if self.offline.is_some() {
             return;

@@ -53,7 +53,7 @@ impl Witnesses {
         self.changes.get()
     }
 
-    /// … if it is not what it was.
+    /// Notes what was seen, if it is not what it was.
     pub(crate) fn note(&self, seen: Vec<u8>) {
         if *self.last.borrow() != seen {
             *self.last.borrow_mut() = seen;

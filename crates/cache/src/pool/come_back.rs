@@ -132,7 +132,7 @@ impl<E: Env> PoolInner<E> {
     /// Whether it takes writes: the second copy of its superblock is written as it is. `None`: it does not answer.
     async fn probe_device(&self, device: &E::Device) -> Option<Result<(), DeviceError>> {
         let [_, second] = SUPERBLOCK_OFFSETS;
-        let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+        let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
         let probe = async {
             let (bytes, read) = device.read(second, self.env.buffers().take(length)).await;
             read?;

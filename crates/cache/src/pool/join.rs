@@ -352,7 +352,7 @@ impl<E: Env> PoolInner<E> {
 
     pub(crate) async fn erase_superblock(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
         for offset in ERASED_OFFSETS {
-            let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+            let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
             ssd.write(offset, self.env.buffers().take_zeroed(length)).await?;
             ssd.flush().await?;
         }
@@ -362,7 +362,7 @@ impl<E: Env> PoolInner<E> {
     /// Of a device that is no SSD of the pool any more.
     pub(crate) async fn erase_device(&self, device: &E::Device) -> Result<(), DeviceError> {
         for offset in ERASED_OFFSETS {
-            let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+            let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
             let (_buf, written) = device.write(offset, self.env.buffers().take_zeroed(length)).await;
             written?;
             device.flush().await?;

@@ -76,7 +76,7 @@ pub enum Missing {
     Refuse,
     /// Go on without them: they leave the pool, and what they hold is never believed again. Dirty data is not given up.
     Leave,
-    /// … and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
+    /// As [`Self::Leave`], and give up the dirty data of which no copy is left, and the proof that what is left is the newest.
     AcceptLoss,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) writing_state_again: Cell<bool>,
     /// A record is on its way there that nobody waits for any more.
     pub(crate) state_hangs: Cell<bool>,
-    /// … was, and has ended.
+    /// That record has ended.
     pub(crate) state_answers: Event,
 
     pub(crate) map: RefCell<Map>,
@@ -605,8 +605,8 @@ impl<E: Env> PoolInner<E> {
             dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
             dirty_bytes: uses.iter().map(|volume| volume.dirty_bytes).sum(),
             live_bytes: uses.iter().map(|volume| volume.write_log_bytes).sum(),
-            log_bytes: u64::try_from(segments).expect("few") * segment_bytes,
-            rows: u64::try_from(rows.len()).expect("few"),
+            log_bytes: u64::try_from(segments).expect("an address has 64 bits at most") * segment_bytes,
+            rows: u64::try_from(rows.len()).expect("an address has 64 bits at most"),
             write_caching_off: !self.may_cache_writes(),
             recovered_bytes: log.recovered_bytes.get(),
             recovery_milliseconds: log.recovery_milliseconds.get(),

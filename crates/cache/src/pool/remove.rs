@@ -110,7 +110,8 @@ impl<E: Env> PoolInner<E> {
     /// Bytes of the log and of cached blocks that lie on an SSD, about.
     fn bytes_to_evacuate(&self, ssd: &Ssd<E>) -> u64 {
         let segments = self.log.as_ref().map_or(0, |log| copies_on(log, ssd));
-        let log = u64::try_from(segments).expect("few") * u64::from(self.segment_pages()) * PAGE;
+        let log =
+            u64::try_from(segments).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE;
         log + u64::from(ssd.slots_used.get()) * self.block_bytes()
     }
 

@@ -177,7 +177,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn write_again(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
         let [_, second] = SUPERBLOCK_OFFSETS;
-        let length = usize::try_from(SUPERBLOCK_BYTES).expect("small");
+        let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
         let bytes = ssd.read(second, self.env.buffers().take(length)).await?;
         ssd.write(second, bytes).await.map(drop)
     }

@@ -53,7 +53,7 @@ pub(crate) struct FoundWitnesses {
     pub(crate) seen: Witness,
     /// Of the newest record.
     pub(crate) number: u64,
-    /// … on each SSD, and in the state directory; 0: it has none.
+    /// Of the record on each SSD, and in the state directory; 0: it has none.
     pub(crate) ssds: Vec<(u128, u64)>,
     pub(crate) state: u64,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Membership {
 }
 
 impl<E: Env> Survey<E> {
-    /// … for somebody who is about to open the pool, and may have to see first that nobody else uses it.
+    /// The survey of somebody who is about to open the pool, and may have to see first that nobody else uses it.
     pub(crate) async fn enter(
         env: &E,
         ssds: Vec<Named<E::Device>>,
@@ -401,7 +401,7 @@ impl<E: Env> Survey<E> {
         self.left_out.iter().find(|(path, _)| *path == member.path).map(|(_, error)| error)
     }
 
-    /// … of these, to be added to a message.
+    /// The reasons of these, to be added to a message.
     fn reasons_of<'a>(&self, members: impl Iterator<Item = &'a Member>) -> String {
         members.filter_map(|member| self.reason_of(member)).map(|error| format!("; {error}")).collect()
     }

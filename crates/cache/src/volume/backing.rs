@@ -42,7 +42,7 @@ pub(crate) struct Backing<E: Env> {
     failures: Cell<Failures>,
     /// What hosts were told of as written up to here may not be there.
     doubtful: Cell<Mark>,
-    /// … of which some host was told, by a flush, up to here.
+    /// Some host was told of that, by a flush, up to here.
     reported: Cell<Mark>,
     pub(crate) flusher: Flusher,
     pub(crate) io: IoCounts,
@@ -308,7 +308,7 @@ impl<E: Env> Backing<E> {
         ByteRange { end: wide.end.min(self.size_bytes().max(range.end)), ..wide }
     }
 
-    /// … that lie in it as a whole.
+    /// The logical blocks that lie in a range as a whole.
     pub(crate) fn blocks_inside(&self, range: ByteRange) -> ByteRange {
         let inner = range.narrowed_to(u64::from(self.info.logical_block_bytes));
         match range.end == self.size_bytes() && !self.is_within_a_block(range) {

@@ -85,7 +85,7 @@ struct Written {
     extents: Vec<Extent>,
     /// Something was moved or overwritten meanwhile: it is elsewhere now.
     moved: bool,
-    /// … or this is why it could not be written.
+    /// Why it could not be written.
     failed: Option<Error>,
 }
 

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn overlapping_ranges_wait_in_order_and_others_pass() {
         let locks = RangeLocks::default();
-        let first = poll(&mut locks.exclusive(0..10)).expect("free");
+        let first = poll(&mut locks.exclusive(0..10)).expect("nobody holds them");
         let mut wide = locks.exclusive(5..20);
         assert!(poll(&mut wide).is_none());
         let mut behind = locks.exclusive(15..16);
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn who_does_not_wait_gets_nothing_that_is_held_or_waited_for() {
         let locks = RangeLocks::default();
-        let held = locks.try_exclusive(&(0..10)).expect("free");
+        let held = locks.try_exclusive(&(0..10)).expect("nobody holds them");
         assert!(locks.try_exclusive(&(9..11)).is_none());
         let mut wide = locks.exclusive(5..20);
         assert!(poll(&mut wide).is_none());
@@ -244,7 +244,7 @@ mod tests {
     fn who_waits_for_many_pages_is_served_when_the_last_of_them_are_free() {
         let locks = RangeLocks::default();
         for held in [3_u64, 65, 4000, 5000, 100_000] {
-            let held = locks.try_exclusive(&(held..held + 1)).expect("free");
+            let held = locks.try_exclusive(&(held..held + 1)).expect("nobody holds them");
             let mut wide = locks.exclusive(0..200_000);
             assert!(poll(&mut wide).is_none());
             assert!(locks.try_exclusive(&(150_000..150_001)).is_none(), "it would overtake");
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_waiter_that_leaves_blocks_nobody() {
         let locks = RangeLocks::default();
-        let held = poll(&mut locks.exclusive(0..10)).expect("free");
+        let held = poll(&mut locks.exclusive(0..10)).expect("nobody holds them");
         let mut leaver = locks.exclusive(0..20);
         assert!(poll(&mut leaver).is_none());
         let mut stayer = locks.exclusive(10..20);

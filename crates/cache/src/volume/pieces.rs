@@ -9,9 +9,9 @@ const BYTES_MIN: u64 = 4 << 20;
 /// The first one: a device of 1 MB/s ends it within half a minute.
 const BYTES_AT_FIRST: u64 = 16 << 20;
 const BYTES_MAX: u64 = 1 << 30;
-/// A piece that took less may be longer, …
+/// A piece that took less may be longer.
 const SHORT: Duration = Duration::from_millis(250);
-/// … and one that took more has to be shorter.
+/// A piece that took more has to be shorter.
 const LONG: Duration = Duration::from_secs(1);
 
 /// What is left of a range.

@@ -571,7 +571,7 @@ impl<E: Env> PoolInner<E> {
         }
         let map = self.map.borrow();
         let Some(checksums) = map.checksums(slot) else { return true };
-        let expected = &checksums[usize::try_from(first_page).expect("small")..];
+        let expected = &checksums[usize::try_from(first_page).expect("what lies in memory has an address")..];
         bytes.chunks_exact(PAGE_BYTES).zip(expected).all(|(page, checksum)| crc32c(page) == *checksum)
     }
 
@@ -615,7 +615,7 @@ impl<E: Env> PoolInner<E> {
             && header.slot == ssd.local(slot);
         let generation =
             header.generation == self.map.borrow().generation(slot) && header.incarnation == ssd.incarnation.get();
-        let pages = usize::try_from(self.pages_per_block).expect("small");
+        let pages = usize::try_from(self.pages_per_block).expect("what lies in memory has an address");
         let checksums = !self.settings.get().checksums || header.checksums.len() == pages;
         (address || planted(Planted::HeaderNotChecked))
             && (generation || planted(Planted::HeaderNotChecked) || planted(Planted::GenerationNotChecked))

@@ -160,7 +160,7 @@ impl<E: Env> PoolInner<E> {
         Dirty { pages, max_pages: log.dirty_max(), pace: &log.pace }
     }
 
-    /// … of a volume that has a cap.
+    /// What is dirty of a volume that has a cap.
     pub(crate) fn dirty_of<'a>(&self, log: &Log, volume: &'a VolumeInner<E>, index: VolumeIndex) -> Option<Dirty<'a>> {
         let cap = volume.spec.borrow().settings.dirty_cap?;
         let pages = log.counts(index).cleanable() + log.queued_pages_of(index);

@@ -153,7 +153,7 @@ impl<E: Env> VolumeInner<E> {
         Ok((end * PAGE).min(range.end))
     }
 
-    /// … where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
+    /// Zeroes pages where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
     async fn zero_past_the_log(
         self: &Rc<Self>,
         attached: &Rc<Attached<E>>,

@@ -57,7 +57,7 @@ impl World {
         Pool::open(self.env.clone(), self.named(), state, missing).await.unwrap()
     }
 
-    /// … and the volume with it.
+    /// The pool opened again, and the volume with it.
     pub(crate) async fn reopened(&self, missing: Missing) -> (Pool<HostEnv>, Volume<HostEnv>) {
         let (pool, volume) = (self.open(missing).await, self.volume());
         pool.reattach(&volume).await.unwrap();
