@@ -153,10 +153,10 @@ impl<E: Env> Offline<E> {
         if survey.found.is_empty() && !unreadable.is_empty() {
             return Err(none_readable(&unreadable));
         }
-        let (rows, members) = (survey.rows.clone(), survey.members.clone());
-        let losses = survey.knows_losses().then(|| survey.losses.clone());
+        let records = survey.records.clone();
+        let members = &records.members.value;
         let is_member = |uuid| members.member(uuid).is_some();
-        let listed = losses.clone().unwrap_or_default();
+        let listed = records.known_losses().cloned().unwrap_or_default();
         let is_awaited = |uuid| !is_member(uuid) && listed.names(uuid);
         let mut ssds: Vec<ReportedSsd> = Vec::new();
         for found in &survey.found {
@@ -199,12 +199,7 @@ impl<E: Env> Offline<E> {
             spares: Vec::new(),
             ssds: found.map(|ssd| (ssd.named, ssd.superblock)).collect(),
             state: None,
-            members: survey.members,
-            members_number: survey.members_number,
-            catalogue: survey.catalogue,
-            catalogue_number: survey.catalogue_number,
-            rows_number: survey.rows_number,
-            witnesses: survey.witnesses,
+            records: survey.records,
             offline: true,
             accepts_loss: false,
             entry: Entry::none(),
@@ -212,14 +207,14 @@ impl<E: Env> Offline<E> {
         };
         let pool = parts.assemble();
         if let Some(log) = &pool.log {
-            pool.recover_log(log, &rows, losses.as_ref()).await?;
+            pool.recover_log(log, &records.rows.value, records.known_losses()).await?;
         }
         // What is noted of rows is that a part of them cannot be had.
         doubts.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
         problems.extend(doubts.clone());
         let volumes = reported_volumes(&pool);
         let report = Report {
-            pool: members.name,
+            pool: members.name.clone(),
             pool_uuid: pool.uuid,
             kind: members.kind,
             epoch: members.epoch,
@@ -398,7 +393,7 @@ impl<E: Env> Offline<E> {
 /// What is wrong with who is here; and of that, what says that newer data may be elsewhere.
 fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
     let (mut problems, mut doubts) = (Vec::new(), Vec::new());
-    let members = &survey.members;
+    let members = &survey.records.members.value;
     let is_here = |uuid: u128| survey.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
     let (here, all) = (members.ssds.iter().filter(|member| is_here(member.ssd_uuid)).count(), members.ssds.len());
     if !survey.is_proven() {
@@ -414,8 +409,8 @@ fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
                       SSDs, only that may know, and what they hold is old";
         problems.push(unread.to_owned());
     }
-    for attachment in survey.unknown_losses() {
-        let volume = survey.catalogue.volumes.iter().find(|volume| volume.attachment == attachment);
+    for attachment in survey.records.unknown_losses() {
+        let volume = survey.records.catalogue.value.volumes.iter().find(|volume| volume.attachment == attachment);
         if let Some(volume) = volume {
             doubts.push(format!(
                 "volume {} lost dirty data, and the record of what it was is not here: what is found of it may be older",

@@ -183,7 +183,7 @@ fn decode_backing(reader: &mut Reader<'_>) -> Result<BackingIdentity, Corrupt> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn volume(attachment: u64, name: &str) -> CataloguedVolume {

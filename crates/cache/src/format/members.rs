@@ -196,11 +196,11 @@ fn decode_cleaning(reader: &mut Reader<'_>) -> Result<Cleaning, Corrupt> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::config::IoType;
 
-    fn sample() -> Members {
+    pub(crate) fn sample() -> Members {
         let member = |ssd_uuid| Member {
             ssd_uuid,
             size_bytes: 1 << 30,

@@ -13,9 +13,11 @@ use smallvec::SmallVec;
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::error::Error;
 use crate::format::log::{SegmentHeader, SummaryDraft, summary_pages};
+use crate::format::losses::Losses;
 use crate::format::rows::{Copy, Row as RowRecord, Rows};
 use crate::log::mirrors::Mirrors;
 use crate::log::overlay::{Content, Counts, Live, Overlay, Place};
+use crate::members::newest::Records;
 use crate::planted::{Planted, planted};
 
 /// Rows that may live at once: what a [`Place`] can name.
@@ -632,6 +634,15 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    /// What a start knows of what was lost.
+    pub(crate) fn take_losses_of(&self, records: &Records) {
+        let rows = &records.rows.value;
+        self.losses_number.set(records.losses.number.max(rows.losses));
+        let listed = || records.known_losses().map(Losses::attachments).unwrap_or_default();
+        *self.with_loss.borrow_mut() = rows.with_loss.clone().unwrap_or_else(listed);
+        *self.with_unknown_loss.borrow_mut() = records.unknown_losses();
+    }
+
     pub(crate) fn new() -> Self {
         Self {
             overlay: RefCell::default(),

@@ -5,6 +5,7 @@ pub(crate) mod flusher;
 pub(crate) mod io;
 pub(crate) mod label;
 pub(crate) mod life;
+pub(crate) mod newest;
 pub(crate) mod ownership;
 pub(crate) mod roster;
 pub(crate) mod segments;

@@ -1,12 +1,12 @@
 //! A pool is made. The superblocks come last, so that a creation that was cut off leaves no half pool behind.
 
+use crate::members::newest::Records;
 use crate::members::ssd::not_made;
 use std::rc::Rc;
 
 use hotset_block::{Device, Env};
 
 use crate::error::{Error, ErrorKind};
-use crate::format::catalogue::Catalogue;
 use crate::format::layout::{Layout, STATE_BYTES, segment_bytes_for};
 use crate::format::members::{Members, Written};
 use crate::format::record::RecordKind;
@@ -17,7 +17,6 @@ use crate::members::label::Named;
 use crate::members::owner::{Entry, refuse_living, run_owner};
 use crate::members::ssd::Ssd;
 use crate::pool::open::{Parts, new_member};
-use crate::pool::survey::FoundWitnesses;
 use crate::pool::{Pool, PoolInner, PoolSpec};
 
 pub(crate) fn random_uuid<E: Env>(env: &E) -> u128 {
@@ -44,12 +43,7 @@ pub(crate) async fn create<E: Env>(
         absent: Vec::new(),
         spares: Vec::new(),
         state: Some(state),
-        members: first_members(&spec),
-        members_number: 0,
-        catalogue: Catalogue { next_attachment: 1, volumes: Vec::new() },
-        catalogue_number: 0,
-        rows_number: 0,
-        witnesses: FoundWitnesses::default(),
+        records: Records::first(first_members(&spec)),
         offline: false,
         accepts_loss: false,
         entry: Entry::none(),
@@ -67,7 +61,7 @@ pub(crate) async fn create<E: Env>(
             spare: false,
             layout,
         };
-        parts.members.ssds.push(new_member(&parts.env, &named.path, &superblock));
+        parts.records.members.value.ssds.push(new_member(&parts.env, &named.path, &superblock));
         parts.ssds.push((named, superblock));
     }
     let pool = parts.assemble();

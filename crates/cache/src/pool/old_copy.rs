@@ -32,7 +32,7 @@ impl<E: Env> Survey<E> {
             if missing == Missing::AcceptLoss && self.misses(&[uuid]) {
                 self.found.push(old);
             } else {
-                let path = self.members.member(uuid).map_or(old.named.path, |member| member.path.clone());
+                let path = self.records.members.value.member(uuid).map_or(old.named.path, |member| member.path.clone());
                 self.left_out.push((path, why));
             }
         }
@@ -41,9 +41,9 @@ impl<E: Env> Survey<E> {
     /// The members that are old copies, and what shows it.
     pub(crate) async fn old_copies(&self, env: &E) -> Vec<(u128, Error)> {
         let mut old = Vec::new();
-        for ssd in self.found.iter().filter(|ssd| ssd.is_in(&self.members)) {
+        for ssd in self.found.iter().filter(|ssd| ssd.is_in(&self.records.members.value)) {
             let number = ssd.rows.as_ref().map(|record| record.number);
-            if number.is_some_and(|number| number >= self.newest_rows_number) {
+            if number.is_some_and(|number| number >= self.records.rows_newest) {
                 continue;
             }
             // One that does not answer shows nothing.
@@ -62,7 +62,7 @@ impl<E: Env> Survey<E> {
     /// A row that is not on this SSD as the newest record says, though it was there before that was written.
     async fn missed_row(&self, env: &E, ssd: &Found<E::Device>) -> Option<u64> {
         let own = ssd.rows.as_ref().and_then(|record| Rows::decode(&record.payload).ok()).unwrap_or_default();
-        for row in &self.rows.rows {
+        for row in &self.records.rows.value.rows {
             let known =
                 own.rows.iter().find(|known| (known.number, known.incarnation) == (row.number, row.incarnation));
             for (position, pair) in (0..).zip(&row.segments) {

@@ -22,14 +22,12 @@ use crate::clean::recover::Unbelieved;
 use crate::clean::slot_ranges::SlotRanges;
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
-use crate::format::catalogue::Catalogue;
 use crate::format::layout::STATE_BYTES_MIN;
-use crate::format::losses::Losses;
-use crate::format::members::{Member, Members};
-use crate::format::rows::Rows;
+use crate::format::members::Member;
 use crate::format::superblock::Superblock;
 use crate::log::write_log::{Known, Log};
 use crate::members::label::Named;
+use crate::members::newest::Records;
 use crate::members::owner::{Entry, run_owner};
 use crate::members::ownership::Ownership;
 use crate::members::roster::Roster;
@@ -37,7 +35,7 @@ use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
 use crate::members::witnesses::Witnesses;
 use crate::pool::scrub_progress::Scrub;
-use crate::pool::survey::{FoundWitnesses, Membership, Survey};
+use crate::pool::survey::{Membership, Survey};
 use crate::pool::{Missing, Pool, PoolInner, PoolVolume};
 use crate::status::SsdStatus;
 
@@ -49,12 +47,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) absent: Vec<SsdStatus>,
     pub(crate) spares: Vec<Spare<E::Device>>,
     pub(crate) state: Option<E::Device>,
-    pub(crate) members: Members,
-    pub(crate) members_number: u64,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) catalogue_number: u64,
-    pub(crate) rows_number: u64,
-    pub(crate) witnesses: FoundWitnesses,
+    pub(crate) records: Records,
     /// Nothing is to be written to the SSDs.
     pub(crate) offline: bool,
     pub(crate) accepts_loss: bool,
@@ -80,12 +73,9 @@ pub(crate) async fn open<E: Env>(
         survey.check_copies()?;
     }
     if !proven {
-        survey.supersede_missing_members();
+        survey.records.supersede_missing_members();
     }
-    let (before, rows) = (survey.members.clone(), survey.rows.clone());
-    let losses = if survey.knows_losses() { survey.losses.clone() } else { Losses::default() };
-    let (knows_losses, losses_number) = (survey.knows_losses(), survey.losses_number.max(survey.rows.losses));
-    let unknown = survey.unknown_losses();
+    let before = survey.records.clone();
     let missed: Vec<SsdStatus> = plan.missing.iter().map(|member| survey.absent_status(member)).collect();
     let absent = missed.into_iter().chain(unexpected).chain(survey.unknown_spares).collect();
     let parts = Parts {
@@ -94,12 +84,7 @@ pub(crate) async fn open<E: Env>(
         spares: survey.spares,
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
         state: state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN),
-        members: survey.members,
-        members_number: survey.members_number,
-        catalogue: survey.catalogue,
-        catalogue_number: survey.catalogue_number,
-        rows_number: survey.rows_number,
-        witnesses: survey.witnesses,
+        records: survey.records,
         offline: false,
         accepts_loss: missing == Missing::AcceptLoss,
         entry,
@@ -108,12 +93,10 @@ pub(crate) async fn open<E: Env>(
     let pool = parts.start(&plan).await?;
     let opened = async {
         if let Some(log) = &pool.log {
-            log.losses_number.set(losses_number);
-            *log.with_loss.borrow_mut() = rows.with_loss.clone().unwrap_or_else(|| losses.attachments());
-            *log.with_unknown_loss.borrow_mut() = unknown;
+            log.take_losses_of(&before);
         }
-        pool.remember_gone(&before);
-        pool.recover(&before, &plan, &rows, knows_losses.then_some(&losses)).await?;
+        pool.remember_gone(&before.members.value);
+        pool.recover(&before, &plan).await?;
         if missing == Missing::AcceptLoss {
             pool.accept_unknown().await?;
             pool.accept_unavailable_at_start().await?;
@@ -145,7 +128,8 @@ pub(crate) fn new_member<E: Env>(env: &E, path: &str, superblock: &Superblock) -
 
 impl<E: Env> Parts<E> {
     pub(crate) fn assemble(self) -> Rc<PoolInner<E>> {
-        let settings = self.members.settings;
+        let Records { members, catalogue, rows, witnesses: found, .. } = self.records;
+        let settings = members.value.settings;
         let pages_per_block = settings.block_bytes.pages();
         let mut map = Map::new(pages_per_block, settings.checksums);
         let mut ssds = Vec::new();
@@ -153,7 +137,7 @@ impl<E: Env> Parts<E> {
             let index = SsdIndex(u16::try_from(index).expect("SSDs of a pool are bounded"));
             let first_slot: SlotIndex = map.add_slots(superblock.layout.slot_count());
             let ssd = Ssd::new(self.env.clone(), index, named, &superblock, first_slot);
-            let incarnation = self.members.member(superblock.ssd_uuid).map_or(0, |member| member.incarnation);
+            let incarnation = members.value.member(superblock.ssd_uuid).map_or(0, |member| member.incarnation);
             ssd.incarnation.set(incarnation);
             ssds.push((Rc::new(ssd), superblock));
         }
@@ -163,20 +147,19 @@ impl<E: Env> Parts<E> {
         }
         let witnesses = Witnesses::default();
         for (ssd, _) in &ssds {
-            let number =
-                self.witnesses.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
+            let number = found.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
             ssd.witness.opened(number);
-            ssd.losses.set(self.witnesses.seen.losses_of(ssd.uuid));
-            ssd.read_errors_before.set(self.witnesses.seen.read_errors_of(ssd.uuid));
+            ssd.losses.set(found.seen.losses_of(ssd.uuid));
+            ssd.read_errors_before.set(found.seen.read_errors_of(ssd.uuid));
         }
-        let scrub = self.witnesses.seen.scrub;
-        witnesses.state.opened(self.witnesses.state);
-        witnesses.opened(self.witnesses.seen, self.witnesses.number);
+        let scrub = found.seen.scrub;
+        witnesses.state.opened(found.state);
+        witnesses.opened(found.seen, found.number);
         let slots = map.slot_count();
-        let kind = self.members.kind;
+        let kind = members.value.kind;
         let limit = settings.ssd_writes_per_day_bytes;
-        let budget = Budget::new(self.members.written, limit, self.members.clean, self.env.unix_seconds());
-        let volumes = self.catalogue.volumes.iter();
+        let budget = Budget::new(members.value.written, limit, members.value.clean, self.env.unix_seconds());
+        let volumes = catalogue.value.volumes.iter();
         let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
         let owner = Rc::new(Ownership::default());
         for (ssd, _) in &ssds {
@@ -186,8 +169,8 @@ impl<E: Env> Parts<E> {
             owner,
             env: self.env,
             uuid: self.uuid,
-            name: self.members.name.clone(),
-            kind: self.members.kind,
+            name: members.value.name.clone(),
+            kind: members.value.kind,
             settings: Cell::new(settings),
             pages_per_block,
             superblocks: RefCell::new(ssds.iter().map(|(_, superblock)| superblock.clone()).collect()),
@@ -207,10 +190,10 @@ impl<E: Env> Parts<E> {
             policy: RefCell::new(Policy::new(settings.policy, slots)),
             counters: RefCell::new(Counters::new(slots, pages_per_block)),
             volumes: RefCell::new(volumes),
-            members: RefCell::new(self.members),
-            members_number: Cell::new(self.members_number),
-            catalogue: RefCell::new(self.catalogue),
-            catalogue_number: Cell::new(self.catalogue_number),
+            members: RefCell::new(members.value),
+            members_number: Cell::new(members.number),
+            catalogue: RefCell::new(catalogue.value),
+            catalogue_number: Cell::new(catalogue.number),
             records_lock: Semaphore::new(1),
             leave_lock: Semaphore::new(1),
             losses_lock: Semaphore::new(1),
@@ -227,7 +210,7 @@ impl<E: Env> Parts<E> {
             fenced: RefCell::new(None),
             recovery: RefCell::default(),
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
-            rows_number: Cell::new(self.rows_number),
+            rows_number: Cell::new(rows.number),
             stopping_log: Cell::new(false),
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
@@ -333,25 +316,19 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
-    async fn recover(
-        self: &Rc<Self>,
-        before: &Members,
-        plan: &Membership,
-        rows: &Rows,
-        losses: Option<&Losses>,
-    ) -> Result<(), Error> {
+    async fn recover(self: &Rc<Self>, before: &Records, plan: &Membership) -> Result<(), Error> {
         let started = self.env.real_now();
         let mut notes = Vec::new();
         if let Some(log) = &self.log {
             // First, so that no slot is found where the log lies.
-            notes.push(self.recover_log(log, rows, losses).await?);
+            notes.push(self.recover_log(log, &before.rows.value, before.known_losses()).await?);
         }
         // Before any slot is listed, so that each is in the right queue at once.
         self.apply_shares();
         let mut cold = Vec::new();
         let mut slots = 0;
         for ssd in self.ssds.iter() {
-            let known = before.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
+            let known = before.members.value.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
             let Some(member) = known else {
                 let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
                 notes.push(format!("SSD {} starts empty: {why}", ssd.path));

@@ -18,6 +18,7 @@ use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::format::witness::Witness;
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
+use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admission, Entry, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
@@ -25,9 +26,6 @@ use crate::planted::{Planted, planted};
 use crate::pool::Missing;
 use crate::status::SsdStatus;
 use crate::time_limit::within;
-
-/// More records than a pool writes while one of its members is away: of a thousand in a second, those of 49 days.
-const OUTRANKING: u64 = 1 << 32;
 
 /// An SSD whose superblock was read.
 pub(crate) struct Found<D> {
@@ -47,32 +45,6 @@ impl<D> Found<D> {
     }
 }
 
-/// What the members that are there know of each other.
-#[derive(Default)]
-pub(crate) struct FoundWitnesses {
-    pub(crate) seen: Witness,
-    /// Of the newest record.
-    pub(crate) number: u64,
-    /// Of the record on each SSD, and in the state directory; 0: it has none.
-    pub(crate) ssds: Vec<(u128, u64)>,
-    pub(crate) state: u64,
-}
-
-impl FoundWitnesses {
-    fn of<D>(found: &[Found<D>], state: Option<&Record>) -> Self {
-        let number = |record: Option<&Record>| record.map_or(0, |record| record.number);
-        let mut records: Vec<&Record> = found.iter().filter_map(|ssd| ssd.witness.as_ref()).chain(state).collect();
-        records.sort_by_key(|record| record.number);
-        Self {
-            // One that is broken is none: it only ever takes belief away.
-            seen: Witness::merged(records.iter().filter_map(|record| Witness::decode(&record.payload).ok())),
-            number: number(records.last().copied()),
-            ssds: found.iter().map(|ssd| (ssd.superblock.ssd_uuid, number(ssd.witness.as_ref()))).collect(),
-            state: number(state),
-        }
-    }
-}
-
 /// Everything that a start decides by.
 pub(crate) struct Survey<E: Env> {
     pub(crate) pool_uuid: u128,
@@ -81,18 +53,7 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) spares: Vec<Spare<E::Device>>,
     /// Spares that the pool does not know (any more).
     pub(crate) unknown_spares: Vec<SsdStatus>,
-    pub(crate) members: Members,
-    pub(crate) members_number: u64,
-    pub(crate) catalogue: Catalogue,
-    pub(crate) catalogue_number: u64,
-    pub(crate) rows: Rows,
-    /// What was lost while the pool ran, and the number of that record; 0: there is none.
-    pub(crate) losses: Losses,
-    pub(crate) losses_number: u64,
-    pub(crate) rows_number: u64,
-    /// Of the record that `rows` is.
-    pub(crate) newest_rows_number: u64,
-    pub(crate) witnesses: FoundWitnesses,
+    pub(crate) records: Records,
     /// The state directory knows of everything that any SSD knows of.
     state_agrees: bool,
     /// The state directory knows the pool.
@@ -210,23 +171,21 @@ impl<E: Env> Survey<E> {
             None => Losses::default(),
         };
         let state_witness = state_record::<E>(env, state, RecordKind::Witness, Some(pool_uuid)).await?;
-        let witnesses = FoundWitnesses::of(&found, state_witness.as_ref());
+        let records = Records {
+            members: Numbered { number: members_number, value: members },
+            catalogue: Numbered { number: catalogue_number, value: catalogue },
+            rows: Numbered { number: rows_number, value: rows },
+            rows_newest: newest_rows_number,
+            losses: Numbered { number: losses_number, value: losses },
+            witnesses: witnesses_of(&found, state_witness.as_ref()),
+        };
         Ok(Self {
             pool_uuid,
-            witnesses,
             found,
             left_out,
             spares,
             unknown_spares,
-            members,
-            members_number,
-            catalogue,
-            catalogue_number,
-            rows,
-            losses,
-            losses_number,
-            rows_number,
-            newest_rows_number,
+            records,
             state_agrees,
             state_knows: state_members.is_some(),
             catalogue_behind,
@@ -235,7 +194,7 @@ impl<E: Env> Survey<E> {
 
     /// Who is in the pool and who is believed.
     pub(crate) fn membership(&self) -> Membership {
-        let (found, members) = (&self.found, &self.members);
+        let (found, members) = (&self.found, &self.records.members.value);
         let is_there = |member: &&Member| found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
         let missing: Vec<Member> = members.ssds.iter().filter(|member| !is_there(member)).cloned().collect();
         let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
@@ -257,8 +216,9 @@ impl<E: Env> Survey<E> {
 
     /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
     fn votes(&self) -> (usize, usize) {
-        let present = self.found.iter().filter(|ssd| ssd.is_in(&self.members)).count() + usize::from(self.state_knows);
-        (present, self.members.ssds.len() + 1)
+        let present = self.found.iter().filter(|ssd| ssd.is_in(&self.records.members.value)).count()
+            + usize::from(self.state_knows);
+        (present, self.records.members.value.ssds.len() + 1)
     }
 
     /// The newest records that are there are the pool's newest: a majority of its members is there.
@@ -267,21 +227,13 @@ impl<E: Env> Survey<E> {
         present * 2 > all
     }
 
-    /// From now on what is there is the pool, and members that are not there may have later records: whatever they count,
-    /// the next records count more, so that those members are old ones when they come back.
-    pub(crate) fn supersede_missing_members(&mut self) {
-        for number in [&mut self.members_number, &mut self.catalogue_number, &mut self.rows_number] {
-            *number += OUTRANKING;
-        }
-    }
-
     /// Dirty data is believed only if a majority of the members agrees on it, and SSDs that are no members are not
     /// touched while there is any. Takes those out; answers what the status says of them.
     pub(crate) fn protect_dirty_data(&mut self, accepts_loss: bool) -> Result<Vec<SsdStatus>, Error> {
-        if self.members.kind == PoolKind::Read {
+        if self.records.members.value.kind == PoolKind::Read {
             return Ok(Vec::new());
         }
-        let members = &self.members;
+        let members = &self.records.members.value;
         if !self.is_proven() && !accepts_loss {
             let (present, all) = self.votes();
             let is_there = |member: &Member| self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == member.ssd_uuid);
@@ -297,13 +249,15 @@ impl<E: Env> Survey<E> {
             );
             return Err(Error::new(ErrorKind::Gone, message));
         }
-        if self.rows.rows.is_empty() && !self.lacks_losses() {
+        if self.records.rows.value.rows.is_empty() && !self.records.lack_losses() {
             return Ok(Vec::new());
         }
         let found = std::mem::take(&mut self.found);
-        let members = &self.members;
+        let members = &self.records.members.value;
         // What is listed of those that left is all that is taken from them.
-        let is_listed = |ssd: &Found<E::Device>| self.knows_losses() && self.losses.names(ssd.superblock.ssd_uuid);
+        let is_listed = |ssd: &Found<E::Device>| {
+            self.records.known_losses().is_some_and(|losses| losses.names(ssd.superblock.ssd_uuid))
+        };
         let (kept, unexpected): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|ssd| ssd.is_in(members) || is_listed(ssd));
         self.found = kept;
@@ -333,52 +287,28 @@ impl<E: Env> Survey<E> {
             |uuid: u128| !without.contains(&uuid) && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
         let is_there = move |copy: &Copy| !copy.lost && is_here(copy.ssd_uuid);
         let is_missed = move |pair: &[Copy; 2]| !pair.iter().any(&is_there) && !pair.iter().all(|copy| copy.lost);
-        let pairs = self.rows.rows.iter().flat_map(|row| row.segments.iter().map(move |pair| (row, pair)));
+        let pairs =
+            self.records.rows.value.rows.iter().flat_map(|row| row.segments.iter().map(move |pair| (row, pair)));
         pairs.filter(move |(_, pair)| is_missed(pair))
     }
 
     /// Slots may hold what a part of the write log superseded that is not there, and that no record lists.
     fn misses_superseding(&self) -> bool {
-        self.missed_segment().is_some() || self.lacks_losses()
-    }
-
-    /// The rows ask for a losses record that is not there.
-    fn lacks_losses(&self) -> bool {
-        (self.rows.losses > 0 || self.rows.lack_segments()) && !self.knows_losses()
-    }
-
-    /// The losses record that the rows ask for is there, or a later one.
-    pub(crate) fn knows_losses(&self) -> bool {
-        self.rows.losses > 0 && self.losses_number >= self.rows.losses
-    }
-
-    /// Attachments that lost nobody knows what: the row record says which they are, or else it may be any.
-    pub(crate) fn unknown_losses(&self) -> Vec<u64> {
-        let mut unknown = self.rows.with_unknown_loss.clone();
-        if self.lacks_losses() {
-            match &self.rows.with_loss {
-                Some(with_loss) => unknown.extend(with_loss),
-                None => unknown.extend(self.catalogue.volumes.iter().map(|volume| volume.attachment)),
-            }
-        }
-        unknown.retain(|attachment| self.catalogue.volumes.iter().any(|volume| volume.attachment == *attachment));
-        unknown.sort_unstable();
-        unknown.dedup();
-        unknown
+        self.missed_segment().is_some() || self.records.lack_losses()
     }
 
     fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {
-        let path = |copy: &Copy| match self.members.member(copy.ssd_uuid) {
+        let path = |copy: &Copy| match self.records.members.value.member(copy.ssd_uuid) {
             Some(member) => member.path.clone(),
             None => format!("{:032x}", copy.ssd_uuid),
         };
         let wanted: Vec<String> = pair.iter().filter(|copy| !copy.lost).map(path).collect();
-        let members = pair.iter().filter_map(|copy| self.members.member(copy.ssd_uuid));
+        let members = pair.iter().filter_map(|copy| self.records.members.value.member(copy.ssd_uuid));
         let message = format!(
             "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
              volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
              only they hold, with pool import --accept-missing --accept-loss{}",
-            self.members.name,
+            self.records.members.value.name,
             row.number,
             wanted.join(" or "),
             self.reasons_of(members)
@@ -392,7 +322,7 @@ impl<E: Env> Survey<E> {
             None => member.path.clone(),
         };
         let told: Vec<String> = missing.iter().map(told).collect();
-        let message = format!("pool {}: missing SSD(s): {}", self.members.name, told.join(", "));
+        let message = format!("pool {}: missing SSD(s): {}", self.records.members.value.name, told.join(", "));
         Error::new(ErrorKind::Missing, message)
     }
 
@@ -619,4 +549,17 @@ fn common_pool<D>(found: &[Found<D>]) -> Result<Option<u128>, Error> {
         }
     }
     Ok(Some(first.superblock.pool_uuid))
+}
+
+fn witnesses_of<D>(found: &[Found<D>], state: Option<&Record>) -> FoundWitnesses {
+    let number = |record: Option<&Record>| record.map_or(0, |record| record.number);
+    let mut records: Vec<&Record> = found.iter().filter_map(|ssd| ssd.witness.as_ref()).chain(state).collect();
+    records.sort_by_key(|record| record.number);
+    FoundWitnesses {
+        // One that is broken is none: it only ever takes belief away.
+        seen: Witness::merged(records.iter().filter_map(|record| Witness::decode(&record.payload).ok())),
+        number: number(records.last().copied()),
+        ssds: found.iter().map(|ssd| (ssd.superblock.ssd_uuid, number(ssd.witness.as_ref()))).collect(),
+        state: number(state),
+    }
 }
