@@ -18,6 +18,7 @@ use crate::clean::page_set::PageSet;
 use crate::config::{FetchRate, PAGE, limits};
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
+use crate::members::segments::Purpose;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
@@ -198,9 +199,9 @@ impl<E: Env> PoolInner<E> {
         if !fill.pages.get().is_empty() {
             let offset = ssd.layout.slot_offset(slot);
             let written = if planted(Planted::PublishBeforeHeader) {
-                ssd.write(offset + ssd.layout.header_bytes(), data).await
+                ssd.write(Purpose::Slot(slot), offset + ssd.layout.header_bytes(), data).await
             } else if planted(Planted::ReleaseOnTimeout) {
-                let write = ssd.write(offset, header.join(data));
+                let write = ssd.write(Purpose::Slot(slot), offset, header.join(data));
                 let Some(written) = within(&self.env, Duration::from_secs(1), write).await else {
                     ssd.grace.free(slot);
                     self.collect_ready(&ssd);
@@ -208,7 +209,7 @@ impl<E: Env> PoolInner<E> {
                 };
                 written
             } else {
-                ssd.write(offset, header.join(data)).await
+                ssd.write(Purpose::Slot(slot), offset, header.join(data)).await
             };
             if let Err(fault) = written {
                 self.ssd_failed(&ssd, &fault);

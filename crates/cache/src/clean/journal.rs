@@ -10,6 +10,7 @@ use hotset_block::Env;
 use crate::clean::index_journal::Ticket;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::pool::PoolInner;
 
@@ -73,7 +74,7 @@ impl<E: Env> PoolInner<E> {
         journal
             .next_number
             .set(journal.next_number.get() + u64::try_from(sectors.len()).expect("an address has 64 bits at most"));
-        ssd.write(ssd.layout.journal_offset() + position, buf).await?;
+        ssd.write(Purpose::Index, ssd.layout.journal_offset() + position, buf).await?;
         ssd.flush().await?;
         journal.flushed_end.set(journal.next_number.get());
         if drops {
@@ -119,7 +120,7 @@ impl<E: Env> PoolInner<E> {
         };
         let mut buf = self.env.buffers().take(usize::try_from(ssd.layout.sector_bytes).expect("512 or 4096"));
         header.encode_into(&mut buf);
-        ssd.write(offset, buf).await?;
+        ssd.write(Purpose::Index, offset, buf).await?;
         ssd.flush().await?;
         journal.checkpoint_number.set(number);
         journal.start.set(journal_start);
@@ -142,7 +143,8 @@ impl<E: Env> PoolInner<E> {
             let sector = Sector { place: Place::Journal, incarnation, number, flushed_below: number, entries };
             let mut buf = self.env.buffers().take(bytes);
             sector.encode_into(&mut buf);
-            ssd.write(ssd.layout.journal_offset() + number * u64::from(ssd.layout.sector_bytes), buf).await?;
+            ssd.write(Purpose::Index, ssd.layout.journal_offset() + number * u64::from(ssd.layout.sector_bytes), buf)
+                .await?;
         }
         ssd.flush().await
     }
@@ -165,7 +167,7 @@ impl<E: Env> PoolInner<E> {
                 break;
             }
             let offset = area + (1 + written) * u64::from(ssd.layout.sector_bytes);
-            ssd.write(offset, buf.narrow(0, filled * bytes)).await?;
+            ssd.write(Purpose::Index, offset, buf.narrow(0, filled * bytes)).await?;
             written += u64::try_from(filled).expect("an address has 64 bits at most");
         }
         Ok(written)

@@ -14,6 +14,7 @@ use crate::clean::page_set::PageSet;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::format::members::Member;
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -132,7 +133,7 @@ impl<E: Env> PoolInner<E> {
             let length = CHUNK_BYTES.min(end - offset);
             let zeroes =
                 self.env.buffers().take_zeroed(usize::try_from(length).expect("what lies in memory has an address"));
-            ssd.write(offset, zeroes).await?;
+            ssd.write(Purpose::Index, offset, zeroes).await?;
             offset += length;
         }
         ssd.flush().await?;

@@ -20,6 +20,7 @@ use crate::log::append::{cancelled, rows_available};
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::write_log::{Append, Body, InflightBatch, Log, Mirror, Row, RowState, StreamMark};
 use crate::members::io::add;
+use crate::members::segments::Purpose;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
@@ -293,7 +294,11 @@ impl<E: Env> PoolInner<E> {
             let Some(index) = mirror.ssd else { return false };
             let ssd = &self.ssds[usize::from(index.0)];
             let plain = !durable || planted(Planted::DurableWriteIsPlain);
-            let written = if plain { ssd.write(offset, bytes).await } else { ssd.write_durable(offset, bytes).await };
+            let written = if plain {
+                ssd.write(Purpose::Log, offset, bytes).await
+            } else {
+                ssd.write_durable(Purpose::Log, offset, bytes).await
+            };
             match written {
                 Ok(_) => {
                     if !durable {

@@ -6,6 +6,7 @@
 //! copy is given up.
 
 use crate::log::mirrors::RebuildSpace;
+use crate::members::segments::Purpose;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -279,7 +280,7 @@ impl<E: Env> PoolInner<E> {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
-        if let Err(fault) = target.write(self.log_offset(new, first), bytes).await {
+        if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, first), bytes).await {
             self.ssd_failed(&target, &fault);
             return false;
         }
@@ -347,7 +348,7 @@ impl<E: Env> PoolInner<E> {
             ends.push((row.batches_end(), crate::members::records::to_buf(self.env.buffers(), summary)));
         }
         for (page, bytes) in ends {
-            if let Err(fault) = target.write(self.log_offset(new, page), bytes).await {
+            if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, page), bytes).await {
                 self.ssd_failed(&target, &fault);
                 return false;
             }

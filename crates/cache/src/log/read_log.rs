@@ -13,6 +13,7 @@ use crate::format::crc32c;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::write_log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
 use crate::members::io::add;
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -322,7 +323,7 @@ impl<E: Env> PoolInner<E> {
             let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { continue };
             let ssd = &self.ssds[usize::from(index.0)];
             let copy = crate::members::records::to_buf(self.env.buffers(), good);
-            match ssd.write(self.log_offset(*mirror, page), copy).await {
+            match ssd.write(Purpose::Log, self.log_offset(*mirror, page), copy).await {
                 Ok(_) => ssd.appended.set(ssd.flusher.mark()),
                 Err(fault) => self.ssd_failed(ssd, &fault),
             }

@@ -20,6 +20,7 @@ use crate::format::rows::{Row as RowRecord, Rows};
 use crate::log::append::has_lost_segment;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::write_log::{Known, Log, Mirror, Row, RowState, StreamMark};
+use crate::members::segments::Purpose;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
@@ -666,7 +667,7 @@ impl<E: Env> PoolInner<E> {
         let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { return };
         let ssd = &self.ssds[usize::from(index.0)];
         let copy = crate::members::records::to_buf(self.env.buffers(), bytes);
-        match ssd.write(self.log_offset(mirror, page), copy).await {
+        match ssd.write(Purpose::Log, self.log_offset(mirror, page), copy).await {
             Ok(_) => ssd.appended.set(ssd.flusher.mark()),
             Err(fault) => self.ssd_failed(ssd, &fault),
         }

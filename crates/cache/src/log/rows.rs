@@ -2,6 +2,7 @@
 //! segments come to the log from the slots and go back.
 
 use crate::log::mirrors::RebuildSpace;
+use crate::members::segments::Purpose;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -282,7 +283,7 @@ impl<E: Env> PoolInner<E> {
         offset: u64,
         buf: hotset_block::Buf,
     ) -> Result<(), Fault> {
-        let result = match ssd.write(offset, buf).await {
+        let result = match ssd.write(Purpose::Log, offset, buf).await {
             Ok(_) => ssd.flush().await,
             Err(fault) => Err(fault),
         };
@@ -328,7 +329,7 @@ impl<E: Env> PoolInner<E> {
                 let offset = self.log_offset(mirror, row.batches_end());
                 if planted(Planted::SealWithoutFlush) {
                     let ssd = Rc::clone(&self.ssds[usize::from(index.0)]);
-                    self.env.spawn(async move { drop(ssd.write(offset, copy).await) });
+                    self.env.spawn(async move { drop(ssd.write(Purpose::Log, offset, copy).await) });
                     continue;
                 }
                 writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], offset, copy));

@@ -16,6 +16,7 @@ use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
 use crate::format::members::Members;
 use crate::format::record::{HEADER_BYTES, Record, RecordKind};
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -273,7 +274,8 @@ impl<E: Env> PoolInner<E> {
 
     async fn write_ssd_record(self: &Rc<Self>, ssd: Rc<Ssd<E>>, kind: RecordKind, number: u64, bytes: &[u8]) -> bool {
         let (offset, _) = kind.area(number % 2, ssd.layout.catalogue_area_bytes);
-        let result = match ssd.write(RECORDS_OFFSET + offset, to_buf(self.env.buffers(), bytes)).await {
+        let result = match ssd.write(Purpose::Record, RECORDS_OFFSET + offset, to_buf(self.env.buffers(), bytes)).await
+        {
             Ok(_) => ssd.flush().await,
             Err(fault) => Err(fault),
         };

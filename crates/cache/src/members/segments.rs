@@ -15,6 +15,21 @@ enum Use {
     Log,
 }
 
+/// What a write to an SSD is for; where it may lie follows from it (`Layout::allows`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A superblock, or the owner mark.
+    Label,
+    /// A member record, or what members are to know of each other.
+    Record,
+    /// A checkpoint of the slot index, or its journal.
+    Index,
+    /// The slot of this number on the SSD, in part or whole.
+    Slot(u32),
+    /// A batch, a header, a summary or a copy of pages of the write log.
+    Log,
+}
+
 /// Segments are named by their number on the SSD, the slot index included.
 #[derive(Clone, Debug)]
 pub(crate) struct Segments {
@@ -62,6 +77,11 @@ impl Segments {
 
     pub(crate) fn is_for_slots(&self, segment: u32) -> bool {
         self.uses[crate::address::at(segment)] == Use::Slots
+    }
+
+    /// It is for slots, or on its way to the log while its last slots are in use.
+    pub(crate) fn may_hold_slots(&self, segment: u32) -> bool {
+        matches!(self.uses.get(crate::address::at(segment)), Some(Use::Slots | Use::Draining(_)))
     }
 
     /// The segments that are for slots now.

@@ -28,7 +28,7 @@ use crate::members::label::Named;
 use crate::members::life::{Life, LifeChange};
 use crate::members::owner::until_looked;
 use crate::members::ownership::Ownership;
-use crate::members::segments::Segments;
+use crate::members::segments::{Purpose, Segments};
 use crate::members::watch::Watch;
 use crate::members::witnesses::WitnessCopy;
 use crate::status::Refusal;
@@ -256,17 +256,27 @@ impl<E: Env> Ssd<E> {
         if self.is_online() { self.device() } else { Err(Fault::Offline) }
     }
 
-    pub(crate) async fn write(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+    /// A write of ours to the wrong place would be damage that no checksum finds in time: better the process ends, and a start
+    /// recovers what was there.
+    fn assert_place(&self, purpose: Purpose, offset: u64, buf: &Buf) {
+        let end = offset + u64::try_from(buf.len()).expect("a length fits in 64 bits");
+        let allowed = self.layout.allows(purpose, &(offset..end), &self.segments.borrow());
+        assert!(allowed, "SSD {}: a write for {purpose:?} may not lie at bytes {offset} to {end}", self.path);
+    }
+
+    pub(crate) async fn write(&self, purpose: Purpose, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         self.until_looked().await;
         let device = self.device_to_change()?;
+        self.assert_place(purpose, offset, &buf);
         let written = self.watched(pin!(device.write(offset, buf))).await?;
         self.has_written(written)
     }
 
     /// What was written is durable when this returns; what was written before may not be.
-    pub(crate) async fn write_durable(&self, offset: u64, buf: Buf) -> Result<Buf, Fault> {
+    pub(crate) async fn write_durable(&self, purpose: Purpose, offset: u64, buf: Buf) -> Result<Buf, Fault> {
         self.until_looked().await;
         let device = self.device_to_change()?;
+        self.assert_place(purpose, offset, &buf);
         let written = self.watched(pin!(device.write_durable(offset, buf))).await?;
         self.has_written(written)
     }

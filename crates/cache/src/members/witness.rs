@@ -17,6 +17,7 @@ use crate::format::members::Members;
 use crate::format::record::{Record, RecordKind};
 use crate::format::witness::{GoneSsd, SeenSsd, Witness};
 use crate::members::records::to_buf;
+use crate::members::segments::Purpose;
 use crate::members::ssd::Ssd;
 use crate::members::witnesses::WitnessCopy;
 use crate::planted::{Planted, planted};
@@ -77,7 +78,7 @@ impl<E: Env> PoolInner<E> {
         self.env.spawn(async move {
             let changes = pool.witnesses.changes();
             let (offset, bytes) = pool.next_witness(&ssd.witness);
-            let written = ssd.write(RECORDS_OFFSET + offset, to_buf(pool.env.buffers(), &bytes)).await;
+            let written = ssd.write(Purpose::Record, RECORDS_OFFSET + offset, to_buf(pool.env.buffers(), &bytes)).await;
             match written {
                 Ok(_) => ssd.witness.set_told(changes),
                 Err(fault) => pool.ssd_failed(&ssd, &fault),

@@ -4,6 +4,7 @@
 //! on it, its superblock comes last. Then a members record with it, of a higher epoch, is durable; only then does it get its
 //! share of slots and of the log. A crash before that leaves an SSD that nobody believes.
 
+use crate::members::segments::Purpose;
 use crate::members::spare::Spare;
 use std::rc::Rc;
 
@@ -344,7 +345,7 @@ impl<E: Env> PoolInner<E> {
     /// Both copies, one after the other: never both in flight.
     pub(crate) async fn write_superblock(&self, ssd: &Ssd<E>, superblock: &Superblock) -> Result<(), Fault> {
         for offset in SUPERBLOCK_OFFSETS {
-            ssd.write(offset, to_buf(self.env.buffers(), &superblock.encode())).await?;
+            ssd.write(Purpose::Label, offset, to_buf(self.env.buffers(), &superblock.encode())).await?;
             ssd.flush().await?;
         }
         Ok(())
@@ -353,7 +354,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn erase_superblock(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
         for offset in ERASED_OFFSETS {
             let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
-            ssd.write(offset, self.env.buffers().take_zeroed(length)).await?;
+            ssd.write(Purpose::Label, offset, self.env.buffers().take_zeroed(length)).await?;
             ssd.flush().await?;
         }
         Ok(())

@@ -13,6 +13,7 @@ use crate::config::{PoolKind, limits};
 use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::members::watch::{Silence, Verdict};
 use crate::planted::{Planted, planted};
@@ -179,6 +180,6 @@ impl<E: Env> PoolInner<E> {
         let [_, second] = SUPERBLOCK_OFFSETS;
         let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
         let bytes = ssd.read(second, self.env.buffers().take(length)).await?;
-        ssd.write(second, bytes).await.map(drop)
+        ssd.write(Purpose::Label, second, bytes).await.map(drop)
     }
 }
