@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Duration;
 
+use crate::world::until;
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{
@@ -84,16 +84,6 @@ async fn read_all(volume: &Volume<HostEnv>, fill: u8) {
         let buf = volume.read(ByteRange::at(page * 4096, 4096)).await.unwrap();
         assert!(buf.iter().all(|byte| *byte == fill), "page {page}");
     }
-}
-
-async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..10_000 {
-        if holds() {
-            return;
-        }
-        env.sleep(Duration::from_millis(1)).await;
-    }
-    panic!("never came true: {what}");
 }
 
 fn uuid_of(status: &PoolStatus, path: &str) -> u128 {

@@ -1,10 +1,7 @@
 //! A pool and a volume on devices in memory: the flows in their simplest order, through the public face.
 
-use std::time::Duration;
-
-use hotset_block::{
-    Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
-};
+use crate::world::until;
+use hotset_block::{Buf, ByteRange, Device, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort};
 
@@ -61,16 +58,6 @@ fn page(fill: u8) -> Buf {
     let mut buf = Buf::zeroed(4096);
     buf.fill(fill);
     buf
-}
-
-async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..2000 {
-        if holds() {
-            return;
-        }
-        env.sleep(Duration::from_millis(1)).await;
-    }
-    panic!("never came true: {what}");
 }
 
 fn run(test: impl AsyncFnOnce(HostEnv)) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::world::until;
 use hotset_block::{
     Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
 };
@@ -88,16 +89,6 @@ async fn read(volume: &Volume<HostEnv>, number: u64) -> u8 {
     let buf = volume.read(ByteRange::at(number * 4096, 4096)).await.unwrap();
     assert!(buf.iter().all(|byte| *byte == buf[0]), "page {number} is torn");
     buf[0]
-}
-
-async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
-    for _ in 0..10_000 {
-        if holds() {
-            return;
-        }
-        env.sleep(Duration::from_millis(1)).await;
-    }
-    panic!("never came true: {what}");
 }
 
 fn run(test: impl AsyncFnOnce(HostEnv)) {
