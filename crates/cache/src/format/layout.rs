@@ -174,7 +174,7 @@ impl Layout {
     /// Whether a write for this purpose may lie here, segments being used as they are now.
     pub(crate) fn allows(&self, purpose: Purpose, range: &Range<u64>, segments: &Segments) -> bool {
         let sector = u64::from(self.sector_bytes);
-        let aligned = range.start < range.end && range.start % sector == 0 && range.end % sector == 0;
+        let aligned = range.start < range.end && range.start.is_multiple_of(sector) && range.end.is_multiple_of(sector);
         let inside = |place: Range<u64>| place.start <= range.start && range.end <= place.end;
         let placed = match purpose {
             Purpose::Label => {
