@@ -1,7 +1,9 @@
 //! Addresses within a pool: of slots, SSDs, volumes and cache blocks; and how they become indices of tables in memory.
 
-use crate::config::PAGE;
 use std::ops::Range;
+
+use crate::config::PAGE;
+
 /// A slot, counted over all SSDs of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotIndex(pub u32);

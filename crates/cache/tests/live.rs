@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::world::until;
 use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     Durability, ErrorKind, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, PoolStatus, Removed, STATE_BYTES,
     Volume, inspect,
 };
+
+use crate::world::until;
 
 const MIB: u64 = 1 << 20;
 /// Pages that the tests write.

@@ -1,9 +1,10 @@
 //! A pool and a volume on devices in memory: the flows in their simplest order, through the public face.
 
-use crate::world::until;
 use hotset_block::{Buf, ByteRange, Device, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort};
+
+use crate::world::until;
 
 const MIB: u64 = 1 << 20;
 

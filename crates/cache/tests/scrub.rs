@@ -1,10 +1,11 @@
 //! A scrub finds what rotted before a host needs it, and mends it while there is another copy.
 
-use crate::world::{MIB, World, read, run, until, write};
 use futures_util::future::join;
 use hotset_block::ByteRange;
 use hotset_cache::config::{FetchRate, PoolKind, PoolSettings};
 use hotset_cache::{DirtyData, ScrubState};
+
+use crate::world::{MIB, World, read, run, until, write};
 
 const BLOCK: u64 = 64 << 10;
 

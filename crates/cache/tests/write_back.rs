@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::world::until;
 use hotset_block::{
     Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
 };
@@ -12,6 +11,8 @@ use hotset_cache::{
     DirtyData, Drained, Durability, FenceCause, Health, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES,
     Volume, ZeroEffort,
 };
+
+use crate::world::until;
 
 const MIB: u64 = 1 << 20;
 

@@ -5,8 +5,6 @@
 //! Only sealed rows are copied: nothing is written to them any more. They may be freed meanwhile, which waits until the
 //! copy is given up.
 
-use crate::log::mirrors::RebuildSpace;
-use crate::members::segments::Purpose;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -19,9 +17,11 @@ use crate::address::at;
 use crate::config::{FlushRate, PAGE};
 use crate::format::crc32c;
 use crate::format::log::Entry;
+use crate::log::mirrors::RebuildSpace;
 use crate::log::overlay::Content;
 use crate::log::write_log::{Log, Mirror, Row, RowReading, RowState};
 use crate::members::life::LifeChange;
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;

@@ -1,8 +1,6 @@
 //! Rows of the write log: opened on pairs of SSDs, sealed, freed (rules `free-oldest-first`, `reserves`), and how
 //! segments come to the log from the slots and go back.
 
-use crate::log::mirrors::RebuildSpace;
-use crate::members::segments::Purpose;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -15,8 +13,10 @@ use crate::error::Error;
 use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
 use crate::log::append::rows_available;
+use crate::log::mirrors::RebuildSpace;
 use crate::log::write_log::{Log, Mirror, ROWS_RESERVED, Row, RowState};
 use crate::members::records::to_buf;
+use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;

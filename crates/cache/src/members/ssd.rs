@@ -5,7 +5,6 @@
 //! written, and what only it has is read. Either has *left* when the members record without it is durable (rule `membership`);
 //! one that comes back (`pool/come_back.rs`) joins as a new object.
 
-use crate::error::{Error, ErrorKind};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -19,6 +18,7 @@ use crate::address::{SlotIndex, SsdIndex};
 use crate::clean::grace::Grace;
 use crate::clean::index_journal::Journal;
 use crate::config::limits;
+use crate::error::{Error, ErrorKind};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::members::flush::cover;

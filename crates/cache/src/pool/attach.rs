@@ -3,7 +3,6 @@
 //! An attachment id names a volume in all that is said of its pages. A new one is durable before the first record under
 //! it; a removed one before the first write that the cache does not see.
 
-use crate::address::DETACHED;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use hotset_block::Env;
 
-use crate::address::VolumeIndex;
+use crate::address::{DETACHED, VolumeIndex};
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::settled_pages;
 use crate::config::{PAGE, limits};

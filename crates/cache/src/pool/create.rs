@@ -1,7 +1,5 @@
 //! A pool is made. The superblocks come last, so that a creation that was cut off leaves no half pool behind.
 
-use crate::members::newest::Records;
-use crate::members::ssd::not_made;
 use std::rc::Rc;
 
 use hotset_block::{Device, Env};
@@ -14,8 +12,9 @@ use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
 use crate::log::write_log::Known;
 use crate::members::label::Named;
+use crate::members::newest::Records;
 use crate::members::owner::{Entry, refuse_living, run_owner};
-use crate::members::ssd::Ssd;
+use crate::members::ssd::{Ssd, not_made};
 use crate::pool::open::{Parts, new_member};
 use crate::pool::{Pool, PoolInner, PoolSpec};
 

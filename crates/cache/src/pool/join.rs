@@ -4,8 +4,6 @@
 //! on it, its superblock comes last. Then a members record with it, of a higher epoch, is durable; only then does it get its
 //! share of slots and of the log. A crash before that leaves an SSD that nobody believes.
 
-use crate::members::segments::Purpose;
-use crate::members::spare::Spare;
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
@@ -26,6 +24,8 @@ use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
 use crate::members::records::to_buf;
+use crate::members::segments::Purpose;
+use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::witness::failed_before;
 use crate::planted::{Planted, planted};

@@ -18,8 +18,6 @@ pub(crate) mod scrub;
 pub(crate) mod silence;
 pub(crate) mod survey;
 
-use crate::members::label::Named;
-use crate::volume::cleaner::Drained;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,6 +46,7 @@ use crate::log::overlay::Counts;
 use crate::log::rows::{LogSize, ROWS_MIN, capacity};
 use crate::log::write_log::{CopyOrder, Log};
 use crate::members::io::add;
+use crate::members::label::Named;
 use crate::members::ownership::Ownership;
 use crate::members::records::StateLacks;
 use crate::members::roster::Roster;
@@ -59,6 +58,7 @@ use crate::pool::come_back::Returns;
 use crate::pool::remove::Removed;
 use crate::pool::scrub_progress::Scrub;
 use crate::status::{CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
+use crate::volume::cleaner::Drained;
 use crate::volume::{Volume, VolumeInner};
 
 /// What a new pool is to be.

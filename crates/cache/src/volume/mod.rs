@@ -19,7 +19,6 @@ pub(crate) mod route;
 pub(crate) mod write;
 pub(crate) mod zero;
 
-use crate::members::io::add;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -31,6 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::log::overlay::Content;
 use crate::log::read_log::LogRun;
 use crate::members::flusher::Mark;
+use crate::members::io::add;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};

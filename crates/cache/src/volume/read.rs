@@ -4,7 +4,6 @@
 //! checksum that the header says (rule `checked-or-not-served`). A clean slot is only a copy: whatever is wrong with
 //! it, the backing device answers.
 
-use crate::address::bytes_of;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, BufPool, ByteRange, DeviceError, Env, PAGE_BYTES};
 
-use crate::address::{BlockIndex, BlockKey, DETACHED, SlotIndex, VolumeIndex};
+use crate::address::{BlockIndex, BlockKey, DETACHED, SlotIndex, VolumeIndex, bytes_of};
 use crate::clean::fills::Request;
 use crate::clean::grace::Epoch;
 use crate::config::{PAGE, limits};

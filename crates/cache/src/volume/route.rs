@@ -1,7 +1,6 @@
 //! Where a host's write goes in a read-write pool (rule `one-dirty-rule`): into the write log, around the cache, or
 //! nowhere until there is room.
 
-use crate::log::mirrors::RebuildSpace;
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -9,6 +8,7 @@ use hotset_block::Env;
 
 use crate::address::{BlockKey, VolumeIndex};
 use crate::config::{PAGE, WriteMode};
+use crate::log::mirrors::RebuildSpace;
 use crate::log::write_log::Log;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
