@@ -52,8 +52,10 @@ impl Tally {
     /// Remembers a failed test, so that the end of a long log says what to look for.
     fn listen(&mut self, line: &str) {
         let printed = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
-        let failed =
-            line.strip_prefix("test ").filter(|line| line.ends_with("... failed") || line.contains("... failed ("));
+        let failed = line.strip_prefix("test ").filter(|line| {
+            let is_failure = |status: &&str| line.contains(&format!("... {status} ("));
+            ["failed", "timedOut", "interrupted"].iter().any(is_failure)
+        });
         if let Some(name) = printed.or(failed) {
             self.failures.push(name.to_owned());
             self.listening = if printed.is_some() { FAILURE_LINES } else { 0 };
@@ -111,13 +113,14 @@ mod tests {
     fn the_failed_are_named_with_the_first_lines_that_they_printed() {
         let mut tally = Tally::default();
         let log = "---- pools::one stdout ----\n\nthread 'pools::one' panicked at pools.rs:7:1:\nleft: 1\n\n\nfailures:\n    \
-                   pools::one\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\ntest a page is drawn ... failed (2.0 s)\nmore";
+                   pools::one\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\ntest a page is drawn ... failed (2.0 s)\nmore\ntest it ends ... timedOut (9.0 s)";
         log.lines().for_each(|line| tally.add_line(line));
         let expected = [
             "pools::one",
             "  thread 'pools::one' panicked at pools.rs:7:1:",
             "  left: 1",
             "a page is drawn ... failed (2.0 s)",
+            "it ends ... timedOut (9.0 s)",
         ];
         assert_eq!(tally.failures, expected);
     }

@@ -139,6 +139,7 @@ pub(crate) fn count(command: std::process::Command) -> Result<Tally> {
     // A program that did not build or was killed printed no sum.
     if !succeeded && tally.failed == 0 {
         tally.failed = 1;
+        tally.failures.push("a program ended without a sum: standard error says how".to_owned());
     }
     Ok(tally)
 }

@@ -1,6 +1,6 @@
-//! The rooms of the engine: what belongs to one owner, and in which direction they use each other.
+//! Rooms: what belongs to one owner, and in which direction they use each other.
 //!
-//! A room is a folder of `crates/cache/src`. Its `mod.rs` lists its files in two groups: under [`NOUNS`] what is true now,
+//! A room of the engine is a folder of `crates/cache/src`. Its `mod.rs` lists its files in two groups: under [`NOUNS`] what is true now,
 //! which never waits, and under [`VERBS`] what happens.
 
 use super::Finding;
@@ -30,6 +30,11 @@ const HANDLES: &[&str] =
 /// Arrows that still run up: an SSD carries the journal of its slots, and the slots of which it waits to be rid.
 const STILL_UP: &[(&str, &str)] = &[("members/ssd.rs", "clean::grace::"), ("members/ssd.rs", "clean::index_journal::")];
 
+/// The rooms of `crates/serve`, and what each must not name: a protocol uses its exports, and these what is in flight, never the
+/// other way.
+const ROOMS_OF_SERVE: &[(&str, &[&str])] =
+    &[("crates/serve/src/inflight", &["nbd", "exports"]), ("crates/serve/src/exports", &["nbd"])];
+
 const ENGINE: &str = "crates/cache/src/";
 
 /// The files that are nouns, whatever room they are in; `read` gives the text of a file of the repository.
@@ -45,12 +50,34 @@ pub(super) fn nouns(read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     nouns
 }
 
-/// Every use of a room that is not below the file's own. Tests stand beside the code and may use what they need.
+/// Every use of a room that is not below the file's own.
 pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
+    let code = code_of(text);
+    let mut findings = check_engine(path, &code, is_noun);
+    findings.extend(check_serving(path, &code));
+    findings
+}
+
+/// Tests too: they are the first to fetch what is near.
+fn check_serving(path: &str, code: &str) -> Vec<Finding> {
+    let is_in =
+        |room: &str| path.strip_prefix(room).is_some_and(|rest| rest.starts_with('/') || rest.starts_with(".rs"));
+    let Some((room, upper)) = ROOMS_OF_SERVE.iter().find(|(room, _)| is_in(room)) else { return Vec::new() };
+    let mut findings = Vec::new();
+    for (index, line) in code.lines().enumerate() {
+        for name in upper.iter().filter(|name| line.to_lowercase().contains(*name)) {
+            let rule = format!("{room} does not know `{name}`: uses go one way");
+            findings.push(Finding { place: format!("{path}:{}", index + 1), rule });
+        }
+    }
+    findings
+}
+
+/// Tests stand beside the code and may use what they need.
+fn check_engine(path: &str, code: &str, is_noun: bool) -> Vec<Finding> {
     let room = path.strip_prefix(ENGINE).and_then(|path| path.split_once('/')).map(|(room, _)| room);
     let Some((own, below)) = ROOMS.iter().find(|(name, _)| Some(*name) == room) else { return Vec::new() };
-    let code = code_of(text);
-    let shipped = code.split("#[cfg(test)]").next().unwrap_or(&code);
+    let shipped = code.split("#[cfg(test)]").next().unwrap_or(code);
     let mut findings = Vec::new();
     for (index, line) in shipped.lines().enumerate() {
         for (at, mark) in line.match_indices("crate::") {
@@ -94,5 +121,25 @@ mod tests {
         assert_eq!(found("pool/a.rs", "use crate::volume::read::a;", false), 0);
         assert_eq!(found("offline.rs", "use crate::pool::open::Parts;", false), 0);
         assert_eq!(found("members/a.rs", "// crate::log::a\n#[cfg(test)]\nuse crate::log::rows::Row;", false), 0);
+    }
+
+    #[test]
+    fn a_protocol_is_found_in_the_rooms_that_know_none() {
+        let rules = |path: &str, line: &str| -> Vec<String> {
+            check(path, line, false).into_iter().map(|finding| finding.rule).collect()
+        };
+        let breaks = |path: &str, bad: &str, good: &str| {
+            assert!(rules(path, bad).iter().any(|rule| rule.contains("uses go one way")), "{path}: {bad}");
+            assert!(rules(path, good).is_empty(), "{path}: {good}");
+        };
+        for bad in ["use crate::nbd::wire::Request;", "use super::super::nbd;", "fn f(request: NbdRequest) {}"] {
+            for path in
+                ["crates/serve/src/exports.rs", "crates/serve/src/exports/a.rs", "crates/serve/src/inflight/a.rs"]
+            {
+                breaks(path, bad, "// as nbd does\nuse crate::tls::TlsAcceptor;");
+            }
+        }
+        breaks("crates/serve/src/inflight/a.rs", "use crate::exports::Exports;", "fn f() {}");
+        assert!(rules("crates/serve/src/nbd/a.rs", "use crate::exports::Exports;").is_empty());
     }
 }

@@ -45,11 +45,6 @@ const PLANTED_BUGS: &str = "crates/cache/src/planted.rs";
 /// What must not be in a noun (it knows, it does not wait) and in `format/` (it is pure).
 const BANNED_IN_NOUNS: &[&str] = &["async", ".await", "Env", "Device", "spawn"];
 
-/// The rooms of `crates/serve`, and what each must not name: a protocol uses its exports, and these what is in flight, never the
-/// other way.
-const ROOMS_OF_SERVE: &[(&str, &[&str])] =
-    &[("crates/serve/src/inflight", &["nbd", "exports"]), ("crates/serve/src/exports", &["nbd"])];
-
 /// Ways to walk a hash map, whose order differs from run to run.
 const WALKS: &[&str] = &[".iter()", ".iter_mut()", ".keys()", ".values()", ".values_mut()", ".drain(", ".into_iter()"];
 
@@ -70,7 +65,6 @@ pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
         if is_noun || path.starts_with("crates/cache/src/format/") {
             file.forbid_waiting(shipped);
         }
-        file.forbid_uses_upward(&code);
     }
     file.findings
 }
@@ -140,19 +134,6 @@ impl File<'_> {
         for (index, line) in code.lines().enumerate() {
             for word in BANNED_IN_NOUNS.iter().filter(|word| has_word(line, word)) {
                 self.find(index, format!("`{word}`: a noun knows and format is pure; a verb waits"));
-            }
-        }
-    }
-
-    /// Tests too: they are the first to fetch what is near.
-    fn forbid_uses_upward(&mut self, code: &str) {
-        let is_in = |room: &str| {
-            self.path.strip_prefix(room).is_some_and(|rest| rest.starts_with('/') || rest.starts_with(".rs"))
-        };
-        let Some((room, upper)) = ROOMS_OF_SERVE.iter().find(|(room, _)| is_in(room)) else { return };
-        for (index, line) in code.lines().enumerate() {
-            for name in upper.iter().filter(|name| line.to_lowercase().contains(*name)) {
-                self.find(index, format!("{room} does not know `{name}`: uses go one way"));
             }
         }
     }
@@ -282,18 +263,5 @@ mod tests {
             breaks("crates/cache/src/nouns/a.rs", bad, "fn environment() {}", "a verb waits");
             breaks("crates/cache/src/format/a.rs", bad, "fn asynchronous() {}", "a verb waits");
         }
-    }
-
-    #[test]
-    fn a_protocol_is_found_in_the_rooms_that_know_none() {
-        for bad in ["use crate::nbd::wire::Request;", "use super::super::nbd;", "fn f(request: NbdRequest) {}"] {
-            for path in
-                ["crates/serve/src/exports.rs", "crates/serve/src/exports/a.rs", "crates/serve/src/inflight/a.rs"]
-            {
-                breaks(path, bad, "// as nbd does\nuse crate::tls::TlsAcceptor;", "uses go one way");
-            }
-        }
-        breaks("crates/serve/src/inflight/a.rs", "use crate::exports::Exports;", "fn f() {}", "uses go one way");
-        assert!(rules("crates/serve/src/nbd/a.rs", "//! Summary.\nuse crate::exports::Exports;\n").is_empty());
     }
 }
