@@ -275,11 +275,16 @@ impl FreeLists {
 impl Arena {
     /// In huge pages, if the kernel has them: the processor finds what lies in them faster, and the kernel describes a batch of
     /// 512 KiB to its device in one piece instead of 128.
+    ///
+    /// A child process gets none of it: pages that a ring has registered are pinned, and the kernel would copy each of them
+    /// while a child is made (`fork(2)`), all threads waiting that need another page meanwhile.
     fn new(capacity: usize) -> Self {
         let base = allocate(capacity);
         if is_mapped(capacity) {
-            // SAFETY: the mapping is this arena's; what it holds does not change.
-            let _ = unsafe { libc::madvise(base.as_ptr().cast(), capacity, libc::MADV_HUGEPAGE) };
+            for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
+                // SAFETY: the mapping is this arena's; what it holds does not change, and no child uses it.
+                let _ = unsafe { libc::madvise(base.as_ptr().cast(), capacity, advice) };
+            }
         }
         Self { base, capacity, used: 0, used_by_class: [0; CLASSES] }
     }
@@ -390,6 +395,22 @@ mod tests {
         assert!(inside(&pool.take(2 * PAGE_BYTES)), "another class has its own share");
         drop(small);
         drop(pool);
+    }
+
+    /// Flags of mappings are in proc(5), `VmFlags` of `smaps`: "dc" is what a child process gets no copy of.
+    #[test]
+    fn a_child_process_gets_no_copy_of_an_arena() {
+        let pool = BufPool::with_arena(4 << 20, POOL_KEEPS_BYTES);
+        let start = pool.arena().start;
+        let mappings = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+        let holds = |line: &str| {
+            let (from, to) = line.split_whitespace().next()?.split_once('-')?;
+            let number = |text| usize::from_str_radix(text, 16).ok();
+            Some((number(from)?..number(to)?).contains(&start))
+        };
+        let mut mapping = mappings.lines().skip_while(|line| holds(line) != Some(true));
+        let flags = mapping.find(|line| line.starts_with("VmFlags:")).expect("the arena is a mapping");
+        assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
     }
 
     #[test]
