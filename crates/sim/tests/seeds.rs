@@ -38,6 +38,39 @@ const TOO_RARE: &[Planted] = &[
     // What comes back has to be something else than what left: second_loss.rs hunts it.
     Planted::ReturnNotCompared,
 ];
+/// Seeds that found what takes many of them; tried first. One that finds it no longer, because the engine does something
+/// at another moment, costs time only: `planted_bugs_are_found` prints those of now.
+const TRIED_FIRST: &[(Planted, u64)] = &[
+    (Planted::DropNotFlushed, 504),
+    (Planted::PublishWithoutSlotFlush, 184),
+    (Planted::ReuseUnderRead, 152),
+    (Planted::FlushJoinsRunningFlush, 86),
+    (Planted::FlushForgetsConcurrentWrite, 132),
+    (Planted::ClearForgetsFailure, 1_214),
+    (Planted::FuaWithoutFlush, 30),
+    (Planted::ColdRecordForgotten, 254),
+    (Planted::OpenWarmWithoutState, 690),
+    (Planted::ReleaseOnTimeout, 32),
+    (Planted::IndexGapIgnored, 22),
+    (Planted::OldSsdBelieved, 122),
+    (Planted::ChecksumNotChecked, 24),
+    (Planted::AttachmentIdReused, 234),
+    (Planted::GenerationNotChecked, 240),
+    (Planted::SsdErrorAnswered, 20),
+    (Planted::CleanWithoutLogFlush, 2_013),
+    (Planted::FreeBeforeNewerFlushed, 1_041),
+    (Planted::FreeWithoutRecord, 347),
+    (Planted::MoveNotRechecked, 53),
+    (Planted::SealWithoutFlush, 511),
+    (Planted::StaleNewcomerBelieved, 268),
+    (Planted::ReleasedBeforeEmpty, 219),
+    (Planted::RecoverByPosition, 223),
+    (Planted::OffListTooLate, 7_699),
+    (Planted::ReturnedWhole, 3_349),
+    (Planted::ScrubHoldsNothing, 8_015),
+    (Planted::LossForgotten, 12_449),
+    (Planted::PauseCounted, 193),
+];
 /// Seeds that found bugs, and what those were.
 const FOUND: &[(u64, &str)] = &[
     (
@@ -114,7 +147,8 @@ fn planted_bugs_are_found() {
         for _ in 0..JOBS {
             scope.spawn(|| {
                 while let Some((bug, name, rule)) = hunted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let seeds = (1..).zip(ground_of(*bug).seeds(0)).take(seeds_max(*bug));
+                    let first = TRIED_FIRST.iter().filter(|(found, _)| found == bug).map(|(_, seed)| *seed);
+                    let seeds = (1..).zip(first.chain(ground_of(*bug).seeds(0))).take(seeds_max(*bug));
                     let mut outcomes = seeds.map(|(count, seed)| (count, seed, run_caught(seed, Some(*bug)).violation));
                     match outcomes.find(|(_, _, violation)| violation.is_some()) {
                         Some((count, seed, _)) => println!("{name} ({rule}): seed {seed}, the {count}th"),
