@@ -27,4 +27,13 @@ if [ "$boot" = 0 ]; then
 else
     sed 's/^/guest: status /' /run/status
 fi
+# A boot is over sooner; one that is not tells what it waits for.
+(
+    sleep 60
+    echo "guest: up for a minute"
+    tail -n 20 /run/log
+    /programs/hotset status
+    for thread in /proc/$daemon/task/*; do echo "$(cat "$thread/comm") $(cat "$thread/wchan") $(cut -d ' ' -f 3,14,15 "$thread/stat")"; done
+    dmesg | tail -n 20
+) &
 echo "guest: serving"

@@ -9,6 +9,8 @@ use hotset_e2e::files::{MIB, read_part, usize_of};
 use hotset_e2e::nbd::{Client, Error, FLAG_FUA, Verb};
 use hotset_e2e::pattern::{Random, SECTOR, SECTOR_BYTES, Version, describe, is_sector, sectors};
 
+use crate::guest_machine::Machine;
+
 /// The part of the volume `pages` that is written.
 const REGION_SECTORS: u64 = 12 * MIB / SECTOR_BYTES;
 /// How many requests are in flight.
@@ -128,9 +130,10 @@ impl Pages {
     }
 
     /// Asserts that every sector is in a legal version, and flushes: it is the only one from now on.
-    pub(crate) fn settle_after_cut(&mut self, client: &mut Client) {
+    pub(crate) fn settle_after_cut(&mut self, client: &mut Client, machine: &mut Machine) {
         for first in (0..REGION_SECTORS).step_by(512) {
-            let bytes = client.read(first * SECTOR_BYTES, 512 * 512).expect("a read");
+            let bytes = client.read(first * SECTOR_BYTES, 512 * 512);
+            let bytes = bytes.unwrap_or_else(|error| panic!("sector {first}: {error}\n{}", machine.take()));
             for (number, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
                 let sector = &mut self.range(number, 1)[0];
                 let found = sector.find(number, bytes);

@@ -27,7 +27,7 @@ fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
         let mut machine = lab.boot("power", boot, false);
         let start = machine.wait_for("guest: serving");
         let mut client = lab.connect(&start);
-        pages.settle_after_cut(&mut client);
+        pages.settle_after_cut(&mut client, &mut machine);
         let began = machine.wait_for("guest: forget");
         files.check(&began);
         files.learn(&began);
@@ -48,7 +48,7 @@ fn whatever_was_flushed_survives_power_cuts_of_disks_with_volatile_caches() {
 
     let mut machine = lab.boot("power", cuts(), true);
     let start = machine.wait_for("guest: serving");
-    pages.settle_after_cut(&mut lab.connect(&start));
+    pages.settle_after_cut(&mut lab.connect(&start), &mut machine);
     files.check(&machine.wait_for("guest: checked xfs"));
     machine.tell("go on");
     machine.wait_for("guest: done");
@@ -91,7 +91,7 @@ fn an_ssd_pulled_out_of_the_running_machine_loses_nothing_and_comes_back_as_an_o
     let mut machine = lab.boot("power", 1, true);
     let start = machine.wait_for("guest: serving");
     assert!(start.contains("what it holds is not believed"), "{start}");
-    pages.settle_after_cut(&mut lab.connect(&start));
+    pages.settle_after_cut(&mut lab.connect(&start), &mut machine);
     files.check(&machine.wait_for("guest: checked xfs"));
     machine.tell("go on");
     machine.wait_for("guest: done");
