@@ -32,6 +32,15 @@ pub trait Device {
     /// at open and at a clean stop only.
     fn identity(&self) -> Result<DeviceIdentity, DeviceError>;
 
+    /// Of a device that is only read because it took no writes when it was opened: it is written from now on, if it takes them.
+    ///
+    /// # Errors
+    /// `ReadOnly` if it takes none.
+    fn begin_to_write(&self) -> impl Future<Output = Result<(), DeviceError>> {
+        let refusal = DeviceError::new(DeviceErrorKind::ReadOnly, Operation::Open, ByteRange::at(0, 0));
+        std::future::ready(if self.info().read_only { Err(refusal) } else { Ok(()) })
+    }
+
     /// Fills `buf` from the bytes at `offset`.
     fn read(&self, offset: u64, buf: Buf) -> impl Future<Output = (Buf, Result<(), DeviceError>)>;
 

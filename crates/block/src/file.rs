@@ -2,11 +2,11 @@
 //!
 //! The locks sit on the very file description that does the I/O, so that they last exactly as long as I/O can happen.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -66,7 +66,10 @@ enum Caching {
 }
 
 struct Shared {
+    /// What it was opened with. Its claim on a block device stands, whatever it is written by.
     file: Rc<OpenFile>,
+    /// What it was opened with anew to be written: it could only be read before.
+    writable: OnceCell<Rc<OpenFile>>,
     /// A regular file: that can be cut short under us.
     is_regular: bool,
     /// A regular file that another program or machine keeps: nothing may be asked of it where others would be held up
@@ -133,8 +136,15 @@ impl FileDevice {
         env.devices().borrow_mut().add(&file, &storage.path, options.access(), storage.footprint);
         let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail));
         let (cut, path) = (Cell::new(false), storage.path);
-        let shared = Shared { file, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
+        let writable = OnceCell::new();
+        let shared =
+            Shared { file, writable, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
         Self { env: env.clone(), shared: Rc::new(shared) }
+    }
+
+    /// By what it is read and written.
+    fn file(&self) -> &Rc<OpenFile> {
+        self.shared.writable.get().unwrap_or(&self.shared.file)
     }
 
     fn tail(&self) -> Option<Rc<Tail>> {
@@ -203,7 +213,7 @@ impl FileDevice {
 
     async fn transfer_direct(&self, direction: Direction, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         let wanted = buf.len();
-        let (buf, outcome) = self.submit(&self.shared.file, direction, offset, buf).await;
+        let (buf, outcome) = self.submit(self.file(), direction, offset, buf).await;
         let result = outcome.and_then(|done| {
             // The file ends before it should: it was cut, and nothing it says can be trusted.
             if done == wanted { Ok(()) } else { Err(self.was_cut(direction, offset, wanted)) }
@@ -309,7 +319,7 @@ impl FileDevice {
         if range.is_empty() {
             return Ok(());
         }
-        let work = RingOperation::Allocate(Rc::clone(&self.shared.file), mode | libc::FALLOC_FL_KEEP_SIZE, range);
+        let work = RingOperation::Allocate(Rc::clone(self.file()), mode | libc::FALLOC_FL_KEEP_SIZE, range);
         let (_, outcome) = self.env.submit(work).await;
         outcome.map(drop).map_err(|errno| error_of(errno, operation, range))
     }
@@ -353,6 +363,32 @@ impl Device for FileDevice {
         })
     }
 
+    async fn begin_to_write(&self) -> Result<(), DeviceError> {
+        let (shared, nowhere) = (&self.shared, ByteRange::at(0, 0));
+        if !shared.info.get().read_only {
+            return Ok(());
+        }
+        // Of one that is only looked at, or that hosts are to read only, nobody ever wants to write.
+        if !shared.options.claimed || shared.options.to_the_end {
+            return Err(DeviceError::new(DeviceErrorKind::ReadOnly, Operation::Open, nowhere));
+        }
+        let refused = |error: io::Error| match error.raw_os_error() {
+            Some(errno) => error_of(errno, Operation::Open, nowhere),
+            // It did not answer.
+            None => DeviceError::new(DeviceErrorKind::Gone, Operation::Open, nowhere),
+        };
+        let first = shared.file.try_clone().map_err(refused)?;
+        let (direct, closed, is_block_device) = (shared.direct, shared.file.closed(), !shared.is_regular);
+        let opening = apart(&self.env, move || open_to_write(&OpenFile::new(first, closed), direct, is_block_device));
+        let file = Rc::new(opening.await.flatten().map_err(refused)?);
+        // Somebody may have been faster.
+        if shared.writable.set(file).is_ok() {
+            self.env.devices().borrow_mut().have_alone(&shared.file);
+            shared.info.set(DeviceInfo { read_only: false, ..shared.info.get() });
+        }
+        Ok(())
+    }
+
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         self.transfer(Direction::Read, offset, buf).await
     }
@@ -378,7 +414,7 @@ impl Device for FileDevice {
         }
         let nowhere = ByteRange::at(0, 0);
         self.check_whole(Operation::Flush, nowhere)?;
-        let (_, outcome) = self.env.submit(RingOperation::Sync(Rc::clone(&self.shared.file))).await;
+        let (_, outcome) = self.env.submit(RingOperation::Sync(Rc::clone(self.file()))).await;
         outcome.map(drop).map_err(|errno| error_of(errno, Operation::Flush, nowhere))
     }
 
@@ -484,6 +520,30 @@ fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Cac
         }
         result => result.map(|file| (file, true)),
     }
+}
+
+/// Opens once more, to be written, what is open to be read. Its locks go over to the new descriptor, or stay where they are; a
+/// claim on a block device stays with the old one.
+fn open_to_write(first: &OpenFile, direct: bool, is_block_device: bool) -> io::Result<OpenFile> {
+    // By the descriptor: another file may have the path by now.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", first.as_raw_fd()));
+    let flags = if direct { libc::O_DIRECT } else { 0 };
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    if !descriptors::may_keep(&file, DescriptorUse::Device) {
+        return Err(descriptors::none_left(DescriptorUse::Device));
+    }
+    let file = OpenFile::new(OwnedFd::from(file), first.closed());
+    let (reads, writes) = (FileOptions { read_only: true, ..FileOptions::default() }, FileOptions::default());
+    in_use::unlock_as_qemu_does(first)?;
+    sys::lock(first, libc::LOCK_UN)?;
+    let locked = lock(&file, writes, is_block_device).and_then(|()| in_use::lock_as_qemu_does(&file, writes.access()));
+    if let Err(error) = locked {
+        drop(file);
+        lock(first, reads, is_block_device)?;
+        in_use::lock_as_qemu_does(first, reads.access())?;
+        return Err(error);
+    }
+    Ok(file)
 }
 
 /// udev holds a shared lock on a block device while it looks at it, for instance after somebody else has closed it.

@@ -146,6 +146,15 @@ impl Device for HostDevice {
         }
     }
 
+    async fn begin_to_write(&self) -> Result<(), DeviceError> {
+        match self {
+            Self::File(device) => device.begin_to_write().await,
+            Self::Emulated(device) => device.begin_to_write().await,
+            Self::EmulatedSsd(device) => device.begin_to_write().await,
+            Self::Memory(device) => device.begin_to_write().await,
+        }
+    }
+
     async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
         match self {
             Self::File(device) => device.read(offset, buf).await,

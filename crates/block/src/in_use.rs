@@ -126,6 +126,12 @@ impl OpenDevices {
     pub(crate) fn add(&mut self, file: &Rc<OpenFile>, path: &Path, access: Access, footprint: Footprint) {
         self.devices.push(OpenDevice { file: Rc::downgrade(file), path: path.to_owned(), access, footprint });
     }
+
+    /// One that was only read is written from now on.
+    pub(crate) fn have_alone(&mut self, file: &Rc<OpenFile>) {
+        let same = |device: &&mut OpenDevice| Weak::as_ptr(&device.file) == Rc::as_ptr(file);
+        self.devices.iter_mut().filter(same).for_each(|device| device.access = Access::Alone);
+    }
 }
 
 /// A loop device other than those that this stands on, and that shows some of the same bytes.
@@ -221,6 +227,17 @@ pub(crate) fn lock_as_qemu_does(file: &OwnedFd, access: Access) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Gives back the locks that [`lock_as_qemu_does`] took.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub(crate) fn unlock_as_qemu_does(file: &OwnedFd) -> io::Result<()> {
+    match sys::unlock_bytes(file) {
+        Err(error) if is_unknown(&error) => Ok(()),
+        result => result,
+    }
 }
 
 /// The file system knows no such locks.

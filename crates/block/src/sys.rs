@@ -205,6 +205,14 @@ pub(crate) fn lock_byte(fd: &OwnedFd, byte: i64) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const wanted) }).map(drop)
 }
 
+/// Gives back all locks of bytes that this file description has.
+pub(crate) fn unlock_bytes(fd: &OwnedFd) -> io::Result<()> {
+    // A length of 0 is up to the end, wherever that is (fcntl(2)).
+    let all = libc::flock { l_len: 0, ..one_byte(libc::F_UNLCK, 0) };
+    // SAFETY: the pointer is to a live struct of the kind that this command reads.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const all) }).map(drop)
+}
+
 /// Whether another file description has locked that byte.
 pub(crate) fn is_byte_locked(fd: &OwnedFd, byte: i64) -> io::Result<bool> {
     let mut found = one_byte(libc::F_WRLCK, byte);

@@ -31,10 +31,10 @@ impl LoopDevice {
         match output {
             Ok(output) if output.status.success() => {
                 let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
+                let disk = Self { path, _directory: directory };
                 // Whoever had it before may have left it read-only.
-                let writable = Command::new("blockdev").arg("--setrw").arg(&path).status();
-                assert!(writable.is_ok_and(|status| status.success()), "{} stays read-only", path.display());
-                Some(Self { path, _directory: directory })
+                disk.protect("--setrw");
+                Some(disk)
             }
             Ok(_) | Err(_) => {
                 // Past the test harness, which keeps to itself what a passing test prints.
@@ -43,6 +43,12 @@ impl LoopDevice {
                 None
             }
         }
+    }
+
+    /// `--setro` or `--setrw`.
+    fn protect(&self, how: &str) {
+        let done = Command::new("blockdev").arg(how).arg(&self.path).status();
+        assert!(done.is_ok_and(|status| status.success()), "{how} of {}", self.path.display());
     }
 }
 
@@ -91,14 +97,66 @@ fn a_block_device_that_is_in_use_is_busy() {
         let ours = open(&env, &disk.path);
         let error = FileDevice::open(&env, &disk.path, FileOptions::default()).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
-        let claimed = FileOptions { read_only: true, claimed: true, to_the_end: false };
-        let error = FileDevice::open(&env, &disk.path, claimed).map(drop).unwrap_err();
+        let error = FileDevice::open(&env, &disk.path, CLAIMED_TO_READ).map(drop).unwrap_err();
         assert_eq!(error.kind, DeviceErrorKind::Busy);
         drop(ours);
-        let reader = FileDevice::open(&env, &disk.path, claimed).unwrap();
+        let reader = FileDevice::open(&env, &disk.path, CLAIMED_TO_READ).unwrap();
         assert!(reader.info().read_only);
         let mounting = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&disk.path);
         assert_eq!(mounting.unwrap_err().raw_os_error(), Some(libc::EBUSY), "nobody else begins to use it");
+    });
+}
+
+const CLAIMED_TO_READ: FileOptions = FileOptions { read_only: true, claimed: true, to_the_end: false };
+
+#[test]
+fn a_block_device_that_was_write_protected_is_written_when_it_is_not() {
+    let Some(disk) = LoopDevice::new() else { return };
+    disk.protect("--setro");
+    run(async |env| {
+        let device = FileDevice::open(&env, &disk.path, CLAIMED_TO_READ).unwrap();
+        let write = async || device.write(4096, Buf::zeroed(4096)).await.1.map_err(|error| error.kind);
+        assert_eq!(write().await, Err(DeviceErrorKind::ReadOnly), "nobody asked for it");
+        // Not every driver minds that a protected device is opened to be written (Linux 6.18: "sd" does, "loop" does not).
+        assert!(device.begin_to_write().await.is_ok_and(|()| !device.info().read_only));
+        assert_eq!(write().await, Err(DeviceErrorKind::ReadOnly), "it is protected");
+        disk.protect("--setrw");
+        assert_eq!(write().await, Ok(()));
+        device.flush().await.unwrap();
+        device.begin_to_write().await.unwrap();
+        let error = FileDevice::open(&env, &disk.path, CLAIMED_TO_READ).map(drop).unwrap_err();
+        assert_eq!(error.kind, DeviceErrorKind::Busy, "it is ours alone");
+        let mounting = OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&disk.path);
+        assert_eq!(mounting.unwrap_err().raw_os_error(), Some(libc::EBUSY), "and claimed as before");
+    });
+}
+
+#[test]
+fn a_file_that_is_written_only_later_is_locked_as_one_that_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    create_image(&path, SIZE_BYTES, &mut |_| ()).unwrap();
+    let lock = |how: &str| Command::new("flock").args(["--nonblock", how]).arg(&path).arg("true").status().unwrap();
+    run(async |env| {
+        let device = FileDevice::open(&env, &path, CLAIMED_TO_READ).unwrap();
+        let reader = std::fs::File::open(&path).unwrap();
+        reader.lock_shared().unwrap();
+        assert!(device.begin_to_write().await.is_err(), "somebody else reads it");
+        assert!(lock("--shared").success() && !lock("--exclusive").success(), "it is locked as before");
+        drop(reader);
+        device.begin_to_write().await.unwrap();
+        assert!(!lock("--shared").success());
+        let mut buf = env.buffers().take(4096);
+        buf.fill(7);
+        device.write(0, buf).await.1.unwrap();
+        device.flush().await.unwrap();
+        let (buf, read) = device.read(0, env.buffers().take(4096)).await;
+        assert!(read.is_ok() && buf.iter().all(|byte| *byte == 7));
+        drop(device);
+        // What may only be looked at is never written.
+        let options = FileOptions { read_only: true, ..FileOptions::default() };
+        let looked_at = FileDevice::open(&env, &path, options).unwrap();
+        assert_eq!(looked_at.begin_to_write().await.unwrap_err().kind, DeviceErrorKind::ReadOnly);
     });
 }
 

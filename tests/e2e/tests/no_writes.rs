@@ -2,6 +2,7 @@
 //! read and flushed, and they are in use again when they take writes.
 
 use std::fs::File;
+use std::path::Path;
 use std::time::Duration;
 
 use hotset_e2e::apart::{APART, pages_apart};
@@ -20,7 +21,6 @@ struct Scene {
 }
 
 impl Scene {
-    /// A volume of which pages are dirty in version 1, on two SSDs.
     fn new() -> Option<Self> {
         let daemon = Daemon::start();
         let mounted = ["one", "two"].map(|name| {
@@ -30,18 +30,7 @@ impl Scene {
         });
         let ssds: Vec<FaultyFile> = mounted.into_iter().collect::<Option<_>>()?;
         let paths: Vec<String> = ssds.iter().map(|ssd| ssd.path().display().to_string()).collect();
-        let pool = "pool create p --type read-write --io-type custom --block-size 64K --ssd";
-        daemon.ok(&format!("{pool} {}", paths.join(" ")));
-        let (file, size_bytes) = (daemon.site.path("backing"), COUNT * APART * PAGE_BYTES);
-        File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
-        daemon.ok(&format!("volume create v --backing {} --pool p", file.display()));
-        daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
-        let mut client = daemon.client("v");
-        for page in pages_apart(COUNT) {
-            client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
-        }
-        client.flush().expect("a flush");
-        Some(Self { daemon, ssds })
+        Some(Self { daemon: with_dirty_pages(daemon, &paths), ssds })
     }
 
     fn set(&self, fault: Fault) {
@@ -78,6 +67,50 @@ impl Scene {
             let pool = self.daemon.json("pool show p");
             self.states().iter().all(|state| state == "online") && pool["health"] == "good"
         });
+    }
+}
+
+/// A volume of which pages are dirty in version 1, on these SSDs.
+fn with_dirty_pages(daemon: Daemon, ssds: &[String]) -> Daemon {
+    let pool = "pool create p --type read-write --io-type custom --block-size 64K --ssd";
+    daemon.ok(&format!("{pool} {}", ssds.join(" ")));
+    let (file, size_bytes) = (daemon.site.path("backing"), COUNT * APART * PAGE_BYTES);
+    File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
+    daemon.ok(&format!("volume create v --backing {} --pool p", file.display()));
+    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
+    let mut client = daemon.client("v");
+    for page in pages_apart(COUNT) {
+        client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
+    }
+    client.flush().expect("a flush");
+    daemon
+}
+
+/// A directory in which nothing may be written for a time.
+struct Mount(String);
+
+impl Mount {
+    /// `None`, loudly, where nothing can be mounted.
+    fn new(place: &Path) -> Option<Self> {
+        std::fs::create_dir(place).expect("a directory can be made");
+        let place = place.display().to_string();
+        let mounted = tools::command("mount", &["--bind", &place, &place]).status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(place));
+        }
+        tools::skip("no directory can be mounted here (needs root)");
+        None
+    }
+
+    /// `ro` or `rw`.
+    fn remount(&self, how: &str) {
+        tools::succeed("mount", &["-o", &format!("remount,bind,{how}"), &self.0]);
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        tools::run("umount", &["--lazy", &self.0]);
     }
 }
 
@@ -130,4 +163,27 @@ fn a_daemon_that_starts_with_ssds_that_take_no_writes_serves_everything_they_hav
     scene.set(Fault::None);
     scene.expect_all_well();
     scene.work(4);
+}
+
+// proves: F1, F5, F7
+#[test]
+fn ssds_that_could_only_be_opened_to_be_read_are_in_use_again_when_they_can_be_written() {
+    let daemon = Daemon::start();
+    let Some(mount) = Mount::new(&daemon.site.path("mounted")) else { return };
+    let ssds = ["one", "two"].map(|name| format!("{}/{name}", mount.0));
+    ssds.iter().for_each(|ssd| drop(daemon.ok(&format!("image create {ssd} 64M"))));
+    let mut scene = Scene { daemon: with_dirty_pages(daemon, &ssds), ssds: Vec::new() };
+    // Taken down before the daemon's directory.
+    let mount = mount;
+    scene.daemon.kill();
+    mount.remount("ro");
+    scene.daemon.launch();
+    tools::eventually("the volume is served", SETTLES, || scene.daemon.is_online("v"));
+    scene.work(2);
+    assert_eq!(scene.states(), ["read-only", "read-only"]);
+    scene.expect_drained();
+    mount.remount("rw");
+    scene.expect_all_well();
+    scene.work(3);
+    assert_eq!(scene.daemon.stat("v", "errors"), 0);
 }

@@ -129,11 +129,13 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Whether it takes writes: the second copy of its superblock is written as it is. `None`: it does not answer.
+    /// Whether it takes writes, also if it could only be read when it was opened: the second copy of its superblock is written
+    /// as it is. `None`: it does not answer.
     async fn probe_device(&self, device: &E::Device) -> Option<Result<(), DeviceError>> {
         let [_, second] = SUPERBLOCK_OFFSETS;
         let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
         let probe = async {
+            device.begin_to_write().await?;
             let (bytes, read) = device.read(second, self.env.buffers().take(length)).await;
             read?;
             until_looked(&self.env, &self.owner).await;
