@@ -1,9 +1,11 @@
 //! `cargo x test`: everything that has to be green, one step after the other, counted.
 
+use std::cell::RefCell;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::command::{cargo, succeed, target_dir, watch};
@@ -35,6 +37,8 @@ pub(crate) const UNIT_TESTED: &[&str] = &["--workspace", "--exclude=hotset-e2e"]
 type Step = Box<dyn Fn() -> Result<Tally>>;
 
 pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
+    let simulator = Rc::new(RefCell::new(None));
+    let (begun, awaited) = (Rc::clone(&simulator), simulator);
     let steps: Vec<(&str, Step)> = vec![
         ("format", Box::new(|| check(&["fmt", "--all", "--check"]))),
         ("format of fuzz", Box::new(|| check(&["fmt", "--manifest-path=fuzz/Cargo.toml", "--check"]))),
@@ -48,11 +52,17 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
             // Examples were checked just now; building each of them takes a minute.
             Box::new(|| cargo_test(&[UNIT_TESTED, &["--lib", "--bins", "--tests"]].concat())),
         ),
-        ("simulator", Box::new(|| Ok(Tally::one(sim::short().is_ok())))),
         ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("build twice", Box::new(build_twice)),
-        ("real clients", Box::new(|| end_to_end(&[]))),
+        (
+            "real clients",
+            Box::new(move || {
+                begun.replace(Some(sim::Beside::begin()));
+                end_to_end(&[])
+            }),
+        ),
         ("browser", Box::new(|| console::browse(&[]))),
+        ("simulator", Box::new(move || simulated(awaited.take()))),
     ];
     Ok(run_steps(&steps).exit_code())
 }
@@ -93,6 +103,12 @@ fn run_steps(steps: &[(&str, Step)]) -> Tally {
 
 fn check(arguments: &[&str]) -> Result<Tally> {
     Ok(Tally::one(succeed(cargo(arguments)).is_ok()))
+}
+
+/// What was begun some steps ago.
+fn simulated(begun: Option<Result<sim::Beside>>) -> Result<Tally> {
+    begun.context("the simulator was not begun")??.end()?;
+    Ok(Tally::one(true))
 }
 
 fn cargo_test(arguments: &[&str]) -> Result<Tally> {
