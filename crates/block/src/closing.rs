@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -63,11 +63,18 @@ pub(crate) struct OpenFile {
     /// None while it is dropped.
     descriptor: Option<OwnedFd>,
     closed: Closed,
+    /// Goes with it.
+    life: Arc<()>,
 }
 
 impl OpenFile {
     pub(crate) fn new(descriptor: OwnedFd, closed: Closed) -> Self {
-        Self { descriptor: Some(descriptor), closed }
+        Self { descriptor: Some(descriptor), closed, life: Arc::default() }
+    }
+
+    /// Tells, on any thread, whether it is still open.
+    pub(crate) fn life(&self) -> Weak<()> {
+        Arc::downgrade(&self.life)
     }
 
     /// Where it is closed.

@@ -13,13 +13,12 @@ use std::io;
 use std::mem;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::buf::POOL_KEEPS_BYTES;
-use crate::in_use::OpenDevices;
 use crate::operation::{Outcome, RingOperation};
 use crate::remote::{self, Inbox, Remote};
 use crate::ring::{Ring, Wait};
@@ -38,6 +37,9 @@ const PEER_DRAIN_TIME: Duration = Duration::from_millis(500);
 
 /// The least memory that is worth registering.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
+
+/// When this process made its first executor: real time is counted from there on all threads, so that they can compare it.
+static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 /// What an executor is made with.
 #[derive(Clone, Copy, Debug)]
@@ -90,10 +92,8 @@ impl Executor {
             turn: Turn::default(),
             woken: RefCell::default(),
             random: RefCell::default(),
-            start: std::time::Instant::now(),
-            clock: RunningClock::new(Instant::default(), RealInstant::default()),
+            clock: RunningClock::new(Instant::default(), RealInstant::default().plus(START.elapsed())),
             pool,
-            devices: RefCell::default(),
             inbox,
         };
         Ok(Self { core: Rc::new(core) })
@@ -243,10 +243,8 @@ pub(crate) struct Core {
     /// Room for wakers between the ring and the ready queue, kept from turn to turn.
     woken: RefCell<Vec<Waker>>,
     random: RefCell<Vec<u64>>,
-    start: std::time::Instant,
     clock: RunningClock,
     pub(crate) pool: BufPool,
-    pub(crate) devices: RefCell<OpenDevices>,
     inbox: Arc<Inbox>,
 }
 
@@ -272,7 +270,7 @@ impl Core {
     }
 
     pub(crate) fn real_now(&self) -> RealInstant {
-        RealInstant::default().plus(self.start.elapsed())
+        RealInstant::default().plus(START.elapsed())
     }
 
     /// The loop runs: what passed since it last said so was waiting or work, unless it was too long for either.
@@ -453,6 +451,15 @@ impl Future for Submitted {
                 poll
             }
             SubmittedState::Answered => unreachable!("a future is not polled after its end"),
+        }
+    }
+}
+
+impl Submitted {
+    /// Asks the kernel to stop it, if it has begun: it still has to be waited for, and may have succeeded all the same.
+    pub(crate) fn cancel(&self) {
+        if let SubmittedState::Begun(index) = self.state {
+            self.core.ring.borrow_mut().cancel(index);
         }
     }
 }

@@ -107,12 +107,10 @@ impl FileDevice {
         let unanswered = |source| OpenError::unanswered(path, source);
         let (looked_for, access) = (path.to_owned(), options.access());
         let storage = apart(env, move || Storage::look(&looked_for)).await.map_err(unanswered)??;
-        check_ours(env, path, access, &storage.footprint)?;
+        check_ours(path, access, &storage.footprint)?;
         let found = storage.clone();
         let opened = apart(env, move || found.open(options, Caching::Direct)).await.map_err(unanswered)??;
-        // Who came first meanwhile has it.
-        check_ours(env, path, access, &storage.footprint)?;
-        Ok(Self::of(env, storage, opened))
+        Self::of(env, storage, opened)
     }
 
     /// Opens and locks a file whose transfers go through the page cache: the store of a device whose speed is not the
@@ -123,23 +121,25 @@ impl FileDevice {
 
     fn open_through(env: &HostEnv, path: &Path, options: FileOptions, caching: Caching) -> Result<Self, OpenError> {
         let storage = Storage::look(path)?;
-        check_ours(env, path, options.access(), &storage.footprint)?;
+        check_ours(path, options.access(), &storage.footprint)?;
         let opened = storage.open(options, caching)?;
-        Ok(Self::of(env, storage, opened))
+        Self::of(env, storage, opened)
     }
 
-    fn of(env: &HostEnv, storage: Storage, opened: Opened) -> Self {
+    /// Who came first meanwhile has it.
+    fn of(env: &HostEnv, storage: Storage, opened: Opened) -> Result<Self, OpenError> {
         let Opened { file, direct, info, end_bytes, tail, options } = opened;
         let tail = tail.map(|file| Rc::new(Tail::new(file, end_bytes, info.logical_block_bytes)));
         let elsewhere = matches!(file.closed(), Closed::Apart(_));
         let (file, is_regular) = (Rc::new(file), storage.metadata.is_file());
-        env.devices().borrow_mut().add(&file, &storage.path, options.access(), storage.footprint);
+        in_use::note_open(&file, &storage.path, options.access(), storage.footprint)
+            .map_err(|user| OpenError::in_use(&storage.path, &user))?;
         let (info, end_bytes, tail) = (Cell::new(info), Cell::new(end_bytes), RefCell::new(tail));
         let (cut, path) = (Cell::new(false), storage.path);
         let writable = OnceCell::new();
         let shared =
             Shared { file, writable, is_regular, elsewhere, cut, info, tail, end_bytes, options, direct, path };
-        Self { env: env.clone(), shared: Rc::new(shared) }
+        Ok(Self { env: env.clone(), shared: Rc::new(shared) })
     }
 
     /// By what it is read and written.
@@ -383,7 +383,7 @@ impl Device for FileDevice {
         let file = Rc::new(opening.await.flatten().map_err(refused)?);
         // Somebody may have been faster.
         if shared.writable.set(file).is_ok() {
-            self.env.devices().borrow_mut().have_alone(&shared.file);
+            in_use::have_alone(&shared.file);
             shared.info.set(DeviceInfo { read_only: false, ..shared.info.get() });
         }
         Ok(())
@@ -499,8 +499,8 @@ impl Storage {
 }
 
 /// Refuses bytes that this process uses.
-fn check_ours(env: &HostEnv, path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
-    let user = env.devices().borrow_mut().user_of(footprint, access);
+fn check_ours(path: &Path, access: Access, footprint: &Footprint) -> Result<(), OpenError> {
+    let user = in_use::our_own(footprint, access);
     user.map_or(Ok(()), |user| Err(OpenError::in_use(path, &user)))
 }
 

@@ -1,13 +1,11 @@
 //! The real world: `HostEnv` is the `Env` over an executor, `HostDevice` any device of this machine.
 
-use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use crate::emulated::{EmulatedArray, EmulatedSsd};
 use crate::executor::{Core, EndOfTurn, Sleep, Submitted};
-use crate::in_use::OpenDevices;
 use crate::operation::{Outcome, RingOperation};
 use crate::{
     Buf, BufPool, ByteRange, Device, DeviceError, DeviceIdentity, DeviceInfo, Env, Extent, FileDevice, Instant,
@@ -44,11 +42,6 @@ impl HostEnv {
     /// turn has gathered. Call it only with something to do then: the loop does not rest while somebody waits here.
     pub fn end_of_turn(&self) -> impl Future<Output = ()> + 'static {
         EndOfTurn::new(&self.core)
-    }
-
-    /// What this world has open.
-    pub(crate) fn devices(&self) -> &RefCell<OpenDevices> {
-        &self.core.devices
     }
 
     /// Begins an operation when first polled.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
+use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::closing::{Closed, OpenFile};
@@ -100,38 +100,46 @@ pub(crate) fn user_of_busy(metadata: &Metadata) -> User {
     shown.unwrap_or_else(|| User::Programs(programs_with(metadata)))
 }
 
-/// What this process has open, by what that stands for.
-#[derive(Default)]
-pub(crate) struct OpenDevices {
-    devices: Vec<OpenDevice>,
-}
+/// What this process has open, on whatever thread, by what that stands for.
+static OPEN: Mutex<Vec<OpenDevice>> = Mutex::new(Vec::new());
 
 struct OpenDevice {
-    /// As long as the kernel does I/O on it, it is there.
-    file: Weak<OpenFile>,
+    /// Until it is closed: as long as the kernel does I/O on it, it is open.
+    life: Weak<()>,
     path: PathBuf,
     access: Access,
     footprint: Footprint,
 }
 
-impl OpenDevices {
-    /// Whether one of them stands for the same bytes, and not both only read.
-    pub(crate) fn user_of(&mut self, footprint: &Footprint, access: Access) -> Option<User> {
-        self.devices.retain(|device| device.file.strong_count() > 0);
-        let both_read = |device: &OpenDevice| device.access == Access::Read && access == Access::Read;
-        let mut others = self.devices.iter().filter(|device| !both_read(device));
-        others.find(|device| device.footprint.overlaps(footprint)).map(|device| User::Ourselves(device.path.clone()))
-    }
+/// Which of what this process has open stands for the same bytes, where not both only read.
+pub(crate) fn our_own(footprint: &Footprint, access: Access) -> Option<User> {
+    find(&mut OPEN.lock().unwrap_or_else(PoisonError::into_inner), footprint, access)
+}
 
-    pub(crate) fn add(&mut self, file: &Rc<OpenFile>, path: &Path, access: Access, footprint: Footprint) {
-        self.devices.push(OpenDevice { file: Rc::downgrade(file), path: path.to_owned(), access, footprint });
+/// Notes that this process has `file` open; refuses it if another thread was faster with the same bytes.
+pub(crate) fn note_open(file: &OpenFile, path: &Path, access: Access, footprint: Footprint) -> Result<(), User> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    match find(&mut open, &footprint, access) {
+        Some(user) => Err(user),
+        None => {
+            open.push(OpenDevice { life: file.life(), path: path.to_owned(), access, footprint });
+            Ok(())
+        }
     }
+}
 
-    /// One that was only read is written from now on.
-    pub(crate) fn have_alone(&mut self, file: &Rc<OpenFile>) {
-        let same = |device: &&mut OpenDevice| Weak::as_ptr(&device.file) == Rc::as_ptr(file);
-        self.devices.iter_mut().filter(same).for_each(|device| device.access = Access::Alone);
-    }
+/// One that was only read is written from now on.
+pub(crate) fn have_alone(file: &OpenFile) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let life = file.life();
+    open.iter_mut().filter(|device| device.life.ptr_eq(&life)).for_each(|device| device.access = Access::Alone);
+}
+
+fn find(open: &mut Vec<OpenDevice>, footprint: &Footprint, access: Access) -> Option<User> {
+    open.retain(|device| device.life.strong_count() > 0);
+    let both_read = |device: &OpenDevice| device.access == Access::Read && access == Access::Read;
+    let mut others = open.iter().filter(|device| !both_read(device));
+    others.find(|device| device.footprint.overlaps(footprint)).map(|device| User::Ourselves(device.path.clone()))
 }
 
 /// A loop device other than those that this stands on, and that shows some of the same bytes.

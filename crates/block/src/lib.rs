@@ -51,7 +51,7 @@ pub use in_use::{Access, User, user_of};
 pub use likeness::{Likeness, likeness};
 pub use machine::Machine;
 pub use memory::MemoryDevice;
-pub use net::{InheritedListener, Listener, Stream};
+pub use net::{DetachedStream, InheritedListener, Listener, Stream};
 pub use range::ByteRange;
 pub use remote::{COMMANDS_MAX, Command, PostError, Remote};
 pub use running::{RunningClock, STRETCH_MAX, WAIT_MAX};

@@ -10,7 +10,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::rc::Rc;
+
+use futures_util::future::{Either, select};
 
 use crate::descriptors::{DescriptorUse, may_keep};
 use crate::operation::{Message, Outcome, RingOperation};
@@ -181,6 +184,13 @@ impl InheritedListener {
     }
 }
 
+/// A connection on its way from one executor to another. Nothing of it is under way on a ring.
+pub struct DetachedStream {
+    socket: OwnedFd,
+    peer: String,
+    is_tcp: bool,
+}
+
 /// A connection. A handle: cloning it is cheap; one clone may send while another receives.
 #[derive(Clone)]
 pub struct Stream {
@@ -231,6 +241,23 @@ impl Stream {
         Ok(Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp: true })
     }
 
+    /// Takes the connection off its executor. The caller has waited for what it began on it.
+    ///
+    /// # Errors
+    /// There is another clone, and no descriptor is left.
+    pub fn detach(self) -> io::Result<DetachedStream> {
+        let Self { socket, peer, is_tcp, .. } = self;
+        // A wait that was given up may have it until the kernel says so.
+        let socket = Rc::try_unwrap(socket).or_else(|shared| shared.try_clone())?;
+        Ok(DetachedStream { socket, peer: peer.to_string(), is_tcp })
+    }
+
+    /// Puts a connection on the executor of `env`.
+    pub fn attach(env: &HostEnv, detached: DetachedStream) -> Self {
+        let DetachedStream { socket, peer, is_tcp } = detached;
+        Self { env: env.clone(), socket: Rc::new(socket), peer: Rc::from(peer), is_tcp }
+    }
+
     /// Whether the connection's descriptor leaves enough to what matters more than another host.
     pub fn may_be_kept(&self) -> bool {
         may_keep(&*self.socket, DescriptorUse::Host)
@@ -260,6 +287,26 @@ impl Stream {
             unreachable!("the ring gives back what it was given");
         };
         (buf, check(outcome))
+    }
+
+    /// As [`Stream::recv`], until `stop` completes: then nothing more is received, and nothing that came is lost. `None`:
+    /// nothing had come by then.
+    pub async fn recv_until(&self, buf: Buf, stop: impl Future<Output = ()>) -> (Buf, Option<io::Result<usize>>) {
+        let receive = self.env.submit(RingOperation::Receive(Rc::clone(&self.socket), buf));
+        let (operation, outcome) = match select(receive, pin!(stop)).await {
+            Either::Left((received, _)) => received,
+            Either::Right(((), receive)) => {
+                receive.cancel();
+                receive.await
+            }
+        };
+        let RingOperation::Receive(_, buf) = operation else {
+            unreachable!("the ring gives back what it was given");
+        };
+        match outcome {
+            Err(libc::ECANCELED) => (buf, None),
+            received => (buf, Some(check(received))),
+        }
     }
 
     /// Receives what is there; `WouldBlock` if nothing is.

@@ -215,7 +215,8 @@ impl Ring {
         }
     }
 
-    fn cancel(&mut self, index: usize) {
+    /// Asks the kernel to stop operation `index`. Its answer is fetched, or given up, as before.
+    pub(crate) fn cancel(&mut self, index: usize) {
         if let Slot::InFlight(running) = &mut self.slots[index] {
             running.cancelled = true;
             match &mut self.engine {
