@@ -1622,6 +1622,11 @@ export interface components {
             /** @description One line for each condition, and for each warning. */
             reasons: string[];
             state_directory: string;
+            /**
+             * Format: int32
+             * @description Threads that serve hosts.
+             */
+            threads: number;
             /** Format: int64 */
             uptime_s: number;
             version: string;

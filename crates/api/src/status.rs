@@ -25,6 +25,10 @@ pub struct Status {
     pub state_directory: String,
     /// Where hosts connect, one URI for each listener.
     pub nbd: Vec<String>,
+    /// Threads that serve hosts.
+    #[serde(default)]
+    #[schema(required)]
+    pub threads: u16,
     /// What the tables of the pools take.
     pub memory_in_use_bytes: u64,
     pub memory_limit_bytes: u64,

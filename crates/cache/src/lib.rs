@@ -49,4 +49,5 @@ pub use status::{
 pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
+pub use volume::relocate::Relocated;
 pub use volume::{Durability, Volume, ZeroEffort};

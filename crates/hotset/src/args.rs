@@ -148,6 +148,9 @@ pub(crate) struct ServeArguments {
     /// Seconds to wait for missing SSDs at the start
     #[arg(long, value_name = "SECONDS")]
     pub(crate) missing_wait: Option<u64>,
+    /// Threads that serve hosts, 1 to 64: each pool has one of its own while they suffice; by default the cores but one
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
     /// Memory that the tables of all pools may take; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) memory_limit: Option<Size>,

@@ -7,7 +7,7 @@ use hotset_block::{Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice}
 use hotset_cache::Volume;
 use hotset_cache::config::{VolumeSettings, VolumeSpec};
 use hotset_serve::nbd::Server;
-use hotset_serve::{Exports, ServerSettings};
+use hotset_serve::{Door, Exports, ServerSettings};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -22,7 +22,7 @@ async fn serve(env: &HostEnv, socket: &std::path::Path, size_bytes: u64) {
     let spec = VolumeSpec { name, backing: "memory".to_owned(), settings: VolumeSettings::default() };
     let device = HostDevice::Memory(MemoryDevice::new(size_bytes, 512));
     let volume = Volume::open(env.clone(), spec, device).expect("a volume over memory");
-    let exports = Exports::new(env.clone(), ServerSettings::default());
+    let exports = Exports::new(env.clone(), ServerSettings::default(), Door::alone());
     exports.add(volume).expect("the first export");
     println!("{}", Server::new(exports).listen_unix(socket, None).expect("the socket can be made"));
     std::future::pending::<()>().await;

@@ -9,6 +9,6 @@ mod requests;
 
 pub(crate) use self::budget::{Budget, Cost};
 pub(crate) use self::client_watch::ClientWatch;
-pub(crate) use self::ending::{Ending, Stopped};
+pub(crate) use self::ending::{Course, Ending, Stopped};
 pub(crate) use self::progress::{Ended, Operation, Work};
 pub(crate) use self::requests::{Inflight, Reserved, Ticket};

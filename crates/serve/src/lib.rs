@@ -11,5 +11,5 @@ mod receive;
 mod tls;
 mod transport;
 
-pub use exports::{ConnectionStatus, ExportInfo, ExportList, Exports, ServerCounters, ServerSettings};
+pub use exports::{ConnectionStatus, Door, ExportId, ExportInfo, ExportList, Exports, ServerCounters, ServerSettings};
 pub use tls::{TlsAcceptor, TlsError, TlsFiles};

@@ -4,12 +4,14 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::future::Future;
 use std::io::{self, IoSlice, Read, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hotset_block::{Buf, Stream};
+use futures_util::future::{Either, select};
+use hotset_block::{Buf, DetachedStream, HostEnv, Stream};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 use rustls_pki_types::pem::PemObject;
@@ -73,7 +75,7 @@ impl TlsAcceptor {
         let config = Arc::clone(&self.config());
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(BUFFERED_BYTES_MAX));
-        let tls = TlsStream { stream, connection: Rc::new(RefCell::new(connection)) };
+        let tls = TlsStream { stream, connection: RefCell::new(Box::new(connection)) };
         while tls.connection.borrow().is_handshaking() {
             let received = tls.receive_now();
             // Also after an error: the alert tells the client why.
@@ -123,26 +125,69 @@ fn unusable(path: &Path, why: &dyn fmt::Display) -> TlsError {
     TlsError { message: format!("TLS file {}: {why}", path.display()) }
 }
 
-/// An encrypted stream. A handle: cloning it is cheap. Both directions share the TLS state, never across an await.
-#[derive(Clone)]
+/// An encrypted stream. Both directions share the TLS state, never across an await.
 pub(crate) struct TlsStream {
     stream: Stream,
-    connection: Rc<RefCell<ServerConnection>>,
+    connection: RefCell<Box<ServerConnection>>,
+}
+
+/// One on its way from one thread to another, with what TLS knows and keeps of it.
+pub(crate) struct DetachedTls {
+    stream: DetachedStream,
+    connection: Box<ServerConnection>,
 }
 
 impl TlsStream {
+    pub(crate) fn into_stream(self) -> Stream {
+        self.stream
+    }
+
+    pub(crate) fn detach(self) -> io::Result<DetachedTls> {
+        Ok(DetachedTls { stream: self.stream.detach()?, connection: self.connection.into_inner() })
+    }
+
+    pub(crate) fn attach(env: &HostEnv, detached: DetachedTls) -> Self {
+        let DetachedTls { stream, connection } = detached;
+        Self { stream: Stream::attach(env, stream), connection: RefCell::new(connection) }
+    }
+
+    pub(crate) async fn recv_until(
+        &self,
+        mut buf: Buf,
+        stop: impl Future<Output = ()>,
+    ) -> (Buf, Option<io::Result<usize>>) {
+        let mut stop = pin!(stop);
+        loop {
+            if let Some(received) = self.take_plain(&mut buf) {
+                return (buf, Some(received));
+            }
+            // A wait that is given up has taken nothing.
+            match select(pin!(self.receive_more()), stop.as_mut()).await {
+                Either::Left((Ok(()), _)) => {}
+                Either::Left((Err(error), _)) => return (buf, Some(Err(error))),
+                Either::Right(((), _)) => return (buf, None),
+            }
+        }
+    }
+
+    /// What is decrypted already, or the end; `None` if nothing is.
+    fn take_plain(&self, buf: &mut Buf) -> Option<io::Result<usize>> {
+        match self.connection.borrow_mut().reader().read(buf) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            done => Some(done),
+        }
+    }
+
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
 
     pub(crate) async fn recv(&self, mut buf: Buf) -> (Buf, io::Result<usize>) {
         loop {
-            let plain = self.connection.borrow_mut().reader().read(&mut buf);
-            let outcome = match plain {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.receive_more().await,
-                done => return (buf, done),
-            };
-            if let Err(error) = outcome {
+            if let Some(received) = self.take_plain(&mut buf) {
+                return (buf, received);
+            }
+            if let Err(error) = self.receive_more().await {
                 return (buf, Err(error));
             }
         }

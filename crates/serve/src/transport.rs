@@ -1,16 +1,22 @@
 //! A connection's bytes, in the clear or through TLS: the session above does not know which.
 
+use std::future::Future;
 use std::io::{self, IoSlice};
 
-use hotset_block::{Buf, Stream};
+use hotset_block::{Buf, DetachedStream, HostEnv, Stream};
 
-use crate::tls::TlsStream;
+use crate::tls::{DetachedTls, TlsStream};
 
-/// A handle: cloning it is cheap. One task receives, one sends.
-#[derive(Clone)]
+/// One task receives, one sends.
 pub(crate) enum Transport {
     Plain(Stream),
     Tls(TlsStream),
+}
+
+/// One on its way from one thread to another.
+pub(crate) enum DetachedTransport {
+    Plain(DetachedStream),
+    Tls(DetachedTls),
 }
 
 impl Transport {
@@ -19,6 +25,37 @@ impl Transport {
         match self {
             Self::Plain(stream) => stream.recv(buf).await,
             Self::Tls(stream) => stream.recv(buf).await,
+        }
+    }
+
+    /// As [`Transport::recv`], until `stop` completes: nothing that came is lost then. `None`: nothing had come.
+    pub(crate) async fn recv_until(
+        &self,
+        buf: Buf,
+        stop: impl Future<Output = ()>,
+    ) -> (Buf, Option<io::Result<usize>>) {
+        match self {
+            Self::Plain(stream) => stream.recv_until(buf, stop).await,
+            Self::Tls(stream) => stream.recv_until(buf, stop).await,
+        }
+    }
+
+    /// Takes it off its thread. Nothing is under way on it; what was received and not taken yet goes with it.
+    ///
+    /// # Errors
+    /// As `Stream::detach`.
+    pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
+        match self {
+            Self::Plain(stream) => stream.detach().map(DetachedTransport::Plain),
+            Self::Tls(stream) => stream.detach().map(DetachedTransport::Tls),
+        }
+    }
+
+    /// Puts it on the thread of `env`.
+    pub(crate) fn attach(env: &HostEnv, detached: DetachedTransport) -> Self {
+        match detached {
+            DetachedTransport::Plain(stream) => Self::Plain(Stream::attach(env, stream)),
+            DetachedTransport::Tls(stream) => Self::Tls(TlsStream::attach(env, stream)),
         }
     }
 
@@ -58,6 +95,14 @@ impl Transport {
     /// Ends the connection in both directions; what waits for it wakes.
     pub(crate) fn shutdown(&self) {
         self.stream().shutdown();
+    }
+
+    /// The stream below.
+    pub(crate) fn into_stream(self) -> Stream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.into_stream(),
+        }
     }
 
     pub(crate) fn stream(&self) -> &Stream {

@@ -15,8 +15,8 @@ use hotset_e2e::tools::eventually;
 use serde_json::{Value, json};
 
 /// Sectors of one host's region: 4 MiB.
-const REGION: u64 = 4 * MIB / 512;
-const HOSTS: u64 = 3;
+pub(crate) const REGION: u64 = 4 * MIB / 512;
+pub(crate) const HOSTS: u64 = 3;
 /// The longest that anything here takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
@@ -28,7 +28,7 @@ fn daemon_with(ssds_mib: &[u64]) -> Daemon {
 }
 
 /// Does something to the daemon while hosts work; then compares all that they wrote.
-fn under_load(daemon: &mut Daemon, act: impl FnOnce(&mut Daemon)) {
+pub(crate) fn under_load(daemon: &mut Daemon, act: impl FnOnce(&mut Daemon)) {
     let mut hosts: Vec<Host> = (0..HOSTS).map(|index| Host::new(index * REGION, REGION, index + 1)).collect();
     let (started, stop) = (Barrier::new(hosts.len() + 1), AtomicBool::new(false));
     let clients: Vec<_> = hosts.iter().map(|_| daemon.client("v")).collect();

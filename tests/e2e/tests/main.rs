@@ -39,6 +39,7 @@ mod silence;
 mod sinks;
 mod state_files;
 mod sums;
+mod threads;
 mod tls;
 mod tour;
 mod unavailable;

@@ -9,16 +9,16 @@ use hotset_e2e::pattern::PAGE_BYTES;
 use hotset_e2e::tools::{fail, succeed};
 
 /// An authority and what it signed: `server`, and a folder as libnbd wants it for a client.
-struct Certificates {
-    authority: PathBuf,
-    folder: PathBuf,
+pub(crate) struct Certificates {
+    pub(crate) authority: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 fn openssl(arguments: &str) {
     succeed("openssl", &arguments.split_whitespace().collect::<Vec<_>>());
 }
 
-fn make(site: &Site, name: &str) -> Certificates {
+pub(crate) fn make(site: &Site, name: &str) -> Certificates {
     let folder = site.path(name);
     fs::create_dir(&folder).expect("a folder can be made");
     let at = folder.display();

@@ -19,6 +19,11 @@ impl IoCounts {
         self.0.set(DeviceIo { writes: io.writes + 1, written_bytes: io.written_bytes + length(bytes), ..io });
     }
 
+    /// Goes on counting from there.
+    pub(crate) fn resume(&self, io: DeviceIo) {
+        self.0.set(io);
+    }
+
     pub(crate) fn snapshot(&self) -> DeviceIo {
         self.0.get()
     }

@@ -74,6 +74,15 @@ pub(crate) struct Backing<E: Env> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Failures(u64);
 
+/// Whether what hosts were told of as written may not be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doubt {
+    None,
+    /// Some of them were told, and those that come are not told any more.
+    Reported,
+    Unreported,
+}
+
 fn cost_of(bytes: u64) -> u64 {
     1 + bytes / COST_BYTES
 }
@@ -387,6 +396,28 @@ impl<E: Env> Backing<E> {
     pub(crate) fn report(&self) -> Mark {
         self.reported.set(self.flusher.mark());
         self.flusher.mark()
+    }
+
+    /// What another thread that opens it has to know.
+    pub(crate) fn doubted(&self) -> Doubt {
+        match self.doubtful.get() {
+            doubtful if doubtful == Mark::default() => Doubt::None,
+            doubtful if doubtful <= self.reported.get() => Doubt::Reported,
+            _ => Doubt::Unreported,
+        }
+    }
+
+    /// That of another thread that had it open, about what was written before it was opened here.
+    pub(crate) fn doubt(&self, doubt: Doubt) {
+        let mark = self.flusher.mark();
+        match doubt {
+            Doubt::None => {}
+            Doubt::Reported => {
+                self.doubtful.set(mark);
+                self.reported.set(mark);
+            }
+            Doubt::Unreported => self.doubtful.set(mark),
+        }
     }
 
     /// Refuses who was told of what was written up to `told` only, if something that was written later may not be there.

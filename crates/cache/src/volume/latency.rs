@@ -91,6 +91,13 @@ impl Default for Latencies {
     }
 }
 
+impl From<LatencyCounters> for Latencies {
+    /// Goes on counting there.
+    fn from(counts: LatencyCounters) -> Self {
+        Self { counts, ..Self::default() }
+    }
+}
+
 impl Latencies {
     /// A request begins: the time, if it is one that is timed.
     pub(crate) fn begin(&self, now: impl FnOnce() -> RealInstant) -> Option<RealInstant> {

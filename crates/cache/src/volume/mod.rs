@@ -15,6 +15,7 @@ pub(crate) mod backing;
 pub(crate) mod cleaner;
 pub(crate) mod clear;
 pub(crate) mod read;
+pub(crate) mod relocate;
 pub(crate) mod route;
 pub(crate) mod write;
 pub(crate) mod zero;
@@ -193,6 +194,10 @@ impl<E: Env> Volume<E> {
             let message = format!("backing device {} has no room for a single block of {unit} bytes", spec.backing);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
+        Ok(Self::over(env, spec, backing, size_bytes, Stats::default()))
+    }
+
+    fn over(env: E, spec: VolumeSpec, backing: Backing<E>, size_bytes: u64, stats: Stats) -> Self {
         let inner = VolumeInner {
             env,
             spec: RefCell::new(spec),
@@ -202,7 +207,7 @@ impl<E: Env> Volume<E> {
             attached: RefCell::new(None),
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
-            stats: Stats::default(),
+            stats,
             stopped: Cell::new(false),
             draining: Cell::new(false),
             fenced: RefCell::default(),
@@ -215,7 +220,7 @@ impl<E: Env> Volume<E> {
             pace: Cell::new(0),
             clean_error: RefCell::default(),
         };
-        Ok(Self::of(Rc::new(inner)))
+        Self::of(Rc::new(inner))
     }
 
     pub(crate) fn of(inner: Rc<VolumeInner<E>>) -> Self {

@@ -72,6 +72,7 @@ fn of_the_daemon(status: &Status) -> String {
         ("Daemon", format!("version {}, process {}, up {}", status.version, status.pid, duration(status.uptime_s))),
         ("State directory", status.state_directory.clone()),
         ("Hosts connect to", status.nbd.join("  ")),
+        ("Threads", status.threads.to_string()),
         ("Memory of pools", format!("{} of {}", human(status.memory_in_use_bytes), human(status.memory_limit_bytes))),
         ("Data at risk", data_at_risk(status)),
     ])

@@ -51,7 +51,7 @@ impl Certificates {
             self.note("the API", read.unwrap_or_else(|error| Err(error.to_string())));
         }
         if let Some(files) = config.tls.clone().map(tls_files) {
-            let reloaded = self.plane.call(move |plane| plane.reload_tls(files)).await;
+            let reloaded = self.plane.first().call(move |plane| plane.reload_tls(files)).await;
             self.note("hosts", reloaded.map_err(|error| error.message));
         }
         self.paths = paths(config);

@@ -1,5 +1,6 @@
 //! The configuration file and the flags that override it.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -17,6 +18,9 @@ const MISSING_WAIT_S: u64 = 30;
 /// How long a request may take, unless told otherwise: what the kernel's SCSI disks have.
 const REQUEST_TIMEOUT_S: u64 = 30;
 
+/// Threads of the data plane at most.
+const THREADS_MAX: usize = 64;
+
 /// The most that may be waited: a day.
 const MISSING_WAIT_S_MAX: u64 = 86_400;
 
@@ -32,6 +36,7 @@ struct File {
     machine_id: Option<String>,
     missing_wait_s: Option<u64>,
     request_timeout_s: Option<u64>,
+    threads: Option<u16>,
     memory_limit: Option<String>,
     log: Option<String>,
     ssd_scan: Option<Vec<String>>,
@@ -75,6 +80,8 @@ pub(crate) struct Config {
     pub(crate) missing_wait_s: u64,
     /// How long a host's request may take until it is answered with an error.
     pub(crate) request_timeout_s: u64,
+    /// Of the data plane.
+    pub(crate) threads: NonZero<usize>,
     /// What the tables of all pools may take.
     pub(crate) memory_limit_bytes: u64,
     /// What the whole daemon may take.
@@ -114,6 +121,7 @@ impl Config {
             machine_id: file.machine_id,
             missing_wait_s: arguments.missing_wait.or(file.missing_wait_s).unwrap_or(MISSING_WAIT_S),
             request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
+            threads: threads(arguments.threads.or(file.threads))?,
             memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref(), &memory)?,
             memory,
             log: arguments.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
@@ -234,6 +242,14 @@ fn udev_rules(file: Option<PathBuf>) -> Option<PathBuf> {
     file.map_or_else(default, |path| Some(path).filter(|path| !path.as_os_str().is_empty()))
 }
 
+/// By default as many as the process has cores, but for one that the control plane and everything else have.
+fn threads(wanted: Option<u16>) -> Result<NonZero<usize>, String> {
+    let cores = || std::thread::available_parallelism().map_or(1, NonZero::get);
+    let count = wanted.map_or_else(|| cores().saturating_sub(1).clamp(1, THREADS_MAX), usize::from);
+    let allowed = NonZero::new(count).filter(|count| count.get() <= THREADS_MAX);
+    allowed.ok_or_else(|| format!("threads {count}: it is 1 to {THREADS_MAX}"))
+}
+
 fn memory_limit(flag: Option<Size>, file: Option<&str>, memory: &Memory) -> Result<u64, String> {
     if let Some(Size(bytes)) = flag {
         return Ok(bytes);
@@ -278,6 +294,7 @@ mod tests {
             state = "/srv/hotset"
             missing_wait_s = 5
             request_timeout_s = 60
+            threads = 3
             memory_limit = "2G"
             log = "debug"
             ssd_scan = ["/dev/disk/by-id/nvme-*"]
@@ -296,6 +313,7 @@ mod tests {
         .unwrap();
         assert_eq!((config.api.len(), config.nbd.len(), config.missing_wait_s), (2, 1, 5));
         assert_eq!((config.memory_limit_bytes, config.log.as_str()), (2 << 30, "debug"));
+        assert_eq!(config.threads.get(), 3);
         assert_eq!(config.udev_rules, Some(PathBuf::from("/run/hotset.rules")));
         assert_eq!(load("udev_rules = \"\"").unwrap().udev_rules, None);
         assert_eq!(config.event_hook, ["/usr/local/bin/hook", "--all"]);
@@ -338,6 +356,9 @@ mod tests {
             ("missing_wait_s = \"long\"", ["line 1", "missing_wait_s"]),
             ("missing_wait_s = 100000", ["missing_wait_s", "at most"]),
             ("request_timeout_s = 0", ["request_timeout_s", "1 to 3600"]),
+            ("threads = 0", ["threads 0", "1 to 64"]),
+            ("threads = 65", ["threads 65", "1 to 64"]),
+            ("threads = -1", ["line 1", "threads"]),
             ("memory_limit = \"much\"", ["memory_limit", "not a size"]),
             ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
             ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),

@@ -120,7 +120,8 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
         ..Default::default()
     };
     let machine = machine::of_daemon(state.path(), config.machine_id.as_deref());
-    let (plane, _thread) = Handle::start(server, buffers, machine).map_err(|error| format!("data plane: {error}"))?;
+    let (plane, _threads) =
+        Handle::start(config.threads, server, buffers, &machine).map_err(|error| format!("data plane: {error}"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("control plane: {error}"))?;
     let outcome = runtime.block_on(serve(plane, state, config, sockets, own));
@@ -189,7 +190,7 @@ async fn serve(
     // Hosts may come at once: each waits until its volume is open.
     manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
-    let listening = plane.call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
+    let listening = plane.first().call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
     manager.listens(listening);
     tokio::spawn(reload.follow(signals.clone(), certificates));
     signals.heed();
@@ -305,7 +306,7 @@ async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCo
     manager.stops();
     let before = plane.snapshot().await.ok();
     manager.count_written().await;
-    let stopping = running_time::timeout(STOP_LIMIT, plane.call(|plane| plane.stop()));
+    let stopping = running_time::timeout(STOP_LIMIT, plane.stop());
     let report = tokio::select! {
         report = stopping => report,
         () = signals.stop() => {

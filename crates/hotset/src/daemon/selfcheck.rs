@@ -43,11 +43,7 @@ impl SelfCheck {
         loop {
             ticks.tick().await;
             counted = self.look_at_sinks(counted);
-            let Ok((server, refused_handshake)) =
-                self.plane.call(|plane| async move { Ok(plane.server_counters()) }).await
-            else {
-                return;
-            };
+            let Ok((server, refused_handshake)) = self.plane.server_counters().await else { return };
             tell(before, server);
             let logins = self.counters.now();
             if told.elapsed() >= REFUSALS_TOLD_EVERY {

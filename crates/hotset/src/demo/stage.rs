@@ -1,5 +1,6 @@
 //! What the demo plays on: an emulated array, SSD images, a data plane, and a volume on a unix socket.
 
+use std::num::NonZero;
 use std::path::Path;
 
 use hotset_api::{ApiError, ApiErrorKind};
@@ -122,8 +123,9 @@ impl Stage {
         let files = Files { array: scratch.file("array"), ssds: ssd_paths(&scratch, sizes), states };
         let written = tokio::task::spawn_blocking(move || files.write(sizes)).await;
         written.map_err(|error| ApiError::new(ApiErrorKind::Internal, error.to_string()))?.map_err(failed)?;
-        let (plane, _thread) =
-            Handle::start(ServerSettings::default(), ExecutorOptions::default(), Machine::only()).map_err(failed)?;
+        let (server, buffers) = (ServerSettings::default(), ExecutorOptions::default());
+        let started = Handle::start(NonZero::<usize>::MIN, server, buffers, &Machine::only());
+        let (plane, _thread) = started.map_err(failed)?;
         let target = Target {
             endpoint: endpoint.to_string().parse().map_err(|error| ApiError::new(ApiErrorKind::Internal, error))?,
             export: volume_name().to_string(),
@@ -135,10 +137,10 @@ impl Stage {
 
     async fn raise(&self) -> Result<(), ApiError> {
         let spec = VolumeSpec { name: volume_name(), backing: self.backing(), settings: VolumeSettings::default() };
-        self.plane.call(move |plane| plane.open_volume(spec)).await?;
-        self.plane.call(|plane| plane.export(volume_name())).await?;
+        self.plane.first().call(move |plane| plane.open_volume(spec)).await?;
+        self.plane.first().call(|plane| plane.export(volume_name())).await?;
         let endpoint = self.endpoint.clone();
-        self.plane.call(move |plane| plane.listen(vec![endpoint.into()], None)).await?;
+        self.plane.first().call(move |plane| plane.listen(vec![endpoint.into()], None)).await?;
         Ok(())
     }
 
@@ -152,13 +154,13 @@ impl Stage {
     pub(super) async fn enable_cache(&self, kind: PoolKind) -> Result<(), ApiError> {
         let ssds = ssd_paths(&self.scratch, self.sizes).iter().map(|path| path.display().to_string()).collect();
         let state = state_path(&self.scratch, kind);
-        self.plane.call(move |plane| plane.create_pool(pool_spec(kind), ssds, state)).await?;
-        self.plane.call(|plane| plane.attach(pool_name(), volume_name())).await
+        self.plane.first().call(move |plane| plane.create_pool(pool_spec(kind), ssds, state)).await?;
+        self.plane.first().call(|plane| plane.attach(pool_name(), volume_name())).await
     }
 
     /// The volume serves on, and the SSDs are free.
     pub(super) async fn delete_pool(&self) -> Result<(), ApiError> {
-        self.plane.call(|plane| plane.delete_pool(pool_name(), DirtyData::Clean)).await
+        self.plane.first().call(|plane| plane.delete_pool(pool_name(), DirtyData::Clean)).await
     }
 
     pub(super) async fn counters(&self) -> Result<Counters, ApiError> {
@@ -181,7 +183,7 @@ impl Stage {
     }
 
     pub(super) async fn close(self) -> Result<(), ApiError> {
-        let report = self.plane.call(|plane| plane.stop()).await?;
+        let report = self.plane.stop().await?;
         match report.problems.first() {
             None => Ok(()),
             Some(problem) => Err(ApiError::new(ApiErrorKind::Device, problem.clone())),

@@ -30,13 +30,15 @@ impl Plane {
         ssds: Vec<String>,
         state: PathBuf,
     ) -> Result<PoolStatus, Error> {
-        self.check_pool_name(&spec.name)?;
         let name = spec.name.clone();
+        if self.place.places.of_pool(&name).is_some() {
+            return Err(name_taken(&name));
+        }
         let ssds = self.open_ssds(&ssds).await?;
         let state = device::open_member(&self.env, &state).await?;
         let pool = Pool::create(self.env_of(&name), spec, ssds, state).await?;
         let status = pool.status();
-        self.pools.borrow_mut().insert(name, pool);
+        self.keep_pool(name, pool)?;
         Ok(status)
     }
 
@@ -54,12 +56,10 @@ impl Plane {
         let pool = Pool::open(self.env_of(&name), ssds, Some(state), missing).await?;
         let opened = Opened { status: pool.status(), volumes: pool.unattached_volumes(), disks };
         let name = opened.status.name.clone();
-        let taken = self.check_pool_name(&name);
-        if let Err(error) = taken {
+        if let Err(error) = self.keep_pool(name, pool.clone()) {
             pool.close().await?;
             return Err(error);
         }
-        self.pools.borrow_mut().insert(name, pool);
         Ok(opened)
     }
 
@@ -84,13 +84,6 @@ impl Plane {
         self.env.at_work_for(&format!("pool {pool}"))
     }
 
-    fn check_pool_name(&self, name: &PoolName) -> Result<(), Error> {
-        if self.pools.borrow().contains_key(name) {
-            return Err(Error::new(ErrorKind::Refused, format!("pool {name}: a pool of this name is open already")));
-        }
-        Ok(())
-    }
-
     async fn open_ssds(&self, paths: &[String]) -> Result<Vec<Named<HostDevice>>, Error> {
         try_join_all(paths.iter().map(|path| device::open_ssd(&self.env, path))).await
     }
@@ -113,14 +106,14 @@ impl Plane {
     /// Takes the cache from all volumes of the pool, then makes the SSDs forget it.
     pub(crate) async fn delete_pool(self: Rc<Self>, name: PoolName, dirty: DirtyData) -> Result<(), Error> {
         self.pool(&name)?.delete(dirty).await?;
-        self.pools.borrow_mut().remove(&name);
+        self.forget_pool(&name);
         Ok(())
     }
 
     /// The same of a pool that is made anew whatever comes: it is closed even if an SSD would not forget it.
     pub(crate) async fn dissolve_pool(self: Rc<Self>, name: PoolName) -> Result<(), Error> {
         let dissolved = self.pool(&name)?.delete(DirtyData::Clean).await;
-        self.pools.borrow_mut().remove(&name);
+        self.forget_pool(&name);
         dissolved
     }
 
@@ -231,6 +224,11 @@ impl Plane {
         self.pool(&pool)?.cancel_drain(&volume);
         Ok(())
     }
+}
+
+/// There may be one pool of a name, on whatever thread.
+pub(super) fn name_taken(name: &PoolName) -> Error {
+    Error::new(ErrorKind::Refused, format!("pool {name}: a pool of this name is open already"))
 }
 
 /// The physical device under a device; empty if it does not say.

@@ -25,6 +25,21 @@ pub(crate) struct StopReport {
     pub(crate) clean_pools: Vec<PoolName>,
 }
 
+impl StopReport {
+    /// Of all threads. While something did not stop cleanly, no pool is said to have.
+    pub(super) fn of(parts: Vec<Self>) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            all.problems.extend(part.problems);
+            all.clean_pools.extend(part.clean_pools);
+        }
+        if !all.problems.is_empty() {
+            all.clean_pools.clear();
+        }
+        all
+    }
+}
+
 impl Plane {
     /// Refuses new hosts, finishes or abandons what is in flight, flushes, and closes the pools. Nothing serves after it.
     pub(crate) async fn stop(self: Rc<Self>) -> Result<StopReport, Error> {

@@ -37,13 +37,18 @@ impl Plane {
 
     fn install(&self, spec: VolumeSpec, backing: HostDevice) -> Result<VolumeStatus, Error> {
         let name = spec.name.clone();
-        if self.volumes.borrow().contains_key(&name) {
-            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: a volume of this name exists already")));
-        }
+        self.check_volume_name(&name)?;
         let volume = Volume::open(self.env.at_work_for(&format!("volume {name}")), spec, backing)?;
         let status = volume.status();
-        self.volumes.borrow_mut().insert(name, volume);
+        self.keep_volume(name, volume);
         Ok(status)
+    }
+
+    fn check_volume_name(&self, name: &VolumeName) -> Result<(), Error> {
+        if self.place.places.of_volume(name).is_some() {
+            return Err(Error::new(ErrorKind::Refused, format!("volume {name}: a volume of this name exists already")));
+        }
+        Ok(())
     }
 
     /// Lets hosts use a volume.
@@ -63,7 +68,7 @@ impl Plane {
         self.exports.remove(name.as_str(), HOSTS_LIMIT).await;
         let (flush, limit) = (pin!(volume.flush()), pin!(self.env.sleep(FLUSH_LIMIT)));
         let flushed = select(flush, limit).await;
-        self.volumes.borrow_mut().remove(&name);
+        self.forget_volume(&name);
         match flushed {
             Either::Left((flushed, _)) => flushed,
             Either::Right(_) => {
@@ -80,14 +85,10 @@ impl Plane {
     /// Durable in the volume's pool first; then hosts find it by the new name.
     pub(crate) async fn rename_volume(self: Rc<Self>, from: VolumeName, to: VolumeName) -> Result<(), Error> {
         let volume = self.volume(&from)?;
-        if self.volumes.borrow().contains_key(&to) {
-            return Err(Error::new(ErrorKind::Refused, format!("volume {to}: a volume of this name exists already")));
-        }
+        self.check_volume_name(&to)?;
         volume.rename(to.clone()).await?;
-        let mut volumes = self.volumes.borrow_mut();
-        volumes.remove(&from);
-        volumes.insert(to, volume.clone());
-        drop(volumes);
+        self.forget_volume(&from);
+        self.keep_volume(to, volume.clone());
         self.exports.rename(from.as_str(), volume)
     }
 

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use hotset_block::{Env, HostEnv, Listener, Stream};
-use hotset_cache::Volume;
+use hotset_block::{Env, HostEnv, Listener, RealInstant, Stream};
 
+use super::arrive::Farewell;
+use super::directory::{Counted, ExportId};
+use super::list::ExportList;
 use super::session::Session;
 use super::{Exports, ExportsInner};
 use crate::inflight::Budget;
@@ -17,22 +19,21 @@ use crate::tls::TlsAcceptor;
 /// How long `accept` rests after it failed, for instance because the process has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A client that has connected.
+/// A client that has connected. A handle: cloning it is cheap.
+#[derive(Clone)]
 pub(crate) struct Visitor {
     exports: Exports,
     id: u64,
-    stream: Stream,
-    /// It must begin TLS with this before anything else.
-    tls: Option<TlsAcceptor>,
 }
 
 impl Exports {
-    /// Takes connections until the stop. `converse` holds the conversation with each until it ends. Answers where it listens.
-    pub(crate) fn accept<F: Future<Output = ()> + 'static>(
+    /// Takes connections until the stop. `converse` holds the conversation with each until it ends, or leaves for its export; with
+    /// the acceptor, if it must begin TLS with that before anything else. Answers where it listens.
+    pub(crate) fn accept<F: Future<Output = Farewell> + 'static>(
         &self,
         mut listener: Listener,
         tls: Option<TlsAcceptor>,
-        converse: impl Fn(Visitor) -> F + 'static,
+        converse: impl Fn(Visitor, Stream, Option<TlsAcceptor>) -> F + 'static,
     ) -> String {
         listener.limit_buffers(self.inner.settings.socket_buffer_bytes);
         let address = listener.local_addr();
@@ -41,11 +42,11 @@ impl Exports {
         address
     }
 
-    async fn accept_all<F: Future<Output = ()> + 'static>(
+    async fn accept_all<F: Future<Output = Farewell> + 'static>(
         self,
         listener: Listener,
         tls: Option<TlsAcceptor>,
-        converse: impl Fn(Visitor) -> F,
+        converse: impl Fn(Visitor, Stream, Option<TlsAcceptor>) -> F,
     ) {
         let ExportsInner { env, connections, stopping, stop, .. } = &*self.inner;
         while !stopping.get() {
@@ -64,41 +65,48 @@ impl Exports {
     }
 
     /// Gives a connection its task, if there is room for one more.
-    fn welcome<F: Future<Output = ()> + 'static>(
+    fn welcome<F: Future<Output = Farewell> + 'static>(
         &self,
         stream: Stream,
         tls: Option<TlsAcceptor>,
-        converse: impl Fn(Visitor) -> F,
+        converse: impl Fn(Visitor, Stream, Option<TlsAcceptor>) -> F,
     ) {
-        let ExportsInner { env, connections, settings, list_changed, .. } = &*self.inner;
-        // Who makes room may be waiting for an export.
-        if !connections.make_room(&stream, settings.connections_max, list_changed) {
+        let ExportsInner { env, connections, settings, directory, .. } = &*self.inner;
+        if !connections.make_room(&stream, settings.connections_max, directory) {
             connections.count(|counters| counters.refused += 1);
             stream.shutdown();
             return;
         }
-        let id = connections.register(stream.clone(), tls.is_some(), env.real_now());
-        let conversation = converse(Visitor { exports: self.clone(), id, stream: stream.clone(), tls });
+        let visitor = self.register(stream.clone(), tls.is_some(), env.real_now(), directory.count());
+        let conversation = converse(visitor.clone(), stream, tls);
         let exports = self.clone();
-        env.spawn(async move {
-            conversation.await;
-            stream.shutdown();
-            exports.inner.connections.forget(id);
-        });
+        env.spawn(async move { exports.see_off(visitor, conversation).await });
+    }
+
+    /// Knows a connection until it is seen off.
+    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant, counted: Counted) -> Visitor {
+        let id = self.inner.connections.register(stream, tls, since, counted);
+        Visitor { exports: self.clone(), id }
+    }
+
+    /// Waits for the end of a conversation; the connection ends with it, or goes to where its export is.
+    pub(super) async fn see_off(&self, visitor: Visitor, conversation: impl Future<Output = Farewell>) {
+        let farewell = conversation.await;
+        let left = self.inner.connections.forget(visitor.id);
+        match farewell {
+            Farewell::Over => left.stream.shutdown(),
+            Farewell::Leaves(departure) => {
+                let (tls, since, counted) = (left.tls, left.since, left.counted);
+                drop(left.stream);
+                self.send(departure, tls, since, counted);
+            }
+        }
     }
 }
 
 impl Visitor {
     pub(crate) fn exports(&self) -> &Exports {
         &self.exports
-    }
-
-    pub(crate) fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
-    pub(crate) fn tls(&self) -> Option<&TlsAcceptor> {
-        self.tls.as_ref()
     }
 
     /// Whether it has to make room for others, or all have to end.
@@ -108,12 +116,20 @@ impl Visitor {
 
     /// Its TLS handshake failed.
     pub(crate) fn refuse_handshake(&self, why: &io::Error) {
-        self.exports.inner.connections.refuse_handshake(&self.stream, why);
+        self.exports.inner.connections.refuse_handshake(self.id, why);
     }
 
-    /// It has chosen its export.
-    pub(crate) fn serves(&self, export: String, session: Rc<dyn Session>) {
-        self.exports.inner.connections.serves(self.id, export, session);
+    /// A session serves it. If its export is about to move, that waits with the others.
+    pub(crate) fn serves(&self, export: ExportId, name: String, session: Rc<dyn Session>) {
+        if self.exports.inner.paused.borrow().contains(&export) {
+            session.pause();
+        }
+        self.exports.inner.connections.serves(self.id, export, name, session);
+    }
+
+    /// Its session is about to leave, and nobody may ask anything of it any more.
+    pub(crate) fn serves_no_more(&self) {
+        self.exports.inner.connections.serves_no_more(self.id);
     }
 }
 
@@ -127,8 +143,19 @@ impl Exports {
         self.inner.budget.clone()
     }
 
-    /// The volume of an export, unless it is gone.
-    pub(crate) fn volume(&self, export: &str) -> Option<Volume<HostEnv>> {
-        self.inner.volumes.borrow().get(export).cloned()
+    /// What `look` finds in what may be chosen now. It does not wait.
+    pub(crate) fn list<T>(&self, look: impl FnOnce(&ExportList) -> T) -> T {
+        look(&self.inner.directory.known().list)
+    }
+
+    /// What names the export of that name, unless it is gone.
+    pub(crate) fn id_of(&self, name: &str) -> Option<ExportId> {
+        self.inner.directory.known().id_of(name)
+    }
+
+    /// Waits until there is another export, or one is expected no more, or somebody has to end: from this call on, not from
+    /// the first poll.
+    pub(crate) fn list_changed(&self) -> impl Future<Output = ()> {
+        self.inner.directory.changed()
     }
 }

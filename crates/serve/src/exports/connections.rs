@@ -6,9 +6,11 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hotset_block::sync::Event;
 use hotset_block::{Instant, RealInstant, Stream};
 
+use super::directory::{Counted, Directory, ExportId};
 use super::session::Session;
 use crate::inflight::{Budget, Ended};
 
@@ -47,6 +49,20 @@ pub struct ServerCounters {
     pub handshakes_refused: u64,
 }
 
+impl ServerCounters {
+    /// Of two threads together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            refused: self.refused + other.refused,
+            made_room: self.made_room + other.made_room,
+            abandoned: self.abandoned + other.abandoned,
+            accept_failures: self.accept_failures + other.accept_failures,
+            handshakes_refused: self.handshakes_refused + other.handshakes_refused,
+        }
+    }
+}
+
 /// See the file's summary.
 pub(super) struct Connections {
     all: RefCell<BTreeMap<u64, Connection>>,
@@ -59,17 +75,19 @@ pub(super) struct Connections {
     budget: Budget,
 }
 
-struct Connection {
-    stream: Stream,
-    tls: bool,
-    since: RealInstant,
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) tls: bool,
+    pub(super) since: RealInstant,
+    pub(super) counted: Counted,
     /// It had to make room, and its task is about to end.
     ending: bool,
     serving: Option<Serving>,
 }
 
 struct Serving {
-    export: String,
+    export: ExportId,
+    name: String,
     session: Rc<dyn Session>,
 }
 
@@ -86,20 +104,20 @@ impl Connections {
     }
 
     /// Registers one more connection; answers what it is known by until [`Connections::forget`].
-    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant) -> u64 {
+    pub(super) fn register(&self, stream: Stream, tls: bool, since: RealInstant, counted: Counted) -> u64 {
         let id = self.made.get();
         self.made.set(id + 1);
-        let connection = Connection { stream, tls, since, ending: false, serving: None };
+        let connection = Connection { stream, tls, since, counted, ending: false, serving: None };
         self.all.borrow_mut().insert(id, connection);
         id
     }
 
     /// Whether one more may be kept. At the limit, whoever has been longest without choosing an export makes room: those who choose
-    /// nothing keep nobody out. Whoever has to end is woken by `wake`.
-    pub(super) fn make_room(&self, newcomer: &Stream, connections_max: usize, wake: &Event) -> bool {
+    /// nothing keep nobody out. Those of other threads have chosen theirs.
+    pub(super) fn make_room(&self, newcomer: &Stream, connections_max: usize, directory: &Directory) -> bool {
         let mut all = self.all.borrow_mut();
         let ending = all.values().filter(|connection| connection.ending).count();
-        if all.len() - ending < connections_max && newcomer.may_be_kept() {
+        if directory.connections().saturating_sub(ending) < connections_max && newcomer.may_be_kept() {
             return true;
         }
         let idle = all.values_mut().find(|connection| connection.serving.is_none() && !connection.ending);
@@ -107,24 +125,32 @@ impl Connections {
         self.count(|counters| counters.made_room += 1);
         idle.ending = true;
         idle.stream.shutdown();
-        wake.wake_all();
+        // It may be waiting for an export.
+        directory.tell();
         true
     }
 
     /// The client has chosen its export.
-    pub(super) fn serves(&self, id: u64, export: String, session: Rc<dyn Session>) {
+    pub(super) fn serves(&self, id: u64, export: ExportId, name: String, session: Rc<dyn Session>) {
         let mut all = self.all.borrow_mut();
         let connection = all.get_mut(&id).expect("a connection is known until its task has ended");
-        connection.serving = Some(Serving { export, session });
+        connection.serving = Some(Serving { export, name, session });
+        self.divide_memory(&all);
+    }
+
+    pub(super) fn serves_no_more(&self, id: u64) {
+        let mut all = self.all.borrow_mut();
+        all.get_mut(&id).expect("a connection is known until its task has ended").serving = None;
         self.divide_memory(&all);
     }
 
     /// The connection's task has ended.
-    pub(super) fn forget(&self, id: u64) {
+    pub(super) fn forget(&self, id: u64) -> Connection {
         let mut all = self.all.borrow_mut();
-        all.remove(&id);
+        let connection = all.remove(&id).expect("a connection is known until its task has ended");
         self.divide_memory(&all);
         self.ended.wake_all();
+        connection
     }
 
     fn divide_memory(&self, all: &BTreeMap<u64, Connection>) {
@@ -137,18 +163,44 @@ impl Connections {
         self.all.borrow().get(&id).is_none_or(|connection| connection.ending)
     }
 
-    /// Those who use the export `from` use it by the name `to`.
-    pub(super) fn rename(&self, from: &str, to: &str) {
+    /// Those who use an export use it by the name `to`.
+    pub(super) fn rename(&self, export: ExportId, to: &str) {
         for connection in self.all.borrow_mut().values_mut() {
-            if let Some(serving) = connection.serving.as_mut().filter(|serving| serving.export == from) {
-                to.clone_into(&mut serving.export);
+            if let Some(serving) = connection.serving.as_mut().filter(|serving| serving.export == export) {
+                to.clone_into(&mut serving.name);
             }
         }
     }
 
+    /// Has those of an export receive nothing more; answers when all that they had received is done.
+    pub(super) async fn pause(&self, export: ExportId) {
+        let sessions = self.sessions_of(export);
+        sessions.iter().for_each(|session| session.pause());
+        join_all(sessions.into_iter().map(Session::at_rest)).await;
+    }
+
+    /// Has them go on.
+    pub(super) fn resume(&self, export: ExportId) {
+        self.sessions_of(export).iter().for_each(|session| session.resume());
+    }
+
+    /// Has those that rest leave for where their export is now; answers when they have left.
+    pub(super) async fn depart(&self, export: ExportId) {
+        self.sessions_of(export).iter().for_each(|session| session.depart());
+        while self.all.borrow().values().any(|connection| connection.export() == Some(export)) {
+            self.ended.wait().await;
+        }
+    }
+
+    fn sessions_of(&self, export: ExportId) -> Vec<Rc<dyn Session>> {
+        let all = self.all.borrow();
+        let serving = all.values().filter_map(|connection| connection.serving.as_ref());
+        serving.filter(|serving| serving.export == export).map(|serving| Rc::clone(&serving.session)).collect()
+    }
+
     /// Ends those of an export (all of them without one) when their requests in flight are finished, after `limit` in any case;
     /// answers when they are gone.
-    pub(super) async fn end(&self, export: Option<&str>, limit: Duration) {
+    pub(super) async fn end(&self, export: Option<ExportId>, limit: Duration) {
         let is_meant = |connection: &&Connection| export.is_none() || connection.export() == export;
         for connection in self.all.borrow().values().filter(is_meant) {
             match &connection.serving {
@@ -183,19 +235,20 @@ impl Connections {
     pub(super) fn expire_late(&self, now: Instant, timeout: Duration) {
         let all = self.all.borrow();
         let serving = || all.values().filter_map(|connection| connection.serving.as_ref());
-        let mut ended: BTreeMap<&str, Ended> = BTreeMap::new();
+        let mut ended: BTreeMap<ExportId, Ended> = BTreeMap::new();
         for serving in serving() {
-            let of_export = ended.entry(&serving.export).or_default();
+            let of_export = ended.entry(serving.export).or_default();
             *of_export = of_export.or(serving.session.ended());
         }
         for serving in serving() {
-            serving.session.expire_late(&ended[serving.export.as_str()], now, timeout);
+            serving.session.expire_late(&ended[&serving.export], now, timeout);
         }
     }
 
-    pub(super) fn refuse_handshake(&self, stream: &Stream, why: &io::Error) {
+    pub(super) fn refuse_handshake(&self, id: u64, why: &io::Error) {
         self.count(|counters| counters.handshakes_refused += 1);
-        *self.refused_handshake.borrow_mut() = format!("{}: {why}", stream.peer());
+        let peer = self.all.borrow().get(&id).map(|connection| connection.stream.peer()).unwrap_or_default();
+        *self.refused_handshake.borrow_mut() = format!("{peer}: {why}");
     }
 
     pub(super) fn refused_handshake(&self) -> String {
@@ -218,14 +271,14 @@ impl Connections {
 }
 
 impl Connection {
-    fn export(&self) -> Option<&str> {
-        self.serving.as_ref().map(|serving| serving.export.as_str())
+    fn export(&self) -> Option<ExportId> {
+        self.serving.as_ref().map(|serving| serving.export)
     }
 
     fn status(&self) -> ConnectionStatus {
         ConnectionStatus {
             peer: self.stream.peer(),
-            export: self.export().map(str::to_owned),
+            export: self.serving.as_ref().map(|serving| serving.name.clone()),
             in_flight: self.serving.as_ref().map_or(0, |serving| serving.session.in_flight()),
             tls: self.tls,
             since: self.since,

@@ -1,5 +1,8 @@
 //! What the exports ask of a client's session, so that they know no protocol.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::Instant;
@@ -26,4 +29,16 @@ pub(crate) trait Session {
 
     /// Ends the session at once.
     fn close(&self);
+
+    /// Receives no more requests for now.
+    fn pause(&self);
+
+    /// Goes on after a pause, whether or not it has come to rest.
+    fn resume(&self);
+
+    /// Leaves for the thread where its export is now, for it is at rest.
+    fn depart(&self);
+
+    /// Completes when everything received before a pause is done and answered, or the session goes on or ends.
+    fn at_rest(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>>;
 }

@@ -1,4 +1,4 @@
-//! How a session ends: it takes no more requests, and finishes those in flight within a limit.
+//! How a session ends, pauses or leaves: it takes no more requests, and finishes those in flight, when it ends within a limit.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -17,30 +17,102 @@ pub(crate) struct Stopped;
 pub(crate) struct Ending {
     /// How long finishing what is in flight may take.
     drain_timeout: Cell<Duration>,
-    stopping: Cell<bool>,
-    stop: Event,
+    course: Cell<Course>,
+    changed: Event,
+}
+
+/// Where a session is going.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It takes requests.
+    Serving,
+    /// It takes no requests for now, and finishes those that it took.
+    Pausing,
+    /// Those are finished.
+    Resting,
+    /// It goes on on another thread.
+    Departing,
+    /// It takes no more.
+    Stopping,
 }
 
 impl Ending {
     /// Of a session that its client ends: what is in flight then has `drain_timeout` to finish.
     pub(crate) fn new(drain_timeout: Duration) -> Self {
-        Self { drain_timeout: Cell::new(drain_timeout), stopping: Cell::new(false), stop: Event::new() }
+        Self { drain_timeout: Cell::new(drain_timeout), course: Cell::new(Course::Serving), changed: Event::new() }
     }
 
     /// No more requests; those in flight have `limit` to finish, from now on.
     pub(crate) fn stop(&self, limit: Duration) {
         self.drain_timeout.set(limit);
-        self.stopping.set(true);
-        self.stop.wake_all();
+        self.turn_to(Course::Stopping);
+    }
+
+    pub(crate) fn course(&self) -> Course {
+        self.course.get()
+    }
+
+    /// No more requests for now.
+    pub(crate) fn pause(&self) {
+        if self.course.get() == Course::Serving {
+            self.turn_to(Course::Pausing);
+        }
+    }
+
+    /// Those that were in flight when it began to pause are finished.
+    pub(crate) fn rest(&self) {
+        if self.course.get() == Course::Pausing {
+            self.turn_to(Course::Resting);
+        }
+    }
+
+    /// The pause is over.
+    pub(crate) fn resume(&self) {
+        if matches!(self.course.get(), Course::Pausing | Course::Resting) {
+            self.turn_to(Course::Serving);
+        }
+    }
+
+    /// The session goes on elsewhere.
+    pub(crate) fn depart(&self) {
+        if self.course.get() == Course::Resting {
+            self.turn_to(Course::Departing);
+        }
+    }
+
+    fn turn_to(&self, course: Course) {
+        self.course.set(course);
+        self.changed.wake_all();
+    }
+
+    /// Completes when the session is on another course than `course`.
+    pub(crate) async fn leaves(&self, course: Course) {
+        loop {
+            let changed = self.changed.wait();
+            if self.course.get() != course {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Completes when the session is stopped.
+    pub(crate) async fn stopped(&self) {
+        loop {
+            let changed = self.changed.wait();
+            if self.course.get() == Course::Stopping {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// `future`, unless the session is stopped before.
     pub(crate) async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Result<T, Stopped> {
-        let stop = self.stop.wait();
-        if self.stopping.get() {
+        if self.course.get() == Course::Stopping {
             return Err(Stopped);
         }
-        match select(pin!(future), stop).await {
+        match select(pin!(future), pin!(self.stopped())).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(((), _)) => Err(Stopped),
         }
@@ -51,7 +123,7 @@ impl Ending {
         let mut finished = pin!(finished);
         loop {
             let limit = pin!(env.sleep(self.drain_timeout.get()));
-            match select(finished.as_mut(), select(self.stop.wait(), limit)).await {
+            match select(finished.as_mut(), select(self.changed.wait(), limit)).await {
                 Either::Right((Either::Left(_), _)) => {}
                 Either::Right((Either::Right(_), _)) | Either::Left(_) => return,
             }
@@ -87,6 +159,30 @@ mod tests {
             });
             assert_eq!(ending.unless_stopped(pending::<()>()).await, Err(Stopped));
             assert_eq!(ending.unless_stopped(async { 7 }).await, Err(Stopped), "not even what is there");
+        });
+    }
+
+    #[test]
+    fn a_pause_ends_by_going_on_leaving_or_a_stop_and_is_no_reason_to_receive_half_a_request() {
+        run(async |env| {
+            let ending = Ending::new(FOREVER);
+            ending.pause();
+            assert_eq!(ending.unless_stopped(async { 7 }).await, Ok(7), "what was begun is received");
+            ending.depart();
+            assert_eq!(ending.course(), Course::Pausing, "who has requests in flight does not leave");
+            ending.rest();
+            ending.resume();
+            assert_eq!(ending.course(), Course::Serving);
+            ending.rest();
+            assert_eq!(ending.course(), Course::Serving, "a late rest means nothing");
+            ending.pause();
+            ending.rest();
+            ending.depart();
+            ending.resume();
+            assert_eq!(ending.course(), Course::Departing, "who left does not come back");
+            ending.stop(MOMENT);
+            ending.leaves(Course::Departing).await;
+            ending.drain(&env, pending::<()>()).await;
         });
     }
 

@@ -1,42 +1,53 @@
-//! One connection's life: TLS if it must, the handshake, then the session.
+//! One connection's life: TLS if it must, the handshake, then the session, on the thread of its export.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use hotset_block::Env;
+use hotset_block::{Env, HostEnv, Stream};
+use hotset_cache::Volume;
 
 use super::command::Terms;
-use super::negotiation::{Agreement, Negotiation, Next, OPTION_BYTES_MAX, TlsState};
+use super::negotiation::{Negotiation, Next, OPTION_BYTES_MAX, TlsState};
 use super::session::Session;
 use super::wire::OPTION_HEADER_BYTES;
-use crate::exports::{Exports, Visitor};
+use crate::exports::{Departure, ExportId, Exports, Farewell, Visitor};
 use crate::receive::ReceiveBuffer;
+use crate::tls::TlsAcceptor;
 use crate::transport::Transport;
 
 /// Requests of a turn: a few hundred with small payloads.
 const RECEIVE_BYTES: usize = 256 << 10;
 const _: () = assert!(RECEIVE_BYTES > OPTION_HEADER_BYTES + OPTION_BYTES_MAX, "every option fits");
 
-/// A finished handshake.
-struct Agreed {
-    transport: Transport,
-    received: ReceiveBuffer,
-    agreement: Agreement,
-    /// The last answer, not sent yet: whoever serves the export is known before the client may use it.
+/// What a session needs beside its connection and its volume; it goes with them from thread to thread.
+struct Carried {
+    export: ExportId,
+    terms: Terms,
+    /// Received, and not understood yet.
+    received: Vec<u8>,
+    /// The last answer of the handshake, if that is not sent yet: whoever serves the export is known before the client may use it.
     answer: Vec<u8>,
+    /// What was written may not be there, and the client was not told yet.
+    owes_warning: bool,
 }
 
-/// Serves a connection until it ends. That it ended, or why, is nobody's concern but the client's.
-pub(super) async fn run(visitor: Visitor) {
+/// Meets a client, until it ends or leaves for its export. That it ended, or why, is nobody's concern but the client's.
+pub(super) async fn run(visitor: Visitor, stream: Stream, tls: Option<TlsAcceptor>) -> Farewell {
     let awaits_export = Cell::new(false);
     let limit = handshake_limit(visitor.exports(), &awaits_export);
-    let agreed = match select(Box::pin(shake_hands(&visitor, &awaits_export)), Box::pin(limit)).await {
+    let handshake = shake_hands(&visitor, stream, tls, &awaits_export);
+    let agreed = match select(Box::pin(handshake), Box::pin(limit)).await {
         Either::Left((agreed, _)) => agreed,
-        Either::Right(((), _)) => return,
+        Either::Right(((), _)) => return Farewell::Over,
     };
-    let Ok(Some(agreed)) = agreed else { return };
-    serve(&visitor, agreed).await;
+    match agreed {
+        Ok(Some((transport, carried))) => leave(transport, carried),
+        Ok(None) | Err(_) => Farewell::Over,
+    }
 }
 
 /// Completes when a handshake has taken too long. One that waits for us, and not for its client, may take longer.
@@ -48,26 +59,35 @@ async fn handshake_limit(exports: &Exports, awaits_export: &Cell<bool>) {
 }
 
 /// From the first byte to an agreement; `None` if the client leaves, or breaks the protocol.
-async fn shake_hands(visitor: &Visitor, awaits_export: &Cell<bool>) -> io::Result<Option<Agreed>> {
+async fn shake_hands(
+    visitor: &Visitor,
+    stream: Stream,
+    tls: Option<TlsAcceptor>,
+    awaits_export: &Cell<bool>,
+) -> io::Result<Option<(Transport, Carried)>> {
     let exports = visitor.exports();
-    let mut transport = Transport::Plain(visitor.stream().clone());
+    let mut negotiation = Negotiation::new(if tls.is_some() { TlsState::Required } else { TlsState::Off });
+    let mut transport = Transport::Plain(stream);
     let mut received = ReceiveBuffer::new(exports.env().buffers(), RECEIVE_BYTES);
-    let mut negotiation = Negotiation::new(if visitor.tls().is_some() { TlsState::Required } else { TlsState::Off });
     transport.send(&Negotiation::greeting()).await?;
     let mut answer = Vec::new();
     loop {
-        let (consumed, next) = negotiation.advance(received.bytes(), &exports.list(), &mut answer);
+        let changed = exports.list_changed();
+        let (consumed, next) = exports.list(|list| negotiation.advance(received.bytes(), list, &mut answer));
         received.consume(consumed);
         if next == Next::Await {
             awaits_export.set(true);
-            exports.list_changed().await;
+            changed.await;
             if visitor.is_ending() {
                 return Ok(None);
             }
             continue;
         }
         if let Next::Serve(agreement) = next {
-            return Ok(Some(Agreed { transport, received, agreement, answer }));
+            let terms = exports.list(|list| list.find(&agreement.export).map(|export| Terms::new(&agreement, export)));
+            let (Some(terms), Some(export)) = (terms, exports.id_of(&agreement.export)) else { return Ok(None) };
+            let received = received.bytes().to_vec();
+            return Ok(Some((transport, Carried { export, terms, received, answer, owes_warning: false })));
         }
         transport.send(&answer).await?;
         answer.clear();
@@ -79,8 +99,8 @@ async fn shake_hands(visitor: &Visitor, awaits_export: &Cell<bool>) -> io::Resul
             }
             Next::Continue => {}
             Next::StartTls => {
-                let acceptor = visitor.tls().expect("TLS is offered only where it is configured");
-                let accepted = acceptor.accept(visitor.stream().clone()).await;
+                let acceptor = tls.as_ref().expect("TLS is offered only where it is configured");
+                let accepted = acceptor.accept(transport.into_stream()).await;
                 let accepted = accepted.inspect_err(|error| visitor.refuse_handshake(error));
                 transport = Transport::Tls(accepted?);
                 negotiation.tls_established();
@@ -91,17 +111,37 @@ async fn shake_hands(visitor: &Visitor, awaits_export: &Cell<bool>) -> io::Resul
     }
 }
 
-/// Makes the session known, then tells the client that it may begin. There is no await between the agreement and
-/// here, so that an export that is removed finds all its sessions.
-async fn serve(visitor: &Visitor, agreed: Agreed) {
-    let Agreed { transport, received, agreement, answer } = agreed;
-    let exports = visitor.exports();
-    let Some(volume) = exports.volume(&agreement.export) else { return };
-    let Some(terms) = exports.list().find(&agreement.export).map(|export| Terms::new(&agreement, export)) else {
-        return;
+/// The connection goes to the thread of its export.
+fn leave(transport: Transport, carried: Carried) -> Farewell {
+    let export = carried.export;
+    let serve = move |visitor: Visitor, volume: Volume<HostEnv>, transport: Transport| {
+        let session = begin(&visitor, volume, transport, &carried);
+        let serving: Pin<Box<dyn Future<Output = Farewell>>> =
+            Box::pin(async move { serve(visitor, session, carried).await });
+        serving
     };
-    let env = exports.env().at_work_for(&format!("volume {}", agreement.export));
-    let session = Session::new(env, volume, transport, terms, exports.budget(), exports.settings().drain_timeout);
-    visitor.serves(agreement.export, session.clone());
-    session.run(answer, received).await;
+    Farewell::Leaves(Departure { transport, export, serve: Box::new(serve) })
+}
+
+/// Makes the session known; the client may begin after that.
+fn begin(visitor: &Visitor, volume: Volume<HostEnv>, transport: Transport, carried: &Carried) -> Rc<Session> {
+    let (exports, name) = (visitor.exports(), volume.name().to_string());
+    if carried.owes_warning {
+        volume.owe_warning();
+    }
+    let env = exports.env().at_work_for(&format!("volume {name}"));
+    let drain_timeout = exports.settings().drain_timeout;
+    let session = Session::new(env, volume, transport, carried.terms, exports.budget(), drain_timeout);
+    visitor.serves(carried.export, name, session.clone());
+    session
+}
+
+/// Serves a client until it ends, or its export moves.
+async fn serve(visitor: Visitor, session: Rc<Session>, carried: Carried) -> Farewell {
+    let received = ReceiveBuffer::with(visitor.exports().env().buffers(), RECEIVE_BYTES, &carried.received);
+    let Some(received) = session.run(&carried.answer, received).await else { return Farewell::Over };
+    visitor.serves_no_more();
+    let (volume, transport) = Session::into_parts(session);
+    let (received, owes_warning) = (received.bytes().to_vec(), volume.owes_warning());
+    leave(transport, Carried { received, answer: Vec::new(), owes_warning, ..carried })
 }

@@ -5,10 +5,14 @@
 //! behind (rule `late-io`).
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
+use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env, HostEnv, Instant};
 use hotset_cache::config::limits::REQUEST_BYTES_MAX;
 use hotset_cache::{Error, ErrorAnswer, Volume};
@@ -17,7 +21,7 @@ use super::command::{Answer, Terms, errno, operation, perform, reason};
 use super::replies::{Payload, Replies, Reply};
 use super::wire::{self, Command, REQUEST_BYTES, Request, SimpleReply, error_chunk, offset_data, push_block_status};
 use crate::exports;
-use crate::inflight::{Budget, ClientWatch, Cost, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
+use crate::inflight::{Budget, ClientWatch, Cost, Course, Ended, Ending, Inflight, Reserved, Stopped, Ticket};
 use crate::receive::ReceiveBuffer;
 use crate::transport::Transport;
 
@@ -47,6 +51,8 @@ enum Over {
     Orderly,
     /// The connection or the protocol broke: nobody waits for replies.
     Broken,
+    /// The export is about to move.
+    Paused,
 }
 
 impl From<Stopped> for Over {
@@ -78,16 +84,60 @@ impl Session {
         })
     }
 
-    /// Sends the last answer of the handshake and serves until the connection ends.
-    pub(super) async fn run(self: &Rc<Self>, answer: Vec<u8>, received: ReceiveBuffer) {
-        self.reply(Reply::new(&[], Payload::Bytes(answer), Cost::NOTHING));
-        let sender = Rc::clone(self);
-        self.env.spawn(async move { sender.send_replies().await });
-        match self.receive_requests(received).await {
+    /// Sends the last answer of the handshake and serves until the connection ends, or leaves: then the answer is what was
+    /// received and not done.
+    pub(super) async fn run(self: &Rc<Self>, answer: &[u8], mut received: ReceiveBuffer) -> Option<ReceiveBuffer> {
+        let answered = self.ending.unless_stopped(self.transport.send(answer)).await;
+        let (sender, (sent, sender_ended)) = (Rc::clone(self), Promise::new());
+        self.env.spawn(async move {
+            sender.send_replies().await;
+            drop(sender);
+            sent.set(());
+        });
+        let mut over =
+            if matches!(answered, Ok(Ok(()))) { self.receive_requests(&mut received).await } else { Over::Broken };
+        while let Over::Paused = over {
+            over = match self.pause_over().await {
+                Course::Departing => {
+                    self.replies.close();
+                    sender_ended.await;
+                    return Some(received);
+                }
+                Course::Stopping => Over::Orderly,
+                Course::Serving | Course::Pausing | Course::Resting => self.receive_requests(&mut received).await,
+            };
+        }
+        match over {
             Over::Orderly => self.drain().await,
-            Over::Broken => {}
+            Over::Broken | Over::Paused => {}
         }
         self.end();
+        // Whoever waits for it to rest waits no longer.
+        self.ending.stop(Duration::ZERO);
+        None
+    }
+
+    /// What one that has left takes with it.
+    ///
+    /// # Panics
+    /// If it has not left: [`Session::run`] says so.
+    pub(super) fn into_parts(session: Rc<Self>) -> (Volume<HostEnv>, Transport) {
+        let session = Rc::into_inner(session).expect("its tasks have ended, and the exports know it no more");
+        (session.volume, session.transport)
+    }
+
+    /// Finishes what is in flight, and waits for what comes after the pause.
+    async fn pause_over(&self) -> Course {
+        let finished = pin!(async {
+            self.inflight.drained().await;
+            // Who does not take its replies has ended, or ends soon.
+            let _ = self.transport.flush().await;
+        });
+        if let Either::Left(_) = select(finished, pin!(self.ending.leaves(Course::Pausing))).await {
+            self.ending.rest();
+        }
+        self.ending.leaves(Course::Resting).await;
+        self.ending.course()
     }
 
     async fn send_replies(&self) {
@@ -117,23 +167,37 @@ impl Session {
         self.ending.drain(&self.env, finished).await;
     }
 
-    async fn receive_requests(self: &Rc<Self>, mut received: ReceiveBuffer) -> Over {
+    async fn receive_requests(self: &Rc<Self>, received: &mut ReceiveBuffer) -> Over {
         loop {
             let now = self.env.now();
             while let Some(head) = received.bytes().first_chunk::<REQUEST_BYTES>() {
+                if self.ending.course() != Course::Serving {
+                    return self.why_over();
+                }
                 let Some(request) = Request::decode(head) else { return Over::Broken };
                 received.consume(REQUEST_BYTES);
                 if request.command == Command::Disconnect {
                     return Over::Orderly;
                 }
-                match self.receive_payload(&request, &mut received).await {
+                match self.receive_payload(&request, received).await {
                     Ok((reserved, payload)) => self.begin(reserved, request, payload, now),
                     Err(ended) => return ended,
                 }
             }
-            if let Err(ended) = self.fill(&mut received).await {
-                return ended;
+            let interrupted = self.ending.leaves(Course::Serving);
+            match received.fill_until(&self.transport, interrupted).await.map(require_bytes) {
+                Some(Ok(_)) => {}
+                Some(Err(ended)) => return ended,
+                None => return self.why_over(),
             }
+        }
+    }
+
+    /// Between two requests.
+    fn why_over(&self) -> Over {
+        match self.ending.course() {
+            Course::Stopping => Over::Orderly,
+            Course::Serving | Course::Pausing | Course::Resting | Course::Departing => Over::Paused,
         }
     }
 
@@ -180,9 +244,10 @@ impl Session {
         Ok(payload)
     }
 
+    /// More of a request.
     async fn fill(&self, received: &mut ReceiveBuffer) -> Result<(), Over> {
-        let filled = self.ending.unless_stopped(received.fill(&self.transport)).await?;
-        require_bytes(filled).map(|_| ())
+        let filled = received.fill_until(&self.transport, self.ending.stopped()).await;
+        filled.map_or(Err(Over::Orderly), |filled| require_bytes(filled).map(|_| ()))
     }
 
     /// Starts a request's own task, or answers at once that it cannot be done.
@@ -292,6 +357,22 @@ impl exports::Session for Session {
 
     fn close(&self) {
         self.end();
+    }
+
+    fn pause(&self) {
+        self.ending.pause();
+    }
+
+    fn resume(&self) {
+        self.ending.resume();
+    }
+
+    fn depart(&self) {
+        self.ending.depart();
+    }
+
+    fn at_rest(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move { self.ending.leaves(Course::Pausing).await })
     }
 }
 

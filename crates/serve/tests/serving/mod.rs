@@ -15,7 +15,7 @@ use hotset_block::{Executor, ExecutorOptions, FileDevice, FileOptions, HostDevic
 use hotset_cache::Volume;
 use hotset_cache::config::{VolumeSettings, VolumeSpec};
 use hotset_serve::nbd::Server;
-use hotset_serve::{Exports, ServerSettings, TlsAcceptor, TlsFiles};
+use hotset_serve::{Door, Exports, ServerSettings, TlsAcceptor, TlsFiles};
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
@@ -92,7 +92,7 @@ impl Serving {
             let executor = Executor::new(ExecutorOptions::default()).expect("io_uring is available");
             let remote = executor.remote();
             executor.run(|env: HostEnv| async move {
-                let exports = Exports::new(env.clone(), settings);
+                let exports = Exports::new(env.clone(), settings, Door::alone());
                 let server = Server::new(exports.clone());
                 for volume in &volumes {
                     let volume = volume.open(&env);

@@ -15,7 +15,7 @@ impl Manager {
             return Ok(evidence);
         }
         let (pool, volume) = self.cached_volume(name).await?;
-        let found = self.plane.call(move |plane| plane.backing_evidence(pool, volume)).await?;
+        let found = self.plane.of_pool(&pool.clone()).call(move |plane| plane.backing_evidence(pool, volume)).await?;
         let fenced = self.offline().fenced.get(name).cloned();
         let fenced = fenced.filter(|fenced| fenced.cause == FenceCause::OtherBacking);
         let count = |pages: usize| u64::try_from(pages).expect("fingerprints are few");
@@ -55,9 +55,9 @@ impl Manager {
         }
         let (pool, volume) = self.cached_volume(name).await?;
         let (of, accepted) = (pool.clone(), volume.clone());
-        self.plane.call(move |plane| plane.accept_backing(of, accepted)).await?;
+        self.plane.of_pool(&pool).call(move |plane| plane.accept_backing(of, accepted)).await?;
         self.offline().fenced.remove(name);
-        self.plane.call(move |plane| plane.export(volume)).await?;
+        self.plane.of_volume(&volume.clone()).call(move |plane| plane.export(volume)).await?;
         self.update_udev_rules().await;
         if let Ok(status) = self.open_volume_status(name).await {
             self.note_backing(name, &status.backing).await;

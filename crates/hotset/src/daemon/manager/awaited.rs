@@ -19,7 +19,7 @@ impl Manager {
         if record.left.iter().all(|left| left.failed.is_none()) || !member.exists() {
             return BTreeSet::new();
         }
-        match self.plane.call(move |plane| plane.ssds_awaited_by(member)).await {
+        match self.plane.first().call(move |plane| plane.ssds_awaited_by(member)).await {
             Ok(ssds) => ssds.into_iter().map(uuid).collect(),
             Err(error) => {
                 tracing::warn!(pool = record.name, "it is not known which SSDs it waits for: {error}");
@@ -32,8 +32,8 @@ impl Manager {
     pub(crate) async fn watch_awaited(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let Ok(awaited) = self.plane.call(move |plane| plane.ssds_returning()).await else { return };
-            for (pool, ssds) in awaited {
+            let Ok(awaited) = self.plane.all(|plane| plane.ssds_returning()).await else { return };
+            for (pool, ssds) in awaited.concat() {
                 self.look_for(&pool, ssds).await;
             }
         }
@@ -63,6 +63,6 @@ impl Manager {
     async fn bring_back(&self, pool: &PoolName, path: String) -> Result<(), ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let pool = pool.clone();
-        self.plane.call(move |plane| plane.bring_back(pool, path)).await
+        self.plane.of_pool(&pool.clone()).call(move |plane| plane.bring_back(pool, path)).await
     }
 }

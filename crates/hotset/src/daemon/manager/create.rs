@@ -35,7 +35,8 @@ impl Manager {
         self.state.reset_member(&name).map_err(|error| self.state_failed(&error))?;
         let ssds = checked.candidates.into_iter().map(|candidate| candidate.path).collect();
         let (spec, member) = (checked.spec, self.state.member(&name));
-        self.plane.call(move |plane| plane.create_pool(spec, ssds, member)).await?;
+        let (thread, _opening) = self.plane.for_pool();
+        thread.call(move |plane| plane.create_pool(spec, ssds, member)).await?;
         self.offline().warnings.insert(name.to_string(), warnings);
         self.save_pool(&name).await?;
         tracing::info!(pool = %name, "created");
@@ -77,7 +78,7 @@ impl Manager {
             PoolKind::ReadWrite => {}
         }
         let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
-        let on_disks = self.plane.call(move |plane| plane.disks_of(paths)).await?;
+        let on_disks = self.plane.first().call(move |plane| plane.disks_of(paths)).await?;
         let kind = spec.kind;
         blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);

@@ -21,7 +21,7 @@ impl Manager {
     pub(super) async fn remember_failed(&self, name: &PoolName, record: &PoolRecord) -> Result<PoolStatus, ApiError> {
         let failed = record.left.iter().filter(|left| !left.replaced).filter_map(failed).collect();
         let name = name.clone();
-        self.plane.call(move |plane| plane.remember_failed(name, failed)).await
+        self.plane.of_pool(&name.clone()).call(move |plane| plane.remember_failed(name, failed)).await
     }
 
     /// SSDs at these paths are in the pool again, under new identities.

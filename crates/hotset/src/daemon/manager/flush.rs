@@ -269,7 +269,7 @@ impl Manager {
             let (plane, pool) = (self.plane.clone(), extent.pool.clone());
             drains.spawn(async move {
                 let name = volume.clone();
-                let drained = plane.call(move |plane| plane.drain(pool, name)).await?;
+                let drained = plane.of_pool(&pool.clone()).call(move |plane| plane.drain(pool, name)).await?;
                 Ok::<_, ApiError>((volume, drained))
             });
         }
@@ -289,7 +289,7 @@ impl Manager {
         for volume in extent.volumes.clone() {
             let pool = extent.pool.clone();
             // The pool may be gone by now, and its drains with it.
-            let _ = self.plane.call(move |plane| plane.cancel_drain(pool, volume)).await;
+            let _ = self.plane.of_pool(&extent.pool).call(move |plane| plane.cancel_drain(pool, volume)).await;
         }
     }
 

@@ -17,7 +17,7 @@ impl Manager {
             return Err(self.not_open(name));
         }
         let unknown = self.unknown_losses(&pool, &snapshot);
-        let lost = self.plane.call(move |plane| plane.losses(pool, EXTENTS_MAX)).await?;
+        let lost = self.plane.of_pool(&pool.clone()).call(move |plane| plane.losses(pool, EXTENTS_MAX)).await?;
         let known = lost.into_iter().filter(|(volume, _)| unknown.iter().all(|status| status.name != *volume));
         let volumes = known.map(|(volume, extents)| VolumeLoss {
             possible: false,
@@ -63,7 +63,7 @@ impl Manager {
 
     async fn accept_known_loss(&self, pool: &PoolName) -> Result<u64, ApiError> {
         let pool = pool.clone();
-        self.plane.call(move |plane| plane.accept_loss(pool)).await
+        self.plane.of_pool(&pool.clone()).call(move |plane| plane.accept_loss(pool)).await
     }
 }
 

@@ -40,8 +40,8 @@ impl Manager {
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
-            Place::Pool => self.plane.call(move |plane| plane.add_ssds(of, paths)).await?,
-            Place::Spare => self.plane.call(move |plane| plane.add_spares(of, paths)).await?,
+            Place::Pool => self.plane.of_pool(&pool).call(move |plane| plane.add_ssds(of, paths)).await?,
+            Place::Spare => self.plane.of_pool(&pool).call(move |plane| plane.add_spares(of, paths)).await?,
         }
         tracing::info!(pool = name, ssds = ?added, ?place, "added");
         if place == Place::Spare {
@@ -104,7 +104,7 @@ impl Manager {
         let online = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| (ssd.path.clone(), ssd.disk.clone()));
         let mut on_disks: Vec<(String, String)> = online.collect();
         let paths: Vec<String> = new.iter().map(|candidate| candidate.path.clone()).collect();
-        on_disks.extend(self.plane.call(move |plane| plane.disks_of(paths)).await?);
+        on_disks.extend(self.plane.first().call(move |plane| plane.disks_of(paths)).await?);
         let name = now.name.to_string();
         let warnings = blocking(move || {
             let ssds = SsdOnDisk::all(on_disks);
@@ -158,7 +158,7 @@ impl Manager {
         let (of, leaving) = (name.clone(), uuids.clone());
         let told_of = Subject::new(SubjectKind::Pool, name.as_str());
         self.register.clear_for(ConditionKind::Removal, told_of.clone());
-        let removed = self.plane.call(move |plane| async move {
+        let removed = self.plane.of_pool(name).call(move |plane| async move {
             let mut removal = pin!(plane.remove_ssds(of, leaving));
             // This begins it.
             let at_once = poll_immediate(removal.as_mut()).await;
@@ -198,7 +198,7 @@ impl Manager {
     pub(crate) async fn cancel_removal(&self, name: &str) -> Result<PoolChange, ApiError> {
         let pool = pool_name(name)?;
         let changed = self.open_pool_named(name).await?.ssds.iter().any(|ssd| ssd.evacuation.is_some());
-        self.plane.call(move |plane| plane.cancel_removal(pool)).await?;
+        self.plane.of_pool(&pool.clone()).call(move |plane| plane.cancel_removal(pool)).await?;
         Ok(PoolChange { changed, pool: self.pool(name).await? })
     }
 
@@ -209,7 +209,7 @@ impl Manager {
         let known: Vec<(u128, &str)> = now.spares.iter().map(|spare| (spare.uuid, spare.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
         let of = pool.clone();
-        self.plane.call(move |plane| plane.remove_spares(of, uuids)).await?;
+        self.plane.of_pool(&pool).call(move |plane| plane.remove_spares(of, uuids)).await?;
         self.save_pool(&pool).await?;
         Ok(PoolChange { changed: true, pool: self.pool(name).await? })
     }

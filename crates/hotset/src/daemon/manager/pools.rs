@@ -24,7 +24,7 @@ impl Manager {
         let changed = settings != now.settings;
         let warnings = set.io_type.and_then(|_| other_block(name, now.kind, &settings)).into_iter().collect();
         if changed {
-            self.plane.call(move |plane| plane.set_pool(pool, settings)).await?;
+            self.plane.of_pool(&pool.clone()).call(move |plane| plane.set_pool(pool, settings)).await?;
             tracing::info!(pool = name, ?set, "changed settings");
         }
         Ok(PoolSettingsChange { changed, pool: self.pool(name).await?, warnings })

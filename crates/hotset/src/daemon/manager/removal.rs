@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, Removal, VolumeChange};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
@@ -285,12 +286,13 @@ impl Manager {
     /// A fenced volume was hidden from hosts: with its dirty data gone, it is an ordinary one.
     async fn detach(&self, pool: &PoolName, name: &VolumeName, dirty: DirtyData) -> Result<(), ApiError> {
         let (from, volume) = (pool.clone(), name.clone());
-        self.plane.call(move |plane| plane.detach(from, volume, dirty)).await?;
+        self.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, dirty)).await?;
         self.update_udev_rules().await;
         if self.offline().fenced.remove(name.as_str()).is_some() {
             let volume = name.clone();
-            self.plane.call(move |plane| plane.export(volume)).await?;
+            self.plane.of_volume(name).call(move |plane| plane.export(volume)).await?;
         }
+        self.bring_home(name).await;
         Ok(())
     }
 
@@ -339,13 +341,13 @@ impl Manager {
     async fn delete_open_volume(&self, status: &VolumeStatus, dirty: DirtyData) -> Result<(), ApiError> {
         if let Some(pool) = &status.pool {
             let (from, volume) = (pool.clone(), status.name.clone());
-            self.plane.call(move |plane| plane.detach(from, volume, dirty)).await?;
+            self.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, dirty)).await?;
             self.offline().fenced.remove(status.name.as_str());
             self.update_udev_rules().await;
         }
         // From here on it goes, whatever cannot be recorded: that is tried again by itself.
         let volume = status.name.clone();
-        let flushed = self.plane.call(move |plane| plane.remove_volume(volume)).await;
+        let flushed = self.plane.of_volume(&status.name).call(move |plane| plane.remove_volume(volume)).await;
         let taken = self.take_from_offline_pool(status.name.as_str()).await.map(|_| ());
         let saved = match &status.pool {
             Some(pool) => self.save_joined(pool).await,
@@ -371,8 +373,8 @@ impl Manager {
         let pool = pool.as_deref().map(pool_name).transpose()?;
         let open = self.plane.snapshot().await?.pools.iter().any(|open| Some(&open.name) == pool.as_ref());
         if let Some(pool) = pool.clone().filter(|_| open) {
-            let volume = name.clone();
-            let detached = self.plane.call(move |plane| plane.detach(pool, volume, dirty)).await;
+            let (from, volume) = (pool.clone(), name.clone());
+            let detached = self.plane.of_pool(&pool).call(move |plane| plane.detach(from, volume, dirty)).await;
             detached.map_err(or_by_force)?;
             self.update_udev_rules().await;
         }
@@ -393,7 +395,7 @@ impl Manager {
         // From here on its volumes are recorded as uncached: a crash before the end leaves them in both records, and
         // then the pool's wins.
         let delete = name.clone();
-        let deleted = self.plane.call(move |plane| plane.delete_pool(delete, dirty)).await;
+        let deleted = self.plane.of_pool(name).call(move |plane| plane.delete_pool(delete, dirty)).await;
         if let Err(error) = deleted {
             // Some volumes may have left it. What cannot be recorded is a condition.
             let _ = self.save_departed(name).await;
@@ -403,6 +405,8 @@ impl Manager {
         let removed = self.forget_records(name).await;
         self.export_fenced(&snapshot, name).await?;
         self.update_udev_rules().await;
+        let had = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
+        join_all(had.map(|volume| self.bring_home(&volume.name))).await;
         tracing::info!(pool = %name, ?dirty, "deleted");
         removed
     }
@@ -436,8 +440,8 @@ impl Manager {
     async fn export_fenced(&self, before: &Snapshot, pool: &PoolName) -> Result<(), ApiError> {
         for volume in before.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(pool)) {
             if self.offline().fenced.remove(volume.name.as_str()).is_some() {
-                let volume = volume.name.clone();
-                self.plane.call(move |plane| plane.export(volume)).await?;
+                let name = volume.name.clone();
+                self.plane.of_volume(&volume.name).call(move |plane| plane.export(name)).await?;
             }
         }
         Ok(())

@@ -30,7 +30,7 @@ impl Manager {
         self.offline().begun_conversions.insert(name.to_string());
         for volume in now.volumes.clone() {
             let from = name.clone();
-            self.plane.call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await?;
+            self.plane.of_pool(name).call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await?;
         }
         self.save_volumes().await?;
         self.dissolve(now, conversion).await?;
@@ -42,7 +42,7 @@ impl Manager {
         self.write_conversion(Conversion { phase: Phase::Rewriting, ..conversion.clone() })?;
         self.show_rewritten(&conversion, "it is being converted");
         let name = now.name.clone();
-        if let Err(error) = self.plane.call(move |plane| plane.dissolve_pool(name)).await {
+        if let Err(error) = self.plane.of_pool(&now.name).call(move |plane| plane.dissolve_pool(name)).await {
             tracing::warn!(pool = %now.name, "{error}; it is overwritten");
         }
         self.state.remove_pool(&now.name).map_err(|error| self.state_failed(&error))?;
@@ -241,7 +241,9 @@ impl Manager {
         let spec = PoolSpec { name: name.clone(), kind, settings };
         self.state.reset_member(name).map_err(|error| self.state_failed(&error))?;
         let member = self.state.member(name);
-        let status = self.plane.call(move |plane| plane.create_pool(spec, paths, member)).await?;
+        let (thread, opening) = self.plane.for_pool();
+        let status = thread.call(move |plane| plane.create_pool(spec, paths, member)).await?;
+        drop(opening);
         self.offline().pools.remove(name.as_str());
         self.note_shared_disks(&status).await?;
         self.save_pool(name).await?;
@@ -291,7 +293,7 @@ impl Manager {
         let paths: Vec<String> = found.unwrap_or_default().into_iter().map(|spare| spare.path).collect();
         for path in paths {
             let (of, one) = (name.clone(), vec![path.clone()]);
-            if let Err(error) = self.plane.call(move |plane| plane.add_spares(of, one)).await {
+            if let Err(error) = self.plane.of_pool(&of.clone()).call(move |plane| plane.add_spares(of, one)).await {
                 self.spare_is_left(name, &format!("{path} was not taken again: {error}"));
             }
         }

@@ -42,7 +42,7 @@ impl Manager {
     }
 
     async fn scrub(&self, name: PoolName, begun: tokio::sync::oneshot::Sender<()>) -> Result<(), ApiError> {
-        let done = self.plane.call(move |plane| async move {
+        let done = self.plane.of_pool(&name.clone()).call(move |plane| async move {
             let pool = plane.pool(&name)?;
             // The scrub is polled first, which begins it.
             let begun = async {
@@ -60,13 +60,14 @@ impl Manager {
     /// Ends the scrub of a pool. False: none runs.
     pub(super) async fn cancel_scrub(&self, name: &str) -> Result<bool, ApiError> {
         let name = pool_name(name)?;
+        let thread = self.plane.of_pool(&name);
         let cancel = move |plane: std::rc::Rc<crate::plane::Plane>| async move {
             let pool = plane.pool(&name)?;
             let runs = pool.status().scrub.state == ScrubState::Running;
             pool.cancel_scrub();
             Ok::<bool, Error>(runs)
         };
-        match self.plane.call(cancel).await {
+        match thread.call(cancel).await {
             Err(error) if error.kind == ApiErrorKind::NotFound => Ok(false),
             outcome => outcome,
         }

@@ -30,11 +30,12 @@ impl Manager {
         if !serves {
             self.check_answers(&spec.backing).await?;
             self.recognise_for(pool, &volume, &backing, &snapshot).await?;
-            self.plane.call(move |plane| plane.open_volume(spec)).await?;
+            self.plane.of_pool(pool).call(move |plane| plane.open_volume(spec)).await?;
         }
         let (to, name) = (pool.clone(), volume.clone());
         let mut fenced = None;
-        match self.plane.call(move |plane| plane.reattach(to, name)).await {
+        self.plane.bring_to_pool(&volume, pool).await?;
+        match self.plane.of_pool(pool).call(move |plane| plane.reattach(to, name)).await {
             Ok(Reattached::Warm { bytes }) => {
                 tracing::info!(%volume, bytes, "warm");
                 self.note_backing(volume.as_str(), &backing).await;
@@ -46,13 +47,13 @@ impl Manager {
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
                 if let Err(error) = self.recognise(&volume, &backing).await {
-                    self.plane.call(move |plane| plane.remove_volume(volume)).await?;
+                    self.plane.of_volume(&volume.clone()).call(move |plane| plane.remove_volume(volume)).await?;
                     return Err(error);
                 }
             }
             Err(error) => {
                 if !serves {
-                    self.plane.call(move |plane| plane.remove_volume(volume)).await?;
+                    self.plane.of_volume(&volume.clone()).call(move |plane| plane.remove_volume(volume)).await?;
                 }
                 return Err(error);
             }
@@ -61,7 +62,7 @@ impl Manager {
         match fenced {
             Some(fenced) => self.fence(shown, fenced).await?,
             None if serves => {}
-            None => self.plane.call(move |plane| plane.export(shown)).await?,
+            None => self.plane.of_volume(&volume).call(move |plane| plane.export(shown)).await?,
         }
         self.offline().volumes.remove(volume.as_str());
         Ok(())
@@ -70,20 +71,20 @@ impl Manager {
     /// Hosts would only get errors from it, and make things worse: it is hidden from them.
     async fn fence(&self, volume: VolumeName, fenced: Fenced) -> Result<(), ApiError> {
         self.offline().fenced.insert(volume.to_string(), fenced);
-        self.plane.call(move |plane| plane.hide(volume)).await
+        self.plane.of_volume(&volume.clone()).call(move |plane| plane.hide(volume)).await
     }
 
     /// Serves a volume again that was fenced, if nothing speaks against it any more.
     pub(super) async fn lift_fence(&self, pool: &PoolName, name: VolumeName) -> Result<(), ApiError> {
         let (to, volume) = (pool.clone(), name.clone());
-        match self.plane.call(move |plane| plane.reattach(to, volume)).await? {
+        match self.plane.of_pool(pool).call(move |plane| plane.reattach(to, volume)).await? {
             Reattached::Fenced { cause, reason, dirty_bytes } => {
                 self.offline().fenced.insert(name.to_string(), Fenced { cause, reason, dirty_bytes });
                 Ok(())
             }
             Reattached::Warm { .. } | Reattached::Dropped { .. } => {
                 self.offline().fenced.remove(name.as_str());
-                self.plane.call(move |plane| plane.export(name)).await
+                self.plane.of_volume(&name.clone()).call(move |plane| plane.export(name)).await
             }
         }
     }
@@ -143,8 +144,9 @@ impl Manager {
         self.check_answers(&spec.backing).await?;
         self.recognise(&spec.name, &spec.backing).await?;
         let name = spec.name.clone();
-        self.plane.call(move |plane| plane.open_volume(spec)).await?;
-        self.plane.call(move |plane| plane.export(name)).await
+        let thread = self.plane.first();
+        thread.call(move |plane| plane.open_volume(spec)).await?;
+        thread.call(move |plane| plane.export(name)).await
     }
 
     /// A crash came between a volume's leaving its pool, or before its joining it, or between its getting another name, and

@@ -60,13 +60,13 @@ impl Manager {
         let cached = pools.flat_map(|pool| pool.volumes);
         let uncached = self.state.volumes().unwrap_or_default();
         let names = cached.chain(uncached).map(|volume| volume.name).collect();
-        self.plane.call(move |plane| plane.expect_exports(names)).await
+        self.plane.first().call(move |plane| plane.expect_exports(names)).await
     }
 
     /// Volumes that are not open now do not open soon: hosts that ask for them are told so.
     async fn expect_no_more(&self, volumes: &[VolumeRecord]) {
         let names = volumes.iter().map(|volume| volume.name.clone()).collect();
-        if let Err(error) = self.plane.call(move |plane| plane.expect_no_more(names)).await {
+        if let Err(error) = self.plane.first().call(move |plane| plane.expect_no_more(names)).await {
             tracing::warn!("hosts may wait for volumes in vain: {error}");
         }
     }
@@ -326,7 +326,7 @@ impl Manager {
 
     /// Looks whether another machine uses SSDs that are about to be opened.
     pub(super) async fn dismiss_owner(&self, ssds: Vec<String>, takeover: Takeover) -> Result<(), ApiError> {
-        let dismissed = self.plane.call(move |plane| plane.dismiss_owner(ssds, takeover)).await;
+        let dismissed = self.plane.first().call(move |plane| plane.dismiss_owner(ssds, takeover)).await;
         dismissed.map_err(|error| match error.kind {
             ApiErrorKind::OtherMachine => error.with_hint(words::TAKE_OVER),
             ApiErrorKind::Invalid
@@ -462,7 +462,8 @@ impl Manager {
     pub(super) async fn open(&self, name: &PoolName, paths: Vec<String>, missing: Missing) -> Result<Opened, ApiError> {
         let member = self.state.member(name);
         let name = name.clone();
-        self.plane.call(move |plane| plane.open_pool(name, paths, member, missing)).await
+        let (thread, _opening) = self.plane.for_pool();
+        thread.call(move |plane| plane.open_pool(name, paths, member, missing)).await
     }
 
     /// Opens the volumes of a pool that was just opened, and records the pool as it is now. What fails is tried again by itself:
@@ -504,7 +505,9 @@ impl Manager {
         for VolumeSpec { name: volume, .. } in volumes.extract_if(.., is_taken) {
             let pool = name.clone();
             let of = volume.clone();
-            if let Err(error) = self.plane.call(move |plane| plane.detach(pool, of, DirtyData::Discard)).await {
+            if let Err(error) =
+                self.plane.of_pool(name).call(move |plane| plane.detach(pool, of, DirtyData::Discard)).await
+            {
                 tracing::error!(pool = %name, %volume, "was taken from it, which cannot be recorded on its SSDs: {error}");
                 self.offline().taken.entry(name.to_string()).or_insert_with(|| Taken::of(&record));
             }

@@ -180,6 +180,7 @@ impl Manager {
             nbd: self.uris(""),
             memory_in_use_bytes: memory_in_use(snapshot),
             memory_limit_bytes: self.config.memory_limit_bytes,
+            threads: u16::try_from(self.plane.threads()).expect("there are at most 64"),
             dirty_bytes: pools.iter().filter_map(|pool| pool.write_log).map(|log| log.dirty_bytes).sum(),
             oldest_dirty_seconds: volumes.iter().filter_map(|volume| volume.oldest_dirty_seconds).max(),
             counters: self.counters.now(),
@@ -199,8 +200,7 @@ impl Manager {
 
     /// One look at all counters, for the history.
     pub(crate) async fn look(&self) -> Result<Look, ApiError> {
-        let (snapshot, timed) =
-            self.plane.call(|plane| async move { Ok((plane.snapshot(), plane.latencies())) }).await?;
+        let (snapshot, timed) = self.plane.look().await?;
         let counts =
             |(name, (reads, writes)): &(VolumeName, Timed)| (name.to_string(), (reads.counts(), writes.counts()));
         Ok(Look { snapshot, latencies: timed.iter().map(counts).collect() })

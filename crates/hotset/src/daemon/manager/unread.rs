@@ -83,10 +83,14 @@ impl Manager {
     async fn detach_taken_from(&self, name: &PoolName) -> Result<(), ApiError> {
         let taken = self.offline().taken.get(name.as_str()).cloned().unwrap_or_default();
         let pool = name.clone();
-        let left = self.plane.call(move |plane| async move { Ok(plane.pool(&pool)?.unattached_volumes()) }).await?;
+        let left = self
+            .plane
+            .of_pool(name)
+            .call(move |plane| async move { Ok(plane.pool(&pool)?.unattached_volumes()) })
+            .await?;
         for volume in left.into_iter().filter(|volume| taken.has(volume)) {
             let pool = name.clone();
-            self.plane.call(move |plane| plane.detach(pool, volume.name, DirtyData::Discard)).await?;
+            self.plane.of_pool(name).call(move |plane| plane.detach(pool, volume.name, DirtyData::Discard)).await?;
         }
         Ok(())
     }

@@ -26,7 +26,8 @@ impl Manager {
         self.check_volume(&spec, pool.as_ref()).await?;
         let name = spec.name.clone();
         let block = request.logical_block_bytes;
-        self.plane.call(move |plane| plane.open_new_volume(spec, block)).await?;
+        let thread = pool.as_ref().map_or(self.plane.first(), |pool| self.plane.of_pool(pool));
+        thread.call(move |plane| plane.open_new_volume(spec, block)).await?;
         let done = self.install_volume(&name, pool.as_ref()).await;
         if let Err(error) = done {
             self.undo_volume(&name, pool.as_ref()).await;
@@ -54,7 +55,7 @@ impl Manager {
         self.check_volume_name(&new, &self.plane.snapshot().await?)?;
         let rename = async |from: &VolumeName, to: &VolumeName| {
             let (from, to) = (from.clone(), to.clone());
-            self.plane.call(move |plane| plane.rename_volume(from, to)).await
+            self.plane.of_volume(&from.clone()).call(move |plane| plane.rename_volume(from, to)).await
         };
         rename(&status.name, &new).await?;
         let saved = self.save_records_of(&status).await;
@@ -128,11 +129,12 @@ impl Manager {
             None => self.save_volumes().await?,
         }
         let export = name.clone();
-        self.plane.call(move |plane| plane.export(export)).await
+        self.plane.of_volume(name).call(move |plane| plane.export(export)).await
     }
 
     /// A volume of a read-write pool is recorded and guarded before its first write goes to the SSDs alone.
     pub(super) async fn attach(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
+        self.plane.bring_to_pool(name, pool).await?;
         let snapshot = self.plane.snapshot().await?;
         let joins = snapshot.pools.iter().find(|open| open.name == *pool).map(|open| open.kind);
         let volume = snapshot.volumes.iter().find(|open| open.name == *name);
@@ -141,25 +143,33 @@ impl Manager {
             self.guard(name.as_str(), &volume.backing).await;
         }
         let (to, attached) = (pool.clone(), name.clone());
-        let done = self.plane.call(move |plane| plane.attach(to, attached)).await;
+        let done = self.plane.of_pool(pool).call(move |plane| plane.attach(to, attached)).await;
         if done.is_err() {
             self.update_udev_rules().await;
             // Best effort: the error that is reported is the one that came first.
             let _ = self.save_pool(pool).await;
+            self.bring_home(name).await;
         }
         done
+    }
+
+    /// A volume that has left its pool goes back to the first thread. Where that does not work out, now, it goes on where it is.
+    pub(super) async fn bring_home(&self, name: &VolumeName) {
+        if let Err(error) = self.plane.bring_home(name).await {
+            tracing::info!(volume = %name, "stays on its pool's thread of the data plane: {error}");
+        }
     }
 
     /// Best effort: the error that is reported is the one that came first.
     async fn undo_volume(&self, name: &VolumeName, pool: Option<&PoolName>) {
         if let Some(pool) = pool {
             let (from, volume) = (pool.clone(), name.clone());
-            let _ = self.plane.call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await;
+            let _ = self.plane.of_pool(pool).call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await;
             let _ = self.save_pool(pool).await;
             self.update_udev_rules().await;
         }
         let remove = name.clone();
-        let _ = self.plane.call(move |plane| plane.remove_volume(remove)).await;
+        let _ = self.plane.of_volume(name).call(move |plane| plane.remove_volume(remove)).await;
         let _ = self.save_volumes().await;
     }
 
@@ -171,7 +181,7 @@ impl Manager {
         let changed = settings != status.settings;
         if changed {
             let volume = status.name.clone();
-            self.plane.call(move |plane| plane.set_volume(volume, settings)).await?;
+            self.plane.of_volume(&status.name).call(move |plane| plane.set_volume(volume, settings)).await?;
             self.save_records_of(&status).await?;
             tracing::info!(volume = name, ?set, "changed settings");
         }
@@ -210,7 +220,7 @@ impl Manager {
     pub(crate) async fn grow_volume(&self, name: &str) -> Result<VolumeChange, ApiError> {
         let _one_at_a_time = self.change.lock().await;
         let volume = self.open_volume_status(name).await?.name;
-        let changed = self.plane.call(move |plane| plane.grow_volume(volume)).await?;
+        let changed = self.plane.of_volume(&volume.clone()).call(move |plane| plane.grow_volume(volume)).await?;
         if changed {
             tracing::info!(volume = name, "has grown with its backing device");
         }
@@ -224,7 +234,7 @@ impl Manager {
         self.check_answers(&status.backing).await?;
         let _one_at_a_time = self.change.lock().await;
         let volume = self.open_volume_status(name).await?.name;
-        let cleared = self.plane.call(move |plane| plane.clear_volume(volume)).await?;
+        let cleared = self.plane.of_volume(&volume.clone()).call(move |plane| plane.clear_volume(volume)).await?;
         let (changed, doubtful) = match cleared {
             Cleared::NotNeeded => (false, false),
             Cleared::Opened { doubtful } => (true, doubtful),
@@ -239,8 +249,8 @@ impl Manager {
     pub(crate) async fn reopen_closed(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let Ok(closed) = self.plane.call(|plane| plane.closed()).await else { return };
-            for name in closed {
+            let Ok(closed) = self.plane.all(|plane| plane.closed()).await else { return };
+            for name in closed.concat() {
                 // Why not is in its status.
                 if self.clear_volume(name.as_str()).await.is_ok() {
                     tracing::info!(volume = %name, "its backing device is there again");
@@ -254,7 +264,7 @@ impl Manager {
         let subject = |name: &str| Subject::new(SubjectKind::Volume, name);
         loop {
             tokio::time::sleep(RETRY_INTERVAL).await;
-            let Ok(grown) = self.plane.call(|plane| plane.can_grow()).await else { return };
+            let Ok(grown) = self.plane.all(|plane| plane.can_grow()).await.map(|grown| grown.concat()) else { return };
             let is_over = |of: &&Subject| !grown.iter().any(|grown| grown.as_str() == of.name);
             for of in self.register.subjects_of(ConditionKind::Growth).iter().filter(is_over) {
                 self.register.clear_for(ConditionKind::Growth, of.clone());
