@@ -171,15 +171,46 @@ fn read_fio(fio: Command, access: Access) -> Result<(Measured, f64)> {
 pub(crate) fn batching(release: &Path, export: &Export, load: Load) -> Result<Measured> {
     with_server(export, || {
         let line = output_of(batching_command(release, export, load))?;
-        let number = |key: &str| value_of(&line, key).with_context(|| format!("nbd_load printed no {key}: {line}"));
-        if number("errors")? > 0.0 {
-            bail!("nbd_load met errors: {line}");
-        }
-        let iops = number("iops")?;
-        let measured =
-            Measured { iops, median_us: number("p50_us")?, mb_per_second: number("mb_per_second")?, server_us: 0.0 };
-        Ok((measured, number("requests")?))
+        measured_by(&line)
     })
+}
+
+/// The same of several exports of one server at once, each with a client of its own: rates of all together.
+pub(crate) fn batching_all(release: &Path, exports: &[&Export], load: Load) -> Result<Measured> {
+    with_server(exports[0], || {
+        let one = |export: &Export| {
+            let line = output_of(batching_command(release, export, load))?;
+            measured_by(&line)
+        };
+        let clients = std::thread::scope(|scope| {
+            let clients: Vec<_> = exports.iter().map(|&export| scope.spawn(move || one(export))).collect();
+            clients
+                .into_iter()
+                .map(|client| client.join().expect("a client does not panic"))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let mut sum = Measured { iops: 0.0, median_us: 0.0, mb_per_second: 0.0, server_us: 0.0 };
+        let mut requests = 0.0;
+        for (measured, asked) in clients {
+            sum.iops += measured.iops;
+            sum.mb_per_second += measured.mb_per_second;
+            sum.median_us = measured.median_us.max(sum.median_us);
+            requests += asked;
+        }
+        Ok((sum, requests))
+    })
+}
+
+/// What our client printed, and how many requests that were.
+fn measured_by(line: &str) -> Result<(Measured, f64)> {
+    let number = |key: &str| value_of(line, key).with_context(|| format!("nbd_load printed no {key}: {line}"));
+    if number("errors")? > 0.0 {
+        bail!("nbd_load met errors: {line}");
+    }
+    let iops = number("iops")?;
+    let measured =
+        Measured { iops, median_us: number("p50_us")?, mb_per_second: number("mb_per_second")?, server_us: 0.0 };
+    Ok((measured, number("requests")?))
 }
 
 /// Every load reads in another order than those before: what they brought into the cache explains no hits.

@@ -28,6 +28,11 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// `name` tells its files from those of the run's other daemons.
     pub(crate) fn start(bench: &Bench, name: &str) -> Result<Self> {
+        Self::start_with(bench, name, &[])
+    }
+
+    /// With more arguments to `serve`.
+    pub(crate) fn start_with(bench: &Bench, name: &str, arguments: &[&str]) -> Result<Self> {
         let program = bench.release.join("hotset");
         let api = format!("unix:{}", bench.scratch.socket(&format!("{name}.api")).display());
         let nbd = bench.scratch.socket(&format!("{name}.nbd"));
@@ -35,6 +40,7 @@ impl Daemon {
         let mut serve = command(&program.to_string_lossy(), &["serve", "--api", &api, "--log", "warn"]);
         serve.arg("--nbd").arg(format!("unix:{}", nbd.display()));
         serve.arg("--state").arg(bench.scratch.file(&format!("{name}.state")));
+        serve.args(arguments);
         let output = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
         let child = serve.stdout(output.try_clone()?).stderr(output).spawn().context("cannot start hotset serve")?;
         let mut daemon = Self { child, program, api, nbd };

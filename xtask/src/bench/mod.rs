@@ -21,6 +21,7 @@ mod rounds;
 mod scratch;
 mod slow_ssds;
 mod statistics;
+mod threads;
 mod traces;
 mod warm_up;
 mod writes;
@@ -60,6 +61,8 @@ pub(crate) struct Options {
 pub(crate) enum Section {
     /// Reads that the cache answers
     Hits,
+    /// Hits in two pools at once, each with its own thread
+    Threads,
     /// Reads that it does not answer, and streams
     Misses,
     /// Writes into a mirrored write-back cache
@@ -143,6 +146,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn measure(bench: &Bench, section: Section) -> Result<Vec<Figure>> {
     match section {
         Section::Hits => hits::measure(bench),
+        Section::Threads => threads::measure(bench),
         Section::Misses => misses::measure(bench),
         Section::Writes => writes::measure(bench),
         Section::SlowSsds => slow_ssds::measure(bench),
