@@ -9,7 +9,7 @@ use crate::format::codec::crc32c;
 use crate::format::index::Sector;
 use crate::format::layout::SUPERBLOCK_BYTES;
 use crate::format::log::{self, Batch, Payload, SegmentHeader, Summary};
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::format::owner::{self, OWNER_BYTES, Owner};
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::Rows;
@@ -48,7 +48,7 @@ pub fn member_record(bytes: &[u8]) {
     for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue, RecordKind::Witness] {
         drop(Record::decode(kind, bytes));
     }
-    drop((Members::decode(bytes), Catalogue::decode(bytes), Rows::decode(bytes), Witness::decode(bytes)));
+    drop((MembersRecord::decode(bytes), Catalogue::decode(bytes), Rows::decode(bytes), Witness::decode(bytes)));
 }
 
 /// A sector of the slot index; what is decoded encodes to the same value.

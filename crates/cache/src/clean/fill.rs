@@ -57,7 +57,7 @@ impl<E: Env> PoolInner<E> {
 
     /// The task that starts queued fills whenever something changed that may let them start.
     pub(crate) async fn run_fill_pump(self: Rc<Self>) {
-        while !self.stopping.get() {
+        while !self.life.is_stopping() {
             self.start_queued_fills();
             let wanted = self.fill_pump_wanted.wait();
             if self.fills.queued() == 0 {
@@ -96,7 +96,7 @@ impl<E: Env> PoolInner<E> {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
         let by_memory = usize::try_from(limits::FILL_BYTES_MAX / self.block_bytes()).expect("a small number");
         let has_room = || self.fills.leave_room(at_once.min(by_memory.max(2)), self.env.now());
-        if self.stopping.get() || self.fills_nothing() || !has_room() {
+        if self.life.is_stopping() || self.fills_nothing() || !has_room() {
             return false;
         }
         self.make_room();
@@ -231,7 +231,7 @@ impl<E: Env> PoolInner<E> {
             let segments = ssd.segments.borrow();
             segments.is_for_slots(segments.of(ssd.local(fill.slot)))
         };
-        if pages.is_empty() || !current || self.stopping.get() || !for_slots {
+        if pages.is_empty() || !current || self.life.is_stopping() || !for_slots {
             ssd.grace.free(ssd.local(fill.slot));
             self.collect_ready(&ssd);
             return;

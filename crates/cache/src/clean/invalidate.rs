@@ -125,9 +125,7 @@ impl<E: Env> PoolInner<E> {
         }
         for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
             while !ssd.life().has_left() {
-                if let Some(error) = &*self.fenced.borrow() {
-                    return Err(error.clone());
-                }
+                self.life.check_open()?;
                 ssd.left_event.wait().await;
             }
         }

@@ -21,9 +21,9 @@ use crate::volume::VolumeInner;
 impl<E: Env> PoolInner<E> {
     /// The task that publishes now and then.
     pub(crate) async fn run_publisher(self: Rc<Self>) {
-        while !self.stopping.get() {
+        while !self.life.is_stopping() {
             within(&self.env, limits::PUBLISH_INTERVAL, self.publish_wanted.wait()).await;
-            if !self.stopping.get() && !self.unpublished.borrow().is_empty() {
+            if !self.life.is_stopping() && !self.unpublished.borrow().is_empty() {
                 self.publish().await;
             }
         }

@@ -77,7 +77,7 @@ impl<E: Env> PoolInner<E> {
         let (min, max) = self.share_slots(settings);
         let slots = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         self.policy.borrow_mut().set_share(&self.map.borrow(), index, slots(min), slots(max));
-        if self.map.borrow().slots_used_by(index) > 0 && !self.stopping.get() {
+        if self.map.borrow().slots_used_by(index) > 0 && !self.life.is_stopping() {
             let pool = Rc::clone(self);
             self.env.spawn(async move { pool.enforce_share(index).await });
         }
@@ -88,7 +88,7 @@ impl<E: Env> PoolInner<E> {
         while self.policy.borrow_mut().take_over(&mut self.map.borrow_mut(), index, SLOTS_PER_TURN) {
             self.env.sleep(Duration::ZERO).await;
         }
-        while !self.stopping.get() && !self.evict_own(index, 0, SLOTS_PER_TURN) {
+        while !self.life.is_stopping() && !self.evict_own(index, 0, SLOTS_PER_TURN) {
             if self.policy.borrow_mut().victim_of_volume(&mut self.map.borrow_mut(), index).is_none() {
                 return;
             }

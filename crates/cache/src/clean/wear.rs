@@ -32,7 +32,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn watch_writes(self: &Rc<Self>) {
         let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return };
         self.note_writes();
-        let due = self.budget.borrow().is_due(limit) && !self.stopping.get() && self.offline.is_none();
+        let due = self.budget.borrow().is_due(limit) && !self.life.is_stopping() && self.offline.is_none();
         if due && !self.recording_writes.replace(true) {
             let pool = Rc::clone(self);
             self.env.spawn(async move {

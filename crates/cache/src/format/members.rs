@@ -8,7 +8,7 @@ use super::codec::{Corrupt, Reader, Writer};
 const PATH_BYTES_MAX: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Members {
+pub(crate) struct MembersRecord {
     pub(crate) name: PoolName,
     pub(crate) kind: PoolKind,
     pub(crate) settings: PoolSettings,
@@ -60,7 +60,7 @@ pub(crate) struct Member {
     pub(crate) journal_end: Option<u64>,
 }
 
-impl Members {
+impl MembersRecord {
     pub(crate) fn member(&self, ssd_uuid: u128) -> Option<&Member> {
         self.ssds.iter().find(|member| member.ssd_uuid == ssd_uuid)
     }
@@ -200,7 +200,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::config::IoType;
 
-    pub(crate) fn sample() -> Members {
+    pub(crate) fn sample() -> MembersRecord {
         let member = |ssd_uuid| Member {
             ssd_uuid,
             size_bytes: 1 << 30,
@@ -209,7 +209,7 @@ pub(crate) mod tests {
             session: 5,
             journal_end: Some(77),
         };
-        Members {
+        MembersRecord {
             name: "tank".parse().expect("valid"),
             kind: PoolKind::Read,
             settings: PoolSettings::preset(PoolKind::Read, IoType::FileSystem),
@@ -224,7 +224,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_members_record_survives_the_round_trip() {
-        assert_eq!(Members::decode(&sample().encode()), Ok(sample()));
+        assert_eq!(MembersRecord::decode(&sample().encode()), Ok(sample()));
     }
 
     #[test]
@@ -233,34 +233,34 @@ pub(crate) mod tests {
         members.kind = PoolKind::ReadWrite;
         members.settings.populate_on_write = 1;
         members.settings.cleaning.dirty_watermark_percent = 33;
-        assert_eq!(Members::decode(&members.encode()), Ok(members));
+        assert_eq!(MembersRecord::decode(&members.encode()), Ok(members));
     }
 
     #[test]
     fn spares_are_recorded_and_none_of_them_is_an_ssd_too() {
         let mut members = sample();
         members.spares = vec![SpareMember { uuid: 3, size_bytes: 1 << 30, path: "/dev/spare".into() }];
-        assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
+        assert_eq!(MembersRecord::decode(&members.encode()), Ok(members.clone()));
         members.spares[0].uuid = 2;
-        assert!(Members::decode(&members.encode()).is_err());
+        assert!(MembersRecord::decode(&members.encode()).is_err());
     }
 
     #[test]
     fn what_was_written_is_recorded_where_it_is_limited() {
         let mut members = sample();
         members.written = Written { hour: 9, bytes: [7; HOURS] };
-        assert_eq!(Members::decode(&members.encode()), Ok(sample()), "without a limit nobody wants to know");
+        assert_eq!(MembersRecord::decode(&members.encode()), Ok(sample()), "without a limit nobody wants to know");
         members.settings.ssd_writes_per_day_bytes = Some(1 << 40);
-        assert_eq!(Members::decode(&members.encode()), Ok(members.clone()));
+        assert_eq!(MembersRecord::decode(&members.encode()), Ok(members.clone()));
         members.spares = vec![SpareMember { uuid: 3, size_bytes: 1 << 30, path: "/dev/spare".into() }];
-        assert_eq!(Members::decode(&members.encode()), Ok(members));
+        assert_eq!(MembersRecord::decode(&members.encode()), Ok(members));
     }
 
     #[test]
     fn an_ssd_that_is_listed_twice_is_corrupt() {
         let mut members = sample();
         members.ssds[1].ssd_uuid = 1;
-        assert!(Members::decode(&members.encode()).is_err());
+        assert!(MembersRecord::decode(&members.encode()).is_err());
     }
 
     #[test]

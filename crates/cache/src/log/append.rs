@@ -113,7 +113,7 @@ impl<E: Env> PoolInner<E> {
         body: Body,
     ) -> hotset_block::sync::Promised<Result<(), Error>> {
         let (done, wait) = Promise::new();
-        if self.stopped.get() {
+        if self.life.has_stopped() {
             return wait;
         }
         let append = Append { volume, attachment, page, body, done };
@@ -139,7 +139,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Waits until an SSD that went offline has left durably, or never can.
     pub(crate) async fn until_left(&self, ssd: &crate::members::ssd::Ssd<E>) {
-        while !ssd.life().has_left() && self.fenced.borrow().is_none() {
+        while !ssd.life().has_left() && !self.life.is_fenced() {
             ssd.left_event.wait().await;
         }
     }
@@ -164,9 +164,9 @@ impl<E: Env> PoolInner<E> {
     /// There is no place for appends any more, and there will be none. If that is so because no SSD is left, what hosts
     /// wrote goes to the backing devices.
     pub(crate) fn refuse_appends(self: &Rc<Self>, log: &Rc<Log>) {
-        let error = if self.stopping_log.get() {
+        let error = if self.life.is_ending_log() {
             stopped()
-        } else if let Some(error) = &*self.fenced.borrow() {
+        } else if let Some(error) = self.life.fence() {
             error.clone()
         } else {
             Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.name))
@@ -175,7 +175,7 @@ impl<E: Env> PoolInner<E> {
         for append in queues.into_iter().flatten() {
             log.uncount_queued(&append);
             match append.body {
-                Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.stopping_log.get() => {
+                Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.life.is_ending_log() => {
                     let (pool, log) = (Rc::clone(self), Rc::clone(log));
                     self.env.spawn(async move { pool.redirect_to_backing(&log, append).await });
                 }
@@ -189,9 +189,7 @@ impl<E: Env> PoolInner<E> {
 
     /// `Err`: what has to be appended never can be.
     pub(crate) fn check_log_serves(&self, log: &Log, volume: &VolumeInner<E>) -> Result<(), Error> {
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
+        self.life.check_open()?;
         let name = &volume.spec.borrow().name;
         if self.online_ssds().next().is_none() {
             let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
@@ -222,9 +220,7 @@ impl<E: Env> PoolInner<E> {
             }
         });
         join_all(flushes).await;
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
+        self.life.check_open()?;
         log.flushed.set(log.flushed.get().max(mark));
         self.witness_log();
         Ok(())
@@ -242,10 +238,8 @@ impl<E: Env> PoolInner<E> {
             let cleaned = log.room.wait();
             log.cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, cleaned).await;
-            if let Some(error) = &*self.fenced.borrow() {
-                return Err(error.clone());
-            }
-            if self.stopped.get() {
+            self.life.check_open()?;
+            if self.life.has_stopped() {
                 return Err(stopped());
             }
         }

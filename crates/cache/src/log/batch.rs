@@ -58,7 +58,7 @@ impl Selected {
 impl<E: Env> PoolInner<E> {
     /// The task that writes batches.
     pub(crate) async fn run_log_writer(self: Rc<Self>, log: Rc<Log>) {
-        while !self.stopped.get() {
+        while !self.life.has_stopped() {
             let wanted = log.wanted.wait();
             while let Some((inflight, copies)) = self.next_batch(&log) {
                 let (pool, of_batch) = (Rc::clone(&self), Rc::clone(&log));
@@ -76,7 +76,7 @@ impl<E: Env> PoolInner<E> {
     fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<InflightBatch>, Copies)> {
         loop {
             let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
-            if !waiting || self.stopped.get() || log.orphaned_batches.get() > 0 {
+            if !waiting || self.life.has_stopped() || log.orphaned_batches.get() > 0 {
                 return None;
             }
             let Some(row) = self.current_row(log) else {
@@ -323,7 +323,7 @@ impl<E: Env> PoolInner<E> {
         } else {
             join_all(writes).await
         };
-        let fenced = self.fenced.borrow().is_some();
+        let fenced = self.life.is_fenced();
         if log.orphaned_batches.get() > 0 {
             inflight.row.changed.wake_all();
         }
@@ -465,7 +465,7 @@ impl<E: Env> PoolInner<E> {
             let (pool, log) = (Rc::clone(self), Rc::clone(log));
             self.env.spawn(async move { pool.erase_orphaned_batch(&log, &inflight).await });
         }
-        if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+        if self.online_ssds().next().is_none() || self.life.is_fenced() {
             self.refuse_appends(log);
         }
     }
@@ -478,7 +478,7 @@ impl<E: Env> PoolInner<E> {
         while inflight.written.get().is_none() {
             row.changed.wait().await;
         }
-        if self.fenced.borrow().is_none() && !planted(Planted::OrphanedBatchesLeft) {
+        if !self.life.is_fenced() && !planted(Planted::OrphanedBatchesLeft) {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
                 let ssd = &self.ssds[usize::from(mirror.ssd.expect("it is there").0)];
                 let offset = self.log_offset(mirror, inflight.first_page);

@@ -405,9 +405,7 @@ impl<E: Env> VolumeInner<E> {
     async fn store_past_the_log(self: &Rc<Self>, log: &Rc<Log>, pages: Range<u64>, body: Body) -> Result<(), Error> {
         let gone = || Error::new(ErrorKind::Stopping, "the volume has left its pool");
         let attached = self.attached().ok_or_else(gone)?;
-        if let Some(error) = &*attached.pool.fenced.borrow() {
-            return Err(error.clone());
-        }
+        attached.pool.life.check_open()?;
         if let Body::Data(data) = body {
             return self.replace_lost(&attached, log, &pages, data).await;
         }
@@ -435,9 +433,7 @@ impl<E: Env> VolumeInner<E> {
         for ssd in attached.pool.ssds.iter().filter(|ssd| !ssd.is_online()) {
             attached.pool.until_left(ssd).await;
         }
-        if let Some(error) = &*attached.pool.fenced.borrow() {
-            return Err(error.clone());
-        }
+        attached.pool.life.check_open()?;
         if planted(Planted::OffListTooEarly) {
             attached.pool.take_off_list(log, attached.index, pages).await?;
         }

@@ -80,9 +80,9 @@ impl Plan {
 impl<E: Env> PoolInner<E> {
     /// The task that makes copies while some are wanted.
     pub(crate) async fn run_mirrorer(self: Rc<Self>, log: Rc<Log>) {
-        while !self.stopping_log.get() {
+        while !self.life.is_ending_log() {
             let wanted = log.mirrors.wanted.wait();
-            while !self.stopping_log.get() && self.mirror_one(&log).await {}
+            while !self.life.is_ending_log() && self.mirror_one(&log).await {}
             if log.mirrors.left() == 0 {
                 wanted.await;
             } else {
@@ -108,7 +108,7 @@ impl<E: Env> PoolInner<E> {
             self.env.sleep(RETRY).await;
         }
         self.judge_mirrors(log);
-        self.fenced.borrow().is_none()
+        !self.life.is_fenced()
     }
 
     /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
@@ -202,7 +202,10 @@ impl<E: Env> PoolInner<E> {
     fn may_be_mirrored(&self, log: &Log, copy: &Wanted) -> bool {
         let row = &copy.row;
         let lives = log.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
-        lives && row.number >= log.oldest_live.get() && self.is_degraded(copy.cell().get()) && !self.stopping_log.get()
+        lives
+            && row.number >= log.oldest_live.get()
+            && self.is_degraded(copy.cell().get())
+            && !self.life.is_ending_log()
     }
 
     /// Writes the copy, flushed. False: it came to nothing.

@@ -99,9 +99,9 @@ impl Moves {
 impl<E: Env> PoolInner<E> {
     /// The task that frees rows while there are more than needed.
     pub(crate) async fn run_mover(self: Rc<Self>, log: Rc<Log>) {
-        while !self.stopping_log.get() {
+        while !self.life.is_ending_log() {
             let wanted = log.mover_wanted.wait();
-            while self.log_is_long(&log) && !self.stopping_log.get() {
+            while self.log_is_long(&log) && !self.life.is_ending_log() {
                 match self.move_oldest(&log).await {
                     Ok(true) => {}
                     Ok(false) | Err(_) => break,
@@ -129,7 +129,7 @@ impl<E: Env> PoolInner<E> {
                 break;
             }
             self.move_some(log, &row, &entries).await?;
-            if row.dirty() == before || self.stopping_log.get() {
+            if row.dirty() == before || self.life.is_ending_log() {
                 // Somebody is just writing those pages, or there is no room: the next turn will find them elsewhere.
                 return Ok(false);
             }

@@ -103,7 +103,7 @@ impl<E: Env> PoolInner<E> {
     /// Has the next row made ready, if there may be one.
     pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
         let there = log.prepared.borrow().is_some();
-        if there || self.stopped.get() || log.rows_openable.get() == 0 || log.preparing.replace(true) {
+        if there || self.life.has_stopped() || log.rows_openable.get() == 0 || log.preparing.replace(true) {
             return;
         }
         let (pool, log) = (Rc::clone(self), Rc::clone(log));
@@ -342,7 +342,7 @@ impl<E: Env> PoolInner<E> {
     /// Writes the row records as they are now; returns when they are durable.
     pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         let _one_at_a_time = self.records_lock.acquire(1).await;
-        if let Some(error) = &*self.fenced.borrow() {
+        if let Some(error) = self.life.fence() {
             // It could not be put on record what would be lost: no record must say that it is.
             return Err(error.clone());
         }
@@ -385,9 +385,7 @@ impl<E: Env> PoolInner<E> {
         until_no_orphans(log).await;
         // It may name what this row supersedes, or lack what was here.
         self.bring_list_up_to_date(log).await?;
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
+        self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
         let before = log.oldest_live.get();
         let free = before.max(row.number + 1);

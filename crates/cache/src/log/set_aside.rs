@@ -274,7 +274,7 @@ impl<E: Env> PoolInner<E> {
                     self.lose_page(log, &live);
                 }
             }
-            if self.stopped.get() {
+            if self.life.has_stopped() {
                 return;
             }
         }
@@ -448,7 +448,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn tend_set_aside(self: &Rc<Self>, log: &Rc<Log>) -> Result<(), Error> {
         for row in log.rows_aside() {
             let has_room = self.may_cache_writes() && rows_available(log) > log.rows_reserved.get() + 1;
-            if has_room && row.has_copies() && !self.stopping_log.get() {
+            if has_room && row.has_copies() && !self.life.is_ending_log() {
                 let entries = self.entries_back(log, &row);
                 self.move_some(log, &row, &entries).await?;
             }

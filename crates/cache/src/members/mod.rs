@@ -7,6 +7,7 @@ pub(crate) mod label;
 pub(crate) mod life;
 pub(crate) mod newest;
 pub(crate) mod ownership;
+pub(crate) mod pool_life;
 pub(crate) mod roster;
 pub(crate) mod segments;
 pub(crate) mod spare;

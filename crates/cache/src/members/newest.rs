@@ -2,7 +2,7 @@
 
 use crate::format::catalogue::Catalogue;
 use crate::format::losses::Losses;
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::format::rows::Rows;
 use crate::format::witness::Witness;
 
@@ -32,7 +32,7 @@ pub(crate) struct FoundWitnesses {
 /// All of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Records {
-    pub(crate) members: Numbered<Members>,
+    pub(crate) members: Numbered<MembersRecord>,
     pub(crate) catalogue: Numbered<Catalogue>,
     pub(crate) rows: Numbered<Rows>,
     /// The number of the record that `rows` is.
@@ -44,7 +44,7 @@ pub(crate) struct Records {
 
 impl Records {
     /// Those of a pool that is made.
-    pub(crate) fn first(members: Members) -> Self {
+    pub(crate) fn first(members: MembersRecord) -> Self {
         let catalogue = Catalogue { next_attachment: 1, volumes: Vec::new() };
         Self {
             members: Numbered { number: 0, value: members },

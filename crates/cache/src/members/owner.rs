@@ -335,7 +335,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Somebody else has the pool: nothing is written any more, and hosts get errors instead of what may be old.
     fn lose_ownership(self: &Rc<Self>, ssd: &Owned<E::Device>, mark: &Owner) {
-        if self.stopped.get() {
+        if self.life.has_stopped() {
             return;
         }
         let reason = format!(
@@ -350,11 +350,11 @@ impl<E: Env> PoolInner<E> {
         for (_, volume) in self.attached_volumes() {
             volume.fenced.borrow_mut().get_or_insert_with(|| reason.clone());
         }
-        *self.fenced.borrow_mut() = Some(Error::new(ErrorKind::OtherMachine, reason.clone()));
+        self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
         for ssd in self.ssds.iter() {
             ssd.go_offline(LifeChange::Failed, &reason);
         }
-        self.stopping.set(true);
+        self.life.end_fills();
         self.fill_pump_wanted.wake_all();
         self.publish_wanted.wake_all();
         self.spare_wanted.wake_all();
@@ -393,7 +393,7 @@ pub(crate) async fn run_owner<E: Env>(env: E, owner: Rc<Ownership>, pool: Weak<P
     loop {
         within(&env, limits::OWNER_REFRESH, owner.look_wanted.wait()).await;
         match pool.upgrade() {
-            Some(pool) if !pool.stopped.get() && !owner.has_ended() => pool.refresh_marks(),
+            Some(pool) if !pool.life.has_stopped() && !owner.has_ended() => pool.refresh_marks(),
             Some(_) | None => return,
         }
     }

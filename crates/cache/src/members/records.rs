@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::format::record::{HEADER_BYTES, Record, RecordKind};
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
@@ -91,7 +91,7 @@ pub(crate) fn to_buf(buffers: &BufPool, bytes: &[u8]) -> Buf {
 
 impl<E: Env> PoolInner<E> {
     /// Changes the members record; returns when it is durable.
-    pub(crate) async fn change_members(self: &Rc<Self>, change: Change<'_, Members>) -> Result<(), Error> {
+    pub(crate) async fn change_members(self: &Rc<Self>, change: Change<'_, MembersRecord>) -> Result<(), Error> {
         let _one_at_a_time = self.records_lock.acquire(1).await;
         let mut members = self.members.borrow().clone();
         change(&mut members);
@@ -248,7 +248,7 @@ impl<E: Env> PoolInner<E> {
     /// What the state directory did not take is written there again, as it is on the SSDs.
     pub(crate) fn watch_state(self: &Rc<Self>) {
         let wanted = self.state_lacks.borrow().is_any() && !self.state_hangs.get();
-        let may = !self.stopping.get() && self.offline.is_none();
+        let may = !self.life.is_stopping() && self.offline.is_none();
         if wanted && may && !self.writing_state_again.replace(true) {
             let pool = Rc::clone(self);
             self.env.spawn(async move {
@@ -263,7 +263,7 @@ impl<E: Env> PoolInner<E> {
     async fn write_state_again(self: &Rc<Self>, kind: RecordKind) {
         let _one_at_a_time = self.records_lock.acquire(1).await;
         let missed = self.state_lacks.borrow().of(kind).cloned();
-        let Some(Missed { number, bytes: Some(bytes) }) = missed.filter(|_| !self.stopping.get()) else { return };
+        let Some(Missed { number, bytes: Some(bytes) }) = missed.filter(|_| !self.life.is_stopping()) else { return };
         let mut record = self.begin_state_record(kind, number, &bytes);
         match record.within(&self.env, limits::SSD_TIMEOUT).await {
             Some(true) => self.state_lacks.borrow_mut().note(kind, None),

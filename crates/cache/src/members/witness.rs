@@ -13,7 +13,7 @@ use futures_util::future::{join, join_all};
 use hotset_block::{Device, Env};
 
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET};
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::format::record::{Record, RecordKind};
 use crate::format::witness::{GoneSsd, SeenSsd, Witness};
 use crate::members::records::to_buf;
@@ -94,7 +94,7 @@ impl<E: Env> PoolInner<E> {
         }
         let pool = Rc::clone(self);
         self.env.spawn(async move {
-            while pool.tell_state().await && !pool.stopped.get() {
+            while pool.tell_state().await && !pool.life.has_stopped() {
                 let copy = &pool.witnesses.state;
                 copy.wake_all();
                 if !copy.wants_durable() {
@@ -127,7 +127,7 @@ impl<E: Env> PoolInner<E> {
     /// Makes what members are to know durable on all of them, if it changed.
     pub(crate) fn watch_witnesses(self: &Rc<Self>) {
         self.witnesses.note(self.seen().encode());
-        let due = !self.witnesses.is_kept() && !self.stopping.get() && self.offline.is_none();
+        let due = !self.witnesses.is_kept() && !self.life.is_stopping() && self.offline.is_none();
         if due && !self.witnesses.keeping.replace(true) {
             let pool = Rc::clone(self);
             self.env.spawn(async move {
@@ -249,7 +249,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What members know of SSDs that failed or were missing before: the status names them again, those that are used again
     /// with a warning. Not those that had left `before` this start and are back with what nobody else has.
-    pub(crate) fn remember_gone(&self, before: &Members) {
+    pub(crate) fn remember_gone(&self, before: &MembersRecord) {
         let gone = self.witnesses.found.borrow().gone.clone();
         for gone in &gone {
             let uuid = gone.ssd.uuid;

@@ -66,7 +66,7 @@ impl<E: Env> PoolInner<E> {
     fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
         let name = volume.spec.borrow().name.clone();
         let refuse = |message: String| Err(Error::new(ErrorKind::Refused, message));
-        if self.stopping.get() {
+        if self.life.is_stopping() {
             return refuse(format!("pool {} is being stopped", self.name));
         }
         if let Some(attached) = volume.attached() {
@@ -264,7 +264,7 @@ impl<E: Env> PoolInner<E> {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name} cannot grow now: {why}")))
         };
-        if volume.fenced.borrow().is_some() || self.stopping.get() {
+        if volume.fenced.borrow().is_some() || self.life.is_stopping() {
             return refused("it is fenced, or its pool is being stopped");
         }
         self.check_volume_size(volume, size_bytes)?;

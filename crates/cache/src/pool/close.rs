@@ -8,7 +8,7 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::log::write_log::RowState;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Fault;
@@ -48,10 +48,10 @@ impl<E: Env> PoolInner<E> {
     /// published, identities recorded; the clean mark last.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<Closed, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        if let Some(error) = self.fenced.borrow().as_ref().filter(|_| self.owner.is_taken()) {
-            return Err(error.clone());
+        if self.owner.is_taken() {
+            self.life.check_open()?;
         }
-        if self.stopped.get() {
+        if self.life.has_stopped() {
             // It was deleted, or closed, while this waited.
             return Ok(Closed::default());
         }
@@ -83,11 +83,9 @@ impl<E: Env> PoolInner<E> {
 
     /// Nothing of the pool runs any more: whatever still waits for an SSD that does not answer is let go.
     pub(crate) fn end(self: &Rc<Self>) {
-        self.stopped.set(true);
-        self.owner.end();
-        self.stopping_log.set(true);
         let reason = "the pool has stopped";
-        self.fenced.borrow_mut().get_or_insert_with(|| Error::new(ErrorKind::Stopping, reason));
+        self.life.end(reason);
+        self.owner.end();
         for ssd in self.ssds.iter() {
             ssd.go_offline(LifeChange::Failed, reason);
             ssd.left_event.wake_all();
@@ -118,7 +116,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Ends the background tasks; fills that run end without a slot.
     async fn stop_fills(&self) {
-        self.stopping.set(true);
+        self.life.end_fills();
         self.fills.forget_queue();
         self.fill_pump_wanted.wake_all();
         self.publish_wanted.wake_all();
@@ -135,7 +133,7 @@ impl<E: Env> PoolInner<E> {
     /// Ends cleaning and moving, makes everything in the log durable and seals its last row. Dirty data stays.
     async fn stop_log(self: &Rc<Self>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
-        self.stopping_log.set(true);
+        self.life.end_log();
         for event in [&log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
             event.wake_all();
         }
@@ -150,7 +148,7 @@ impl<E: Env> PoolInner<E> {
         log.hints_wanted.set(!log.hints.borrow().is_empty());
         log.wanted.wake_all();
         while !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
-            if self.online_ssds().next().is_none() || self.fenced.borrow().is_some() {
+            if self.online_ssds().next().is_none() || self.life.is_fenced() {
                 break;
             }
             let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, log.room.wait()).await;
@@ -258,7 +256,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
         let ends: Vec<(u128, u64)> = self.online_ssds().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
-        self.change_members(&|members: &mut Members| {
+        self.change_members(&|members: &mut MembersRecord| {
             members.clean = true;
             for member in &mut members.ssds {
                 member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);

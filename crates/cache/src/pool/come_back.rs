@@ -64,7 +64,7 @@ impl<E: Env> PoolInner<E> {
         let before = gone_before.iter().filter(|gone| !gone.failed).map(|gone| &gone.ssd);
         let before = before.filter(|gone| {
             let is_missed = self.absent.borrow().iter().any(|absent| absent.uuid == gone.uuid);
-            is_missed && self.members.borrow().member(gone.uuid).is_none() && self.fenced.borrow().is_none()
+            is_missed && self.members.borrow().member(gone.uuid).is_none() && !self.life.is_fenced()
         });
         let before = before.map(|gone| (gone.uuid, gone.path.clone()));
         for (uuid, path) in silent.chain(before) {
@@ -80,7 +80,7 @@ impl<E: Env> PoolInner<E> {
         let is_in = self.members.borrow().member(ssd.uuid).is_some();
         let returns = self.returns.borrow().get(&ssd.uuid).copied();
         let in_time = returns.is_none_or(|returns| self.env.now().since(returns.last) >= returns.wait);
-        ssd.life().is_missed() && ssd.life().is_forgotten() && !is_in && in_time && self.fenced.borrow().is_none()
+        ssd.life().is_missed() && ssd.life().is_forgotten() && !is_in && in_time && !self.life.is_fenced()
     }
 
     fn count_return(&self, uuid: u128) {
@@ -221,7 +221,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Looks whether SSDs that take no writes are still there, and whether they take them again. Called by the watchdog.
     pub(crate) fn watch_read_only(self: &Rc<Self>) {
-        if self.stopping.get() {
+        if self.life.is_stopping() {
             return;
         }
         for ssd in self.ssds.iter().filter(|ssd| ssd.life().is_read_only()) {
@@ -249,7 +249,7 @@ impl<E: Env> PoolInner<E> {
     async fn try_again(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Ok(device) = ssd.device() else { return };
-        let (Some(Ok(())), false) = (self.probe_device(&device).await, self.stopping.get()) else { return };
+        let (Some(Ok(())), false) = (self.probe_device(&device).await, self.life.is_stopping()) else { return };
         let Ok(bytes) = self.read_label(&ssd.path, &device).await else { return };
         let Ok(Some(superblock)) = newest_superblock(&bytes) else { return };
         let fits = superblock.ssd_uuid == ssd.uuid && self.may_return(ssd);

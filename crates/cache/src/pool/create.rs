@@ -6,7 +6,7 @@ use hotset_block::{Device, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::{Layout, STATE_BYTES, segment_bytes_for};
-use crate::format::members::{Members, Written};
+use crate::format::members::{MembersRecord, Written};
 use crate::format::record::RecordKind;
 use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
@@ -79,8 +79,8 @@ pub(crate) async fn create<E: Env>(
     Ok(Pool { inner: pool })
 }
 
-fn first_members(spec: &PoolSpec) -> Members {
-    Members {
+fn first_members(spec: &PoolSpec) -> MembersRecord {
+    MembersRecord {
         name: spec.name.clone(),
         kind: spec.kind,
         settings: spec.settings,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hotset_block::Env;
 
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::log::write_log::Known;
 use crate::members::life::LifeChange;
 use crate::members::ssd::{Fault, Ssd, is_gone};
@@ -51,7 +51,7 @@ impl<E: Env> PoolInner<E> {
     /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
     pub(crate) async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let uuid = ssd.uuid;
-        let change = |members: &mut Members| {
+        let change = |members: &mut MembersRecord| {
             members.ssds.retain(|member| member.ssd_uuid != uuid);
             members.epoch += 1;
         };
@@ -71,7 +71,7 @@ impl<E: Env> PoolInner<E> {
             Ok(()) => {
                 ssd.change(LifeChange::LeftDurably);
             }
-            Err(error) => *self.fenced.borrow_mut() = Some(error),
+            Err(error) => self.life.fence_anew(error),
         }
         if let Some(log) = &self.log {
             self.rows_without(log, ssd);
@@ -80,14 +80,14 @@ impl<E: Env> PoolInner<E> {
         self.apply_shares();
         ssd.left_event.wake_all();
         ssd.journal.wake_all();
-        if self.fenced.borrow().is_some()
+        if self.life.is_fenced()
             && let Some(log) = &self.log
         {
             self.refuse_appends(log);
         }
         self.forget_slots_of(ssd).await;
         ssd.change(LifeChange::SlotsForgotten);
-        if self.fenced.borrow().is_none() {
+        if !self.life.is_fenced() {
             // Whoever opens the device finds it free, once nothing of it is in flight.
             if !ssd.life().is_readable() {
                 ssd.let_go();

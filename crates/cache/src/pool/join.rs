@@ -16,7 +16,7 @@ use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::Unusable;
 use crate::format::layout::{Layout, OWNER_OFFSET, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, segment_bytes_for};
-use crate::format::members::{Member, Members, SpareMember};
+use crate::format::members::{Member, MembersRecord, SpareMember};
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
 use crate::log::write_log::Log;
@@ -97,7 +97,7 @@ impl<E: Env> PoolInner<E> {
                 "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss                  first with pool recover --accept-loss",
             );
         }
-        if (lacks_copy || self.fenced.borrow().is_some()) && !planted(Planted::StaleNewcomerBelieved) {
+        if (lacks_copy || self.life.is_fenced()) && !planted(Planted::StaleNewcomerBelieved) {
             return refused(
                 "was in the pool, and may hold a copy of dirty data of which there is only one other: wait until that has \
                  two copies again or is flushed, or add another SSD",
@@ -158,10 +158,8 @@ impl<E: Env> PoolInner<E> {
 
     pub(super) fn check_room_for(&self, layouts: &[Layout]) -> Result<(), Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
-        if self.stopping.get() || self.stopped.get() {
+        self.life.check_open()?;
+        if self.life.is_stopping() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops"));
         }
         if self.members.borrow().ssds.len() + layouts.len() > limits::SSDS_MAX {
@@ -264,7 +262,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// From here on the newcomers get their share.
-    fn take_in(self: &Rc<Self>, members: Members, ssds: &[Rc<Ssd<E>>]) {
+    fn take_in(self: &Rc<Self>, members: MembersRecord, ssds: &[Rc<Ssd<E>>]) {
         *self.members.borrow_mut() = members;
         for ssd in ssds {
             let first: SlotIndex = self.slots_for(ssd);
@@ -431,9 +429,9 @@ impl<E: Env> PoolInner<E> {
 
     /// The task that lets spares take over.
     pub(crate) async fn run_spares(self: Rc<Self>) {
-        while !self.stopping.get() {
+        while !self.life.is_stopping() {
             let wanted = self.spare_wanted.wait();
-            while !self.stopping.get() && self.needs_spare() && self.let_spare_join().await {}
+            while !self.life.is_stopping() && self.needs_spare() && self.let_spare_join().await {}
             wanted.await;
         }
     }
@@ -443,7 +441,7 @@ impl<E: Env> PoolInner<E> {
         let missed =
             self.ssds.iter().any(|ssd| ssd.life().is_missed()) || self.absent.borrow().iter().any(SsdStatus::is_missed);
         let single = self.kind == PoolKind::ReadWrite && !self.has_two_ssds();
-        (missed || single) && self.fenced.borrow().is_none()
+        (missed || single) && !self.life.is_fenced()
     }
 
     /// The first spare that fits becomes an SSD; false: there is none.
@@ -451,7 +449,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let usable = |spare: &&Rc<Spare<E::Device>>| spare.device.is_some() && spare.reason.is_empty();
         let found = self.spares.borrow().iter().find(usable).cloned();
-        let Some(spare) = found.filter(|_| self.needs_spare() && !self.stopping.get()) else { return false };
+        let Some(spare) = found.filter(|_| self.needs_spare() && !self.life.is_stopping()) else { return false };
         let device = spare.device.clone().expect("it was chosen because it is there");
         let newcomer = Newcomer { uuid: spare.uuid, path: spare.path.clone(), device };
         let joined = self.join_ssds(vec![newcomer]).await;

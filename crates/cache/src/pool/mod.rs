@@ -39,7 +39,7 @@ use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::layout::{Layout, segment_bytes_for};
-use crate::format::members::Members;
+use crate::format::members::MembersRecord;
 use crate::format::superblock::Superblock;
 use crate::format::witness::GoneSsd;
 use crate::log::overlay::Counts;
@@ -48,6 +48,7 @@ use crate::log::write_log::{CopyOrder, Log};
 use crate::members::io::add;
 use crate::members::label::Named;
 use crate::members::ownership::Ownership;
+use crate::members::pool_life::PoolLife;
 use crate::members::records::StateLacks;
 use crate::members::roster::Roster;
 use crate::members::spare::Spare;
@@ -127,7 +128,7 @@ pub(crate) struct PoolInner<E: Env> {
     /// By [`VolumeIndex`]: the attachment, and the volume once it is there.
     pub(crate) volumes: RefCell<Vec<Option<PoolVolume<E>>>>,
 
-    pub(crate) members: RefCell<Members>,
+    pub(crate) members: RefCell<MembersRecord>,
     pub(crate) members_number: Cell<u64>,
     pub(crate) catalogue: RefCell<Catalogue>,
     pub(crate) catalogue_number: Cell<u64>,
@@ -148,18 +149,12 @@ pub(crate) struct PoolInner<E: Env> {
     /// Filled slots (with their generation) that are not published.
     pub(crate) unpublished: RefCell<Vec<(SlotIndex, u32)>>,
     pub(crate) publish_wanted: Event,
-    pub(crate) stopping: Cell<bool>,
-    /// The pool's stop has ended, well or not: nothing of it runs any more.
-    pub(crate) stopped: Cell<bool>,
-    /// An SSD left and that could not be recorded: nothing that it may hold is written any more.
-    pub(crate) fenced: RefCell<Option<Error>>,
+    pub(crate) life: Rc<PoolLife>,
     pub(crate) recovery: RefCell<String>,
 
     /// The write log of a read-write pool.
     pub(crate) log: Option<Rc<Log>>,
     pub(crate) rows_number: Cell<u64>,
-    /// The log's tasks are to end.
-    pub(crate) stopping_log: Cell<bool>,
     /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
     pub(crate) offline: Option<RefCell<Vec<String>>>,
     /// Dirty data of which no copy is left is given up.
@@ -614,7 +609,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn health(&self) -> (Health, String) {
-        if let Some(error) = &*self.fenced.borrow() {
+        if let Some(error) = self.life.fence() {
             return (Health::Failed, error.to_string());
         }
         let state_is_behind = self.state_hangs.get() || self.state_lacks.borrow().is_any();

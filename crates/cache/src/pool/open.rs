@@ -205,13 +205,10 @@ impl<E: Env> Parts<E> {
             freed: RefCell::default(),
             unpublished: RefCell::default(),
             publish_wanted: Event::new(),
-            stopping: Cell::new(false),
-            stopped: Cell::new(false),
-            fenced: RefCell::new(None),
+            life: Rc::default(),
             recovery: RefCell::default(),
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
             rows_number: Cell::new(rows.number),
-            stopping_log: Cell::new(false),
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
             log_copy_order: Cell::default(),
@@ -436,7 +433,7 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
     loop {
         env.sleep(limits::SSD_TIMEOUT / 4).await;
         match pool.upgrade() {
-            Some(pool) if !pool.stopped.get() => {
+            Some(pool) if !pool.life.has_stopped() => {
                 pool.watch_ssds();
                 pool.watch_read_only();
                 for (_, volume) in pool.attached_volumes() {

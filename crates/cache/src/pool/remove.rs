@@ -65,9 +65,7 @@ impl<E: Env> PoolInner<E> {
     /// The SSDs that are to be emptied; those that are gone already are not among them.
     fn removable(&self, uuids: &[u128]) -> Result<Vec<Rc<Ssd<E>>>, Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
+        self.life.check_open()?;
         for uuid in uuids {
             let known = self.ssds.iter().any(|ssd| ssd.uuid == *uuid && !ssd.life().is_replaced())
                 || self.absent.borrow().iter().any(|ssd| ssd.uuid == *uuid);
@@ -167,10 +165,8 @@ impl<E: Env> PoolInner<E> {
 
     /// Whether the removal goes on.
     fn check_removal(&self, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
-        if self.stopping.get() || self.stopped.get() {
+        self.life.check_open()?;
+        if self.life.is_stopping() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops: the SSDs stay in it"));
         }
         if self.kind == PoolKind::ReadWrite && !self.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online()) {
@@ -200,9 +196,7 @@ impl<E: Env> PoolInner<E> {
             self.leave(ssd).await;
         }
         self.until_left(ssd).await;
-        if let Some(error) = &*self.fenced.borrow() {
-            return Err(error.clone());
-        }
+        self.life.check_open()?;
         let Some(device) = device else { return Ok(()) };
         match within(&self.env, limits::SSD_TIMEOUT, self.erase_device(&device)).await {
             Some(Ok(())) => Ok(()),

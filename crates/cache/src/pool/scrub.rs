@@ -68,7 +68,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn scrub_goes_on(&self) -> bool {
-        !self.stopping.get() && !self.scrub.is_cancelled()
+        !self.life.is_stopping() && !self.scrub.is_cancelled()
     }
 
     async fn scrub_slots(self: &Rc<Self>) {

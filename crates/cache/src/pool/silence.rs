@@ -40,7 +40,7 @@ impl<E: Env> PoolInner<E> {
                         self.ssd_answers(&ssd);
                     }
                 }
-                Verdict::Suspect if self.stopping.get() => self.stop_without(&ssd),
+                Verdict::Suspect if self.life.is_stopping() => self.stop_without(&ssd),
                 Verdict::Suspect => self.suspect(&ssd),
                 Verdict::Leaves => {
                     let seconds = ssd.oldest_operation().as_secs();
@@ -148,7 +148,7 @@ impl<E: Env> PoolInner<E> {
         let message =
             format!("pool {}: SSD {} did not answer for {seconds} s, and was not left clean", self.name, ssd.path);
         let error = crate::error::Error::new(crate::error::ErrorKind::Gone, message.clone());
-        self.fenced.borrow_mut().get_or_insert(error);
+        self.life.fence_first(|| error);
         ssd.go_offline(LifeChange::Failed, &message);
         for other in self.ssds.iter() {
             other.left_event.wake_all();

@@ -11,7 +11,7 @@ use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
 use crate::format::losses::Losses;
-use crate::format::members::{Member, Members};
+use crate::format::members::{Member, MembersRecord};
 use crate::format::owner::Owner;
 use crate::format::record::{Record, RecordKind};
 use crate::format::rows::{Copy, Row, Rows};
@@ -40,7 +40,7 @@ pub(crate) struct Found<D> {
 }
 
 impl<D> Found<D> {
-    pub(crate) fn is_in(&self, members: &Members) -> bool {
+    pub(crate) fn is_in(&self, members: &MembersRecord) -> bool {
         members.member(self.superblock.ssd_uuid).is_some()
     }
 }
@@ -135,7 +135,7 @@ impl<E: Env> Survey<E> {
                            create it anew (a read pool holds nothing that the backing devices do not)";
             Error::new(ErrorKind::Corrupt, message)
         })?;
-        let members = Members::decode(&newest.payload).map_err(|error| corrupt(&error))?;
+        let members = MembersRecord::decode(&newest.payload).map_err(|error| corrupt(&error))?;
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
         let (spares, unknown_spares) = take_spares(&mut found, &members);
@@ -358,7 +358,7 @@ fn status_of_other<D>(ssd: &Found<D>, reason: &str) -> SsdStatus {
 
 /// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.
 /// Where the record names an SSD as a spare, it is one, whatever its superblock says: it was about to take over.
-fn take_spares<D>(found: &mut Vec<Found<D>>, members: &Members) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
+fn take_spares<D>(found: &mut Vec<Found<D>>, members: &MembersRecord) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
     let known = |ssd: &Found<D>| members.spares.iter().any(|spare| spare.uuid == ssd.superblock.ssd_uuid);
     let is_spare = |ssd: &Found<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
     let all = std::mem::take(found);
@@ -383,7 +383,7 @@ fn is_as_new(state: Option<&Record>, ssd: Option<&Record>) -> bool {
 }
 
 /// A read pool has no write log.
-fn check_rows(members: &Members, rows: &Rows) -> Result<(), Error> {
+fn check_rows(members: &MembersRecord, rows: &Rows) -> Result<(), Error> {
     if members.kind == PoolKind::ReadWrite || rows.rows.is_empty() {
         return Ok(());
     }
@@ -392,7 +392,7 @@ fn check_rows(members: &Members, rows: &Rows) -> Result<(), Error> {
 }
 
 /// The superblocks say where slots lie, the members record how large they are: they must be of one mind.
-fn check_geometry<D>(found: &[Found<D>], members: &Members) -> Result<(), Error> {
+fn check_geometry<D>(found: &[Found<D>], members: &MembersRecord) -> Result<(), Error> {
     for ssd in found {
         let (superblock, settings) = (&ssd.superblock, &members.settings);
         let same = superblock.kind == members.kind

@@ -104,7 +104,7 @@ impl<E: Env> PoolInner<E> {
     /// The task that starts cleaning where it is due. Each volume is cleaned by a task of its own, so that a backing
     /// device that hangs holds up its own volume only.
     pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log>) {
-        while !self.stopping_log.get() {
+        while !self.life.is_ending_log() {
             let wanted = log.cleaner_wanted.wait();
             for (index, volume) in self.attached_volumes() {
                 if self.effort(&log, index, &volume).is_some() && !volume.cleaning.replace(true) {
@@ -150,7 +150,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
         while let Some(effort) = self.effort(log, index, volume) {
-            if self.stopping_log.get() || !volume.is_at(self, index) {
+            if self.life.is_ending_log() || !volume.is_at(self, index) {
                 break;
             }
             match self.clean_pass(log, index, volume, effort).await {
@@ -299,7 +299,7 @@ impl<E: Env> PoolInner<E> {
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
     /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
     async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
-        if let Some(error) = &*self.fenced.borrow() {
+        if let Some(error) = self.life.fence() {
             // Nobody knows what SSDs hold that are not asked any more.
             return Err(error.clone());
         }
@@ -463,7 +463,7 @@ impl<E: Env> PoolInner<E> {
             reason.clone()
         } else if let Some(reason) = volume.backing.latched() {
             reason
-        } else if let Some(error) = &*self.fenced.borrow() {
+        } else if let Some(error) = self.life.fence() {
             error.to_string()
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()

@@ -79,7 +79,7 @@ impl<E: Env> VolumeInner<E> {
         let now = self.attached();
         let same = attached.map(Rc::as_ptr) == now.as_ref().map(Rc::as_ptr);
         let name = &self.spec.borrow().name;
-        if !same || self.stopped.get() || now.is_some_and(|now| now.pool.stopping.get()) {
+        if !same || self.stopped.get() || now.is_some_and(|now| now.pool.life.is_stopping()) {
             let message = format!("volume {name}: its cache is being changed, or it is being stopped: try again");
             return Err(Error::new(ErrorKind::Refused, message));
         }

@@ -282,7 +282,7 @@ impl<E: Env> VolumeInner<E> {
             if log.overlay.borrow().get(attached.index, page) != Some(run.first) {
                 continue;
             }
-            if let Some(error) = &*attached.pool.fenced.borrow() {
+            if let Some(error) = attached.pool.life.fence() {
                 // SSDs that are not asked any more may have it.
                 return Err(error.clone());
             }
@@ -626,7 +626,7 @@ impl<E: Env> PoolInner<E> {
         if self.request_fill(key) == Request::Refused {
             return;
         }
-        while self.fills.is_known(key) && !self.stopping.get() {
+        while self.fills.is_known(key) && !self.life.is_stopping() {
             self.fills.ended.wait().await;
         }
     }

@@ -55,12 +55,12 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn may_cache_writes(&self) -> bool {
         let no_space = self.log.as_ref().is_some_and(|log| log.mirrors.space() == RebuildSpace::Insufficient);
         let silent = self.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !no_space && !silent && self.has_two_ssds() && self.fenced.borrow().is_none()
+        !no_space && !silent && self.has_two_ssds() && !self.life.is_fenced()
     }
 
     /// No SSD is left, and what was lost with the last ones is on record.
     pub(crate) fn is_without_ssds(&self) -> bool {
-        self.online_ssds().next().is_none() && self.fenced.borrow().is_none()
+        self.online_ssds().next().is_none() && !self.life.is_fenced()
     }
 
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
