@@ -4,4 +4,5 @@
 pub(crate) mod evidence;
 
 // Verbs: what happens.
+pub(crate) mod catalogue;
 pub(crate) mod identity;

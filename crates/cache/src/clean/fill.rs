@@ -15,6 +15,7 @@ use crate::address::{BlockKey, SlotIndex};
 use crate::clean::fills::{Fill, Request};
 use crate::clean::invalidate::Why;
 use crate::clean::page_set::PageSet;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{FetchRate, PAGE, limits};
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
@@ -70,7 +71,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn start_queued_fills(self: &Rc<Self>) {
-        if self.online_ssds().next().is_none() || self.fills_nothing() {
+        if self.members.online_ssds().next().is_none() || self.fills_nothing() {
             // Whoever waits for a fill waits for nothing.
             self.fills.forget_queue();
             self.fills.ended.wake_all();
@@ -100,7 +101,7 @@ impl<E: Env> PoolInner<E> {
             return false;
         }
         self.make_room();
-        self.serving_ssds().any(|ssd| ssd.life().may_take_batches() && !ssd.ready.borrow().is_empty())
+        self.serving_slot_ssds().any(|ssd| ssd.life().may_take_batches() && !ssd.ready.borrow().is_empty())
     }
 
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
@@ -158,14 +159,14 @@ impl<E: Env> PoolInner<E> {
 
     /// A ready slot, from the SSD with the largest share of them, so that all SSDs fill evenly whatever their sizes.
     fn take_ready_slot(&self) -> Option<(SlotIndex, u32)> {
-        let share = |ssd: &Rc<crate::members::ssd::Ssd<E>>| {
+        let share = |ssd: &Rc<SlotSsd<E>>| {
             let free = u64::try_from(ssd.ready.borrow().len()).expect("slots fit in memory");
             free * 1_000_000 / u64::from(ssd.layout.slot_count())
         };
-        let usable = |ssd: &&Rc<crate::members::ssd::Ssd<E>>| {
+        let usable = |ssd: &&Rc<SlotSsd<E>>| {
             ssd.life().may_take_batches() && !ssd.ready.borrow().is_empty() && ssd.fills.get() < ssd.fill_ceiling.get()
         };
-        let ssd = self.serving_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
+        let ssd = self.serving_slot_ssds().filter(usable).max_by_key(|ssd| share(ssd))?;
         let generation = ssd.next_generation()?;
         let local = ssd.take_ready()?;
         Some((ssd.slot_index(local), generation))
@@ -212,7 +213,7 @@ impl<E: Env> PoolInner<E> {
                 ssd.write(Purpose::Slot(slot), offset, header.join(data)).await
             };
             if let Err(fault) = written {
-                self.ssd_failed(&ssd, &fault);
+                self.members.ssd_failed(&ssd.ssd, &fault);
                 return;
             }
         }

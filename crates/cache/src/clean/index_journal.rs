@@ -23,8 +23,6 @@ pub(crate) struct Journal {
     pub(crate) checkpointing: Cell<bool>,
     /// The number of the next sector.
     pub(crate) next_number: Cell<u64>,
-    /// Every sector below this number is flushed.
-    pub(crate) flushed_end: Cell<u64>,
     /// The first sector that is needed beside the newest checkpoint.
     pub(crate) start: Cell<u64>,
     pub(crate) checkpoint_number: Cell<u64>,

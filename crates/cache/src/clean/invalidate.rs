@@ -10,10 +10,10 @@ use hotset_block::Env;
 
 use crate::address::{BlockIndex, BlockKey, SlotIndex, SsdIndex, VolumeIndex};
 use crate::clean::index_journal::Ticket;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::index::Entry;
-use crate::members::ssd::Ssd;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
@@ -118,12 +118,12 @@ impl<E: Env> PoolInner<E> {
     /// because whatever it holds is believed until it has left.
     pub(crate) async fn drops_settled(&self, drops: Drops) -> Result<(), Error> {
         for (index, ticket) in drops {
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.slot_ssd(index);
             while ssd.is_online() && !ssd.journal.is_flushed(ticket) {
                 ssd.journal.changed().await;
             }
         }
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
+        for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
             while !ssd.life().has_left() {
                 self.life.check_open()?;
                 ssd.left_event.wait().await;
@@ -164,7 +164,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The slot is ready when the reads that may have found it have ended.
-    fn reclaim_slot(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, local: u32) {
+    fn reclaim_slot(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, local: u32) {
         if planted(Planted::ReuseUnderRead) {
             if !ssd.segments.borrow_mut().release_slot(local) {
                 ssd.ready.borrow_mut().push(local);
@@ -176,13 +176,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Takes over the slots that no read can see any more.
-    pub(crate) fn collect_ready(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+    pub(crate) fn collect_ready(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
         let mut ready = ssd.grace.take_ready();
         if self.log.is_some() {
             let before = ready.len();
             ready.retain(|local| !ssd.segments.borrow_mut().release_slot(*local));
             if ready.len() < before {
-                ssd.segments_changed.wake_all();
+                ssd.wake_for_segments();
             }
         }
         if ssd.is_online() && !ready.is_empty() {
@@ -192,7 +192,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A batch of the SSD's journal was flushed: forgets the drops in it, and frees the slots that waited for them.
-    pub(crate) fn drops_flushed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+    pub(crate) fn drops_flushed(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
         let flushed = |index: SsdIndex, ticket| index == ssd.index && ssd.journal.is_flushed(ticket);
         self.drops.borrow_mut().retain(|_, pending| {
             pending.retain(|(index, ticket)| !flushed(*index, *ticket));
@@ -216,7 +216,7 @@ impl<E: Env> PoolInner<E> {
         let wanted = ready_wanted(u64::from(self.map.borrow().slot_count()));
         let coming = self.freed.borrow().len();
         let mut free: usize =
-            self.serving_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;
+            self.serving_slot_ssds().map(|ssd| ssd.ready.borrow().len() + ssd.grace.in_limbo()).sum::<usize>() + coming;
         while free < wanted {
             let victim = self.policy.borrow_mut().victim(&mut self.map.borrow_mut(), |_| false);
             let Some(slot) = victim else { return };

@@ -8,10 +8,11 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::clean::index_journal::Ticket;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::members::segments::Purpose;
-use crate::members::ssd::{Fault, Ssd};
+use crate::members::ssd::Fault;
 use crate::pool::PoolInner;
 
 /// Sectors of one batch at most.
@@ -23,7 +24,7 @@ const FILLS_AHEAD: u64 = 1 << 24;
 
 impl<E: Env> PoolInner<E> {
     /// Queues an entry and sees to it that somebody writes it.
-    pub(crate) fn push_entry(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, entry: Entry) -> Ticket {
+    pub(crate) fn push_entry(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, entry: Entry) -> Ticket {
         let ticket = ssd.journal.push(entry);
         if !ssd.journal.writing.replace(true) {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
@@ -33,10 +34,10 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes batches until nothing waits.
-    async fn write_journal(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+    async fn write_journal(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
         while !ssd.journal.is_empty() {
             if let Err(fault) = self.write_batch(ssd).await {
-                self.ssd_failed(ssd, &fault);
+                self.members.ssd_failed(&ssd.ssd, &fault);
                 return;
             }
             self.drops_flushed(ssd);
@@ -49,7 +50,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes and flushes one batch.
-    async fn write_batch(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Fault> {
+    async fn write_batch(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) -> Result<(), Fault> {
         let journal = &ssd.journal;
         let ring = ssd.layout.journal_sectors();
         // A batch never wraps: it ends with the ring.
@@ -76,23 +77,23 @@ impl<E: Env> PoolInner<E> {
             .set(journal.next_number.get() + u64::try_from(sectors.len()).expect("an address has 64 bits at most"));
         ssd.write(Purpose::Index, ssd.layout.journal_offset() + position, buf).await?;
         ssd.flush().await?;
-        journal.flushed_end.set(journal.next_number.get());
+        ssd.has_flushed_index(journal.next_number.get());
         if drops {
-            self.witness_drops(ssd).await;
+            self.members.witness_drops(ssd).await;
         }
         journal.taken_is_flushed(entries);
         Ok(())
     }
 
-    pub(crate) fn spawn_checkpoint(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+    pub(crate) fn spawn_checkpoint(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) {
         if ssd.journal.checkpointing.replace(true) {
             return;
         }
         let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
         self.env.spawn(async move {
-            let session = pool.members.borrow().session;
+            let session = pool.members.record().session;
             if let Err(fault) = pool.write_checkpoint(&ssd, session).await {
-                pool.ssd_failed(&ssd, &fault);
+                pool.members.ssd_failed(&ssd.ssd, &fault);
             }
             ssd.journal.checkpointing.set(false);
             ssd.journal.wake_all();
@@ -102,7 +103,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Writes what is believed now, slot by slot, while it goes on changing: whatever changes from here on is in the
     /// journal too, and replaying it over any later state of a slot ends in the same state.
-    pub(crate) async fn write_checkpoint(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, session: u64) -> Result<(), Fault> {
+    pub(crate) async fn write_checkpoint(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, session: u64) -> Result<(), Fault> {
         let journal = &ssd.journal;
         let journal_start = journal.next_number.get();
         let number = journal.checkpoint_number.get() + 1;
@@ -130,7 +131,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Writes empty sectors where a batch of the first lap was torn: later laps would take the holes for sectors that
     /// were erased. The caller has written a checkpoint that begins behind them, so nothing of them is replayed.
-    pub(crate) async fn fill_journal_holes(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
+    pub(crate) async fn fill_journal_holes(&self, ssd: &SlotSsd<E>) -> Result<(), Fault> {
         let holes = ssd.journal.holes.take();
         if holes.is_empty() {
             return Ok(());
@@ -150,7 +151,12 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the sectors behind the header; answers how many.
-    async fn write_checkpoint_body(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, number: u64, area: u64) -> Result<u64, Fault> {
+    async fn write_checkpoint_body(
+        self: &Rc<Self>,
+        ssd: &Rc<SlotSsd<E>>,
+        number: u64,
+        area: u64,
+    ) -> Result<u64, Fault> {
         let bytes = usize::try_from(ssd.layout.sector_bytes).expect("512 or 4096");
         let mut next_slot = 0;
         let mut written = 0;
@@ -174,7 +180,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The next sector of a checkpoint, from `next_slot` on; `None` if no published slot is left.
-    fn checkpoint_sector(&self, ssd: &Ssd<E>, checkpoint: u64, number: u64, next_slot: &mut u32) -> Option<Sector> {
+    fn checkpoint_sector(&self, ssd: &SlotSsd<E>, checkpoint: u64, number: u64, next_slot: &mut u32) -> Option<Sector> {
         let incarnation = ssd.incarnation.get();
         let entries = Vec::new();
         let mut sector = Sector { place: Place::Checkpoint, incarnation, number, flushed_below: checkpoint, entries };
@@ -191,7 +197,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What is believed of a slot now; `None` if nothing is.
-    fn publish_entry(&self, ssd: &Ssd<E>, local: u32) -> Option<Entry> {
+    fn publish_entry(&self, ssd: &SlotSsd<E>, local: u32) -> Option<Entry> {
         if !ssd.life().has_joined() {
             return None;
         }
@@ -203,7 +209,7 @@ impl<E: Env> PoolInner<E> {
 }
 
 /// Takes what waits, as far as it fits into `room` sectors; answers the sectors and how many entries they hold.
-fn take_batch<E: Env>(ssd: &Ssd<E>, room: u64) -> (Vec<Sector>, u64) {
+fn take_batch<E: Env>(ssd: &SlotSsd<E>, room: u64) -> (Vec<Sector>, u64) {
     let first = ssd.journal.next_number.get();
     let mut sectors = Vec::new();
     let mut taken = 0;

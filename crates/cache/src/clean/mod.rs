@@ -1,7 +1,6 @@
 //! Clean copies: what is cached, what is evicted, how blocks come in, when they are believed, and how they are dropped.
 
 // Nouns: what is true now.
-pub(crate) mod budget;
 pub(crate) mod counters;
 pub(crate) mod fills;
 pub(crate) mod ghost;
@@ -25,4 +24,5 @@ pub(crate) mod journal;
 pub(crate) mod publish;
 pub(crate) mod recover;
 pub(crate) mod share;
+pub(crate) mod slot_ssd;
 pub(crate) mod wear;

@@ -91,7 +91,7 @@ impl<E: Env> PoolInner<E> {
         if planted(Planted::PublishWithoutSlotFlush) {
             return;
         }
-        let involved = self.online_ssds().filter(|ssd| {
+        let involved = self.slot_ssds.iter().filter(|ssd| ssd.is_online()).filter(|ssd| {
             let slots = ssd.slots();
             batch.iter().any(|(slot, _)| slots.contains(&slot.0))
         });
@@ -100,7 +100,7 @@ impl<E: Env> PoolInner<E> {
             let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
             self.env.spawn(async move {
                 if let Err(fault) = ssd.flush().await {
-                    pool.ssd_failed(&ssd, &fault);
+                    pool.members.ssd_failed(&ssd.ssd, &fault);
                 }
                 promise.set(());
             });

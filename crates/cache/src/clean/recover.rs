@@ -11,11 +11,12 @@ use hotset_block::Env;
 
 use crate::address::{BlockIndex, BlockKey};
 use crate::clean::page_set::PageSet;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::format::members::Member;
 use crate::members::segments::Purpose;
-use crate::members::ssd::{Fault, Ssd};
+use crate::members::ssd::Fault;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
@@ -54,7 +55,7 @@ fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
 
 impl<E: Env> PoolInner<E> {
     /// Brings the slots that the SSD's index believes into the map; answers their number.
-    pub(crate) async fn recover_ssd(self: &Rc<Self>, ssd: &Ssd<E>, member: &Member) -> Result<u64, Unbelieved> {
+    pub(crate) async fn recover_ssd(self: &Rc<Self>, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
         let checkpoint = newest_checkpoint(ssd).await?;
         let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
         if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
@@ -70,22 +71,22 @@ impl<E: Env> PoolInner<E> {
         if member.journal_end.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
-        let seen = self.witnesses.found.borrow().journal_end_of(ssd.uuid, ssd.incarnation.get());
+        let seen = self.members.witnessed_journal_end(ssd);
         if end < seen && !planted(Planted::OldSsdBelieved) {
-            ssd.losses.set(ssd.losses.get() + 1);
+            ssd.has_lost_writes();
             return cold(LOST_TAIL);
         }
         ssd.journal.checkpoint_number.set(checkpoint.number);
         let next_number = end.max(highest.map_or(0, |number| number + 1));
         ssd.journal.next_number.set(next_number);
-        ssd.journal.flushed_end.set(end);
+        ssd.has_flushed_index(end);
         *ssd.journal.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
         ssd.fills.set(checkpoint.generation_ceiling);
         Ok(self.take_over(ssd, slots))
     }
 
     /// Puts what is believed into the map; every other slot is ready.
-    fn take_over(self: &Rc<Self>, ssd: &Ssd<E>, slots: Vec<Option<Believed>>) -> u64 {
+    fn take_over(self: &Rc<Self>, ssd: &SlotSsd<E>, slots: Vec<Option<Believed>>) -> u64 {
         let mut count = 0;
         for (local, believed) in (0..ssd.layout.slot_count()).zip(slots) {
             let for_slots = {
@@ -102,7 +103,7 @@ impl<E: Env> PoolInner<E> {
         count
     }
 
-    fn take_over_slot(&self, ssd: &Ssd<E>, local: u32, believed: &Believed) -> bool {
+    fn take_over_slot(&self, ssd: &SlotSsd<E>, local: u32, believed: &Believed) -> bool {
         let Some(volume) = self.index_of(believed.attachment) else { return false };
         let Ok(block) = u32::try_from(believed.block) else { return false };
         let key = BlockKey { volume, block: BlockIndex(block) };
@@ -126,7 +127,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Makes an SSD's index empty, under its incarnation: nothing that it said before is believed.
-    pub(crate) async fn reset_index(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Fault> {
+    pub(crate) async fn reset_index(self: &Rc<Self>, ssd: &SlotSsd<E>) -> Result<(), Fault> {
         let mut offset = ssd.layout.checkpoint_offset(0);
         let end = ssd.layout.journal_offset() + ssd.layout.journal_bytes;
         while offset < end {
@@ -138,7 +139,7 @@ impl<E: Env> PoolInner<E> {
         }
         ssd.flush().await?;
         ssd.journal.next_number.set(0);
-        ssd.journal.flushed_end.set(0);
+        ssd.has_flushed_index(0);
         let segments = ssd.segments.borrow();
         let free = (0..ssd.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
         *ssd.ready.borrow_mut() = free.collect();
@@ -146,7 +147,7 @@ impl<E: Env> PoolInner<E> {
     }
 }
 
-async fn newest_checkpoint<E: Env>(ssd: &Ssd<E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
+async fn newest_checkpoint<E: Env>(ssd: &SlotSsd<E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
     let mut newest: Option<CheckpointHeader> = None;
     for area in 0..2 {
         let buf = ssd
@@ -164,7 +165,7 @@ async fn newest_checkpoint<E: Env>(ssd: &Ssd<E>) -> Result<Option<CheckpointHead
 }
 
 async fn read_checkpoint<E: Env>(
-    ssd: &Ssd<E>,
+    ssd: &SlotSsd<E>,
     header: &CheckpointHeader,
     slots: &mut [Option<Believed>],
 ) -> Result<(), Unbelieved> {
@@ -195,7 +196,7 @@ async fn read_checkpoint<E: Env>(
 }
 
 /// Every journal record of this incarnation that is in the ring, by number; and the positions that hold nothing yet.
-async fn read_journal<E: Env>(ssd: &Ssd<E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
+async fn read_journal<E: Env>(ssd: &SlotSsd<E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
     let sector_bytes = u64::from(ssd.layout.sector_bytes);
     let ring = ssd.layout.journal_sectors();
     let mut records = BTreeMap::new();

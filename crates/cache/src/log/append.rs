@@ -80,7 +80,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn segment_pages(&self) -> u32 {
-        let bytes = self.ssds.first().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
+        let bytes = self.members.ssds().next().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
         u32::try_from(bytes / PAGE).expect("a segment is small")
     }
 
@@ -134,7 +134,7 @@ impl<E: Env> PoolInner<E> {
     /// Where a page of a log segment lies on its SSD.
     pub(crate) fn log_offset(&self, mirror: Mirror, page: u32) -> u64 {
         let ssd = mirror.ssd.expect("a copy that is lost lies nowhere");
-        self.ssds[usize::from(ssd.0)].layout.segment_offset(mirror.segment) + u64::from(page) * PAGE
+        self.members.ssd(ssd).layout.segment_offset(mirror.segment) + u64::from(page) * PAGE
     }
 
     /// Waits until an SSD that went offline has left durably, or never can.
@@ -191,7 +191,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn check_log_serves(&self, log: &Log, volume: &VolumeInner<E>) -> Result<(), Error> {
         self.life.check_open()?;
         let name = &volume.spec.borrow().name;
-        if self.online_ssds().next().is_none() {
+        if self.members.online_ssds().next().is_none() {
             let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
             return Err(Error::new(ErrorKind::Gone, message));
         }
@@ -206,23 +206,24 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn flush_log(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         debug_assert_eq!(self.kind, PoolKind::ReadWrite);
         let mark = log.completed.get();
-        let flushes = self.ssds.iter().map(async |ssd| {
+        let flushes = self.members.ssds().map(async |ssd| {
             if !ssd.is_online() {
                 // What it has of these appends may be lost with its cache: it must not be believed again.
                 self.until_left(ssd).await;
             }
-            if !ssd.life().is_readable() || ssd.flusher.covers(ssd.appended.get()) {
+            if !ssd.life().is_readable() || ssd.has_flushed_log() {
                 return;
             }
             if let Err(fault) = ssd.flush().await {
-                self.ssd_failed(ssd, &fault);
+                self.members.ssd_failed(ssd, &fault);
                 self.until_left(ssd).await;
             }
         });
         join_all(flushes).await;
         self.life.check_open()?;
         log.flushed.set(log.flushed.get().max(mark));
-        self.witness_log();
+        let flushed = log.flushed.get();
+        self.members.witness_log((flushed.row, flushed.index));
         Ok(())
     }
 
@@ -244,7 +245,7 @@ impl<E: Env> PoolInner<E> {
             }
         }
         // A start must not ask the SSDs for what was cleaned.
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let _one_at_a_time = log.losses_lock.acquire(1).await;
         self.write_next_losses(log, |_| false).await?;
         unflushed.iter().for_each(|row| row.is_unflushed.set(false));
         Ok(())

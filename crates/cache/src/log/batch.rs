@@ -292,7 +292,7 @@ impl<E: Env> PoolInner<E> {
         let durable = log.flush_habit.wants_durable();
         let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
             let Some(index) = mirror.ssd else { return false };
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             let plain = !durable || planted(Planted::DurableWriteIsPlain);
             let written = if plain {
                 ssd.write(Purpose::Log, offset, bytes).await
@@ -302,12 +302,12 @@ impl<E: Env> PoolInner<E> {
             match written {
                 Ok(_) => {
                     if !durable {
-                        ssd.appended.set(ssd.flusher.mark());
+                        ssd.has_appended();
                     }
                     true
                 }
                 Err(fault) => {
-                    self.ssd_failed(ssd, &fault);
+                    self.members.ssd_failed(ssd, &fault);
                     if !planted(Planted::AckBeforeEpoch) {
                         self.until_left(ssd).await;
                     }
@@ -465,7 +465,7 @@ impl<E: Env> PoolInner<E> {
             let (pool, log) = (Rc::clone(self), Rc::clone(log));
             self.env.spawn(async move { pool.erase_orphaned_batch(&log, &inflight).await });
         }
-        if self.online_ssds().next().is_none() || self.life.is_fenced() {
+        if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
             self.refuse_appends(log);
         }
     }
@@ -480,7 +480,7 @@ impl<E: Env> PoolInner<E> {
         }
         if !self.life.is_fenced() && !planted(Planted::OrphanedBatchesLeft) {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
-                let ssd = &self.ssds[usize::from(mirror.ssd.expect("it is there").0)];
+                let ssd = self.members.ssd(mirror.ssd.expect("it is there"));
                 let offset = self.log_offset(mirror, inflight.first_page);
                 // An SSD that does not take it leaves, and its copy with it.
                 let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
@@ -488,7 +488,7 @@ impl<E: Env> PoolInner<E> {
             join_all(erasures).await;
         }
         // A copy that is gone already may still be believed at a start, until its SSD has left.
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
+        for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
             self.until_left(ssd).await;
         }
         row.in_flight.set(row.in_flight.get() - 1);

@@ -13,12 +13,11 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::{Buf, ByteRange, Device, Env};
+use hotset_block::{Buf, ByteRange, Env};
 
 use crate::address::{SsdIndex, VolumeIndex, at, bytes_of};
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
-use crate::format::layout::STATE_BYTES;
 use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group, Loss, Losses};
 use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::log::append::has_lost_segment;
@@ -38,7 +37,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         self.take_away(log, ssd);
-        let no_rows_recorded = self.records_lock.acquire(1).await;
+        let no_rows_recorded = self.members.one_change().await;
         // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
         let loses = log.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
         if !loses || planted(Planted::ReleasedBeforeEmpty) {
@@ -71,16 +70,16 @@ impl<E: Env> PoolInner<E> {
 
     async fn flush_ssds(self: &Rc<Self>) {
         // Also of those that take no writes: what is set aside there is not lost with their power then.
-        let flushes = self.ssds.iter().filter(|ssd| ssd.life().is_readable()).map(async |ssd| {
+        let flushes = self.members.ssds().filter(|ssd| ssd.life().is_readable()).map(async |ssd| {
             if let Err(fault) = ssd.flush().await {
-                self.ssd_failed(ssd, &fault);
+                self.members.ssd_failed(ssd, &fault);
             }
         });
         join_all(flushes).await;
     }
 
     fn check_losses_fit(&self, log: &Log, ssd: &Ssd<E>) -> Result<(), Error> {
-        let room = self.state.as_ref().is_some_and(|state| state.info().size_bytes >= STATE_BYTES);
+        let room = self.members.state().keeps_losses();
         let bytes = self.losses(log, Some(ssd.index)).encode().len() + HEADER_BYTES;
         if room && u64::try_from(bytes).is_ok_and(|bytes| bytes <= LOSSES_AREA_BYTES - PAGE) {
             return Ok(());
@@ -90,7 +89,7 @@ impl<E: Env> PoolInner<E> {
              name: no more writes are taken; see to the SSD, then restart",
             self.name,
             ssd.path,
-            ssd.reason.borrow()
+            ssd.reason()
         );
         Err(Error::new(ErrorKind::Gone, message))
     }
@@ -122,7 +121,7 @@ impl<E: Env> PoolInner<E> {
     /// From here on lost pages say so. Without any SSD nothing older can come back: what is clean needs no word.
     fn show_losses(self: &Rc<Self>, log: &Log) {
         self.exempt_written_through(log);
-        let nothing_left = self.online_ssds().next().is_none();
+        let nothing_left = self.members.online_ssds().next().is_none();
         for (row, live) in self.lost_pages(log, None) {
             if row.is_aside() {
                 continue;
@@ -209,7 +208,7 @@ impl<E: Env> PoolInner<E> {
     /// Remembers where the pool's SSDs are: they may be away next time.
     pub(super) fn note_paths(&self, log: &Log) {
         let mut paths = log.paths_away.borrow_mut();
-        paths.extend(self.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.clone())));
+        paths.extend(self.members.ssds().map(|ssd| (ssd.uuid, ssd.path.clone())));
     }
 
     /// From here on row records name who lost something: never fewer than the losses record does.
@@ -227,7 +226,7 @@ impl<E: Env> PoolInner<E> {
     /// Writes the losses record; durable when this answers.
     async fn write_losses(self: &Rc<Self>, number: u64, losses: &Losses) -> Result<(), Error> {
         let payload = losses.encode();
-        if self.write_state_only(RecordKind::Losses, number, payload).await {
+        if self.members.state().write_only(RecordKind::Losses, number, payload).await {
             return Ok(());
         }
         let message = format!(
@@ -244,7 +243,7 @@ impl<E: Env> PoolInner<E> {
         log: &Log,
         is_mended: impl Fn(&Live) -> bool,
     ) -> Result<(), Error> {
-        let _no_rows_recorded = self.records_lock.acquire(1).await;
+        let _no_rows_recorded = self.members.one_change().await;
         let number = log.losses_number.get() + 1;
         let losses = self.losses_of(log, self.lost_pages(log, None), is_mended);
         // What goes on meanwhile is for the next one.
@@ -303,7 +302,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = self.log.as_ref().filter(|log| !log.with_unknown_loss.borrow().is_empty()) else {
             return Ok(());
         };
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let _one_at_a_time = log.losses_lock.acquire(1).await;
         // The record that the rows ask for from here on says what is known to be lost.
         self.write_next_losses(log, |_| false).await?;
         let unknown = log.with_unknown_loss.take();
@@ -378,7 +377,7 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         data: Buf,
     ) -> Result<(), Error> {
-        if attached.pool.online_ssds().next().is_none() {
+        if attached.pool.members.online_ssds().next().is_none() {
             return self.replace_lost(attached, log, pages, data).await;
         }
         while !log.has_room(pages.end - pages.start) {
@@ -430,7 +429,7 @@ impl<E: Env> VolumeInner<E> {
         let range = self.bytes_of_pages(pages);
         let length = usize::try_from(range.length()).expect("a request fits in memory");
         // As long as a record has an SSD as a member, a start may believe what it holds of these pages.
-        for ssd in attached.pool.ssds.iter().filter(|ssd| !ssd.is_online()) {
+        for ssd in attached.pool.members.ssds().filter(|ssd| !ssd.is_online()) {
             attached.pool.until_left(ssd).await;
         }
         attached.pool.life.check_open()?;
@@ -451,7 +450,7 @@ impl<E: Env> PoolInner<E> {
     /// What a host wrote just when the last SSD went: whoever waits for it holds its pages.
     pub(crate) async fn redirect_to_backing(self: Rc<Self>, log: &Rc<Log>, append: Append) {
         // What is lost is on record first: this makes it less.
-        for ssd in self.ssds.iter().filter(|ssd| !ssd.is_online()) {
+        for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
             self.until_left(ssd).await;
         }
         let pages = append.pages();

@@ -128,14 +128,14 @@ impl<E: Env> PoolInner<E> {
 
     /// The copy is not there, or its SSD is to be removed.
     fn is_degraded(&self, mirror: Mirror) -> bool {
-        mirror.ssd.is_none_or(|ssd| self.ssds[usize::from(ssd.0)].life().is_leaving())
+        mirror.ssd.is_none_or(|ssd| self.members.ssd(ssd).life().is_leaving())
     }
 
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
     pub(crate) fn judge_mirrors(&self, log: &Log) {
         let wanted = self.copies_wanted(log);
         let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
-        let dirty_fits = self.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
+        let dirty_fits = self.members.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
         let space = match (placeless, dirty_fits) {
             (false, _) => RebuildSpace::Enough,
             (true, true) => RebuildSpace::Compact,
@@ -144,7 +144,7 @@ impl<E: Env> PoolInner<E> {
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
         log.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
-            for ssd in self.ssds.iter() {
+            for ssd in self.members.ssds() {
                 ssd.change(LifeChange::RebuildEnded);
             }
         }
@@ -166,13 +166,13 @@ impl<E: Env> PoolInner<E> {
         let free = |ssd: &&Rc<Ssd<E>>| {
             ssd.life().may_take_batches() && Some(ssd.index) != other && ssd.log_segments_left() > left_over
         };
-        self.online_ssds().filter(free).max_by_key(|ssd| ssd.log_segments_left()).cloned()
+        self.members.online_ssds().filter(free).max_by_key(|ssd| ssd.log_segments_left()).cloned()
     }
 
     /// No more batches to a row with a copy too few, once there are SSDs for two.
     fn close_unwell_rows(self: &Rc<Self>, log: &Rc<Log>) {
         let is_degraded = |row: &Row| row.segments.iter().flatten().any(|mirror| self.is_degraded(mirror.get()));
-        if !self.has_two_ssds() {
+        if !self.members.has_two_ssds() {
             return;
         }
         if log.current.borrow().as_ref().is_some_and(|row| is_degraded(row)) {
@@ -193,7 +193,7 @@ impl<E: Env> PoolInner<E> {
         if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
             self.count_openable(log);
-            target.segments_changed.wake_all();
+            target.wake_for_segments();
         }
         made
     }
@@ -235,14 +235,14 @@ impl<E: Env> PoolInner<E> {
         match target.flush().await {
             Ok(()) => true,
             Err(fault) => {
-                self.ssd_failed(&target, &fault);
+                self.members.ssd_failed(&target, &fault);
                 false
             }
         }
     }
 
     fn ssd_at(&self, mirror: Mirror) -> Rc<Ssd<E>> {
-        Rc::clone(&self.ssds[usize::from(mirror.ssd.expect("a copy that is lost lies nowhere").0)])
+        Rc::clone(self.members.ssd(mirror.ssd.expect("a copy that is lost lies nowhere")))
     }
 
     /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
@@ -284,7 +284,7 @@ impl<E: Env> PoolInner<E> {
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
         if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, first), bytes).await {
-            self.ssd_failed(&target, &fault);
+            self.members.ssd_failed(&target, &fault);
             return false;
         }
         let (_, pauses) = pace(self.settings.get().cleaning.flush_rate);
@@ -352,7 +352,7 @@ impl<E: Env> PoolInner<E> {
         }
         for (page, bytes) in ends {
             if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, page), bytes).await {
-                self.ssd_failed(&target, &fault);
+                self.members.ssd_failed(&target, &fault);
                 return false;
             }
         }

@@ -308,7 +308,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) async fn read_summary_of(self: &Rc<Self>, row: &Row, mirror: Mirror) -> Option<Buf> {
-        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let ssd = self.members.ssd(mirror.ssd?);
         let offset = self.log_offset(mirror, row.batches_end());
         let first = ssd.read(offset, self.env.buffers().take(PAGE_BYTES)).await.ok()?;
         let pages = Summary::peek(&first)?;

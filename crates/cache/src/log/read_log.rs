@@ -8,7 +8,7 @@ use std::rc::Rc;
 use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
 
 use crate::address::VolumeIndex;
-use crate::config::{PAGE, limits};
+use crate::config::PAGE;
 use crate::format::crc32c;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::write_log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
@@ -147,7 +147,7 @@ impl<E: Env> PoolInner<E> {
         let (segment, page) = row.locate(run.first.place.position());
         let mut bad = Vec::new();
         for (index, mirror) in self.copies_in_turn(row, segment) {
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             let offset = self.log_offset(mirror, page);
             let length = buf.len();
             let error = match ssd.read(offset, buf).await {
@@ -187,7 +187,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn read_stretch_of_log(&self, row: &Row, positions: Range<u32>) -> Option<Buf> {
         let (segment, page) = row.locate(positions.start);
         let (index, mirror) = self.copies_in_turn(row, segment).next()?;
-        let ssd = &self.ssds[usize::from(index.0)];
+        let ssd = self.members.ssd(index);
         let bytes = usize::try_from(positions.end - positions.start).expect("a segment is small") * PAGE_BYTES;
         ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
@@ -206,7 +206,7 @@ impl<E: Env> PoolInner<E> {
     async fn read_page_of_log(self: &Rc<Self>, run: &LogRun, segment: u32, page: u32, checksum: u32) -> Option<Buf> {
         for (index, mirror) in run.row.copies_one_by_one(segment) {
             let buf = self.env.buffers().take(PAGE_BYTES);
-            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, page), buf).await;
+            let read = self.members.ssd(index).read(self.log_offset(mirror, page), buf).await;
             if let Some(bytes) = read.ok().filter(|bytes| matches(bytes, std::slice::from_ref(&checksum))) {
                 return Some(bytes);
             }
@@ -217,11 +217,9 @@ impl<E: Env> PoolInner<E> {
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
     pub(crate) fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         if let Some(error) = error.filter(|error| is_gone(error)) {
-            self.expel(ssd, &error.to_string());
+            self.members.expel(ssd, &error.to_string());
         }
-        if ssd.read_errors.get() < limits::SSD_READ_ERRORS_MAX {
-            add(&ssd.read_errors, 1);
-        }
+        ssd.has_misread_log();
     }
 
     /// Of each page of a run of data, how many copies have the right checksum.
@@ -229,7 +227,7 @@ impl<E: Env> PoolInner<E> {
         let (segment, first) = run.row.locate(run.first.place.position());
         let mut good = vec![0; run.checksums.len()];
         for (index, mirror) in run.row.copies_one_by_one(segment) {
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             let read = async |page: u32, bytes: usize| {
                 ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
             };
@@ -254,7 +252,7 @@ impl<E: Env> PoolInner<E> {
         let mut copies = Copies::default();
         let (mut bad, mut good, mut doubtful) = (Vec::new(), None::<Buf>, false);
         for (index, mirror) in run.row.copies_one_by_one(segment) {
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
                 Ok(bytes) => {
                     copies.checked += 1;
@@ -321,11 +319,11 @@ impl<E: Env> PoolInner<E> {
     async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
         for mirror in bad {
             let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { continue };
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             let copy = crate::members::records::to_buf(self.env.buffers(), good);
             match ssd.write(Purpose::Log, self.log_offset(*mirror, page), copy).await {
-                Ok(_) => ssd.appended.set(ssd.flusher.mark()),
-                Err(fault) => self.ssd_failed(ssd, &fault),
+                Ok(_) => ssd.has_appended(),
+                Err(fault) => self.members.ssd_failed(ssd, &fault),
             }
         }
     }

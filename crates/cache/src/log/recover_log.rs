@@ -166,8 +166,8 @@ impl<E: Env> PoolInner<E> {
             self.list_set_aside(log, rows, losses).await;
         }
         // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
-        let range_pages_max = self.ssds.iter().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
-        let (row, index) = self.witnesses.found.borrow().log_flushed;
+        let range_pages_max = self.members.ssds().map(|ssd| ssd.layout.ssd_bytes / PAGE * 4).sum();
+        let (row, index) = self.members.witnessed_log_end();
         let flushed = StreamMark { row, index };
         let mut gathered =
             Gathered { range_pages_max, volume_pages: self.volume_pages(), flushed, ..Gathered::default() };
@@ -217,7 +217,7 @@ impl<E: Env> PoolInner<E> {
             return Ok(format!("{pages} pages found in {} rows", log.row_count()));
         }
         // What they hold is not needed: only now are they not waited for any more.
-        self.dismiss_missing().await?;
+        self.members.dismiss_missing().await?;
         for row in &walked {
             self.repair_headers(row).await;
             if !planted(Planted::RecoverWithoutRepair) {
@@ -302,7 +302,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn mirror(&self, copy: &crate::format::rows::Copy) -> Result<Mirror, Error> {
-        let ssd = self.ssds.iter().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.life().is_readable());
+        let ssd = self.members.ssds().find(|ssd| ssd.uuid == copy.ssd_uuid && !copy.lost && ssd.life().is_readable());
         if let Some(ssd) = ssd
             && !ssd.segments.borrow_mut().set_log(copy.segment)
         {
@@ -515,7 +515,7 @@ impl<E: Env> PoolInner<E> {
             let mirror = mirror.get();
             let Some(index) = mirror.ssd else { return false };
             let page = self.env.buffers().take(PAGE_BYTES);
-            let read = self.ssds[usize::from(index.0)].read(self.log_offset(mirror, 0), page).await;
+            let read = self.members.ssd(index).read(self.log_offset(mirror, 0), page).await;
             read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(segment)))
         });
         join_all(reads).await.contains(&true)
@@ -636,7 +636,7 @@ impl<E: Env> PoolInner<E> {
         window: &mut Window,
         end: u32,
     ) -> Option<()> {
-        let ssd = &self.ssds[usize::from(mirror.ssd?.0)];
+        let ssd = self.members.ssd(mirror.ssd?);
         let read = async |page: u32, count: u32| {
             let buf = self.env.buffers().take(at(count) * PAGE_BYTES);
             ssd.read(self.log_offset(mirror, page), buf).await.ok()
@@ -665,11 +665,11 @@ impl<E: Env> PoolInner<E> {
     /// Writes good bytes to a copy; an SSD that does not take them leaves.
     async fn write_copy(self: &Rc<Self>, mirror: Mirror, page: u32, bytes: &[u8]) {
         let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { return };
-        let ssd = &self.ssds[usize::from(index.0)];
+        let ssd = self.members.ssd(index);
         let copy = crate::members::records::to_buf(self.env.buffers(), bytes);
         match ssd.write(Purpose::Log, self.log_offset(mirror, page), copy).await {
-            Ok(_) => ssd.appended.set(ssd.flusher.mark()),
-            Err(fault) => self.ssd_failed(ssd, &fault),
+            Ok(_) => ssd.has_appended(),
+            Err(fault) => self.members.ssd_failed(ssd, &fault),
         }
     }
 

@@ -8,6 +8,7 @@ use hotset_block::Env;
 
 use crate::address::{SlotIndex, at};
 use crate::clean::invalidate::Why;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::limits;
 use crate::error::Error;
 use crate::format::log::summary_pages;
@@ -81,7 +82,7 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
 impl<E: Env> PoolInner<E> {
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure_log(&self, log: &Log) {
-        let segments = self.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let segments = self.members.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let size = capacity(segments, self.segment_pages());
         log.rows_max.set(size.rows);
         log.data_pages_max.set(size.pages);
@@ -91,7 +92,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Counts the rows that can be opened beside those that there are.
     pub(crate) fn count_openable(&self, log: &Log) {
-        let left: Vec<usize> = self.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
+        let left: Vec<usize> = self.members.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
         // Of the next row: small SSDs may have nothing left.
         let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
         let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
@@ -111,7 +112,7 @@ impl<E: Env> PoolInner<E> {
             let prepared = pool.prepare_row(&log).await;
             match prepared {
                 Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
-                Ok(None) if pool.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
+                Ok(None) if pool.members.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
                 Ok(None) | Err(_) => {
                     until_no_orphans(&log).await;
                     pool.refuse_appends(&log);
@@ -151,7 +152,7 @@ impl<E: Env> PoolInner<E> {
         }
         // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
         let is_lost = |mirror: Mirror| match mirror.ssd {
-            Some(ssd) => !self.ssds[usize::from(ssd.0)].is_online(),
+            Some(ssd) => !self.members.ssd(ssd).is_online(),
             None => mirror.ssd_uuid != 0,
         };
         if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
@@ -170,10 +171,10 @@ impl<E: Env> PoolInner<E> {
 
     /// Segments for one row, a pair for every two SSDs; `None` if there are none.
     async fn take_segments(self: &Rc<Self>, log: &Log) -> Option<Vec<[Mirror; 2]>> {
-        let mut ssds: Vec<Rc<Ssd<E>>> = self.serving_ssds().cloned().collect();
+        let mut ssds: Vec<Rc<Ssd<E>>> = self.members.serving_ssds().cloned().collect();
         ssds.retain(|ssd| ssd.log_segments_left() > 0);
         ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
-        if ssds.len() == 1 && self.serving_ssds().count() > 1 {
+        if ssds.len() == 1 && self.members.serving_ssds().count() > 1 {
             return None;
         }
         let pairs = (ssds.len() / 2).min(32);
@@ -210,16 +211,16 @@ impl<E: Env> PoolInner<E> {
                 return Some(segment);
             }
             if !ssd.segments.borrow().is_draining() {
-                self.claim_segment(ssd)?;
+                self.claim_segment(self.slot_ssd(ssd.index))?;
                 continue;
             }
-            ssd.segments_changed.wait().await;
+            ssd.segments_change().await;
         }
     }
 
     /// Takes a segment from the slots, the one with the fewest that are used among some; `None` if no segment is left. None
     /// that is being filled, for a backing device that hangs must not hold up the log.
-    fn claim_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<()> {
+    fn claim_segment(self: &Rc<Self>, ssd: &SlotSsd<E>) -> Option<()> {
         let candidates: Vec<u32> = {
             let segments = ssd.segments.borrow();
             let slots = |segment: &u32| {
@@ -256,7 +257,7 @@ impl<E: Env> PoolInner<E> {
                 }
             }
         }
-        ssd.segments_changed.wake_all();
+        ssd.wake_for_segments();
         Some(())
     }
 
@@ -269,7 +270,7 @@ impl<E: Env> PoolInner<E> {
             for mirror in pair.iter().map(std::cell::Cell::get) {
                 let Some(index) = mirror.ssd else { continue };
                 let copy = to_buf(self.env.buffers(), &page);
-                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], self.log_offset(mirror, 0), copy));
+                writes.push(self.write_flushed(self.members.ssd(index), self.log_offset(mirror, 0), copy));
             }
         }
         // Each of them ends by itself: the segments may be used for something else at once.
@@ -288,7 +289,7 @@ impl<E: Env> PoolInner<E> {
             Err(fault) => Err(fault),
         };
         if let Err(fault) = &result {
-            self.ssd_failed(ssd, fault);
+            self.members.ssd_failed(ssd, fault);
             self.until_left(ssd).await;
         }
         result
@@ -328,11 +329,11 @@ impl<E: Env> PoolInner<E> {
                 let copy = to_buf(self.env.buffers(), &bytes);
                 let offset = self.log_offset(mirror, row.batches_end());
                 if planted(Planted::SealWithoutFlush) {
-                    let ssd = Rc::clone(&self.ssds[usize::from(index.0)]);
+                    let ssd = Rc::clone(self.members.ssd(index));
                     self.env.spawn(async move { drop(ssd.write(Purpose::Log, offset, copy).await) });
                     continue;
                 }
-                writes.push(self.write_flushed(&self.ssds[usize::from(index.0)], offset, copy));
+                writes.push(self.write_flushed(self.members.ssd(index), offset, copy));
             }
         }
         // A copy that fails is not a copy any more.
@@ -341,14 +342,14 @@ impl<E: Env> PoolInner<E> {
 
     /// Writes the row records as they are now; returns when they are durable.
     pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
-        let _one_at_a_time = self.records_lock.acquire(1).await;
+        let _one_at_a_time = self.members.one_change().await;
         if let Some(error) = self.life.fence() {
             // It could not be put on record what would be lost: no record must say that it is.
             return Err(error.clone());
         }
         log.record_names_dropped.set(false);
         let payload = log.record().encode();
-        self.write_record(RecordKind::Rows, payload).await
+        self.members.write_record(RecordKind::Rows, payload).await
     }
 
     /// There are more rows than what is dirty needs: the oldest are to be freed.
@@ -379,7 +380,7 @@ impl<E: Env> PoolInner<E> {
             self.flush_log(log).await?;
         }
         if !planted(Planted::FreeBeforeDropsFlushed) {
-            let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
+            let tickets = self.last_tickets();
             self.drops_settled(tickets).await?;
         }
         until_no_orphans(log).await;
@@ -432,7 +433,7 @@ impl<E: Env> PoolInner<E> {
         let replaced = row.replaced.take();
         for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
             let Some(index) = mirror.ssd else { continue };
-            let ssd = &self.ssds[usize::from(index.0)];
+            let ssd = self.members.ssd(index);
             if !ssd.is_online() {
                 continue;
             }
@@ -441,9 +442,9 @@ impl<E: Env> PoolInner<E> {
             let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
             if let Some(segment) = returned {
                 let slots = ssd.segments.borrow().slots(segment);
-                ssd.ready.borrow_mut().extend(slots);
+                self.slot_ssd(index).ready.borrow_mut().extend(slots);
             }
-            ssd.segments_changed.wake_all();
+            ssd.wake_for_segments();
         }
         self.count_openable(log);
         if log.mirrors.left() > 0 {

@@ -59,7 +59,7 @@ impl<E: Env> PoolInner<E> {
         }
         let (segment, _) = row.locate(live.place.position());
         // One that is about to leave, too.
-        let is_gone = |ssd: SsdIndex| !self.ssds[usize::from(ssd.0)].is_online();
+        let is_gone = |ssd: SsdIndex| !self.members.ssd(ssd).is_online();
         let is_away = |mirror: Mirror| mirror.ssd_uuid != 0 && mirror.ssd.is_none_or(is_gone);
         let copies = row.segments[at(segment)].each_ref().map(Cell::get);
         if !copies.into_iter().any(is_away) {
@@ -83,7 +83,7 @@ impl<E: Env> PoolInner<E> {
 
     /// An SSD that left because it takes no writes, and can be read.
     fn read_only_ssd(&self, uuid: u128) -> Option<SsdIndex> {
-        let found = self.ssds.iter().find(|ssd| ssd.uuid == uuid && ssd.life().is_read_only());
+        let found = self.members.ssds().find(|ssd| ssd.uuid == uuid && ssd.life().is_read_only());
         found.map(|ssd| ssd.index)
     }
 
@@ -109,8 +109,8 @@ impl<E: Env> PoolInner<E> {
     /// Something in it was never flushed, and all that have it refuse to.
     pub(crate) fn is_undurable(&self, log: &Log, row: &Row) -> bool {
         let refuses = |(index, _): (SsdIndex, Mirror)| {
-            let ssd = &self.ssds[usize::from(index.0)];
-            ssd.refused_flush.get() && !ssd.flusher.covers(ssd.appended.get())
+            let ssd = self.members.ssd(index);
+            ssd.may_lack_log()
         };
         let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
         row.is_unflushed.get()
@@ -161,11 +161,11 @@ impl<E: Env> PoolInner<E> {
                     cell.set(Mirror { ssd_uuid, ssd: None, segment: number });
                 }
             }
-            for ssd in self.ssds.iter() {
+            for ssd in self.members.ssds() {
                 self.hold_segments(ssd, std::slice::from_ref(&row)).await;
                 self.find_copies(ssd, &row).await;
             }
-            let is_here = |uuid: u128| self.ssds.iter().any(|ssd| ssd.uuid == uuid);
+            let is_here = |uuid: u128| self.members.ssds().any(|ssd| ssd.uuid == uuid);
             let copies = row.segments.iter().flatten().map(|copy| copy.get().ssd_uuid);
             log.awaited.borrow_mut().extend(copies.filter(|uuid| *uuid != 0 && !is_here(*uuid)));
         }
@@ -340,7 +340,7 @@ impl<E: Env> PoolInner<E> {
         pages: &Range<u64>,
     ) -> Result<(), Error> {
         log.replaced.borrow_mut().push((volume, pages.clone()));
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let _one_at_a_time = log.losses_lock.acquire(1).await;
         if !log.replaced.borrow().contains(&(volume, pages.clone())) {
             // Another one's record has left them out.
             return Ok(());
@@ -408,7 +408,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn discard_unavailable(self: &Rc<Self>, log: &Log, volumes: &[VolumeIndex]) -> Result<u64, Error> {
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let _one_at_a_time = log.losses_lock.acquire(1).await;
         let is_given_up = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
         let rows = log.rows_aside();
         let discarded: Vec<Live> =
@@ -437,7 +437,7 @@ impl<E: Env> PoolInner<E> {
         if !log.list_is_behind() {
             return Ok(());
         }
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        let _one_at_a_time = log.losses_lock.acquire(1).await;
         if log.list_is_behind() { self.write_next_losses(log, |_| false).await } else { Ok(()) }
     }
 
@@ -475,10 +475,10 @@ impl<E: Env> PoolInner<E> {
 
     async fn free_aside(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Result<(), Error> {
         self.flush_log(log).await?;
-        let tickets = self.online_ssds().map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect();
+        let tickets = self.last_tickets();
         self.drops_settled(tickets).await?;
         {
-            let _one_at_a_time = self.losses_lock.acquire(1).await;
+            let _one_at_a_time = log.losses_lock.acquire(1).await;
             // It leaves out what is clean here, for nothing is older.
             self.write_next_losses(log, |_| false).await?;
         }
@@ -523,7 +523,7 @@ impl<E: Env> PoolInner<E> {
     /// See [`crate::Pool::ssds_awaited`].
     pub(crate) fn ssds_awaited(&self) -> Vec<(u128, String)> {
         let Some(log) = &self.log else { return Vec::new() };
-        let members = self.members.borrow();
+        let members = self.members.record();
         let is_away = |uuid: &u128| members.member(*uuid).is_none();
         let awaited: BTreeSet<u128> = log.awaited.borrow().iter().copied().filter(is_away).collect();
         self.with_paths(log, awaited)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::sync::{Event, Promise};
+use hotset_block::sync::{Event, Promise, Semaphore};
 use hotset_block::{Buf, RealInstant};
 use smallvec::SmallVec;
 
@@ -615,6 +615,8 @@ pub(crate) struct Log {
     pub(crate) mirrors: Mirrors,
     pub(crate) known: Cell<Known>,
     pub(crate) known_event: Event,
+    /// One change of the losses record at a time.
+    pub(crate) losses_lock: Semaphore,
     /// Of the newest losses record.
     pub(crate) losses_number: Cell<u64>,
     /// Where the SSDs were last on which something lies that is set aside.
@@ -681,6 +683,7 @@ impl Log {
             mirrors: Mirrors::default(),
             known: Cell::default(),
             known_event: Event::new(),
+            losses_lock: Semaphore::new(1),
             losses_number: Cell::new(0),
             paths_away: RefCell::default(),
             awaited: RefCell::default(),

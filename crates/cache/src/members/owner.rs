@@ -20,13 +20,15 @@ use crate::date::date_and_time;
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::OWNER_OFFSET;
 use crate::format::owner::{OWNER_BYTES, Owner};
+use crate::members::Members;
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::ownership::{
     FirstLook, Found, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look,
 };
 use crate::members::records::to_buf;
-use crate::pool::PoolInner;
+use crate::members::spare::Spare;
+use crate::members::ssd::Ssd;
 use crate::time_limit::within;
 
 /// Time after which what was read of a mark may be old when it is written over.
@@ -222,36 +224,37 @@ impl Entry {
 }
 
 /// An SSD or spare that has a mark.
-struct Owned<D> {
+pub(crate) struct Owned<D> {
     uuid: u128,
-    path: String,
+    pub(crate) path: String,
     device: Rc<D>,
 }
 
-impl<E: Env> PoolInner<E> {
-    fn owned(&self) -> Vec<Owned<E::Device>> {
-        let ssd = |ssd: &Rc<crate::members::ssd::Ssd<E>>| {
-            let device = ssd.device().ok()?;
-            Some(Owned { uuid: ssd.uuid, path: ssd.path.clone(), device })
-        };
-        let spares = self.spares.borrow();
-        let spare = |spare: &Rc<crate::members::spare::Spare<E::Device>>| {
-            let device = spare.device.clone()?;
-            Some(Owned { uuid: spare.uuid, path: spare.path.clone(), device })
-        };
-        self.online_ssds().filter_map(ssd).chain(spares.iter().filter_map(spare)).collect()
+/// The marks of a pool, on SSDs that it is told.
+pub(crate) struct Marks<E: Env> {
+    env: E,
+    pool_uuid: u128,
+    owner: Rc<Ownership>,
+}
+
+impl<E: Env> Marks<E> {
+    pub(super) fn new(env: E, pool_uuid: u128) -> Self {
+        Self { env, pool_uuid, owner: Rc::default() }
+    }
+
+    pub(crate) fn owner(&self) -> &Rc<Ownership> {
+        &self.owner
     }
 
     fn next_mark(&self, ssd_uuid: u128, in_use: bool) -> Owner {
-        let mark = self.owner.next(&self.env.machine(), self.uuid, self.env.unix_seconds(), in_use);
+        let mark = self.owner.next(&self.env.machine(), self.pool_uuid, self.env.unix_seconds(), in_use);
         Owner { ssd_uuid, ..mark }
     }
 
     /// Marks the SSDs as this pool's, before anything else is written to them.
-    pub(crate) async fn claim(self: &Rc<Self>, entry: &Entry) -> Result<(), Error> {
+    async fn claim(&self, entry: &Entry, owned: Vec<Owned<E::Device>>) -> Result<(), Error> {
         self.owner.begin(self.env.random(), entry.counter(), self.env.unix_seconds());
         self.has_looked();
-        let owned = self.owned();
         let claims = owned.iter().map(async |ssd| {
             let claim = async {
                 let found = read_mark::<E>(&self.env, &ssd.device).await.filter(|mark| mark.ssd_uuid == ssd.uuid);
@@ -267,8 +270,9 @@ impl<E: Env> PoolInner<E> {
         let beside_us = if entry.looks_again { self.look_for_others(&owned).await } else { Vec::new() };
         let other = before_us.into_iter().zip(&owned).chain(beside_us.into_iter().zip(&owned));
         if let Some((mark, ssd)) = other.into_iter().find_map(|(mark, ssd)| Some((mark?, ssd))) {
-            self.release().await;
-            return Err(alive(&ssd.path, Some(&mark)));
+            let other = alive(&ssd.path, Some(&mark));
+            self.release(owned).await;
+            return Err(other);
         }
         Ok(())
     }
@@ -291,9 +295,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The pool stopped cleanly, or was not opened after all: whoever wants may have it. Where somebody else's mark is, it stays.
-    pub(crate) async fn release(self: &Rc<Self>) {
+    async fn release(&self, owned: Vec<Owned<E::Device>>) {
         self.owner.end();
-        let released = self.owned().into_iter().map(async |ssd| {
+        let released = owned.into_iter().map(async |ssd| {
             self.until_refreshed(ssd.uuid).await;
             let found = read_mark::<E>(&self.env, &ssd.device).await;
             if self.owner.judge(&self.env.machine(), found.as_ref()) == Found::Ours {
@@ -311,91 +315,113 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Moves the marks. Waits for none: one that hangs is left alone until it ends.
-    fn refresh_marks(self: &Rc<Self>) {
-        let owned = self.owned();
+    /// The marks that are to be moved now ([`refresh`]): not those that are on their way already.
+    fn due(&self, owned: Vec<Owned<E::Device>>) -> Vec<Owned<E::Device>> {
         if owned.is_empty() {
             // There is nothing to look at, and nothing that somebody else could have.
             self.has_looked();
             self.owner.looked.wake_all();
         }
-        for ssd in owned.into_iter().filter(|ssd| self.owner.begin_refresh(ssd.uuid)) {
-            let (env, owner, pool) = (self.env.clone(), Rc::clone(&self.owner), Rc::downgrade(self));
-            self.env.spawn(async move {
-                refresh(&env, &pool, &ssd).await;
-                owner.end_refresh(ssd.uuid);
-                owner.looked.wake_all();
-            });
-        }
+        owned.into_iter().filter(|ssd| self.owner.begin_refresh(ssd.uuid)).collect()
     }
 
     fn has_looked(&self) {
         self.owner.has_looked(self.env.now(), self.env.real_now());
     }
+}
 
-    /// Somebody else has the pool: nothing is written any more, and hosts get errors instead of what may be old.
-    fn lose_ownership(self: &Rc<Self>, ssd: &Owned<E::Device>, mark: &Owner) {
-        if self.life.has_stopped() {
-            return;
-        }
-        let reason = format!(
-            "pool {}: another machine, or another daemon, took it over: {}, at {} by the clock there, as SSD {} says; nothing is \
-             written here any more; see to it that one machine uses the pool, then restart Hotset here if it is to be this one",
-            self.name,
-            mark.name,
-            date_and_time(mark.since_unix_seconds),
-            ssd.path
-        );
-        self.owner.set_taken();
-        for (_, volume) in self.attached_volumes() {
-            volume.fenced.borrow_mut().get_or_insert_with(|| reason.clone());
-        }
-        self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
+impl<E: Env> Members<E> {
+    fn owned(&self) -> Vec<Owned<E::Device>> {
+        let ssd = |ssd: &Rc<Ssd<E>>| {
+            let device = ssd.device().ok()?;
+            Some(Owned { uuid: ssd.uuid, path: ssd.path.clone(), device })
+        };
+        let spares = self.spares.all();
+        let spare = |spare: &Rc<Spare<E::Device>>| {
+            let device = spare.device.clone()?;
+            Some(Owned { uuid: spare.uuid, path: spare.path.clone(), device })
+        };
+        self.online_ssds().filter_map(ssd).chain(spares.iter().filter_map(spare)).collect()
+    }
+
+    pub(crate) fn marks(&self) -> &Rc<Marks<E>> {
+        &self.marks
+    }
+
+    /// Whose the SSDs are.
+    pub(crate) fn owner(&self) -> &Rc<Ownership> {
+        self.marks.owner()
+    }
+
+    /// Marks the SSDs as this pool's, before anything else is written to them.
+    pub(crate) async fn claim(&self, entry: &Entry) -> Result<(), Error> {
+        self.marks.claim(entry, self.owned()).await
+    }
+
+    /// The pool stopped cleanly, or was not opened after all: whoever wants may have it. Where somebody else's mark is, it stays.
+    pub(crate) async fn release(&self) {
+        self.marks.release(self.owned()).await;
+    }
+
+    /// The marks that are to be moved now ([`refresh`]): not those that are on their way already.
+    pub(crate) fn marks_due(&self) -> Vec<Owned<E::Device>> {
+        self.marks.due(self.owned())
+    }
+
+    /// Somebody else has the SSDs: nothing is written to them any more.
+    pub(crate) fn lose_all(&self, reason: &str) {
+        self.owner().set_taken();
         for ssd in self.ssds.iter() {
-            ssd.go_offline(LifeChange::Failed, &reason);
+            ssd.go_offline(LifeChange::Failed, reason);
         }
-        self.life.end_fills();
-        self.fill_pump_wanted.wake_all();
-        self.publish_wanted.wake_all();
-        self.spare_wanted.wake_all();
-        self.end();
+    }
+
+    /// The pool has stopped: whatever still waits for an SSD that does not answer is let go.
+    pub(crate) fn end(&self, reason: &str) {
+        self.owner().end();
+        for ssd in self.ssds.iter() {
+            ssd.go_offline(LifeChange::Failed, reason);
+            ssd.left_event.wake_all();
+            // A record that hangs on its way to the state directory keeps the members, but not their devices.
+            ssd.let_go();
+        }
+        if !self.owner().is_taken() {
+            self.spares.take(|_| true);
+        }
     }
 }
 
-/// Looks at a mark, and moves it if it is still ours.
-async fn refresh<E: Env>(env: &E, pool: &Weak<PoolInner<E>>, ssd: &Owned<E::Device>) {
+/// Looks at a mark, and moves it if it is still ours; else answers whose it is. Keeps nothing but the device while it waits.
+pub(crate) async fn refresh<E: Env>(
+    env: &E,
+    owner: &Ownership,
+    marks: &Weak<Marks<E>>,
+    ssd: &Owned<E::Device>,
+) -> Option<Owner> {
+    let other = look_and_move(env, marks, ssd).await;
+    owner.end_refresh(ssd.uuid);
+    owner.looked.wake_all();
+    other
+}
+
+async fn look_and_move<E: Env>(env: &E, marks: &Weak<Marks<E>>, ssd: &Owned<E::Device>) -> Option<Owner> {
     loop {
         let asked = env.real_now();
         let found = read_mark::<E>(env, &ssd.device).await;
-        let Some(pool) = pool.upgrade().filter(|pool| !pool.owner.has_ended()) else { return };
-        if pool.owner.judge(&env.machine(), found.as_ref()) == Found::Taken
-            && let Some(mark) = found
-        {
-            pool.lose_ownership(ssd, &mark);
-            return;
+        let marks = marks.upgrade().filter(|marks| !marks.owner.has_ended())?;
+        if marks.owner.judge(&env.machine(), found.as_ref()) == Found::Taken && found.is_some() {
+            return found;
         }
         if env.real_now().since(asked) > READ_IS_OLD {
             // Somebody may have come since it was read.
             continue;
         }
-        pool.has_looked();
-        let bytes = to_buf(env.buffers(), &pool.next_mark(ssd.uuid, true).encode());
-        drop(pool);
+        marks.has_looked();
+        let bytes = to_buf(env.buffers(), &marks.next_mark(ssd.uuid, true).encode());
+        drop(marks);
         // What fails shows in what hosts do, too.
         let _ = ssd.device.write(OWNER_OFFSET, bytes).await;
-        return;
-    }
-}
-
-/// The task that moves the marks of a pool, from the first write of a start to the end of the stop. While it sleeps it keeps neither
-/// the pool nor its devices.
-pub(crate) async fn run_owner<E: Env>(env: E, owner: Rc<Ownership>, pool: Weak<PoolInner<E>>) {
-    loop {
-        within(&env, limits::OWNER_REFRESH, owner.look_wanted.wait()).await;
-        match pool.upgrade() {
-            Some(pool) if !pool.life.has_stopped() && !owner.has_ended() => pool.refresh_marks(),
-            Some(_) | None => return,
-        }
+        return None;
     }
 }
 

@@ -38,10 +38,6 @@ impl<T> Roster<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Rc<T>> {
         self.places.iter().map_while(OnceCell::get)
     }
-
-    pub(crate) fn first(&self) -> Option<&Rc<T>> {
-        self.iter().next()
-    }
 }
 
 impl<T> std::ops::Index<usize> for Roster<T> {

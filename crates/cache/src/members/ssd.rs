@@ -1,4 +1,4 @@
-//! One SSD of a pool: its device, its slots that are ready, its slot index, and whether it is still trusted.
+//! One SSD of a pool: its device, what its segments are for, and whether it is still trusted.
 //!
 //! An SSD that hangs or vanished goes offline at once: nothing of it is read, written or reused by this object again (rule
 //! `late-io`: what is still in flight on it hurts nobody). One that refuses a write or a flush is *read-only*: nothing more is
@@ -11,19 +11,17 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 
-use hotset_block::sync::Event;
+use hotset_block::sync::{Event, Wait};
 use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
 
-use crate::address::{SlotIndex, SsdIndex};
-use crate::clean::grace::Grace;
-use crate::clean::index_journal::Journal;
+use crate::address::SsdIndex;
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::Layout;
 use crate::format::superblock::Superblock;
 use crate::members::flush::cover;
 use crate::members::flusher::{Flusher, Mark};
-use crate::members::io::IoCounts;
+use crate::members::io::{IoCounts, add};
 use crate::members::label::Named;
 use crate::members::life::{Life, LifeChange};
 use crate::members::owner::until_looked;
@@ -32,9 +30,6 @@ use crate::members::segments::{Purpose, Segments};
 use crate::members::watch::Watch;
 use crate::members::witnesses::WitnessCopy;
 use crate::status::Refusal;
-
-/// Places that the list of ready slots keeps however few they are.
-const READY_KEPT: usize = 1024;
 
 /// Why an operation on an SSD brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,61 +49,46 @@ pub(crate) struct Ssd<E: Env> {
     /// The physical device with which it fails; empty if it does not say.
     pub(crate) disk: String,
     pub(crate) layout: Layout,
-    /// The pool-wide index of its first slot.
-    pub(crate) first_slot: Cell<SlotIndex>,
     pub(crate) incarnation: Cell<u64>,
     life: Cell<Life>,
     pub(crate) left_event: Event,
     /// Why it is offline.
-    pub(crate) reason: RefCell<String>,
-    /// Slots that can be filled.
-    pub(crate) ready: RefCell<Vec<u32>>,
-    pub(crate) grace: Grace,
-    /// Fills so far; the next one's generation are its low 32 bits.
-    pub(crate) fills: Cell<u64>,
-    pub(crate) fill_ceiling: Cell<u64>,
-    pub(crate) journal: Journal,
-    pub(crate) flusher: Flusher,
+    pub(super) reason: RefCell<String>,
+    /// Every record of its slot index below this number is flushed, as others are to witness.
+    pub(super) index_flushed: Cell<u64>,
+    pub(super) flusher: Flusher,
     /// The writes up to the last one of the write log that completed.
-    pub(crate) appended: Cell<Mark>,
+    pub(super) appended: Cell<Mark>,
     pub(crate) segments: RefCell<Segments>,
-    pub(crate) segments_changed: Event,
-    pub(crate) slots_used: Cell<u32>,
-    pub(crate) read_errors: Cell<u64>,
+    pub(super) segments_changed: Event,
+    pub(super) read_errors: Cell<u64>,
     /// Reads that failed in the runs before.
-    pub(crate) read_errors_before: Cell<u64>,
+    pub(super) read_errors_before: Cell<u64>,
     /// How it failed in a run before, since which it is used again; empty if it did not.
-    pub(crate) failed_before: RefCell<String>,
+    pub(super) failed_before: RefCell<String>,
     /// How often a start found that it had lost what it had flushed.
-    pub(crate) losses: Cell<u64>,
+    pub(super) losses: Cell<u64>,
     /// What it was told of the others.
-    pub(crate) witness: WitnessCopy,
+    pub(super) witness: WitnessCopy,
     pub(crate) bytes_written: Cell<u64>,
     /// Of them, counted in the pool's budget.
-    pub(crate) bytes_noted: Cell<u64>,
+    pub(super) bytes_noted: Cell<u64>,
     pub(crate) io: IoCounts,
     /// It was asked for something to find out whether it answers, or takes writes.
-    pub(crate) probing: Cell<bool>,
+    pub(super) probing: Cell<bool>,
     /// Why it takes no writes.
-    pub(crate) refusal: Cell<Option<Refusal>>,
+    pub(super) refusal: Cell<Option<Refusal>>,
     /// It refused a flush: what it said is written may not be durable, and no later flush makes it so.
-    pub(crate) refused_flush: Cell<bool>,
+    pub(super) refused_flush: Cell<bool>,
     watch: Watch,
     /// Of its pool, once it is in one.
     owner: OnceCell<Rc<Ownership>>,
 }
 
 impl<E: Env> Ssd<E> {
-    pub(crate) fn new(
-        env: E,
-        index: SsdIndex,
-        named: Named<E::Device>,
-        superblock: &Superblock,
-        first_slot: SlotIndex,
-    ) -> Self {
+    pub(crate) fn new(env: E, index: SsdIndex, named: Named<E::Device>, superblock: &Superblock) -> Self {
         let device = Rc::new(named.device);
         let ssd = Self::newcomer(env, index, named.path, device, superblock);
-        ssd.first_slot.set(first_slot);
         ssd.change(LifeChange::Joined);
         ssd
     }
@@ -129,21 +109,15 @@ impl<E: Env> Ssd<E> {
             path,
             uuid: superblock.ssd_uuid,
             layout: superblock.layout,
-            first_slot: Cell::new(SlotIndex(0)),
             incarnation: Cell::new(0),
             life: Cell::new(Life::Joining),
             left_event: Event::new(),
             reason: RefCell::default(),
-            ready: RefCell::default(),
-            grace: Grace::default(),
-            fills: Cell::new(0),
-            fill_ceiling: Cell::new(0),
-            journal: Journal::default(),
+            index_flushed: Cell::new(0),
             flusher: Flusher::new(),
             appended: Cell::new(Mark::default()),
             segments: RefCell::new(superblock.layout.segments()),
             segments_changed: Event::new(),
-            slots_used: Cell::new(0),
             read_errors: Cell::new(0),
             read_errors_before: Cell::new(0),
             failed_before: RefCell::default(),
@@ -178,12 +152,6 @@ impl<E: Env> Ssd<E> {
     /// It has left: whoever opens the device next finds it free, as soon as nothing of it is in flight.
     pub(crate) fn let_go(&self) {
         self.device.take();
-        self.ready.take();
-    }
-
-    /// Nothing of it is in use any more: another SSD may have its slots.
-    pub(crate) fn gives_slots_away(&self) -> bool {
-        self.life().is_forgotten() && !self.is_busy() && self.grace.is_quiet()
     }
 
     /// Something of it is in flight.
@@ -205,12 +173,6 @@ impl<E: Env> Ssd<E> {
     pub(crate) fn change(&self, change: LifeChange) -> bool {
         let next = self.life().after(change);
         next.inspect(|next| self.life.set(*next)).is_some()
-    }
-
-    /// Its slots among all of the pool.
-    pub(crate) fn slots(&self) -> std::ops::Range<u32> {
-        let first = self.first_slot.get().0;
-        first..first + self.layout.slot_count()
     }
 
     /// Runs `operation`, but not longer than the SSD can be read. What is abandoned keeps its buffer until the device is
@@ -306,31 +268,6 @@ impl<E: Env> Ssd<E> {
         cover(&self.flusher, mark, flush).await
     }
 
-    /// A slot to fill. The list gives its memory back while it empties, so that the free slots of a new pool take
-    /// nothing once they are in use.
-    pub(crate) fn take_ready(&self) -> Option<u32> {
-        let mut ready = self.ready.borrow_mut();
-        let local = ready.pop()?;
-        if ready.capacity() > READY_KEPT && ready.capacity() / 4 > ready.len() {
-            let half = ready.capacity() / 2;
-            ready.shrink_to(half);
-        }
-        Some(local)
-    }
-
-    /// Takes the slots of this range that are ready.
-    pub(crate) fn take_ready_of(&self, slots: &std::ops::Range<u32>) -> Vec<u32> {
-        let mut ready = self.ready.borrow_mut();
-        let taken = ready.iter().copied().filter(|local| slots.contains(local)).collect();
-        ready.retain(|local| !slots.contains(local));
-        taken
-    }
-
-    /// The memory that grows with the number of slots that are ready.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        crate::address::vec_bytes(&self.ready.borrow())
-    }
-
     /// Takes the SSD out of use at once, because it failed or was removed. False: it was out already.
     pub(crate) fn go_offline(&self, change: LifeChange, reason: &str) -> bool {
         let (was_online, was_readable) = (self.is_online(), self.life().is_readable());
@@ -343,8 +280,6 @@ impl<E: Env> Ssd<E> {
         if !was_online {
             return false;
         }
-        self.ready.borrow_mut().clear();
-        self.journal.wake_all();
         self.witness.wake_all();
         self.segments_changed.wake_all();
         true
@@ -353,6 +288,89 @@ impl<E: Env> Ssd<E> {
     /// Whoever can do without it does not wait for it any more.
     pub(crate) fn fell_silent(&self) {
         self.watch.wake_all();
+    }
+
+    // ---- what the rooms above find out
+
+    /// What is written by now is of the write log, too.
+    pub(crate) fn has_appended(&self) {
+        self.appended.set(self.flusher.mark());
+    }
+
+    /// What it has of the write log is flushed.
+    pub(crate) fn has_flushed_log(&self) -> bool {
+        self.flusher.covers(self.appended.get())
+    }
+
+    /// It refused to flush what it has of the write log, which may be lost.
+    pub(crate) fn may_lack_log(&self) -> bool {
+        self.refused_flush.get() && !self.has_flushed_log()
+    }
+
+    /// Its slot index is flushed up to this record, as others are to witness.
+    pub(crate) fn has_flushed_index(&self, end: u64) {
+        self.index_flushed.set(end);
+    }
+
+    /// It lacks what it had said was flushed.
+    pub(crate) fn has_lost_writes(&self) {
+        self.losses.set(self.losses.get() + 1);
+    }
+
+    pub(crate) fn lost_writes(&self) -> bool {
+        self.losses.get() > 0
+    }
+
+    /// A read failed or brought wrong bytes; answers how many did in this run.
+    pub(crate) fn has_misread(&self) -> u64 {
+        add(&self.read_errors, 1);
+        self.read_errors.get()
+    }
+
+    /// As [`Self::has_misread`], where that never makes the SSD leave: not counted past what would.
+    pub(crate) fn has_misread_log(&self) {
+        if self.read_errors.get() < limits::SSD_READ_ERRORS_MAX {
+            add(&self.read_errors, 1);
+        }
+    }
+
+    /// Something became free, or was taken, among its segments.
+    pub(crate) fn wake_for_segments(&self) {
+        self.segments_changed.wake_all();
+    }
+
+    /// Completes at the next change of its segments, or when it is out of use.
+    pub(crate) fn segments_change(&self) -> Wait<'_> {
+        self.segments_changed.wait()
+    }
+
+    /// False: it is being asked already whether it answers, or takes writes.
+    pub(crate) fn begin_probe(&self) -> bool {
+        !self.probing.replace(true)
+    }
+
+    pub(crate) fn end_probe(&self) {
+        self.probing.set(false);
+    }
+
+    pub(crate) fn is_probed(&self) -> bool {
+        self.probing.get()
+    }
+
+    /// Why it is out of use; empty if it is in use.
+    pub(crate) fn reason(&self) -> String {
+        self.reason.borrow().clone()
+    }
+
+    /// Why it takes no writes, if it is only read.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.refusal.get().filter(|_| self.life().is_read_only())
+    }
+
+    /// It takes no writes, and never did in this run: it is only read.
+    pub(crate) fn is_only_read(&self, error: &DeviceError) {
+        self.go_offline(LifeChange::RefusedWrites, &error.to_string());
+        self.refusal.set(Some(Refusal::of(error.kind)));
     }
 
     /// Reads that failed or brought wrong bytes, in this run and those before.
@@ -392,24 +410,6 @@ impl<E: Env> Ssd<E> {
     pub(crate) fn log_segments_left(&self) -> usize {
         let segments = self.segments.borrow();
         (segments.log_max() + segments.free_count()).saturating_sub(segments.log_count())
-    }
-
-    /// The slot's index on this SSD.
-    pub(crate) fn local(&self, slot: SlotIndex) -> u32 {
-        slot.0 - self.first_slot.get().0
-    }
-
-    pub(crate) fn slot_index(&self, local: u32) -> SlotIndex {
-        SlotIndex(self.first_slot.get().0 + local)
-    }
-
-    /// The generation of the next fill; `None` until a checkpoint has raised the ceiling.
-    pub(crate) fn next_generation(&self) -> Option<u32> {
-        let fills = self.fills.get();
-        (fills < self.fill_ceiling.get()).then(|| {
-            self.fills.set(fills + 1);
-            crate::address::low_half(fills)
-        })
     }
 }
 

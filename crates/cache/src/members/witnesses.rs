@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use hotset_block::sync::{Event, Wait};
 
 use crate::format::witness::Witness;
+use crate::status::ScrubStatus;
 
 /// Of a pool.
 #[derive(Default)]
@@ -22,6 +23,16 @@ pub(crate) struct Witnesses {
     last: RefCell<Vec<u8>>,
     /// What the state directory was told.
     pub(crate) state: WitnessCopy,
+    pub(crate) of_rooms: Cell<OfRooms>,
+}
+
+/// What the rooms above said last that members are to know of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OfRooms {
+    /// How far the write log is flushed: row, and batch in it.
+    pub(crate) log_flushed: (u64, u32),
+    /// The last scrub that ended.
+    pub(crate) scrub: Option<ScrubStatus>,
 }
 
 /// The record of one member.
@@ -43,6 +54,7 @@ pub(crate) struct WitnessCopy {
 impl Witnesses {
     /// The pool is opened: what its members knew, and the number of the newest record on any of them.
     pub(crate) fn opened(&self, found: Witness, number: u64) {
+        self.of_rooms.set(OfRooms { scrub: found.scrub, ..OfRooms::default() });
         *self.found.borrow_mut() = found;
         self.number.set(number);
     }

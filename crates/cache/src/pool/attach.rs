@@ -131,7 +131,7 @@ impl<E: Env> PoolInner<E> {
         let settled = RefCell::new(settled_pages(backing));
         let attached =
             Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
-        volume.backing.owned_by(&self.owner);
+        volume.backing.owned_by(self.members.owner());
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
         volume.draining.set(false);
         *volume.fenced.borrow_mut() = None;

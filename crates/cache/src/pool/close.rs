@@ -10,8 +10,6 @@ use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
 use crate::log::write_log::RowState;
-use crate::members::life::LifeChange;
-use crate::members::ssd::Fault;
 use crate::pool::{Closed, DirtyData, PoolInner};
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
@@ -48,7 +46,7 @@ impl<E: Env> PoolInner<E> {
     /// published, identities recorded; the clean mark last.
     pub(crate) async fn close(self: &Rc<Self>) -> Result<Closed, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        if self.owner.is_taken() {
+        if self.members.owner().is_taken() {
             self.life.check_open()?;
         }
         if self.life.has_stopped() {
@@ -68,15 +66,14 @@ impl<E: Env> PoolInner<E> {
         let durable = self.flush_cleaned(durable, &mut not_durable).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
         self.drops_settled(tickets).await?;
-        for ssd in self.online_ssds() {
-            let last = ssd.journal.last_ticket();
-            self.drops_settled(vec![(ssd.index, last)]).await?;
+        for last in self.last_tickets() {
+            self.drops_settled(vec![last]).await?;
         }
         self.finish_checkpoints().await;
         self.record_identities(&durable).await?;
-        self.keep_witnesses().await;
+        self.members.keep_witnesses().await;
         self.write_clean_mark().await?;
-        self.release().await;
+        self.members.release().await;
         self.detach_handles(&volumes);
         Ok(Closed { not_durable })
     }
@@ -85,16 +82,8 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn end(self: &Rc<Self>) {
         let reason = "the pool has stopped";
         self.life.end(reason);
-        self.owner.end();
-        for ssd in self.ssds.iter() {
-            ssd.go_offline(LifeChange::Failed, reason);
-            ssd.left_event.wake_all();
-            // A record that hangs on its way to the state directory keeps the pool, but not its SSDs.
-            ssd.let_go();
-        }
-        if !self.owner.is_taken() {
-            self.spares.take();
-        }
+        self.members.end(reason);
+        self.slot_ssds.iter().for_each(|ssd| ssd.went_out_of_use());
         if let Some(log) = &self.log {
             self.refuse_appends(log);
             for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
@@ -120,7 +109,7 @@ impl<E: Env> PoolInner<E> {
         self.fills.forget_queue();
         self.fill_pump_wanted.wake_all();
         self.publish_wanted.wake_all();
-        self.spare_wanted.wake_all();
+        self.members.spares().wanted().wake_all();
         self.fills.ended.wake_all();
         let ended = async {
             while self.fills.running() > 0 {
@@ -148,7 +137,7 @@ impl<E: Env> PoolInner<E> {
         log.hints_wanted.set(!log.hints.borrow().is_empty());
         log.wanted.wake_all();
         while !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
-            if self.online_ssds().next().is_none() || self.life.is_fenced() {
+            if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
                 break;
             }
             let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, log.room.wait()).await;
@@ -224,7 +213,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn finish_checkpoints(&self) {
-        for ssd in self.online_ssds() {
+        for ssd in self.slot_ssds.iter() {
             while ssd.journal.checkpointing.get() && ssd.is_online() {
                 ssd.journal.changed().await;
             }
@@ -255,14 +244,16 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
-        let ends: Vec<(u128, u64)> = self.online_ssds().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
-        self.change_members(&|members: &mut MembersRecord| {
-            members.clean = true;
-            for member in &mut members.ssds {
-                member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
-            }
-        })
-        .await
+        let ends: Vec<(u128, u64)> =
+            self.slot_ssds.iter().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
+        self.members
+            .change_record(&|members: &mut MembersRecord| {
+                members.clean = true;
+                for member in &mut members.ssds {
+                    member.journal_end = ends.iter().find(|(uuid, _)| *uuid == member.ssd_uuid).map(|(_, end)| *end);
+                }
+            })
+            .await
     }
 
     /// Pool and volumes hold each other; after this they do not.
@@ -297,26 +288,9 @@ impl<E: Env> PoolInner<E> {
         };
         self.stop_fills().await;
         self.stop_log().await?;
-        let result = self.erase_superblocks().await;
+        let result = self.members.erase_superblocks().await;
         self.end();
         result
-    }
-
-    async fn erase_superblocks(&self) -> Result<(), Error> {
-        for ssd in self.online_ssds() {
-            if let Err(Fault::Device(error)) = self.erase_superblock(ssd).await {
-                return Err(Error::device(&format!("SSD {}: its superblock was not erased", ssd.path), &error));
-            }
-        }
-        let spares = self.spares.take();
-        for spare in spares {
-            let Some(device) = &spare.device else { continue };
-            let erased = within(&self.env, limits::SSD_TIMEOUT, self.erase_device(device)).await;
-            if let Some(Err(error)) = erased {
-                return Err(Error::device(&format!("spare {}: its superblock was not erased", spare.path), &error));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -11,20 +11,18 @@ use std::time::Duration;
 
 use hotset_block::{Device, DeviceError, Env, Instant};
 
-use crate::address::{SsdIndex, at};
+use crate::address::{SlotIndex, at};
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
-use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::format::log::Summary;
 use crate::format::superblock::Superblock;
 use crate::log::write_log::{Mirror, Row, RowState};
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
-use crate::members::owner::{refuse_living, until_looked};
+use crate::members::owner::refuse_living;
 use crate::members::ssd::{Ssd, is_gone};
 use crate::pool::PoolInner;
-use crate::status::Refusal;
-use crate::time_limit::within;
 
 /// An SSD that came back so often is left out for longer and longer when it leaves again, up to this; if nothing happened to it
 /// for so long, it counts as one that never left.
@@ -58,15 +56,9 @@ impl<E: Env> PoolInner<E> {
     /// The SSDs that are to be taken back as soon as they are there, opened anew: UUID, and where each was last.
     pub(crate) fn ssds_returning(&self) -> Vec<(u128, String)> {
         let mut returning = self.ssds_awaited();
-        let silent = self.ssds.iter().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
+        let silent = self.members.ssds().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
         let silent = silent.map(|ssd| (ssd.uuid, ssd.path.clone()));
-        let gone_before = self.gone_before.borrow();
-        let before = gone_before.iter().filter(|gone| !gone.failed).map(|gone| &gone.ssd);
-        let before = before.filter(|gone| {
-            let is_missed = self.absent.borrow().iter().any(|absent| absent.uuid == gone.uuid);
-            is_missed && self.members.borrow().member(gone.uuid).is_none() && !self.life.is_fenced()
-        });
-        let before = before.map(|gone| (gone.uuid, gone.path.clone()));
+        let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
         for (uuid, path) in silent.chain(before) {
             if returning.iter().all(|(other, _)| *other != uuid) {
                 returning.push((uuid, path));
@@ -77,7 +69,7 @@ impl<E: Env> PoolInner<E> {
 
     /// It left durably, nothing is in its place, and it did not come and go too often.
     fn may_return(&self, ssd: &Ssd<E>) -> bool {
-        let is_in = self.members.borrow().member(ssd.uuid).is_some();
+        let is_in = self.members.has(ssd.uuid);
         let returns = self.returns.borrow().get(&ssd.uuid).copied();
         let in_time = returns.is_none_or(|returns| self.env.now().since(returns.last) >= returns.wait);
         ssd.life().is_missed() && ssd.life().is_forgotten() && !is_in && in_time && !self.life.is_fenced()
@@ -100,14 +92,14 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let refused = |why: &str| Err(Error::new(ErrorKind::Refused, format!("SSD {} {why}", named.path)));
         refuse_living(&self.env, std::slice::from_ref(&named)).await?;
-        let bytes = self.read_label(&named.path, &named.device).await?;
+        let bytes = self.members.read_label(&named.path, &named.device).await?;
         let superblock =
             newest_superblock(&bytes).map_err(|error| Error::unusable(&format!("SSD {}", named.path), &error))?;
         let Some(superblock) = superblock.filter(|superblock| superblock.pool_uuid == self.uuid && !superblock.spare)
         else {
             return refused("is not the one that left the pool");
         };
-        if self.members.borrow().member(superblock.ssd_uuid).is_some() {
+        if self.members.has(superblock.ssd_uuid) {
             return refused("is in the pool");
         }
         if self.ssds_returning().iter().all(|(uuid, _)| *uuid != superblock.ssd_uuid) {
@@ -118,31 +110,15 @@ impl<E: Env> PoolInner<E> {
         }
         self.check_room_for(&[superblock.layout])?;
         let device = Rc::new(named.device);
-        match self.probe_device(&device).await {
+        match self.members.probe_device(&device).await {
             Some(Ok(())) => self.join_again(named.path, device, superblock).await,
             Some(Err(error)) if !is_gone(&error) => {
                 self.only_read(named.path, device, &superblock, &error).await;
                 Ok(())
             }
             Some(Err(error)) => Err(Error::device(&format!("SSD {}", named.path), &error)),
-            None => Err(self.no_answer(&named.path)),
+            None => Err(self.members.no_answer(&named.path)),
         }
-    }
-
-    /// Whether it takes writes, also if it could only be read when it was opened: the second copy of its superblock is written
-    /// as it is. `None`: it does not answer.
-    async fn probe_device(&self, device: &E::Device) -> Option<Result<(), DeviceError>> {
-        let [_, second] = SUPERBLOCK_OFFSETS;
-        let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
-        let probe = async {
-            device.begin_to_write().await?;
-            let (bytes, read) = device.read(second, self.env.buffers().take(length)).await;
-            read?;
-            until_looked(&self.env, &self.owner).await;
-            device.write(second, bytes).await.1?;
-            device.flush().await
-        };
-        within(&self.env, limits::SSD_TIMEOUT, probe).await
     }
 
     /// It takes writes: from here on it is an SSD like the others.
@@ -152,7 +128,8 @@ impl<E: Env> PoolInner<E> {
         device: Rc<E::Device>,
         superblock: Superblock,
     ) -> Result<(), Error> {
-        let ssd = Rc::new(self.newcomer_again(path, device, &superblock));
+        let newcomer = Rc::new(self.newcomer_again(path, device, &superblock));
+        let ssd = Rc::new(SlotSsd::new(newcomer, SlotIndex(0)));
         ssd.incarnation.set(self.env.random());
         // Its superblock stays, so that a crash leaves what it was.
         let aside = self.rows_aside();
@@ -160,23 +137,22 @@ impl<E: Env> PoolInner<E> {
             self.hold_segments(&ssd, &aside).await;
             let copies = self.hold_copies(&ssd).await;
             self.reset_index(&ssd).await?;
-            let session = self.members.borrow().session;
+            let session = self.members.record().session;
             self.write_checkpoint(&ssd, session).await?;
             Ok(copies)
         };
-        let copies = self.in_time(&ssd, emptied).await?;
+        let copies = ssd.in_time(emptied).await?;
         self.count_return(ssd.uuid);
         self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
         self.replace_former(&ssd);
-        self.absent.borrow_mut().retain(|absent| absent.uuid != ssd.uuid);
-        self.rely_on_copies(&ssd, copies).await;
-        self.take_back(&ssd).await;
+        self.members.forget_absent(&[ssd.uuid]);
+        self.rely_on_copies(&ssd.ssd, copies).await;
+        self.take_back(&ssd.ssd).await;
         Ok(())
     }
 
     fn newcomer_again(&self, path: String, device: Rc<E::Device>, superblock: &Superblock) -> Ssd<E> {
-        let index = SsdIndex(u16::try_from(self.ssds.len()).expect("the roster is bounded"));
-        Ssd::newcomer(self.env.clone(), index, path, device, superblock)
+        Ssd::newcomer(self.env.clone(), self.members.next_index(0), path, device, superblock)
     }
 
     /// The rows that are set aside, of a pool that has a log.
@@ -186,7 +162,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What was read from the object that left is read from the new one, from the same turn on.
     fn replace_former(&self, ssd: &Ssd<E>) {
-        for former in self.ssds.iter().filter(|other| other.uuid == ssd.uuid && other.index != ssd.index) {
+        for former in self.members.ssds().filter(|other| other.uuid == ssd.uuid && other.index != ssd.index) {
             for cell in self.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
                 if cell.get().ssd == Some(former.index) {
                     cell.set(Mirror { ssd: Some(ssd.index), ..cell.get() });
@@ -209,11 +185,10 @@ impl<E: Env> PoolInner<E> {
         let ssd = self.newcomer_again(path, device, superblock);
         let aside = self.rows_aside();
         self.hold_segments(&ssd, &aside).await;
-        ssd.go_offline(LifeChange::RefusedWrites, &error.to_string());
-        ssd.refusal.set(Some(Refusal::of(error.kind)));
+        ssd.is_only_read(error);
         let ssd = Rc::new(ssd);
-        self.ssds.push(Rc::clone(&ssd));
-        self.absent.borrow_mut().retain(|absent| absent.uuid != ssd.uuid);
+        self.push_ssd(&Rc::new(SlotSsd::new(Rc::clone(&ssd), SlotIndex(0))));
+        self.members.forget_absent(&[ssd.uuid]);
         self.take_back(&ssd).await;
     }
 
@@ -224,33 +199,25 @@ impl<E: Env> PoolInner<E> {
         if self.life.is_stopping() {
             return;
         }
-        for ssd in self.ssds.iter().filter(|ssd| ssd.life().is_read_only()) {
+        for ssd in self.members.ssds().filter(|ssd| ssd.life().is_read_only()) {
             if ssd.oldest_operation() > limits::SSD_TIMEOUT {
                 let seconds = ssd.oldest_operation().as_secs();
-                self.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
-            } else if ssd.may_pass() && !ssd.is_busy() && self.may_return(ssd) && !ssd.probing.replace(true) {
+                self.members.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
+            } else if ssd.may_pass() && !ssd.is_busy() && self.may_return(ssd) && ssd.begin_probe() {
                 let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
                 self.env.spawn(async move {
                     pool.try_again(&ssd).await;
-                    ssd.probing.set(false);
+                    ssd.end_probe();
                 });
             }
-        }
-    }
-
-    /// It cannot be read either: what only it has is unavailable.
-    pub(crate) fn lose_read_only(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
-        ssd.let_go();
-        if let Some(log) = &self.log {
-            self.take_away(log, ssd);
         }
     }
 
     async fn try_again(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Ok(device) = ssd.device() else { return };
-        let (Some(Ok(())), false) = (self.probe_device(&device).await, self.life.is_stopping()) else { return };
-        let Ok(bytes) = self.read_label(&ssd.path, &device).await else { return };
+        let (Some(Ok(())), false) = (self.members.probe_device(&device).await, self.life.is_stopping()) else { return };
+        let Ok(bytes) = self.members.read_label(&ssd.path, &device).await else { return };
         let Ok(Some(superblock)) = newest_superblock(&bytes) else { return };
         let fits = superblock.ssd_uuid == ssd.uuid && self.may_return(ssd);
         if fits && self.check_room_for(&[superblock.layout]).is_ok() {
@@ -294,7 +261,7 @@ impl<E: Env> PoolInner<E> {
                 relied_on.push(copy);
             } else if ssd.is_online() {
                 ssd.segments.borrow_mut().set_free(copy.mirror.segment);
-                ssd.segments_changed.wake_all();
+                ssd.wake_for_segments();
             }
         }
         if !relied_on.is_empty() && self.record_rows(log).await.is_err() {

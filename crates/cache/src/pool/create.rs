@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use hotset_block::{Device, Env};
 
+use crate::clean::slot_ssd::SlotSsd;
 use crate::error::{Error, ErrorKind};
 use crate::format::layout::{Layout, STATE_BYTES, segment_bytes_for};
 use crate::format::members::{MembersRecord, Written};
@@ -13,8 +14,8 @@ use crate::format::superblock::Superblock;
 use crate::log::write_log::Known;
 use crate::members::label::Named;
 use crate::members::newest::Records;
-use crate::members::owner::{Entry, refuse_living, run_owner};
-use crate::members::ssd::{Ssd, not_made};
+use crate::members::owner::{Entry, refuse_living};
+use crate::members::ssd::not_made;
 use crate::pool::open::{Parts, new_member};
 use crate::pool::{Pool, PoolInner, PoolSpec};
 
@@ -60,20 +61,25 @@ pub(crate) async fn create<E: Env>(
             spare: false,
             layout,
         };
-        parts.records.members.value.ssds.push(new_member(&parts.env, &named.path, &superblock));
+        parts.records.members.value.ssds.push(new_member(
+            &parts.env,
+            &named.path,
+            superblock.ssd_uuid,
+            superblock.layout.ssd_bytes,
+        ));
         parts.ssds.push((named, superblock));
     }
+    let superblocks: Vec<Superblock> = parts.ssds.iter().map(|(_, superblock)| superblock.clone()).collect();
     let pool = parts.assemble();
     if let Some(log) = &pool.log {
         log.set_known(Known::Yes);
     }
-    pool.claim(&Entry::none()).await?;
-    pool.env.spawn(crate::pool::open::run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
-    pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
-    let fresh: Vec<Rc<Ssd<E>>> = pool.ssds.iter().cloned().collect();
+    pool.members.claim(&Entry::none()).await?;
+    pool.watch();
+    let fresh: Vec<Rc<SlotSsd<E>>> = pool.slot_ssds.iter().cloned().collect();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;
-    pool.write_superblocks().await?;
+    pool.write_superblocks(&superblocks).await?;
     pool.begin_session().await?;
     pool.serve();
     Ok(Pool { inner: pool })
@@ -104,16 +110,15 @@ fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
 
 impl<E: Env> PoolInner<E> {
     async fn write_first_records(self: &Rc<Self>) -> Result<(), Error> {
-        self.write_record(RecordKind::Rows, Rows::default().encode()).await?;
+        self.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
         self.change_catalogue(&|_| {}).await?;
-        self.change_members(&|_| {}).await
+        self.members.change_record(&|_| {}).await
     }
 
     /// Both copies on every SSD, one after the other: never both in flight.
-    async fn write_superblocks(self: &Rc<Self>) -> Result<(), Error> {
-        let superblocks = self.superblocks.borrow().clone();
-        for (ssd, superblock) in self.ssds.iter().zip(superblocks) {
-            self.write_superblock(ssd, &superblock).await.map_err(|fault| not_made(ssd, &fault))?;
+    async fn write_superblocks(self: &Rc<Self>, superblocks: &[Superblock]) -> Result<(), Error> {
+        for (ssd, superblock) in self.members.ssds().zip(superblocks) {
+            ssd.write_superblock(superblock).await.map_err(|fault| not_made(ssd, &fault))?;
         }
         Ok(())
     }

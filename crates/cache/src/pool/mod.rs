@@ -17,6 +17,7 @@ pub(crate) mod remove;
 pub(crate) mod scrub;
 pub(crate) mod silence;
 pub(crate) mod survey;
+pub(crate) mod takeover;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,35 +26,30 @@ use std::rc::Rc;
 use hotset_block::Env;
 use hotset_block::sync::{Event, Semaphore};
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::address::{BlockKey, SlotIndex, SsdIndex, VolumeIndex};
 use crate::attachments::evidence::BackingEvidence;
-use crate::clean::budget::Budget;
 use crate::clean::counters::Counters;
 use crate::clean::fills::Fills;
+use crate::clean::index_journal::Ticket;
 use crate::clean::invalidate::{Drops, Freed};
 use crate::clean::links::SLOTS_MAX;
 use crate::clean::map::Map;
 use crate::clean::policy::Policy;
 use crate::clean::slot_ranges::SlotRanges;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::layout::{Layout, segment_bytes_for};
-use crate::format::members::MembersRecord;
-use crate::format::superblock::Superblock;
-use crate::format::witness::GoneSsd;
 use crate::log::overlay::Counts;
 use crate::log::rows::{LogSize, ROWS_MIN, capacity};
 use crate::log::write_log::{CopyOrder, Log};
+use crate::members::Members;
 use crate::members::io::add;
 use crate::members::label::Named;
-use crate::members::ownership::Ownership;
 use crate::members::pool_life::PoolLife;
-use crate::members::records::StateLacks;
 use crate::members::roster::Roster;
-use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
-use crate::members::witnesses::Witnesses;
 use crate::memory::MemoryTerms;
 use crate::pool::come_back::Returns;
 use crate::pool::remove::Removed;
@@ -99,44 +95,21 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) kind: PoolKind,
     pub(crate) settings: Cell<PoolSettings>,
     pub(crate) pages_per_block: u32,
-    /// In the order of their slots in the map. Those that went offline stay here, offline.
-    pub(crate) ssds: Roster<Ssd<E>>,
+    pub(crate) members: Rc<Members<E>>,
+    /// As [`Self::members`] has them, with their slots.
+    pub(crate) slot_ssds: Roster<SlotSsd<E>>,
     /// Whose slots lie where in the map.
     pub(crate) slot_ranges: RefCell<SlotRanges>,
-    /// As written on the SSDs, in their order.
-    pub(crate) superblocks: RefCell<Vec<Superblock>>,
-    /// SSDs that were members, or look like it, and are not used: for the status.
-    pub(crate) absent: RefCell<Vec<SsdStatus>>,
-    pub(crate) spares: RefCell<Vec<Rc<Spare<E::Device>>>>,
-    pub(crate) spare_wanted: Event,
     /// One removal of SSDs at a time.
     pub(crate) removal_lock: Semaphore,
     pub(crate) removal_cancelled: Cell<bool>,
-    pub(crate) state: Option<E::Device>,
-    /// Newest records that it lacks: it failed, or did not answer in time.
-    pub(crate) state_lacks: RefCell<StateLacks>,
-    /// They are being written there again.
-    pub(crate) writing_state_again: Cell<bool>,
-    /// A record is on its way there that nobody waits for any more.
-    pub(crate) state_hangs: Cell<bool>,
-    /// That record has ended.
-    pub(crate) state_answers: Event,
-
     pub(crate) map: RefCell<Map>,
     pub(crate) policy: RefCell<Policy>,
     pub(crate) counters: RefCell<Counters>,
     /// By [`VolumeIndex`]: the attachment, and the volume once it is there.
     pub(crate) volumes: RefCell<Vec<Option<PoolVolume<E>>>>,
 
-    pub(crate) members: RefCell<MembersRecord>,
-    pub(crate) members_number: Cell<u64>,
     pub(crate) catalogue: RefCell<Catalogue>,
-    pub(crate) catalogue_number: Cell<u64>,
-    /// One change of a member record at a time.
-    pub(crate) records_lock: Semaphore,
-    /// One SSD leaves at a time.
-    pub(crate) leave_lock: Semaphore,
-    pub(crate) losses_lock: Semaphore,
     /// One attach, detach or setting at a time.
     pub(crate) admin_lock: Semaphore,
     pub(crate) publish_lock: Semaphore,
@@ -154,7 +127,6 @@ pub(crate) struct PoolInner<E: Env> {
 
     /// The write log of a read-write pool.
     pub(crate) log: Option<Rc<Log>>,
-    pub(crate) rows_number: Cell<u64>,
     /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
     pub(crate) offline: Option<RefCell<Vec<String>>>,
     /// Dirty data of which no copy is left is given up.
@@ -162,15 +134,6 @@ pub(crate) struct PoolInner<E: Env> {
     /// Which copy is read first next time.
     pub(crate) log_copy_order: Cell<CopyOrder>,
     pub(crate) scrub: Scrub,
-    /// What was written to the SSDs of late.
-    pub(crate) budget: RefCell<Budget>,
-    /// A record of it is being written.
-    pub(crate) recording_writes: Cell<bool>,
-    pub(crate) witnesses: Witnesses,
-    /// This pool's marks on its SSDs.
-    pub(crate) owner: Rc<Ownership>,
-    /// SSDs that failed or were missing before this run, as they are on record.
-    pub(crate) gone_before: RefCell<Vec<GoneSsd>>,
     /// SSDs that came back in this run.
     pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
 }
@@ -326,7 +289,7 @@ impl<E: Env> Pool<E> {
             );
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        pool.change_members(&|members| members.settings = settings).await?;
+        pool.members.change_record(&|members| members.settings = settings).await?;
         pool.settings.set(settings);
         let mut policy = pool.policy.borrow_mut();
         if policy.kind() != settings.policy {
@@ -341,7 +304,7 @@ impl<E: Env> Pool<E> {
     /// have the only other copy of dirty data. All of them join, or none.
     pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
         let added = self.inner.add_ssds(ssds).await;
-        self.inner.watch_witnesses();
+        self.inner.members.watch_witnesses();
         added
     }
 
@@ -351,14 +314,14 @@ impl<E: Env> Pool<E> {
     pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
         let removed = self.inner.remove_ssds(uuids).await;
         // Else a start would name those again that were gone.
-        self.inner.watch_witnesses();
+        self.inner.members.watch_witnesses();
         removed
     }
 
     /// Tells the pool of SSDs that failed in earlier runs and that nobody has replaced: the status names them, and spares take
     /// over for them. They are not used: whoever wants that adds them.
     pub fn remember_failed(&self, ssds: &[FailedSsd]) {
-        self.inner.remember_failed(ssds);
+        self.inner.members.remember_failed(ssds);
     }
 
     /// Ends a removal that is under way: the SSDs stay. Too late once a members record without them is written.
@@ -492,22 +455,24 @@ impl<E: Env> PoolInner<E> {
         u64::from(self.pages_per_block) * crate::config::PAGE
     }
 
-    pub(crate) fn online_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
-        self.ssds.iter().filter(|ssd| ssd.is_online())
+    /// The SSD that has this slot.
+    pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<SlotSsd<E>> {
+        self.slot_ssd(self.slot_ranges.borrow().ssd_of(slot))
+    }
+
+    pub(crate) fn slot_ssd(&self, index: SsdIndex) -> &Rc<SlotSsd<E>> {
+        &self.slot_ssds[usize::from(index.0)]
     }
 
     /// The SSDs that have their share of what is new.
-    pub(crate) fn serving_ssds(&self) -> impl Iterator<Item = &Rc<Ssd<E>>> {
-        self.ssds.iter().filter(|ssd| ssd.life().is_serving())
+    pub(crate) fn serving_slot_ssds(&self) -> impl Iterator<Item = &Rc<SlotSsd<E>>> {
+        self.slot_ssds.iter().filter(|ssd| ssd.life().is_serving())
     }
 
-    pub(crate) fn has_two_ssds(&self) -> bool {
-        self.serving_ssds().nth(1).is_some()
-    }
-
-    /// The SSD that has this slot.
-    pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<Ssd<E>> {
-        &self.ssds[usize::from(self.slot_ranges.borrow().ssd_of(slot).0)]
+    /// Of the slot indexes of all SSDs in use: whoever waits for these waits for all that is queued by now.
+    pub(crate) fn last_tickets(&self) -> Vec<(SsdIndex, Ticket)> {
+        let online = self.slot_ssds.iter().filter(|ssd| ssd.is_online());
+        online.map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect()
     }
 
     /// The volume that is attached under this index, and its attachment id.
@@ -612,7 +577,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = self.life.fence() {
             return (Health::Failed, error.to_string());
         }
-        let state_is_behind = self.state_hangs.get() || self.state_lacks.borrow().is_any();
+        let state_is_behind = self.members.state().is_behind();
         match self.health_of_ssds() {
             (Health::Good, _) if state_is_behind => {
                 let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
@@ -629,7 +594,8 @@ impl<E: Env> PoolInner<E> {
         }
         match self.health_of_redundancy() {
             (Health::Good, _) => {
-                let doubts = self.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
+                let doubts =
+                    self.members.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
                 let doubts: Vec<String> = doubts.map(|(ssd, doubt)| format!("SSD {}: {doubt}", ssd.path)).collect();
                 let health = if doubts.is_empty() { Health::Good } else { Health::Degraded };
                 (health, doubts.join("; "))
@@ -639,10 +605,10 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn health_of_redundancy(&self) -> (Health, String) {
-        let gone = self.ssds.iter().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
-        let gone = gone + self.absent.borrow().len();
-        if self.online_ssds().next().is_none() {
-            let read_only = self.ssds.iter().any(|ssd| ssd.life().is_read_only());
+        let gone = self.members.ssds().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
+        let gone = gone + self.members.absent().len();
+        if self.members.online_ssds().next().is_none() {
+            let read_only = self.members.ssds().any(|ssd| ssd.life().is_read_only());
             let reason = if read_only {
                 "no SSD takes writes: what is dirty is read from them and being flushed, volumes run at their backing devices' \
                  speed; see to the SSDs: their space, their write protection, their wear"
@@ -656,7 +622,7 @@ impl<E: Env> PoolInner<E> {
             PoolKind::Read => {
                 format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
             }
-            PoolKind::ReadWrite if self.online_ssds().nth(1).is_none() => {
+            PoolKind::ReadWrite if self.members.online_ssds().nth(1).is_none() => {
                 "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
                  backing devices, cached reads are served; replace the other SSDs"
                     .to_owned()
@@ -680,8 +646,8 @@ impl<E: Env> PoolInner<E> {
 
     /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
     fn health_of_missed(&self) -> (Health, String) {
-        let absent = self.absent.borrow();
-        let failed = self.ssds.iter().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
+        let absent = self.members.absent();
+        let failed = self.members.ssds().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
         let missed: Vec<&str> =
             failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
         if missed.is_empty() {
@@ -710,14 +676,14 @@ impl<E: Env> PoolInner<E> {
             );
         }
         let map = self.map.borrow();
-        let online_slots: u64 = self.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
+        let online_slots: u64 = self.members.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
         let catalogue = self.catalogue.borrow();
         let volumes = catalogue.volumes.iter().map(|volume| volume.spec.name.clone()).collect();
         let uses = catalogue.volumes.iter().map(|volume| self.index_of(volume.attachment));
         let uses: Vec<CacheUse> =
             uses.map(|index| index.map_or_else(CacheUse::default, |index| self.use_of(index))).collect();
-        let shown = self.ssds.iter().filter(|ssd| !ssd.life().is_replaced());
-        let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.absent.borrow().iter().cloned()).collect();
+        let shown = self.members.ssds().filter(|ssd| !ssd.life().is_replaced());
+        let ssds = shown.map(|ssd| self.ssd_status(ssd)).chain(self.members.absent().iter().cloned()).collect();
         PoolStatus {
             name: self.name.clone(),
             uuid: self.uuid,
@@ -725,8 +691,8 @@ impl<E: Env> PoolInner<E> {
             settings: self.settings.get(),
             health,
             reason,
-            taken_over: self.owner.is_taken(),
-            epoch: self.members.borrow().epoch,
+            taken_over: self.members.owner().is_taken(),
+            epoch: self.members.record().epoch,
             capacity_bytes: online_slots * self.block_bytes(),
             capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
@@ -735,7 +701,7 @@ impl<E: Env> PoolInner<E> {
             memory_bytes: map.memory_bytes()
                 + self.policy.borrow().memory_bytes()
                 + self.counters.borrow().memory_bytes()
-                + self.ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
+                + self.slot_ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
                 + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
             rebuild: self.rebuild_status(),
@@ -743,7 +709,7 @@ impl<E: Env> PoolInner<E> {
             scrub: self.scrub.status(),
             ssd_writes,
             ssds,
-            spares: self.spares.borrow().iter().map(|spare| spare.status()).collect(),
+            spares: self.members.spares().statuses(),
             volumes,
             uses,
         }
@@ -755,19 +721,19 @@ impl<E: Env> PoolInner<E> {
             uuid: ssd.uuid,
             size_bytes: ssd.layout.ssd_bytes,
             // Nothing is wrong with those of a pool that somebody else has.
-            online: ssd.is_online() || self.owner.is_taken(),
+            online: ssd.is_online() || self.members.owner().is_taken(),
             missing: false,
-            failed: !ssd.is_online() && !self.owner.is_taken(),
+            failed: !ssd.is_online() && !self.members.owner().is_taken(),
             disk: ssd.disk.clone(),
             silent: ssd.life().is_suspect() || ssd.life().is_silent(),
-            refuses: ssd.refusal.get().filter(|_| ssd.life().is_read_only()),
+            refuses: ssd.refusal(),
             rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
             reason: self.reason_of(ssd),
             slots: u64::from(ssd.layout.slot_count()),
-            slots_used: u64::from(ssd.slots_used.get()),
+            slots_used: u64::from(self.slot_ssd(ssd.index).slots_used.get()),
             read_errors: ssd.read_errors_ever(),
-            lost_writes: ssd.losses.get() > 0,
+            lost_writes: ssd.lost_writes(),
             bytes_written: ssd.bytes_written.get(),
             io: ssd.io.snapshot(),
         }

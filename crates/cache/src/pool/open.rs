@@ -13,13 +13,13 @@ use hotset_block::sync::{Event, Semaphore};
 use hotset_block::{Device, Env};
 
 use crate::address::{SlotIndex, SsdIndex};
-use crate::clean::budget::Budget;
 use crate::clean::counters::Counters;
 use crate::clean::fills::Fills;
 use crate::clean::map::Map;
 use crate::clean::policy::Policy;
 use crate::clean::recover::Unbelieved;
 use crate::clean::slot_ranges::SlotRanges;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
 use crate::format::layout::STATE_BYTES_MIN;
@@ -28,14 +28,16 @@ use crate::format::superblock::Superblock;
 use crate::log::write_log::{Known, Log};
 use crate::members::label::Named;
 use crate::members::newest::Records;
-use crate::members::owner::{Entry, run_owner};
-use crate::members::ownership::Ownership;
+use crate::members::owner::Entry;
+use crate::members::pool_life::PoolLife;
 use crate::members::roster::Roster;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
-use crate::members::witnesses::Witnesses;
+use crate::members::{Members, MembersParts};
+use crate::pool::departure::run_departures;
 use crate::pool::scrub_progress::Scrub;
 use crate::pool::survey::{Membership, Survey};
+use crate::pool::takeover::run_owner;
 use crate::pool::{Missing, Pool, PoolInner, PoolVolume};
 use crate::status::SsdStatus;
 
@@ -95,7 +97,7 @@ pub(crate) async fn open<E: Env>(
         if let Some(log) = &pool.log {
             log.take_losses_of(&before);
         }
-        pool.remember_gone(&before.members.value);
+        pool.members.remember_gone(&before.members.value);
         pool.recover(&before, &plan).await?;
         if missing == Missing::AcceptLoss {
             pool.accept_unknown().await?;
@@ -115,88 +117,62 @@ pub(crate) async fn open<E: Env>(
 }
 
 /// What the members record says of an SSD that joins: nothing that it holds is believed.
-pub(crate) fn new_member<E: Env>(env: &E, path: &str, superblock: &Superblock) -> Member {
-    Member {
-        ssd_uuid: superblock.ssd_uuid,
-        size_bytes: superblock.layout.ssd_bytes,
-        path: path.to_owned(),
-        incarnation: env.random(),
-        session: 0,
-        journal_end: None,
-    }
+pub(crate) fn new_member<E: Env>(env: &E, path: &str, ssd_uuid: u128, size_bytes: u64) -> Member {
+    Member { ssd_uuid, size_bytes, path: path.to_owned(), incarnation: env.random(), session: 0, journal_end: None }
 }
 
 impl<E: Env> Parts<E> {
     pub(crate) fn assemble(self) -> Rc<PoolInner<E>> {
         let Records { members, catalogue, rows, witnesses: found, .. } = self.records;
-        let settings = members.value.settings;
+        let (name, kind, settings) = (members.value.name.clone(), members.value.kind, members.value.settings);
         let pages_per_block = settings.block_bytes.pages();
         let mut map = Map::new(pages_per_block, settings.checksums);
-        let mut ssds = Vec::new();
+        let mut slot_ranges = SlotRanges::default();
+        let (mut ssds, mut slot_ssds) = (Vec::new(), Vec::new());
         for (index, (named, superblock)) in self.ssds.into_iter().enumerate() {
             let index = SsdIndex(u16::try_from(index).expect("SSDs of a pool are bounded"));
             let first_slot: SlotIndex = map.add_slots(superblock.layout.slot_count());
-            let ssd = Ssd::new(self.env.clone(), index, named, &superblock, first_slot);
-            let incarnation = members.value.member(superblock.ssd_uuid).map_or(0, |member| member.incarnation);
-            ssd.incarnation.set(incarnation);
-            ssds.push((Rc::new(ssd), superblock));
+            slot_ranges.push(first_slot, superblock.layout.slot_count(), index);
+            let ssd = Rc::new(Ssd::new(self.env.clone(), index, named, &superblock));
+            slot_ssds.push(Rc::new(SlotSsd::new(Rc::clone(&ssd), first_slot)));
+            ssds.push(ssd);
         }
-        let mut slot_ranges = SlotRanges::default();
-        for (ssd, _) in &ssds {
-            slot_ranges.push(ssd.first_slot.get(), ssd.layout.slot_count(), ssd.index);
-        }
-        let witnesses = Witnesses::default();
-        for (ssd, _) in &ssds {
-            let number = found.ssds.iter().find(|(uuid, _)| *uuid == ssd.uuid).map_or(0, |(_, number)| *number);
-            ssd.witness.opened(number);
-            ssd.losses.set(found.seen.losses_of(ssd.uuid));
-            ssd.read_errors_before.set(found.seen.read_errors_of(ssd.uuid));
-        }
-        let scrub = found.seen.scrub;
-        witnesses.state.opened(found.state);
-        witnesses.opened(found.seen, found.number);
         let slots = map.slot_count();
-        let kind = members.value.kind;
-        let limit = settings.ssd_writes_per_day_bytes;
-        let budget = Budget::new(members.value.written, limit, members.value.clean, self.env.unix_seconds());
         let volumes = catalogue.value.volumes.iter();
         let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
-        let owner = Rc::new(Ownership::default());
-        for (ssd, _) in &ssds {
-            ssd.owned_by(&owner);
-        }
+        let life = Rc::new(PoolLife::default());
+        let scrub = Scrub::opened(found.seen.scrub);
+        let members = Members::new(MembersParts {
+            env: self.env.clone(),
+            pool_uuid: self.uuid,
+            life: Rc::clone(&life),
+            offline: self.offline,
+            ssds,
+            absent: self.absent,
+            spares: self.spares,
+            state: self.state,
+            record: members,
+            catalogue_number: catalogue.number,
+            rows_number: rows.number,
+            found,
+        });
         Rc::new(PoolInner {
-            owner,
             env: self.env,
             uuid: self.uuid,
-            name: members.value.name.clone(),
-            kind: members.value.kind,
+            name,
+            kind,
             settings: Cell::new(settings),
             pages_per_block,
-            superblocks: RefCell::new(ssds.iter().map(|(_, superblock)| superblock.clone()).collect()),
-            ssds: Roster::new(ssds.into_iter().map(|(ssd, _)| ssd).collect(), limits::JOINS_MAX),
+            members: Rc::new(members),
+            slot_ssds: Roster::new(slot_ssds, limits::JOINS_MAX),
             slot_ranges: RefCell::new(slot_ranges),
-            absent: RefCell::new(self.absent),
-            spares: RefCell::new(self.spares.into_iter().map(Rc::new).collect()),
-            spare_wanted: Event::new(),
             removal_lock: Semaphore::new(1),
             removal_cancelled: Cell::new(false),
-            state: self.state,
-            state_lacks: RefCell::default(),
-            writing_state_again: Cell::new(false),
-            state_hangs: Cell::new(false),
-            state_answers: Event::new(),
             map: RefCell::new(map),
             policy: RefCell::new(Policy::new(settings.policy, slots)),
             counters: RefCell::new(Counters::new(slots, pages_per_block)),
             volumes: RefCell::new(volumes),
-            members: RefCell::new(members.value),
-            members_number: Cell::new(members.number),
             catalogue: RefCell::new(catalogue.value),
-            catalogue_number: Cell::new(catalogue.number),
-            records_lock: Semaphore::new(1),
-            leave_lock: Semaphore::new(1),
-            losses_lock: Semaphore::new(1),
             admin_lock: Semaphore::new(1),
             publish_lock: Semaphore::new(1),
             fills: Fills::default(),
@@ -205,18 +181,13 @@ impl<E: Env> Parts<E> {
             freed: RefCell::default(),
             unpublished: RefCell::default(),
             publish_wanted: Event::new(),
-            life: Rc::default(),
+            life,
             recovery: RefCell::default(),
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
-            rows_number: Cell::new(rows.number),
             offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
             log_copy_order: Cell::default(),
-            scrub: Scrub::opened(scrub),
-            budget: RefCell::new(budget),
-            recording_writes: Cell::new(false),
-            witnesses,
-            gone_before: RefCell::default(),
+            scrub,
             returns: RefCell::default(),
         })
     }
@@ -225,9 +196,8 @@ impl<E: Env> Parts<E> {
     async fn start(mut self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         let pool = self.assemble();
-        pool.claim(&entry).await?;
-        pool.env.spawn(run_watchdog(pool.env.clone(), Rc::downgrade(&pool)));
-        pool.env.spawn(run_owner(pool.env.clone(), Rc::clone(&pool.owner), Rc::downgrade(&pool)));
+        pool.members.claim(&entry).await?;
+        pool.watch();
         if let Err(error) = pool.begin(plan).await {
             pool.cancel_start().await;
             return Err(error);
@@ -240,42 +210,39 @@ impl<E: Env> PoolInner<E> {
     async fn begin(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
         let joining: Vec<Member> = self
-            .ssds
-            .iter()
+            .members
+            .ssds()
             .filter(|ssd| plan.returned.contains(&ssd.uuid))
-            .map(|ssd| {
-                let superblocks = self.superblocks.borrow();
-                let superblock = &superblocks[usize::from(ssd.index.0)];
-                new_member(&self.env, &ssd.path, superblock)
-            })
+            .map(|ssd| new_member(&self.env, &ssd.path, ssd.uuid, ssd.layout.ssd_bytes))
             .collect();
-        let all = self.members.borrow().ssds.len() + joining.len();
+        let all = self.members.record().ssds.len() + joining.len();
         let incarnations: Vec<u64> = (0..all).map(|_| self.env.random()).collect();
-        self.change_members(&|members| {
-            members.clean = false;
-            members.epoch += u64::from(changed);
-            members.ssds.extend(joining.iter().cloned());
-            for ssd in self.ssds.iter() {
-                let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
-                member.path.clone_from(&ssd.path);
-            }
-            if plan.all_cold.is_some() {
-                // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
-                // know why they were not believed.
-                for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
-                    member.incarnation = *incarnation;
+        self.members
+            .change_record(&|members| {
+                members.clean = false;
+                members.epoch += u64::from(changed);
+                members.ssds.extend(joining.iter().cloned());
+                for ssd in self.members.ssds() {
+                    let member = members.member_mut(ssd.uuid).expect("every SSD that is there is a member now");
+                    member.path.clone_from(&ssd.path);
                 }
-            }
-        })
-        .await?;
+                if plan.all_cold.is_some() {
+                    // Also of those that are missing: a start that ends here leaves them in the pool, and the next one may not
+                    // know why they were not believed.
+                    for (member, incarnation) in members.ssds.iter_mut().zip(&incarnations) {
+                        member.incarnation = *incarnation;
+                    }
+                }
+            })
+            .await?;
         if self.log.is_none() {
-            self.dismiss_missing().await?;
+            self.members.dismiss_missing().await?;
         }
         if changed || plan.catalogue_behind {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
             self.change_catalogue(&|_| {}).await?;
         }
-        self.take_incarnations();
+        self.members.take_incarnations();
         Ok(())
     }
 
@@ -285,31 +252,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.set_known(Known::Never);
         }
-        self.release().await;
-    }
-
-    /// Members that are not there are none any more. Not before it is known that the pool can do without them: else what
-    /// they hold would not be believed either when they come back.
-    pub(crate) async fn dismiss_missing(self: &Rc<Self>) -> Result<(), Error> {
-        let is_here = |member: &Member| self.ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid);
-        if self.members.borrow().ssds.iter().all(is_here) {
-            return Ok(());
-        }
-        self.change_members(&|members| {
-            members.epoch += 1;
-            members.ssds.retain(is_here);
-        })
-        .await
-    }
-
-    /// The SSDs' incarnations are those of the members record.
-    fn take_incarnations(&self) {
-        let members = self.members.borrow();
-        for ssd in self.ssds.iter() {
-            if let Some(member) = members.member(ssd.uuid) {
-                ssd.incarnation.set(member.incarnation);
-            }
-        }
+        self.members.release().await;
     }
 
     /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
@@ -324,7 +267,7 @@ impl<E: Env> PoolInner<E> {
         self.apply_shares();
         let mut cold = Vec::new();
         let mut slots = 0;
-        for ssd in self.ssds.iter() {
+        for ssd in self.slot_ssds.iter() {
             let known = before.members.value.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
             let Some(member) = known else {
                 let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
@@ -338,12 +281,12 @@ impl<E: Env> PoolInner<E> {
                     notes.push(format!("SSD {} starts empty: {reason}", ssd.path));
                     cold.push(Rc::clone(ssd));
                 }
-                Err(Unbelieved::Fault(fault)) => self.ssd_failed(ssd, &fault),
+                Err(Unbelieved::Fault(fault)) => self.members.ssd_failed(&ssd.ssd, &fault),
             }
         }
-        if cold.iter().any(|ssd| ssd.losses.get() > 0) {
+        if cold.iter().any(|ssd| ssd.lost_writes()) {
             // Before its new slot index hides what it lost.
-            self.keep_witnesses().await;
+            self.members.keep_witnesses().await;
         }
         self.record_cold(&cold, plan).await?;
         self.start_cold(&cold).await;
@@ -358,56 +301,66 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// New incarnations, durably, for SSDs whose index is not believed; those of `plan` have theirs already.
-    async fn record_cold(self: &Rc<Self>, cold: &[Rc<Ssd<E>>], plan: &Membership) -> Result<(), Error> {
+    async fn record_cold(self: &Rc<Self>, cold: &[Rc<SlotSsd<E>>], plan: &Membership) -> Result<(), Error> {
         let damaged: Vec<(u128, u64)> = cold.iter().map(|ssd| (ssd.uuid, self.env.random())).collect();
         if plan.all_cold.is_some() || damaged.is_empty() {
             return Ok(());
         }
-        self.change_members(&|members| {
-            members.epoch += 1;
-            for (uuid, incarnation) in &damaged {
-                if let Some(member) = members.member_mut(*uuid) {
-                    member.incarnation = *incarnation;
+        self.members
+            .change_record(&|members| {
+                members.epoch += 1;
+                for (uuid, incarnation) in &damaged {
+                    if let Some(member) = members.member_mut(*uuid) {
+                        member.incarnation = *incarnation;
+                    }
                 }
-            }
-        })
-        .await?;
-        self.take_incarnations();
+            })
+            .await?;
+        self.members.take_incarnations();
         Ok(())
     }
 
     /// Empties the indexes of these SSDs.
-    pub(crate) async fn start_cold(self: &Rc<Self>, cold: &[Rc<Ssd<E>>]) {
+    pub(crate) async fn start_cold(self: &Rc<Self>, cold: &[Rc<SlotSsd<E>>]) {
         for ssd in cold {
             if let Err(fault) = self.reset_index(ssd).await {
-                self.ssd_failed(ssd, &fault);
+                self.members.ssd_failed(&ssd.ssd, &fault);
             }
         }
     }
 
     /// A checkpoint of the new session on every SSD, then the session's record.
     pub(crate) async fn begin_session(self: &Rc<Self>) -> Result<(), Error> {
-        let session = self.members.borrow().session + 1;
-        for ssd in self.ssds.iter() {
+        let session = self.members.record().session + 1;
+        for ssd in self.slot_ssds.iter() {
             let begun = match self.write_checkpoint(ssd, session).await {
                 Ok(()) => self.fill_journal_holes(ssd).await,
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = begun {
-                self.ssd_failed(ssd, &fault);
+                self.members.ssd_failed(&ssd.ssd, &fault);
             }
         }
-        let online: Vec<u128> = self.online_ssds().map(|ssd| ssd.uuid).collect();
-        self.change_members(&|members| {
-            members.session = session;
-            for member in &mut members.ssds {
-                member.journal_end = None;
-                if online.contains(&member.ssd_uuid) {
-                    member.session = session;
+        let online: Vec<u128> = self.members.online_ssds().map(|ssd| ssd.uuid).collect();
+        self.members
+            .change_record(&|members| {
+                members.session = session;
+                for member in &mut members.ssds {
+                    member.journal_end = None;
+                    if online.contains(&member.ssd_uuid) {
+                        member.session = session;
+                    }
                 }
-            }
-        })
-        .await
+            })
+            .await
+    }
+
+    /// Starts the tasks that watch over the members.
+    pub(crate) fn watch(self: &Rc<Self>) {
+        let (env, members) = (&self.env, &self.members);
+        env.spawn(run_watchdog(env.clone(), Rc::downgrade(self)));
+        env.spawn(run_owner(env.clone(), Rc::clone(members.owner()), Rc::downgrade(self)));
+        env.spawn(run_departures(env.clone(), Rc::clone(members.departures()), Rc::downgrade(self)));
     }
 
     /// Starts the background tasks.
@@ -439,9 +392,9 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
                 for (_, volume) in pool.attached_volumes() {
                     volume.backing.hangs_for();
                 }
-                pool.watch_writes();
-                pool.watch_state();
-                pool.watch_witnesses();
+                pool.members.watch_writes();
+                pool.members.watch_state();
+                pool.members.watch_witnesses();
             }
             Some(_) | None => return,
         }

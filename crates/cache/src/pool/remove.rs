@@ -8,12 +8,13 @@ use std::time::Duration;
 use hotset_block::Env;
 
 use crate::clean::invalidate::Why;
-use crate::config::{PAGE, PoolKind, limits};
+use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
 use crate::log::rows::{ROWS_MIN, capacity};
 use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
+use crate::members::superblocks::erase_device;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::Evacuation;
@@ -51,7 +52,7 @@ impl<E: Env> PoolInner<E> {
         for ssd in &leaving {
             self.release_ssd(ssd).await?;
         }
-        self.forget_gone(uuids);
+        self.members.forget_gone(uuids);
         Ok(Removed::Done)
     }
 
@@ -67,15 +68,15 @@ impl<E: Env> PoolInner<E> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("pool {}: {what}", self.name)));
         self.life.check_open()?;
         for uuid in uuids {
-            let known = self.ssds.iter().any(|ssd| ssd.uuid == *uuid && !ssd.life().is_replaced())
-                || self.absent.borrow().iter().any(|ssd| ssd.uuid == *uuid);
+            let known = self.members.ssds().any(|ssd| ssd.uuid == *uuid && !ssd.life().is_replaced())
+                || self.members.absent().iter().any(|ssd| ssd.uuid == *uuid);
             if !known {
                 let message = format!("pool {}: it has no SSD {uuid:032x}", self.name);
                 return Err(Error::new(ErrorKind::NotFound, message));
             }
         }
         let (leaving, staying): (Vec<_>, Vec<_>) =
-            self.online_ssds().cloned().partition(|ssd| uuids.contains(&ssd.uuid));
+            self.members.online_ssds().cloned().partition(|ssd| uuids.contains(&ssd.uuid));
         if leaving.is_empty() {
             return Ok(leaving);
         }
@@ -110,7 +111,7 @@ impl<E: Env> PoolInner<E> {
         let segments = self.log.as_ref().map_or(0, |log| copies_on(log, ssd));
         let log =
             u64::try_from(segments).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE;
-        log + u64::from(ssd.slots_used.get()) * self.block_bytes()
+        log + u64::from(self.slot_ssd(ssd.index).slots_used.get()) * self.block_bytes()
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
@@ -136,7 +137,7 @@ impl<E: Env> PoolInner<E> {
             // A row that took no batch may still be in the record.
             self.record_rows(log).await?;
         }
-        for ssd in leaving {
+        for ssd in leaving.iter().map(|ssd| self.slot_ssd(ssd.index)) {
             while self.fills.any_into(&ssd.slots()) && ssd.is_online() {
                 within(&self.env, INTERVAL, self.fills.ended.wait()).await;
                 if self.check_removal(leaving)? == Removed::Cancelled {
@@ -169,7 +170,8 @@ impl<E: Env> PoolInner<E> {
         if self.life.is_stopping() {
             return Err(Error::new(ErrorKind::Stopping, "the pool stops: the SSDs stay in it"));
         }
-        if self.kind == PoolKind::ReadWrite && !self.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online()) {
+        if self.kind == PoolKind::ReadWrite && !self.members.has_two_ssds() && leaving.iter().any(|ssd| ssd.is_online())
+        {
             let message = format!("pool {}: another SSD failed: two copies need those that were to go", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
@@ -186,19 +188,21 @@ impl<E: Env> PoolInner<E> {
 
     /// The members record without the SSD, then its superblock; then it is nobody's.
     async fn release_ssd(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
-        let busy = || ssd.is_busy() || ssd.journal.writing.get() || ssd.journal.checkpointing.get();
+        let journal = &self.slot_ssd(ssd.index).journal;
+        let busy = || ssd.is_busy() || journal.writing.get() || journal.checkpointing.get();
         while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.
             self.env.sleep(INTERVAL / 20).await;
         }
         let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
         if ssd.go_offline(LifeChange::Replaced, "it was removed") {
+            self.slot_ssd(ssd.index).went_out_of_use();
             self.leave(ssd).await;
         }
         self.until_left(ssd).await;
         self.life.check_open()?;
         let Some(device) = device else { return Ok(()) };
-        match within(&self.env, limits::SSD_TIMEOUT, self.erase_device(&device)).await {
+        match erase_device(&self.env, &device).await {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => {
                 let message = format!(
@@ -208,14 +212,6 @@ impl<E: Env> PoolInner<E> {
                 Err(Error::new(ErrorKind::Media, message))
             }
         }
-    }
-
-    /// The status names them no more.
-    fn forget_gone(&self, uuids: &[u128]) {
-        for ssd in self.ssds.iter().filter(|ssd| uuids.contains(&ssd.uuid)) {
-            ssd.change(LifeChange::Replaced);
-        }
-        self.absent.borrow_mut().retain(|ssd| !uuids.contains(&ssd.uuid));
     }
 }
 

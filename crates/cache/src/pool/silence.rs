@@ -10,11 +10,9 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::config::{PoolKind, limits};
-use crate::format::layout::{SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS};
 use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
-use crate::members::segments::Purpose;
-use crate::members::ssd::{Fault, Ssd};
+use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -23,10 +21,10 @@ impl<E: Env> PoolInner<E> {
     /// Finds out which SSDs do not answer, and what is to be done about them. Called every quarter of the time-out.
     pub(crate) fn watch_ssds(self: &Rc<Self>) {
         let slow = |ssd: &Rc<Ssd<E>>| ssd.life().is_suspect() || ssd.oldest_operation() > limits::SSD_TIMEOUT / 4;
-        if !self.online_ssds().any(slow) {
+        if !self.members.online_ssds().any(slow) {
             return;
         }
-        let online: Vec<Rc<Ssd<E>>> = self.online_ssds().cloned().collect();
+        let online: Vec<Rc<Ssd<E>>> = self.members.online_ssds().cloned().collect();
         for ssd in &online {
             // Whether one that has nothing to do answers shows only if it is asked.
             if !ssd.is_busy() || ssd.life().is_suspect() {
@@ -36,7 +34,7 @@ impl<E: Env> PoolInner<E> {
         for ssd in online {
             match self.silence_of(&ssd).verdict() {
                 Verdict::Answers => {
-                    if !ssd.probing.get() {
+                    if !ssd.is_probed() {
                         self.ssd_answers(&ssd);
                     }
                 }
@@ -46,14 +44,14 @@ impl<E: Env> PoolInner<E> {
                     let seconds = ssd.oldest_operation().as_secs();
                     let change =
                         if planted(Planted::SilenceIsDeath) { LifeChange::Failed } else { LifeChange::LeftSilent };
-                    self.take_out(&ssd, change, &format!("it did not answer for {seconds} s"));
+                    self.members.take_out(&ssd, change, &format!("it did not answer for {seconds} s"));
                 }
             }
         }
     }
 
     fn silence_of(&self, ssd: &Rc<Ssd<E>>) -> Silence {
-        let others = || self.online_ssds().filter(|other| !Rc::ptr_eq(other, ssd));
+        let others = || self.members.online_ssds().filter(|other| !Rc::ptr_eq(other, ssd));
         let answers =
             |other: &Rc<Ssd<E>>| other.life().may_be_read() && other.oldest_operation() <= limits::SSD_TIMEOUT / 4;
         let another_answers = others().any(answers);
@@ -81,7 +79,7 @@ impl<E: Env> PoolInner<E> {
             let elsewhere = pair
                 .iter()
                 .filter_map(|mirror| mirror.get().ssd)
-                .any(|index| index != ssd.index && answers(&self.ssds[usize::from(index.0)]));
+                .any(|index| index != ssd.index && answers(self.members.ssd(index)));
             mirrors.any(|index| index == ssd.index) && !elsewhere
         })
     }
@@ -89,7 +87,7 @@ impl<E: Env> PoolInner<E> {
     /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
     pub(crate) fn silence(&self) -> Option<String> {
         let silent: Vec<&str> =
-            self.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
+            self.members.online_ssds().filter(|ssd| ssd.life().is_suspect()).map(|ssd| ssd.path.as_str()).collect();
         (!silent.is_empty()).then(|| {
             format!(
                 "{} SSD(s) do not answer, and have what no other SSD has: {}. What hosts ask of that waits, the rest goes to \
@@ -107,11 +105,11 @@ impl<E: Env> PoolInner<E> {
             let seconds = ssd.oldest_operation().as_secs();
             return format!("it has not answered for {seconds} s, and is waited for");
         }
-        let reason = ssd.reason.borrow().clone();
+        let reason = ssd.reason();
         if ssd.life().is_silent() {
             return format!("{reason}: the pool goes on without it, and takes it back when it answers");
         }
-        let Some(refusal) = ssd.refusal.get().filter(|_| ssd.life().is_read_only()) else {
+        let Some(refusal) = ssd.refusal() else {
             return if reason.is_empty() { ssd.doubt() } else { reason };
         };
         let left = self.log.as_ref().map_or(0, |log| self.bytes_only_on(log, ssd));
@@ -150,7 +148,8 @@ impl<E: Env> PoolInner<E> {
         let error = crate::error::Error::new(crate::error::ErrorKind::Gone, message.clone());
         self.life.fence_first(|| error);
         ssd.go_offline(LifeChange::Failed, &message);
-        for other in self.ssds.iter() {
+        self.slot_ssd(ssd.index).went_out_of_use();
+        for other in self.members.ssds() {
             other.left_event.wake_all();
         }
         if let Some(log) = &self.log {
@@ -161,25 +160,18 @@ impl<E: Env> PoolInner<E> {
     /// Asks the SSD for something harmless that it can do only if it answers and takes writes: the second copy of its
     /// superblock is read and written as it is.
     fn probe(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
-        if ssd.probing.replace(true) {
+        if !ssd.begin_probe() {
             return;
         }
         let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
         self.env.spawn(async move {
-            let probed = pool.write_again(&ssd).await;
-            ssd.probing.set(false);
+            let probed = ssd.write_superblock_again().await;
+            ssd.end_probe();
             match probed {
                 Ok(()) if ssd.oldest_operation() <= limits::SSD_TIMEOUT => pool.ssd_answers(&ssd),
                 Ok(()) => {}
-                Err(fault) => pool.ssd_failed(&ssd, &fault),
+                Err(fault) => pool.members.ssd_failed(&ssd, &fault),
             }
         });
-    }
-
-    async fn write_again(&self, ssd: &Ssd<E>) -> Result<(), Fault> {
-        let [_, second] = SUPERBLOCK_OFFSETS;
-        let length = usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
-        let bytes = ssd.read(second, self.env.buffers().take(length)).await?;
-        ssd.write(Purpose::Label, second, bytes).await.map(drop)
     }
 }

@@ -14,13 +14,14 @@ use hotset_block::{Buf, BufPool, ByteRange, DeviceError, Env, PAGE_BYTES};
 use crate::address::{BlockIndex, BlockKey, DETACHED, SlotIndex, VolumeIndex, bytes_of};
 use crate::clean::fills::Request;
 use crate::clean::grace::Epoch;
+use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
-use crate::members::ssd::{Fault, Ssd, is_gone};
+use crate::members::ssd::{Fault, is_gone};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
@@ -82,7 +83,7 @@ impl Destination {
 /// A read of a slot: while it lives, the slot is not filled again.
 struct Reading<'a, E: Env> {
     pool: &'a Rc<PoolInner<E>>,
-    ssd: &'a Rc<Ssd<E>>,
+    ssd: &'a Rc<SlotSsd<E>>,
     epoch: Epoch,
 }
 
@@ -546,12 +547,12 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
-    fn count_read_error(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
-        add(&ssd.read_errors, 1);
+    fn count_read_error(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, error: Option<&DeviceError>) {
+        let errors = ssd.has_misread();
         match error {
-            Some(error) if is_gone(error) => self.expel(ssd, &format!("{error}")),
-            Some(_) | None if ssd.read_errors.get() > limits::SSD_READ_ERRORS_MAX => {
-                self.expel(ssd, &format!("{} of its reads failed or brought wrong bytes", ssd.read_errors.get()));
+            Some(error) if is_gone(error) => self.members.expel(&ssd.ssd, &format!("{error}")),
+            Some(_) | None if errors > limits::SSD_READ_ERRORS_MAX => {
+                self.members.expel(&ssd.ssd, &format!("{} of its reads failed or brought wrong bytes", errors));
             }
             Some(_) | None => {}
         }
@@ -575,7 +576,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Reads the slot's header, which confirms whose block it holds and brings the checksums.
-    async fn load_header(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, slot: SlotIndex, key: BlockKey) -> Header {
+    async fn load_header(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, slot: SlotIndex, key: BlockKey) -> Header {
         let local = ssd.local(slot);
         let buf = self.env.buffers().take(usize::try_from(ssd.layout.header_bytes()).expect("a few pages"));
         let read = ssd.read_clean(ssd.layout.slot_offset(local), buf).await;
@@ -608,7 +609,7 @@ impl<E: Env> PoolInner<E> {
         Header::Wrong
     }
 
-    fn confirms(&self, header: &SlotHeader, ssd: &Ssd<E>, slot: SlotIndex, key: BlockKey) -> bool {
+    fn confirms(&self, header: &SlotHeader, ssd: &SlotSsd<E>, slot: SlotIndex, key: BlockKey) -> bool {
         let address = self.attachment_of(key.volume) == Some(header.attachment)
             && header.block == u64::from(key.block.0)
             && header.slot == ssd.local(slot);

@@ -54,13 +54,13 @@ impl<E: Env> PoolInner<E> {
     /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
     pub(crate) fn may_cache_writes(&self) -> bool {
         let no_space = self.log.as_ref().is_some_and(|log| log.mirrors.space() == RebuildSpace::Insufficient);
-        let silent = self.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !no_space && !silent && self.has_two_ssds() && !self.life.is_fenced()
+        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
+        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
     }
 
     /// No SSD is left, and what was lost with the last ones is on record.
     pub(crate) fn is_without_ssds(&self) -> bool {
-        self.online_ssds().next().is_none() && !self.life.is_fenced()
+        self.members.online_ssds().next().is_none() && !self.life.is_fenced()
     }
 
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
@@ -84,7 +84,7 @@ impl<E: Env> PoolInner<E> {
             if self.is_without_ssds() {
                 return Route::WithoutSsds;
             }
-            if !log.has_room(count) || self.online_ssds().next().is_none() {
+            if !log.has_room(count) || self.members.online_ssds().next().is_none() {
                 return Route::Wait;
             }
             return Route::Append(self.after_append(log, volume, attached.index, count));

@@ -1,0 +1,58 @@
+//! An SSD is out of use: at once, whatever room noticed. What follows from it in the others is told to the frame
+//! (`pool/departure.rs`), which has the order of all of it.
+
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::members::Members;
+use crate::members::departures::{Departures, Gone};
+use crate::members::life::LifeChange;
+use crate::members::ssd::{Fault, Ssd, is_gone};
+use crate::planted::{Planted, planted};
+use crate::status::Refusal;
+
+impl<E: Env> Members<E> {
+    pub(crate) fn departures(&self) -> &Rc<Departures<Ssd<E>>> {
+        &self.departures
+    }
+
+    /// The next SSD about which the frame has to do something.
+    pub(crate) fn next_gone(&self) -> Option<Gone<Ssd<E>>> {
+        self.departures.next()
+    }
+
+    /// An SSD failed a write or a flush, or is gone: it leaves the pool. One that only refuses writes is read as long as it
+    /// has what nobody else has, and is taken back by itself if it lacked room or was write-protected.
+    pub(crate) fn ssd_failed(&self, ssd: &Rc<Ssd<E>>, fault: &Fault) {
+        let Fault::Device(error) = fault else { return };
+        if is_gone(error) || planted(Planted::RefusalIsDeath) {
+            return self.expel(ssd, &error.to_string());
+        }
+        if self.take_out(ssd, LifeChange::RefusedWrites, &error.to_string()) {
+            ssd.refusal.set(Some(Refusal::of(error.kind)));
+        }
+    }
+
+    /// Takes an SSD out of the pool for good: out of sight at once, then durably.
+    pub(crate) fn expel(&self, ssd: &Rc<Ssd<E>>, reason: &str) {
+        self.take_out(ssd, LifeChange::Failed, reason);
+    }
+
+    /// False: it is out of use already.
+    pub(crate) fn take_out(&self, ssd: &Rc<Ssd<E>>, change: LifeChange, reason: &str) -> bool {
+        if self.offline {
+            return false;
+        }
+        let (was_member, was_read_only) = (ssd.life().has_joined(), ssd.life().is_read_only());
+        let taken = ssd.go_offline(change, reason);
+        if taken && was_member {
+            self.departures.push(Gone::OutOfUse(Rc::clone(ssd)));
+        }
+        if was_read_only && !ssd.life().is_readable() {
+            ssd.let_go();
+            self.departures.push(Gone::Unreadable(Rc::clone(ssd)));
+        }
+        taken
+    }
+}

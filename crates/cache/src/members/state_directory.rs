@@ -1,0 +1,150 @@
+//! The member that is no SSD: the pool's file in the state directory. Nothing holds up the SSDs that it does not have to.
+
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Event;
+use hotset_block::{Device, Env};
+
+use crate::config::limits;
+use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, STATE_BYTES};
+use crate::format::record::{Record, RecordKind};
+use crate::members::records::to_buf;
+use crate::members::state_lacks::{Missed, StateLacks};
+use crate::time_limit::within;
+
+/// See the file's summary.
+pub(crate) struct StateDirectory<E: Env> {
+    env: E,
+    pool_uuid: u128,
+    /// `None`: there is none, or it knows nothing of this pool.
+    device: Option<E::Device>,
+    lacks: StateLacks,
+    /// A record is on its way there that nobody waits for any more.
+    hangs: Cell<bool>,
+    /// That record has ended.
+    answers: Event,
+}
+
+/// A record on its way to the state directory.
+pub(super) enum StateRecord {
+    Ended(bool),
+    /// Whether the state directory takes it.
+    Begun(Pin<Box<dyn Future<Output = bool>>>),
+    /// Another one is on its way, for which nobody waits.
+    Waits,
+}
+
+impl StateRecord {
+    /// `None`: not before `limit`.
+    pub(super) async fn within<E: Env>(&mut self, env: &E, limit: Duration) -> Option<bool> {
+        match self {
+            Self::Ended(taken) => Some(*taken),
+            Self::Begun(writing) => within(env, limit, writing).await,
+            Self::Waits => None,
+        }
+    }
+}
+
+impl<E: Env> StateDirectory<E> {
+    pub(super) fn new(env: E, pool_uuid: u128, device: Option<E::Device>) -> Self {
+        let (lacks, hangs) = (StateLacks::default(), Cell::new(false));
+        Self { env, pool_uuid, device, lacks, hangs, answers: Event::new() }
+    }
+
+    pub(super) fn device(&self) -> Option<&E::Device> {
+        self.device.as_ref()
+    }
+
+    /// It has room for a record of what was lost.
+    pub(crate) fn keeps_losses(&self) -> bool {
+        self.device.as_ref().is_some_and(|state| state.info().size_bytes >= STATE_BYTES)
+    }
+
+    /// It lacks newest records, or may: it failed, or did not answer in time.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.hangs.get() || self.lacks.is_any()
+    }
+
+    /// It lacks newest records, and answers.
+    pub(super) fn wants_records(&self) -> bool {
+        self.lacks.is_any() && !self.hangs.get()
+    }
+
+    /// What the newest record of a kind came to there: `None`, it is there.
+    pub(super) fn note(&self, kind: RecordKind, missed: Option<Missed>) {
+        self.lacks.note(kind, missed.filter(|_| self.device.is_some()));
+    }
+
+    /// Begins to write a record, if nothing else is on its way.
+    pub(super) fn begin(self: &Rc<Self>, kind: RecordKind, number: u64, bytes: &[u8]) -> StateRecord {
+        if self.device.is_none() {
+            return StateRecord::Ended(false);
+        }
+        if self.hangs.get() {
+            return StateRecord::Waits;
+        }
+        let (offset, _) = kind.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
+        let (state, buf) = (Rc::clone(self), to_buf(self.env.buffers(), bytes));
+        StateRecord::Begun(Box::pin(async move {
+            let Some(device) = state.device() else { return false };
+            let (_buf, written) = device.write(offset, buf).await;
+            written.is_ok() && device.flush().await.is_ok()
+        }))
+    }
+
+    /// Nobody waits for it any more. Nothing else is written there before it has ended (rule `late-io`).
+    pub(super) fn leave(self: &Rc<Self>, record: StateRecord) {
+        let StateRecord::Begun(writing) = record else { return };
+        self.hangs.set(true);
+        let state = Rc::clone(self);
+        self.env.spawn(async move {
+            writing.await;
+            state.hangs.set(false);
+            state.answers.wake_all();
+        });
+    }
+
+    /// Waits for it, however long that takes; false: it was not taken.
+    pub(super) async fn end(
+        self: &Rc<Self>,
+        mut record: StateRecord,
+        kind: RecordKind,
+        number: u64,
+        bytes: &[u8],
+    ) -> bool {
+        loop {
+            match record {
+                StateRecord::Ended(taken) => return taken,
+                StateRecord::Begun(writing) => return writing.await,
+                StateRecord::Waits => {
+                    let answers = self.answers.wait();
+                    if self.hangs.get() {
+                        answers.await;
+                    }
+                    record = self.begin(kind, number, bytes);
+                }
+            }
+        }
+    }
+
+    /// What it did not take is written there again, as it is on the SSDs. The caller sees to it that no record is changed meanwhile.
+    pub(super) async fn write_again(self: &Rc<Self>, kind: RecordKind) {
+        let Some(Missed { number, bytes: Some(bytes) }) = self.lacks.get(kind) else { return };
+        let mut record = self.begin(kind, number, &bytes);
+        match record.within(&self.env, limits::SSD_TIMEOUT).await {
+            Some(true) => self.note(kind, None),
+            Some(false) => {}
+            None => self.leave(record),
+        }
+    }
+
+    /// Writes a record that no SSD keeps; false: it could not.
+    pub(crate) async fn write_only(self: &Rc<Self>, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
+        let bytes = Record { pool_uuid: self.pool_uuid, number, payload }.encode(kind);
+        let record = self.begin(kind, number, &bytes);
+        self.end(record, kind, number, &bytes).await
+    }
+}

@@ -1,0 +1,67 @@
+//! Records of a pool that its state directory lacks.
+
+use std::cell::RefCell;
+
+use crate::format::record::RecordKind;
+
+/// A record that the state directory did not take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missed {
+    pub(crate) number: u64,
+    /// `None`: it did not take effect, and only a later one is to be believed.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+/// The newest records that it lacks, of those that a start compares with the SSDs' to believe in the read cache.
+#[derive(Debug, Default)]
+pub(crate) struct StateLacks {
+    members: RefCell<Option<Missed>>,
+    catalogue: RefCell<Option<Missed>>,
+}
+
+impl StateLacks {
+    fn of(&self, kind: RecordKind) -> Option<&RefCell<Option<Missed>>> {
+        match kind {
+            RecordKind::Members => Some(&self.members),
+            RecordKind::Catalogue => Some(&self.catalogue),
+            RecordKind::Rows | RecordKind::Losses | RecordKind::Witness => None,
+        }
+    }
+
+    pub(crate) fn is_any(&self) -> bool {
+        self.members.borrow().is_some() || self.catalogue.borrow().is_some()
+    }
+
+    pub(crate) fn get(&self, kind: RecordKind) -> Option<Missed> {
+        self.of(kind)?.borrow().clone()
+    }
+
+    /// What the newest record of a kind came to: `None`, it is there.
+    pub(crate) fn note(&self, kind: RecordKind, missed: Option<Missed>) {
+        if let Some(lacks) = self.of(kind) {
+            *lacks.borrow_mut() = missed;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_start_compares_is_missed_until_a_newer_one_is_there() {
+        let lacks = StateLacks::default();
+        let missed = |number| Some(Missed { number, bytes: None });
+        for kind in [RecordKind::Rows, RecordKind::Losses, RecordKind::Witness] {
+            lacks.note(kind, missed(1));
+        }
+        assert!(!lacks.is_any());
+        lacks.note(RecordKind::Members, missed(2));
+        lacks.note(RecordKind::Catalogue, missed(3));
+        assert_eq!((lacks.get(RecordKind::Members), lacks.get(RecordKind::Catalogue)), (missed(2), missed(3)));
+        lacks.note(RecordKind::Members, None);
+        assert!(lacks.is_any());
+        lacks.note(RecordKind::Catalogue, None);
+        assert!(!lacks.is_any());
+    }
+}
