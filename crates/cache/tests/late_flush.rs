@@ -263,6 +263,41 @@ fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_tol
     });
 }
 
+// proves: F6
+#[test]
+fn a_volume_that_changes_its_thread_takes_its_counts_and_what_hosts_are_still_to_be_told_with_it() {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
+        let env = Fast(env);
+        let backing = Slow::new(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        let untold = volume.clone();
+        volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        backing.release();
+        backing.held.armed.set(Some(Operation::Flush));
+        volume.flush().await.unwrap_err();
+        let refused = volume.relocate().await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Refused, "a device that failed stays where it is: {refused}");
+        volume.clear(async || Ok(backing.clone())).await.unwrap();
+        volume.write(0, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
+        backing.release();
+        backing.held.armed.set(Some(Operation::Flush));
+        volume.relocate().await.unwrap_err();
+        volume.clear(async || Ok(backing.clone())).await.unwrap();
+        assert!(untold.owes_warning(), "it was told of nothing");
+        volume.flush().await.unwrap_err();
+        assert!(!volume.owes_warning());
+        let relocated = volume.relocate().await.unwrap();
+        let moved = Volume::arrive(env.clone(), relocated, backing.clone()).unwrap();
+        assert_eq!(moved.status().stats.writes, 2);
+        let of_untold = moved.clone();
+        of_untold.owe_warning();
+        moved.flush().await.unwrap();
+        of_untold.flush().await.unwrap_err();
+        of_untold.flush().await.unwrap();
+        assert!(!moved.owes_warning() && !moved.clone().owes_warning());
+    });
+}
+
 // proves: F6, D11
 #[test]
 fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_one() {

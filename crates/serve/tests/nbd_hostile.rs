@@ -14,7 +14,7 @@ use hotset_serve::load::{Client, Endpoint, Limit, Pattern, Progress, Workload};
 use hotset_serve::nbd::wire::{
     Command, OptionHeader, Request, SIMPLE_REPLY_BYTES, SimpleReply, command_flag, errno, option,
 };
-use hotset_serve::{Exports, ServerSettings};
+use hotset_serve::{Door, Exports, ServerSettings};
 use serving::{Backing, Served, Serving, TEST_TIMEOUT};
 use tempfile::TempDir;
 
@@ -372,6 +372,49 @@ fn connections_past_the_limit_are_closed_at_once_and_room_is_made_when_one_goes(
         }
     });
     assert_eq!(RawClient::choosing(&serving, "disk").ask(Command::Flush, 0, 0), 0);
+}
+
+// proves: S1
+#[test]
+fn connections_go_to_the_thread_of_their_export_and_are_limited_over_all_threads() {
+    let settings = ServerSettings { connections_max: 2, ..ServerSettings::default() };
+    let [first, second] = Door::for_threads(2).try_into().unwrap_or_else(|_| unreachable!("two were asked for"));
+    let front = Serving::start_at(&[Served::memory("here", 1 << 20)], settings, None, first);
+    let other = Serving::start_at(&[Served::memory("there", 1 << 20)], settings, None, second);
+    let count = |serving: &Serving| serving.ask(|_, exports: Exports| async move { exports.connections().len() });
+    let mut there = RawClient::choosing(&front, "there");
+    assert_eq!(there.ask(Command::Flush, 0, 0), 0);
+    assert_eq!((count(&front), count(&other)), (0, 1));
+    let mut here = RawClient::choosing(&front, "here");
+    assert_eq!(here.ask(Command::Flush, 0, 0), 0);
+    let mut third = RawClient { stream: UnixStream::connect(front.socket()).expect("the server listens") };
+    third.assert_closed();
+    other.ask(|_, exports: Exports| async move { exports.remove("there", TEST_TIMEOUT).await });
+    there.assert_closed();
+    assert_eq!(RawClient::choosing(&front, "here").ask(Command::Flush, 0, 0), 0, "there is room again");
+}
+
+#[test]
+fn a_session_rests_between_two_requests_and_one_that_cannot_goes_on_where_it_is() {
+    let serving = disk();
+    let pause = |limit: Duration| {
+        serving.ask(move |_, exports: Exports| async move {
+            let export = exports.export_of("disk").expect("it is exported");
+            let rests = exports.pause(export, limit).await;
+            exports.resume(export);
+            rests
+        })
+    };
+    let mut client = RawClient::choosing(&serving, "disk");
+    client.request(Command::Write, 0, 4096);
+    client.send(&[7; 1000]);
+    assert!(!pause(Duration::from_millis(50)), "half a request is on its way");
+    client.send(&[7; 3096]);
+    assert_eq!(client.error(), 0);
+    assert!(pause(TEST_TIMEOUT));
+    client.request(Command::Read, 0, 4096);
+    assert_eq!(client.error(), 0);
+    assert_eq!(client.receive(4096), [7; 4096]);
 }
 
 // proves: S1

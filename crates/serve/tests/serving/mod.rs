@@ -84,6 +84,11 @@ impl Serving {
     }
 
     pub fn start(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>) -> Self {
+        Self::start_at(volumes, settings, tls, Door::alone())
+    }
+
+    /// As one of several threads that serve.
+    pub fn start_at(volumes: &[Served], settings: ServerSettings, tls: Option<TlsFiles>, door: Door) -> Self {
         let directory = TempDir::new().expect("a directory");
         let socket = directory.path().join("nbd.sock");
         let volumes = volumes.to_vec();
@@ -92,7 +97,7 @@ impl Serving {
             let executor = Executor::new(ExecutorOptions::default()).expect("io_uring is available");
             let remote = executor.remote();
             executor.run(|env: HostEnv| async move {
-                let exports = Exports::new(env.clone(), settings, Door::alone());
+                let exports = Exports::new(env.clone(), settings, door);
                 let server = Server::new(exports.clone());
                 for volume in &volumes {
                     let volume = volume.open(&env);
