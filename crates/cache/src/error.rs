@@ -4,6 +4,7 @@ use std::fmt;
 
 use hotset_block::{DeviceError, DeviceErrorKind};
 
+use crate::config::PoolName;
 use crate::format::Unusable;
 
 /// What the caller can do about it.
@@ -39,16 +40,37 @@ pub enum ErrorKind {
     Stopping,
 }
 
+/// What an administrator can do about it by a verb; how that is spelt is the business of whoever offers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Do it all the same.
+    Force,
+    /// Accept that data of which no copy is left is lost.
+    AcceptLoss(PoolName),
+    /// Go on without the SSDs that are missing, and without what only they have.
+    GoOnWithoutMissing,
+    /// Convert the pool in place.
+    Convert(PoolName),
+}
+
 /// A failure: what failed, on what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     pub kind: ErrorKind,
+    /// Besides what the message advises.
+    pub remedy: Option<Remedy>,
     message: String,
 }
 
 impl Error {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, remedy: None, message: message.into() }
+    }
+
+    /// The same, with what can be done about it.
+    #[must_use]
+    pub(crate) fn with_remedy(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
     }
 
     /// What is wrong with bytes on `what`.
@@ -57,7 +79,7 @@ impl Error {
             Unusable::Corrupt(_) => ErrorKind::Corrupt,
             Unusable::Newer(newer) => ErrorKind::NewerFormat(newer.version),
         };
-        Self { kind, message: format!("{what}: {unusable}") }
+        Self::new(kind, format!("{what}: {unusable}"))
     }
 
     /// A device's error, with the device's name.
@@ -71,7 +93,7 @@ impl Error {
             DeviceErrorKind::OutOfRange => ErrorKind::OutOfRange,
             DeviceErrorKind::Busy => ErrorKind::Refused,
         };
-        Self { kind, message: format!("{what}: {error}") }
+        Self::new(kind, format!("{what}: {error}"))
     }
 }
 

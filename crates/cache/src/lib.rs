@@ -34,7 +34,7 @@ pub mod state {
 
 pub use attachments::evidence::BackingEvidence;
 pub use date::date_and_time;
-pub use error::{Error, ErrorKind};
+pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
 pub use format::{Corrupt, Newer, Unusable};
 pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};

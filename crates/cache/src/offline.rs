@@ -8,7 +8,7 @@ use hotset_block::{Device, Env, Likeness, likeness};
 use crate::address::VolumeIndex;
 use crate::attachments::identity::was_written;
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::catalogue::CataloguedVolume;
 use crate::format::crc64;
 use crate::format::record::RecordKind;
@@ -34,6 +34,9 @@ pub struct Report {
     pub epoch: u64,
     /// The pool was stopped cleanly.
     pub clean_stop: bool,
+    /// The state directory's copy of the pool was read, too. Else, if the pool went on without these SSDs, only that may know, and
+    /// what they hold is old.
+    pub state_read: bool,
     pub ssds: Vec<ReportedSsd>,
     pub volumes: Vec<ReportedVolume>,
     /// What is wrong, or cannot be known from what is here alone.
@@ -164,7 +167,7 @@ impl<E: Env> Offline<E> {
             let (path, member, awaited) = (found.named.path.clone(), is_member(uuid), is_awaited(uuid));
             ssds.push(ReportedSsd { path, uuid, present: true, member, awaited, unreadable: None });
         }
-        let (mut problems, mut doubts) = judge(&survey);
+        let (mut problems, mut doubts) = (Vec::new(), doubts_of(&survey));
         let (old, told): (Vec<u128>, Vec<String>) =
             old_copies.into_iter().map(|(uuid, why)| (uuid, why.to_string())).unzip();
         // Beside another copy, what is bad of an old one is known by its checksums.
@@ -189,6 +192,7 @@ impl<E: Env> Offline<E> {
             problems.push(format!("SSD {path} cannot be read: {error}"));
             tell_unreadable(&mut ssds, path, &error);
         }
+        let state_read = survey.state_knows;
         let found = survey.found.into_iter().filter(|ssd| {
             let uuid = ssd.superblock.ssd_uuid;
             is_member(uuid) || is_awaited(uuid)
@@ -219,6 +223,7 @@ impl<E: Env> Offline<E> {
             kind: members.kind,
             epoch: members.epoch,
             clean_stop: members.clean,
+            state_read,
             ssds,
             volumes,
             problems,
@@ -284,10 +289,10 @@ impl<E: Env> Offline<E> {
             if was_written(&known.backing, &identity) {
                 let message = format!(
                     "volume {name}: the device given for it was written to since the pool was stopped, so that what is dirty may \
-                     be older than what it holds (an earlier call that wrote to it does that, too): look at it, then write with \
-                     --force"
+                     be older than what it holds (an earlier call that wrote to it does that, too): look at it before it is written \
+                     to"
                 );
-                return Err(Error::new(ErrorKind::Refused, message));
+                return Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Force));
             }
             let telling = self.check_fingerprints(index, &known, &backing).await?;
             if telling == 0 && alike == Likeness::Unknown {
@@ -327,11 +332,10 @@ impl<E: Env> Offline<E> {
             if crc64(seen) != fingerprint.checksum {
                 let message = format!(
                     "volume {}: the device given for it does not hold at byte {start} what the pool saw there last: it is another \
-                     one, or was written to without the pool, and may be newer than what is dirty: give the right device, or \
-                     write to this one with --force",
+                     one, or was written to without the pool, and may be newer than what is dirty: give the right device",
                     known.spec.name
                 );
-                return Err(Error::new(ErrorKind::Refused, message));
+                return Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Force));
             }
         }
         Ok(telling)
@@ -390,9 +394,9 @@ impl<E: Env> Offline<E> {
     }
 }
 
-/// What is wrong with who is here; and of that, what says that newer data may be elsewhere.
-fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
-    let (mut problems, mut doubts) = (Vec::new(), Vec::new());
+/// What says that newer data may be elsewhere.
+fn doubts_of<E: Env>(survey: &Survey<E>) -> Vec<String> {
+    let mut doubts = Vec::new();
     let members = &survey.records.members.value;
     let is_here = |uuid: u128| survey.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
     let (here, all) = (members.ssds.iter().filter(|member| is_here(member.ssd_uuid)).count(), members.ssds.len());
@@ -404,11 +408,6 @@ fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
              state"
         ));
     }
-    if !survey.state_knows {
-        let unread = "the state directory's copy of the pool was not read (--state DIR): if the pool went on without these \
-                      SSDs, only that may know, and what they hold is old";
-        problems.push(unread.to_owned());
-    }
     for attachment in survey.records.unknown_losses() {
         let volume = survey.records.catalogue.value.volumes.iter().find(|volume| volume.attachment == attachment);
         if let Some(volume) = volume {
@@ -418,7 +417,7 @@ fn judge<E: Env>(survey: &Survey<E>) -> (Vec<String>, Vec<String>) {
             ));
         }
     }
-    (problems, doubts)
+    doubts
 }
 
 /// Says why an SSD that was given is not present; one that the pool knows by another path is in the list once more.
@@ -511,8 +510,7 @@ impl<E: Env> PoolInner<E> {
 
 fn other_device(volume: &VolumeName, before: &str, now: &str) -> Error {
     let message = format!(
-        "volume {volume}: its dirty data belongs to {before:?}, the device given is {now:?}: give the right device, or write \
-         to this one with --force"
+        "volume {volume}: its dirty data belongs to {before:?}, the device given is {now:?}: give the right device"
     );
-    Error::new(ErrorKind::Refused, message)
+    Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Force)
 }

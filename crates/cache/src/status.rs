@@ -282,6 +282,8 @@ pub struct VolumeStatus {
     pub unserved_bytes: u64,
     pub pool: Option<PoolName>,
     pub health: Health,
+    /// Health and reason are its own; else they are those of its pool.
+    pub own_health: bool,
     pub reason: String,
     /// Bytes of its pages that its pool holds, clean or dirty, each counted once.
     pub cache_used_bytes: u64,

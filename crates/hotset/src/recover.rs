@@ -382,6 +382,11 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         lost_bytes: None,
         error: None,
     });
+    let unread = (!report.state_read).then(|| {
+        "the state directory's copy of the pool was not read (--state DIR): if the pool went on without these SSDs, only that may \
+         know, and what they hold is old"
+            .to_owned()
+    });
     Recovery {
         pool: report.pool.to_string(),
         pool_uuid: format!("{:032x}", report.pool_uuid),
@@ -397,7 +402,7 @@ fn described(report: &Report, verified: &Verified, given_up: &GivenUp) -> Recove
         unavailable_bytes: verified.unavailable_bytes,
         found_bytes: verified.found_bytes,
         without_state: None,
-        problems: [&report.problems[..], &given_up.doubts[..]].concat(),
+        problems: [unread.as_slice(), &report.problems, &given_up.doubts].concat(),
         refused: None,
         advice: None,
     }

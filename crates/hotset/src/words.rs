@@ -160,7 +160,27 @@ pub(crate) fn memory_terms(terms: cache::MemoryTerms) -> api::MemoryTerms {
 }
 
 /// The engine's error for a client of the API.
+/// The verb that is meant.
+fn remedy(remedy: &cache::Remedy) -> String {
+    match remedy {
+        cache::Remedy::Force => "or use --force, if that is what you want".to_owned(),
+        cache::Remedy::AcceptLoss(pool) => format!("`hotset pool recover {pool} --accept-loss` accepts the loss"),
+        cache::Remedy::GoOnWithoutMissing => {
+            "`hotset pool import --accept-missing --accept-loss` goes on without what only they have".to_owned()
+        }
+        cache::Remedy::Convert(pool) => format!("`hotset pool convert {pool}` does that"),
+    }
+}
+
 pub(crate) fn error(error: &cache::Error) -> api::ApiError {
+    let plain = plain_error(error);
+    match &error.remedy {
+        Some(verb) => plain.with_hint(remedy(verb)),
+        None => plain,
+    }
+}
+
+fn plain_error(error: &cache::Error) -> api::ApiError {
     use cache::ErrorKind;
     let kind = match error.kind {
         ErrorKind::Invalid | ErrorKind::OutOfRange => api::ApiErrorKind::Invalid,

@@ -288,12 +288,10 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
         let lost = self.log.as_ref().is_some_and(|log| log.with_unknown_loss.borrow().contains(&attachment));
         lost.then(|| {
-            format!(
-                "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
+            "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
                  directory: any of it may be older than what hosts wrote last, so the volume serves nothing. Bring back the \
-                 state directory as it was and restart, or go on with what is left by `hotset pool recover {} --accept-loss`",
-                self.name
-            )
+                 state directory as it was and restart, or accept the loss, which goes on with what is left"
+                .to_owned()
         })
     }
 

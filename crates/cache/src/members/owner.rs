@@ -145,7 +145,7 @@ fn alive(path: &str, mark: Option<&Owner>) -> Error {
     let (name, since) = mark.map_or_else(Default::default, |mark| (mark.name.clone(), mark.since_unix_seconds));
     let message = format!(
         "SSD {path}: its pool is in use by another machine, or by another daemon: {name}, since {} by the clock there; its mark \
-         moved while it was looked at. Stop Hotset there first; --force does not help while it runs",
+         moved while it was looked at. Stop Hotset there first: nothing else helps while it runs",
         date_and_time(since)
     );
     Error::new(ErrorKind::OtherMachine, message)

@@ -359,7 +359,7 @@ impl<E: Env> VolumeInner<E> {
 fn of_another_device(dirty_bytes: u64, difference: &str) -> String {
     format!(
         "{dirty_bytes} bytes of dirty data belong to another backing device or another state of it ({difference}): \
-         the volume serves nothing and nothing is lost. Put the right device back and restart; or, if it is the right one, \
-         accept-backing; or give the dirty data up with disable-cache --force --yes-lose-data"
+         the volume serves nothing and nothing is lost. Put the right device back and restart; or, if this is the right one, \
+         accept it; or give the dirty data up"
     )
 }

@@ -14,7 +14,7 @@ use crate::clean::counters::Counters;
 use crate::clean::links::SLOTS_MAX;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::Unusable;
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::format::members::{Member, SpareMember};
@@ -86,9 +86,10 @@ impl<E: Env> PoolInner<E> {
         let lacks_copy =
             self.log.as_ref().is_some_and(|log| log.mirrors.left() > 0 && log.overlay.borrow().total().dirty > 0);
         if self.log.as_ref().is_some_and(|log| is_listed(log, label.ssd_uuid)) {
-            return refused(
-                "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss                  first with pool recover --accept-loss",
+            let refusal = refused(
+                "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss first",
             );
+            return refusal.map_err(|error| error.with_remedy(Remedy::AcceptLoss(self.name.clone())));
         }
         if (lacks_copy || self.life.is_fenced()) && !planted(Planted::StaleNewcomerBelieved) {
             return refused(

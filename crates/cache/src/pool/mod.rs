@@ -38,7 +38,7 @@ use crate::clean::policy::Policy;
 use crate::clean::slot_ranges::SlotRanges;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::overlay::Counts;
@@ -284,10 +284,10 @@ impl<E: Env> Pool<E> {
         let now = pool.settings.get();
         if (settings.block_bytes, settings.checksums) != (now.block_bytes, now.checksums) {
             let message = format!(
-                "pool {}: the cache block and checksums cannot change online; `hotset pool convert {}` changes them in place",
-                pool.name, pool.name
+                "pool {}: the cache block and checksums cannot change online; a conversion changes them in place",
+                pool.name
             );
-            return Err(Error::new(ErrorKind::Refused, message));
+            return Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Convert(pool.name.clone())));
         }
         pool.members.change_record(&|members| members.settings = settings).await?;
         pool.settings.set(settings);

@@ -206,7 +206,8 @@ impl<E: Env> PoolInner<E> {
             Some(Ok(())) => Ok(()),
             Some(Err(_)) | None => {
                 let message = format!(
-                    "SSD {} left the pool, but its superblock could not be erased: to use it elsewhere, use --force",
+                    "SSD {} left the pool, but its superblock could not be erased: it is refused elsewhere as a part of this \
+                     pool, unless that is forced",
                     ssd.path
                 );
                 Err(Error::new(ErrorKind::Media, message))

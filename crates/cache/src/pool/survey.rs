@@ -6,7 +6,7 @@ use std::rc::Rc;
 use hotset_block::{Buf, Device, Env};
 
 use crate::config::{PoolKind, limits};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
@@ -307,13 +307,13 @@ impl<E: Env> Survey<E> {
         let message = format!(
             "pool {}: no copy of row {} of its write log is there, whose data may be newer than the backing devices': its \
              volumes are not served, and nothing is lost. Bring back SSD {} as it was, then restart; or give up what \
-             only they hold, with pool import --accept-missing --accept-loss{}",
+             only they hold{}",
             self.records.members.value.name,
             row.number,
             wanted.join(" or "),
             self.reasons_of(members)
         );
-        Error::new(ErrorKind::Gone, message)
+        Error::new(ErrorKind::Gone, message).with_remedy(Remedy::GoOnWithoutMissing)
     }
 
     pub(crate) fn missing_error(&self, missing: &[Member]) -> Error {

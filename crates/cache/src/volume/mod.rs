@@ -410,7 +410,9 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         let spec = volume.spec.borrow();
         let attached = volume.attached();
-        let (health, reason) = volume.health(attached.as_deref());
+        let own = volume.own_health(attached.as_deref());
+        let of_the_pool = || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health());
+        let (own_health, (health, reason)) = (own.is_some(), own.unwrap_or_else(of_the_pool));
         let uses = attached.as_ref().map(|attached| attached.pool.use_of(attached.index)).unwrap_or_default();
         VolumeStatus {
             name: spec.name.clone(),
@@ -420,6 +422,7 @@ impl<E: Env> Volume<E> {
             unserved_bytes: volume.backing.unserved_bytes(volume.size_bytes.get()),
             pool: attached.as_ref().map(|attached| attached.pool.name.clone()),
             health,
+            own_health,
             reason,
             cache_used_bytes: uses.used_bytes,
             write_cache_used_bytes: uses.write_log_bytes,
@@ -623,13 +626,13 @@ impl<E: Env> VolumeInner<E> {
         merged
     }
 
-    fn health(&self, attached: Option<&Attached<E>>) -> (Health, String) {
+    /// What is wrong with the volume itself, whatever its pool is like.
+    fn own_health(&self, attached: Option<&Attached<E>>) -> Option<(Health, String)> {
         if let Some(reason) = self.backing.latched() {
-            let name = &self.spec.borrow().name;
-            return (Health::Failed, format!("{reason}: check the device, then `hotset volume clear {name}`"));
+            return Some((Health::Failed, reason));
         }
         if let Some(reason) = &*self.fenced.borrow() {
-            return (Health::Failed, reason.clone());
+            return Some((Health::Failed, reason.clone()));
         }
         let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
         if let Some(attached) = attached.filter(|_| lost > 0) {
@@ -638,18 +641,18 @@ impl<E: Env> VolumeInner<E> {
                 "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
                 why.unwrap_or_default()
             );
-            return (Health::Degraded, reason);
+            return Some((Health::Degraded, reason));
         }
         if let Some(reason) = &*self.clean_error.borrow() {
             let reason = format!("its dirty data cannot be written to the backing device, and is kept: {reason}");
-            return (Health::Degraded, reason);
+            return Some((Health::Degraded, reason));
         }
         if let Some((what, silence)) = self.backing.hangs_for() {
             let reason =
                 format!("backing device {} has answered no {what} for {} s", self.backing.name, silence.as_secs());
-            return (Health::Degraded, reason);
+            return Some((Health::Degraded, reason));
         }
-        attached.map_or((Health::Good, String::new()), |attached| attached.pool.health())
+        None
     }
 }
 

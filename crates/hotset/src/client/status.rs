@@ -1,8 +1,8 @@
 //! The `status` verb: pool by pool, what is so, what is wrong, what to do about it, and what is being done.
 
 use hotset_api::{
-    ApiError, Condition, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, Status,
-    SubjectKind, Volume,
+    ApiError, Condition, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, SsdHealth,
+    SsdState, Status, SubjectKind, Volume,
 };
 
 use super::operations::how_far;
@@ -192,10 +192,24 @@ fn ssds_of(pool: &Pool) -> String {
     }
     let mut text = indented(&table.render());
     // What ends by itself is said of the pool.
-    for ssd in pool.ssds.iter().filter(|ssd| !ssd.action.starts_with("wait")) {
+    for ssd in pool.ssds.iter().filter(|ssd| !ends_by_itself(ssd)) {
         text.push_str(&indented(&notes(&ssd.path, &[&ssd.action])));
     }
     text
+}
+
+/// There is nothing to do but wait.
+fn ends_by_itself(ssd: &Ssd) -> bool {
+    match ssd.state {
+        SsdState::Flushing => true,
+        SsdState::Rebuilding => !matches!(ssd.health, SsdHealth::ErrorAlert | SsdHealth::ReadErrors),
+        SsdState::Online
+        | SsdState::Silent
+        | SsdState::NoSpace
+        | SsdState::ReadOnly
+        | SsdState::Missing
+        | SsdState::Expelled => false,
+    }
 }
 
 fn note(ssd: &Ssd) -> String {

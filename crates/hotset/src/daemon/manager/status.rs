@@ -112,7 +112,10 @@ impl Manager {
         };
         let open = snapshot.pools.iter().find(|open| open.name.as_str() == name);
         let pool = open.map(|status| self.condition_of(status, offline));
-        let of_the_pool = open.is_some_and(|status| status.reason == volume.reason);
+        let is_its = |status: &&VolumeStatus| status.name.as_str() == volume.name && !status.own_health;
+        let of_the_pool = open.is_some()
+            && volume.state != VolumeState::Offline
+            && snapshot.volumes.iter().any(|status| is_its(&status));
         let (own_health, said) = if of_the_pool { (Health::Good, "") } else { (volume.health, volume.reason.as_str()) };
         let subject = volume_name(&volume.name).ok().map(Subject::Volume);
         let Condition { state, health, reason, action } = conditions::cache(CacheFacts {
