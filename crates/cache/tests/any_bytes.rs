@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use futures_util::future::join_all;
-use hotset_block::{Buf, ByteRange, FileDevice, FileOptions, HostDevice, HostEnv, ZeroMode};
+use hotset_block::{Buf, ByteRange, FileDevice, FileOptions, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{DirtyData, Durability, ErrorKind, Pool, Volume, ZeroEffort};
 
-use crate::world::{self, MIB, World, run};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{self, MIB, World};
 
 /// No whole number of pages, nor of sectors.
 const FILE_BYTES: u64 = MIB + 4096 + 700;
@@ -43,7 +44,7 @@ enum Action {
     Read,
 }
 
-async fn act(volume: &Volume<HostEnv>, action: Action, range: ByteRange, fill: u8) -> Option<Vec<u8>> {
+async fn act(volume: &Volume<TestEnv>, action: Action, range: ByteRange, fill: u8) -> Option<Vec<u8>> {
     let length = usize::try_from(range.length()).unwrap();
     match action {
         Action::Write(durability) => {
@@ -96,7 +97,7 @@ fn ranges(numbers: &mut Numbers, size_bytes: u64) -> Vec<ByteRange> {
     (0..PARTS).map(part).collect()
 }
 
-async fn exercise(volume: &Volume<HostEnv>, model: &mut Model, case: Case, unit: u64) {
+async fn exercise(volume: &Volume<TestEnv>, model: &mut Model, case: Case, unit: u64) {
     let mut numbers = Numbers(7);
     for round in 0..150 {
         let asked: Vec<_> = ranges(&mut numbers, volume.size_bytes())
@@ -127,9 +128,9 @@ async fn exercise(volume: &Volume<HostEnv>, model: &mut Model, case: Case, unit:
     assert!(all[..] == model.0[..], "{case:?}: at the end");
 }
 
-async fn open(env: &HostEnv, path: &Path, case: Case) -> Volume<HostEnv> {
+async fn open(env: &TestEnv, path: &Path, case: Case) -> Volume<TestEnv> {
     let options = FileOptions { to_the_end: true, ..FileOptions::default() };
-    let device = HostDevice::File(FileDevice::open(env, path, options).unwrap());
+    let device = TestDevice::from(FileDevice::open(&env.host, path, options).unwrap());
     let settings = VolumeSettings {
         logical_block_bytes: case.logical_block_bytes,
         write_mode: case.write_mode,
@@ -139,7 +140,7 @@ async fn open(env: &HostEnv, path: &Path, case: Case) -> Volume<HostEnv> {
     Volume::open(env.clone(), spec, device).unwrap()
 }
 
-async fn try_case(env: HostEnv, path: &Path, case: Case) {
+async fn try_case(env: TestEnv, path: &Path, case: Case) {
     std::fs::write(path, vec![9; usize::try_from(FILE_BYTES).unwrap()]).unwrap();
     let world = World::new(env.clone(), &[40 * MIB, 40 * MIB], MIB);
     let volume = open(&env, path, case).await;
@@ -148,7 +149,7 @@ async fn try_case(env: HostEnv, path: &Path, case: Case) {
     assert_eq!(volume.size_bytes(), size_bytes, "{case:?}");
     let mut model = Model(vec![9; usize::try_from(FILE_BYTES).unwrap()]);
     model.0.resize(usize::try_from(size_bytes).unwrap(), 0);
-    let pool: Option<Pool<HostEnv>> = match case.pool {
+    let pool: Option<Pool<TestEnv>> = match case.pool {
         Some(kind) => {
             let pool = world.create(kind).await;
             pool.attach(&volume).await.unwrap();
@@ -171,11 +172,11 @@ async fn try_case(env: HostEnv, path: &Path, case: Case) {
 }
 
 /// The block of the device under the volume.
-fn volume_unit(path: &Path, env: &HostEnv) -> u32 {
+fn volume_unit(path: &Path, env: &TestEnv) -> u32 {
     use hotset_block::Device as _;
     let beside = path.with_extension("beside");
     std::fs::write(&beside, vec![0; 4096]).unwrap();
-    FileDevice::open(env, &beside, FileOptions::default()).unwrap().info().logical_block_bytes
+    FileDevice::open(&env.host, &beside, FileOptions::default()).unwrap().info().logical_block_bytes
 }
 
 // proves: D13, H1
@@ -222,7 +223,7 @@ fn a_read_of_whole_pages_fills_the_buffer_that_it_was_given_from_wherever_they_a
     });
 }
 
-async fn check_given(volume: &Volume<HostEnv>, pages: std::ops::Range<u64>, from: &str) {
+async fn check_given(volume: &Volume<TestEnv>, pages: std::ops::Range<u64>, from: &str) {
     let expected = numbered(pages.clone());
     let buf = Buf::zeroed(expected.len());
     let given = buf.as_ptr();

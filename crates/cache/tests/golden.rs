@@ -12,7 +12,8 @@ use hotset_block::{Buf, ByteRange, Env};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{Durability, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
-use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::kept::{BLOCK, PAGE, VOLUME_BYTES, backing, fill_page};
 use crate::packed;
 
 /// What must be found in an image.
@@ -53,7 +54,7 @@ struct Image {
 }
 
 impl Image {
-    async fn of(ssd: &Kept, state: &Kept) -> Self {
+    async fn of(ssd: &TestDevice, state: &TestDevice) -> Self {
         Self { ssd: ssd.content().await, state: state.content().await }
     }
 
@@ -69,21 +70,21 @@ impl Image {
         }
     }
 
-    async fn open(&self, env: &KeptEnv) -> Pool<KeptEnv> {
-        let ssd = Named { path: "ssd".to_owned(), device: Kept::holding(&self.ssd).await };
-        Pool::open(env.clone(), vec![ssd], Some(Kept::holding(&self.state).await), Missing::Refuse).await.unwrap()
+    async fn open(&self, env: &TestEnv) -> Pool<TestEnv> {
+        let ssd = Named { path: "ssd".to_owned(), device: TestDevice::holding(&self.ssd).await };
+        Pool::open(env.clone(), vec![ssd], Some(TestDevice::holding(&self.state).await), Missing::Refuse).await.unwrap()
     }
 }
 
 /// `read_cutoff_bytes: Some(0)`: every read that misses goes past the cache, so that looking changes nothing.
-fn volume(env: &KeptEnv, name: &str, backing: &Kept) -> Volume<KeptEnv> {
+fn volume(env: &TestEnv, name: &str, backing: &TestDevice) -> Volume<TestEnv> {
     let settings = VolumeSettings { read_cutoff_bytes: Some(0), ..VolumeSettings::default() };
     let spec = VolumeSpec { name: name.parse().unwrap(), backing: "golden".into(), settings };
     Volume::open(env.clone(), spec, backing.clone()).unwrap()
 }
 
 /// Opens the image and reads the whole volume: what it should hold, and as much from the cache as should be warm.
-async fn check(env: &KeptEnv, image: &Image, expected: &Expected) {
+async fn check(env: &TestEnv, image: &Image, expected: &Expected) {
     let pool = image.open(env).await;
     assert_eq!(pool.status().name.as_str(), expected.pool);
     let names: Vec<_> = pool.unattached_volumes().into_iter().map(|spec| spec.name.to_string()).collect();
@@ -92,7 +93,7 @@ async fn check(env: &KeptEnv, image: &Image, expected: &Expected) {
     let volume = volume(env, &expected.volume, &backing);
     let warm = pool.reattach(&volume).await.unwrap();
     assert_eq!(warm, Reattached::Warm { bytes: expected.warm_bytes }, "{}", pool.status().recovery);
-    backing.reads.set(0);
+    backing.take_reads();
     let mut right = vec![0; usize::try_from(PAGE).unwrap()];
     for page in 0..VOLUME_BYTES / PAGE {
         fill_page(&mut right, page, expected.written.contains(&page));
@@ -100,7 +101,7 @@ async fn check(env: &KeptEnv, image: &Image, expected: &Expected) {
     }
     let stats = volume.status().stats;
     assert_eq!(stats.read_hits * PAGE, expected.warm_bytes);
-    assert_eq!((stats.read_errors_hidden, backing.reads.get()), (0, stats.reads - stats.read_hits));
+    assert_eq!((stats.read_errors_hidden, backing.take_reads()), (0, stats.reads - stats.read_hits));
     pool.close().await.unwrap();
 }
 
@@ -152,7 +153,7 @@ fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_i
             let mut image = Image::read(&golden().join("v1/clean"));
             on_ssd.iter().for_each(|at| raise_version(&mut image.ssd, *at));
             in_state.iter().for_each(|at| raise_version(&mut image.state, *at));
-            let (ssd, state) = (Kept::holding(&image.ssd).await, Kept::holding(&image.state).await);
+            let (ssd, state) = (TestDevice::holding(&image.ssd).await, TestDevice::holding(&image.state).await);
             for missing in [Missing::Refuse, Missing::Leave, Missing::AcceptLoss] {
                 let named = Named { path: "ssd".to_owned(), device: ssd.clone() };
                 let opened = Pool::open(env.clone(), vec![named], Some(state.clone()), missing).await;
@@ -174,7 +175,7 @@ fn write_the_images_of_this_format() {
     run(async |env| {
         let directory = golden().join("v1");
         assert!(!directory.exists(), "{} was written already", directory.display());
-        let (ssd, state) = (Kept::new(8 << 20), Kept::new(STATE_BYTES));
+        let (ssd, state) = (TestDevice::kept(8 << 20), TestDevice::kept(STATE_BYTES));
         let mut written = BTreeSet::new();
         let backing = backing(&written).await;
         let clean = generate_clean(&env, &ssd, &state, &backing, &mut written).await;
@@ -185,13 +186,19 @@ fn write_the_images_of_this_format() {
 }
 
 /// Fills, evictions, drops of pages, a volume that came and went, then a clean stop.
-async fn generate_clean(env: &KeptEnv, ssd: &Kept, state: &Kept, backing: &Kept, written: &mut BTreeSet<u64>) -> Image {
+async fn generate_clean(
+    env: &TestEnv,
+    ssd: &TestDevice,
+    state: &TestDevice,
+    backing: &TestDevice,
+    written: &mut BTreeSet<u64>,
+) -> Image {
     let mut settings = PoolSettings::preset(PoolKind::Read, IoType::FileSystem);
     settings.block_bytes = BlockBytes::new(BLOCK).unwrap();
     let spec = PoolSpec { name: "golden<1>".parse().unwrap(), kind: PoolKind::Read, settings };
     let named = vec![Named { path: "ssd".to_owned(), device: ssd.clone() }];
     let pool = Pool::create(env.clone(), spec, named, state.clone()).await.unwrap();
-    let (gone, disk) = (volume(env, "gone", &Kept::new(VOLUME_BYTES)), volume(env, "disk", backing));
+    let (gone, disk) = (volume(env, "gone", &TestDevice::kept(VOLUME_BYTES)), volume(env, "disk", backing));
     pool.attach(&gone).await.unwrap();
     pool.attach(&disk).await.unwrap();
     gone.populate(ByteRange::at(0, 10 * BLOCK)).await.unwrap();
@@ -209,10 +216,10 @@ async fn generate_clean(env: &KeptEnv, ssd: &Kept, state: &Kept, backing: &Kept,
 
 /// A second session, which ends in its middle.
 async fn generate_killed(
-    env: &KeptEnv,
-    ssd: &Kept,
-    state: &Kept,
-    backing: &Kept,
+    env: &TestEnv,
+    ssd: &TestDevice,
+    state: &TestDevice,
+    backing: &TestDevice,
     written: &mut BTreeSet<u64>,
 ) -> Image {
     let named = vec![Named { path: "ssd".to_owned(), device: ssd.clone() }];
@@ -228,7 +235,7 @@ async fn generate_killed(
     Image::of(ssd, state).await
 }
 
-async fn write(disk: &Volume<KeptEnv>, page: u64, written: &mut BTreeSet<u64>) {
+async fn write(disk: &Volume<TestEnv>, page: u64, written: &mut BTreeSet<u64>) {
     let mut buf = Buf::zeroed(usize::try_from(PAGE).unwrap());
     fill_page(&mut buf, page, true);
     disk.write(page * PAGE, buf, Durability::Volatile).await.unwrap();
@@ -236,7 +243,7 @@ async fn write(disk: &Volume<KeptEnv>, page: u64, written: &mut BTreeSet<u64>) {
 }
 
 /// Writes an image and what is in it, after a look that it is right.
-async fn save(env: &KeptEnv, image: &Image, written: &BTreeSet<u64>, directory: &Path) {
+async fn save(env: &TestEnv, image: &Image, written: &BTreeSet<u64>, directory: &Path) {
     let look = image.open(env).await;
     let disk = volume(env, "disk", &backing(written).await);
     let Reattached::Warm { bytes: warm_bytes } = look.reattach(&disk).await.unwrap() else { panic!("cold") };

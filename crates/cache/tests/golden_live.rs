@@ -9,7 +9,8 @@ use hotset_block::{Buf, ByteRange};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, Share, VolumeSettings, VolumeSpec};
 use hotset_cache::{DirtyData, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume};
 
-use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, backing, fill_page, run};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::kept::{BLOCK, PAGE, backing, fill_page};
 use crate::packed;
 
 /// Pages that hosts wrote; nothing of them is on the backing device.
@@ -25,12 +26,12 @@ fn settings() -> VolumeSettings {
     }
 }
 
-fn named(devices: &[Kept]) -> Vec<Named<Kept>> {
+fn named(devices: &[TestDevice]) -> Vec<Named<TestDevice>> {
     let numbered = devices.iter().enumerate();
     numbered.map(|(index, device)| Named { path: format!("ssd{index}"), device: device.clone() }).collect()
 }
 
-fn volume(env: &KeptEnv, backing: &Kept) -> Volume<KeptEnv> {
+fn volume(env: &TestEnv, backing: &TestDevice) -> Volume<TestEnv> {
     let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "golden".into(), settings: settings() };
     Volume::open(env.clone(), spec, backing.clone()).unwrap()
 }
@@ -45,16 +46,16 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-live")
 }
 
-async fn read_images(directory: &str, names: &[&str]) -> Vec<Kept> {
+async fn read_images(directory: &str, names: &[&str]) -> Vec<TestDevice> {
     let mut devices = Vec::new();
     for name in names {
         let bytes = packed::read(&golden().join(directory).join(format!("{name}.zst")));
-        devices.push(Kept::holding(&bytes).await);
+        devices.push(TestDevice::holding(&bytes).await);
     }
     devices
 }
 
-async fn write_images(directory: &str, devices: &[(&str, &Kept)]) {
+async fn write_images(directory: &str, devices: &[(&str, &TestDevice)]) {
     fs::create_dir_all(golden().join(directory)).unwrap();
     for (name, device) in devices {
         packed::write(&golden().join(directory).join(format!("{name}.zst")), &device.content().await);
@@ -110,8 +111,8 @@ fn what_was_lost_with_all_ssds_is_still_lost_and_nothing_else() {
 fn write_the_images() {
     run(async |env| {
         assert!(!golden().exists(), "{} was written already", golden().display());
-        let devices = [Kept::new(8 << 20), Kept::new(9 << 20)];
-        let (spare, state) = (Kept::new(8 << 20), Kept::new(STATE_BYTES));
+        let devices = [TestDevice::kept(8 << 20), TestDevice::kept(9 << 20)];
+        let (spare, state) = (TestDevice::kept(8 << 20), TestDevice::kept(STATE_BYTES));
         let mut pool_settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
         pool_settings.block_bytes = BlockBytes::new(BLOCK).unwrap();
         pool_settings.ssd_writes_per_day_bytes = Some(LIMIT_BYTES);
@@ -135,7 +136,7 @@ fn write_the_images() {
         let pool = Pool::open(env.clone(), named(&devices), Some(state.clone()), Missing::Leave).await.unwrap();
         let disk = volume(&env, &backing(&BTreeSet::new()).await);
         pool.reattach(&disk).await.unwrap();
-        devices.iter().for_each(Kept::vanish);
+        devices.iter().for_each(TestDevice::vanish);
         let _ = disk.flush().await;
         while disk.status().lost_bytes == 0 || pool.status().ssds.iter().any(|ssd| ssd.online) {
             hotset_block::Env::sleep(&env, std::time::Duration::from_millis(1)).await;

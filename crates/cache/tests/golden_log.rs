@@ -11,7 +11,8 @@ use hotset_cache::{
     DirtyData, Drained, Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort,
 };
 
-use crate::kept::{BLOCK, Kept, KeptEnv, PAGE, VOLUME_BYTES, backing, fill_page, run};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::kept::{BLOCK, PAGE, VOLUME_BYTES, backing, fill_page};
 use crate::packed;
 
 /// What hosts wrote and zeroed; nothing of it is on the backing device.
@@ -51,7 +52,7 @@ struct Image(Vec<Vec<u8>>);
 const NAMES: [&str; 3] = ["ssd0.zst", "ssd1.zst", "state.zst"];
 
 impl Image {
-    async fn of(devices: &[Kept; 3]) -> Self {
+    async fn of(devices: &[TestDevice; 3]) -> Self {
         let mut image = Vec::new();
         for device in devices {
             image.push(device.content().await);
@@ -70,24 +71,28 @@ impl Image {
         }
     }
 
-    async fn devices(&self) -> [Kept; 3] {
-        [Kept::holding(&self.0[0]).await, Kept::holding(&self.0[1]).await, Kept::holding(&self.0[2]).await]
+    async fn devices(&self) -> [TestDevice; 3] {
+        [
+            TestDevice::holding(&self.0[0]).await,
+            TestDevice::holding(&self.0[1]).await,
+            TestDevice::holding(&self.0[2]).await,
+        ]
     }
 }
 
-fn named(devices: &[Kept; 3]) -> Vec<Named<Kept>> {
+fn named(devices: &[TestDevice; 3]) -> Vec<Named<TestDevice>> {
     let ssds = devices[..2].iter().enumerate();
     ssds.map(|(index, device)| Named { path: format!("ssd{index}"), device: device.clone() }).collect()
 }
 
-fn volume(env: &KeptEnv, backing: &Kept) -> Volume<KeptEnv> {
+fn volume(env: &TestEnv, backing: &TestDevice) -> Volume<TestEnv> {
     let settings = VolumeSettings::default();
     let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "golden".into(), settings };
     Volume::open(env.clone(), spec, backing.clone()).unwrap()
 }
 
 /// Opens the image, from both SSDs or (`without`) from one of them: everything is there, and reaches the backing device.
-async fn check(env: &KeptEnv, image: &Image, dirty: &Dirty, without: Option<usize>) {
+async fn check(env: &TestEnv, image: &Image, dirty: &Dirty, without: Option<usize>) {
     let devices = image.devices().await;
     let mut ssds = named(&devices);
     if let Some(index) = without {
@@ -138,7 +143,7 @@ fn write_the_images_of_this_format() {
     run(async |env| {
         let directory = golden();
         assert!(!directory.exists(), "{} was written already", directory.display());
-        let devices = [Kept::new(8 << 20), Kept::new(10 << 20), Kept::new(STATE_BYTES)];
+        let devices = [TestDevice::kept(8 << 20), TestDevice::kept(10 << 20), TestDevice::kept(STATE_BYTES)];
         let backing = backing(&BTreeSet::new()).await;
         let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Database);
         settings.block_bytes = BlockBytes::new(BLOCK).unwrap();
@@ -169,7 +174,7 @@ fn write_the_images_of_this_format() {
     });
 }
 
-async fn write(disk: &Volume<KeptEnv>, page: u64, dirty: &mut Dirty) {
+async fn write(disk: &Volume<TestEnv>, page: u64, dirty: &mut Dirty) {
     let mut buf = Buf::zeroed(usize::try_from(PAGE).unwrap());
     fill_page(&mut buf, page, true);
     disk.write(page * PAGE, buf, Durability::Volatile).await.unwrap();
@@ -178,7 +183,7 @@ async fn write(disk: &Volume<KeptEnv>, page: u64, dirty: &mut Dirty) {
 }
 
 /// Pages that were written before: others would be zeroed on the backing device.
-async fn zero(disk: &Volume<KeptEnv>, pages: std::ops::Range<u64>, dirty: &mut Dirty) {
+async fn zero(disk: &Volume<TestEnv>, pages: std::ops::Range<u64>, dirty: &mut Dirty) {
     for page in pages.filter(|page| dirty.written.contains(page)).collect::<Vec<_>>() {
         let range = ByteRange::at(page * PAGE, PAGE);
         disk.write_zeroes(range, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Volatile).await.unwrap();

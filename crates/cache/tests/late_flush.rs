@@ -1,152 +1,37 @@
 //! A backing device whose flush or write ends badly: after everybody gave up waiting for it, or when the pool stops.
 
-use std::cell::Cell;
-use std::rc::Rc;
 use std::time::Duration;
 
-use hotset_block::sync::{Event, Promise};
-use hotset_block::{
-    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
-    ExecutorOptions, Extent, HostEnv, Instant, MemoryDevice, Operation, ZeroMode,
-};
+use hotset_block::sync::Promise;
+use hotset_block::{Buf, ByteRange, Device, Env, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, Durability, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
-/// A device with a volatile cache, of which one operation can be held back, to fail in the end.
-#[derive(Clone)]
-struct Slow {
-    memory: MemoryDevice,
-    held: Rc<Held>,
+use crate::harness::{TestDevice, TestEnv, run};
+
+async fn pool(env: &TestEnv, kind: PoolKind) -> Pool<TestEnv> {
+    pool_on(
+        env,
+        kind,
+        &[TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20)],
+        &TestDevice::with_cache(STATE_BYTES),
+    )
+    .await
 }
 
-#[derive(Default)]
-struct Held {
-    /// The next one of this kind is to be held back.
-    armed: Cell<Option<Operation>>,
-    /// It has begun.
-    begun: Cell<bool>,
-    released: Cell<bool>,
-    changed: Event,
-}
-
-impl Slow {
-    fn new(bytes: u64) -> Self {
-        Self { memory: MemoryDevice::new(bytes, 512), held: Rc::default() }
-    }
-
-    /// Like the kernel, it tells of a failure once.
-    async fn hold(&self, operation: Operation) -> Result<(), DeviceError> {
-        let held = &self.held;
-        if held.armed.get() != Some(operation) {
-            return Ok(());
-        }
-        held.armed.set(None);
-        held.begun.set(true);
-        held.changed.wake_all();
-        while !held.released.get() {
-            held.changed.wait().await;
-        }
-        Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)))
-    }
-
-    async fn until_held(&self) {
-        while !self.held.begun.get() {
-            self.held.changed.wait().await;
-        }
-    }
-
-    fn release(&self) {
-        self.held.released.set(true);
-        self.held.changed.wake_all();
-    }
-}
-
-impl Device for Slow {
-    fn info(&self) -> DeviceInfo {
-        DeviceInfo { volatile_cache: true, ..self.memory.info() }
-    }
-
-    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
-        self.memory.identity()
-    }
-
-    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        self.memory.read(offset, buf).await
-    }
-
-    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        match self.hold(Operation::Write).await {
-            Ok(()) => self.memory.write(offset, buf).await,
-            failed => (buf, failed),
-        }
-    }
-
-    async fn flush(&self) -> Result<(), DeviceError> {
-        self.hold(Operation::Flush).await
-    }
-
-    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
-        self.memory.discard(range).await
-    }
-
-    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
-        self.memory.write_zeroes(range, mode).await
-    }
-
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.memory.allocation(range, extents_max)
-    }
-}
-
-/// The real world, a thousand times as fast.
-#[derive(Clone)]
-struct Fast(HostEnv);
-
-impl Env for Fast {
-    type Device = Slow;
-
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn unix_seconds(&self) -> u64 {
-        self.0.unix_seconds()
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        self.0.sleep(duration / 1000)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.0.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-
-    fn buffers(&self) -> &BufPool {
-        self.0.buffers()
-    }
-}
-
-async fn pool(env: &Fast, kind: PoolKind) -> Pool<Fast> {
-    pool_on(env, kind, &[Slow::new(16 << 20), Slow::new(16 << 20)], &Slow::new(STATE_BYTES)).await
-}
-
-fn named(ssds: &[Slow]) -> Vec<Named<Slow>> {
-    let named = |(number, device): (usize, &Slow)| Named { path: format!("ssd{number}"), device: device.clone() };
+fn named(ssds: &[TestDevice]) -> Vec<Named<TestDevice>> {
+    let named = |(number, device): (usize, &TestDevice)| Named { path: format!("ssd{number}"), device: device.clone() };
     ssds.iter().enumerate().map(named).collect()
 }
 
-async fn pool_on(env: &Fast, kind: PoolKind, ssds: &[Slow], state: &Slow) -> Pool<Fast> {
+async fn pool_on(env: &TestEnv, kind: PoolKind, ssds: &[TestDevice], state: &TestDevice) -> Pool<TestEnv> {
     let mut settings = PoolSettings::preset(kind, IoType::Custom);
     settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
     let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
     Pool::create(env.clone(), spec, named(ssds), state.clone()).await.unwrap()
 }
 
-fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
+fn volume(env: &TestEnv, name: &str, backing: &TestDevice) -> Volume<TestEnv> {
     let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings: VolumeSettings::default() };
     Volume::open(env.clone(), spec, backing.clone()).unwrap()
 }
@@ -154,17 +39,17 @@ fn volume(env: &Fast, name: &str, backing: &Slow) -> Volume<Fast> {
 // proves: F6
 #[test]
 fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_other() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::Read).await;
-        let (sound, broken) = (Slow::new(16 << 20), Slow::new(16 << 20));
+        let (sound, broken) = (TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20));
         let volumes = [volume(&env, "sound", &sound), volume(&env, "broken", &broken)];
         for volume in &volumes {
             pool.attach(volume).await.unwrap();
             volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         }
         broken.release();
-        broken.held.armed.set(Some(Operation::Flush));
+        broken.hold_next(Operation::Flush);
         let not_durable = pool.close().await.unwrap().not_durable;
         let [(name, error)] = &not_durable[..] else { panic!("{not_durable:?}") };
         assert_eq!((name.as_str(), error.kind), ("broken", ErrorKind::Media), "{error}");
@@ -174,11 +59,11 @@ fn a_clean_stop_names_the_volume_whose_backing_device_failed_its_flush_and_no_ot
 // proves: F6
 #[test]
 fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::ReadWrite).await;
-        let (sound, stuck) = (Slow::new(16 << 20), Slow::new(16 << 20));
-        stuck.held.armed.set(Some(Operation::Write));
+        let (sound, stuck) = (TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20));
+        stuck.hold_next(Operation::Write);
         let volumes = [volume(&env, "sound", &sound), volume(&env, "stuck", &stuck)];
         for volume in &volumes {
             pool.attach(volume).await.unwrap();
@@ -196,14 +81,14 @@ fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
 // proves: D11, F6
 #[test]
 fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::Read).await;
-        let backing = Slow::new(16 << 20);
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.populate(ByteRange::at(0, 4096)).await.unwrap();
         backing.until_held().await;
         // Several times as long as the publisher waits for a flush.
@@ -219,13 +104,13 @@ fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
 // proves: D11, F6
 #[test]
 fn a_flush_that_fails_after_an_administrator_gave_it_up_is_not_forgotten() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::Read).await;
-        let backing = Slow::new(16 << 20);
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         let error = pool.attach(&volume).await.unwrap_err();
         assert!(error.to_string().contains("did not answer"), "{error}");
         backing.release();
@@ -238,17 +123,17 @@ fn a_flush_that_fails_after_an_administrator_gave_it_up_is_not_forgotten() {
 // proves: F6
 #[test]
 fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_told_once() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::Read).await;
-        let backing = Slow::new(16 << 20);
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         assert_eq!(volume.clear(async || unreachable!()).await.unwrap(), Cleared::NotNeeded);
         let other = volume.clone();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.release();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.flush().await.unwrap_err();
         let status = volume.status();
         assert!(status.health == Health::Failed && !status.reason.is_empty(), "{}", status.reason);
@@ -301,28 +186,28 @@ fn a_volume_that_changes_its_thread_takes_its_counts_and_what_hosts_are_still_to
 // proves: F6, D11
 #[test]
 fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_one() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::ReadWrite).await;
-        let backing = Slow::new(16 << 20);
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         let mut page = Buf::zeroed(4096);
         page.fill(7);
         backing.release();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.write(1 << 20, page, Durability::Durable).await.unwrap();
         while volume.status().health != Health::Failed {
             env.sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(volume.status().dirty_bytes, 4096, "no flush vouches for it");
         // What the device had in its cache is gone.
-        backing.memory.write(1 << 20, Buf::zeroed(4096)).await.1.unwrap();
+        backing.write(1 << 20, Buf::zeroed(4096)).await.1.unwrap();
         assert_eq!(volume.clear(async || Ok(backing.clone())).await.unwrap(), Cleared::Opened { doubtful: false });
         while volume.status().dirty_bytes > 0 {
             env.sleep(Duration::from_secs(1)).await;
         }
-        let (held, read) = backing.memory.read(1 << 20, Buf::zeroed(4096)).await;
+        let (held, read) = backing.read(1 << 20, Buf::zeroed(4096)).await;
         read.unwrap();
         assert!(held.iter().all(|byte| *byte == 7), "it is written again");
         volume.flush().await.unwrap();
@@ -332,19 +217,19 @@ fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_on
 // proves: F6, F8
 #[test]
 fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_back() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
+    run(async |env| {
+        let env = env.with_short_sleeps();
         let pool = pool(&env, PoolKind::Read).await;
-        let backing = Slow::new(16 << 20);
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         pool.attach(&volume).await.unwrap();
         backing.release();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Durable).await.unwrap_err();
-        let other = Slow::new(16 << 20);
+        let other = TestDevice::with_cache(16 << 20);
         let mut page = Buf::zeroed(4096);
         page.fill(1);
-        other.memory.write(0, page).await.1.unwrap();
+        other.write(0, page).await.1.unwrap();
         let refused = volume.clear(async || Ok(other)).await.unwrap_err();
         assert!(refused.to_string().contains("not as it was"), "{refused}");
         assert!(volume.is_closed());
@@ -358,15 +243,16 @@ fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_ba
 // proves: D11, F1
 #[test]
 fn a_flush_of_an_ssd_that_fails_after_a_stop_gave_up_publishing_is_not_forgotten() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
-        let (ssds, state) = ([Slow::new(16 << 20), Slow::new(16 << 20)], Slow::new(STATE_BYTES));
+    run(async |env| {
+        let env = env.with_short_sleeps();
+        let (ssds, state) =
+            ([TestDevice::with_cache(16 << 20), TestDevice::with_cache(16 << 20)], TestDevice::with_cache(STATE_BYTES));
         let pool = pool_on(&env, PoolKind::Read, &ssds, &state).await;
-        let volume = volume(&env, "disk", &Slow::new(16 << 20));
+        let volume = volume(&env, "disk", &TestDevice::with_cache(16 << 20));
         pool.attach(&volume).await.unwrap();
         volume.populate(ByteRange::at(0, 4096)).await.unwrap();
         let used = pool.status().ssds.iter().position(|ssd| ssd.slots_used > 0).unwrap();
-        ssds[used].held.armed.set(Some(Operation::Flush));
+        ssds[used].hold_next(Operation::Flush);
         let (promise, closed) = Promise::new();
         let closing = pool.clone();
         env.spawn(async move { promise.set(closing.close().await.is_ok()) });

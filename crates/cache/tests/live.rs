@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     Durability, ErrorKind, Health, LABEL_BYTES, Missing, Named, Pool, PoolSpec, PoolStatus, Removed, STATE_BYTES,
     Volume, inspect,
 };
 
+use crate::harness::{TestDevice, TestEnv, run};
 use crate::world::until;
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +19,7 @@ const PAGES: u64 = 500;
 
 /// Devices that outlive the pool: handles on the same memory.
 struct World {
-    env: HostEnv,
+    env: TestEnv,
     kind: PoolKind,
     disks: Vec<MemoryDevice>,
     state: MemoryDevice,
@@ -26,37 +27,37 @@ struct World {
 }
 
 impl World {
-    fn new(env: HostEnv, kind: PoolKind, disks: usize) -> Self {
+    fn new(env: TestEnv, kind: PoolKind, disks: usize) -> Self {
         let disks = (0..disks).map(|_| MemoryDevice::new(32 * MIB, 4096)).collect();
         let state = MemoryDevice::new(STATE_BYTES, 512);
         Self { env, kind, disks, state, backing: MemoryDevice::new(64 * MIB, 512) }
     }
 
-    fn named(&self, disks: impl IntoIterator<Item = usize>) -> Vec<Named<HostDevice>> {
+    fn named(&self, disks: impl IntoIterator<Item = usize>) -> Vec<Named<TestDevice>> {
         let named =
-            |disk: usize| Named { path: format!("disk{disk}"), device: HostDevice::Memory(self.disks[disk].clone()) };
+            |disk: usize| Named { path: format!("disk{disk}"), device: TestDevice::from(self.disks[disk].clone()) };
         disks.into_iter().map(named).collect()
     }
 
     /// A pool of the first so many disks.
-    async fn create(&self, disks: usize) -> Pool<HostEnv> {
+    async fn create(&self, disks: usize) -> Pool<TestEnv> {
         let mut settings = PoolSettings::preset(self.kind, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         settings.populate_on_read = 1;
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind: self.kind, settings };
-        let state = HostDevice::Memory(self.state.clone());
+        let state = TestDevice::from(self.state.clone());
         Pool::create(self.env.clone(), spec, self.named(0..disks), state).await.unwrap()
     }
 
-    async fn open(&self, disks: &[usize]) -> Pool<HostEnv> {
-        let state = Some(HostDevice::Memory(self.state.clone()));
+    async fn open(&self, disks: &[usize]) -> Pool<TestEnv> {
+        let state = Some(TestDevice::from(self.state.clone()));
         Pool::open(self.env.clone(), self.named(disks.iter().copied()), state, Missing::Leave).await.unwrap()
     }
 
-    fn volume(&self) -> Volume<HostEnv> {
+    fn volume(&self) -> Volume<TestEnv> {
         let settings = VolumeSettings { read_cutoff_bytes: None, ..VolumeSettings::default() };
         let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings };
-        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+        Volume::open(self.env.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
     }
 
     async fn is_of_pool(&self, disk: usize) -> bool {
@@ -66,13 +67,13 @@ impl World {
     }
 }
 
-async fn attached(world: &World, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+async fn attached(world: &World, pool: &Pool<TestEnv>) -> Volume<TestEnv> {
     let volume = world.volume();
     pool.attach(&volume).await.unwrap();
     volume
 }
 
-async fn write_all(volume: &Volume<HostEnv>, fill: u8) {
+async fn write_all(volume: &Volume<TestEnv>, fill: u8) {
     for page in 0..PAGES {
         let mut buf = Buf::zeroed(4096);
         buf.fill(fill);
@@ -80,7 +81,7 @@ async fn write_all(volume: &Volume<HostEnv>, fill: u8) {
     }
 }
 
-async fn read_all(volume: &Volume<HostEnv>, fill: u8) {
+async fn read_all(volume: &Volume<TestEnv>, fill: u8) {
     for page in 0..PAGES {
         let buf = volume.read(ByteRange::at(page * 4096, 4096)).await.unwrap();
         assert!(buf.iter().all(|byte| *byte == fill), "page {page}");
@@ -89,10 +90,6 @@ async fn read_all(volume: &Volume<HostEnv>, fill: u8) {
 
 fn uuid_of(status: &PoolStatus, path: &str) -> u128 {
     status.ssds.iter().find(|ssd| ssd.path == path).unwrap().uuid
-}
-
-fn run(test: impl AsyncFnOnce(HostEnv)) {
-    Executor::new(ExecutorOptions::default()).unwrap().run(test);
 }
 
 #[test]
@@ -205,7 +202,7 @@ fn an_ssd_is_removed_with_everything_on_it_and_is_free_then() {
 }
 
 /// Overwrites random pages of the first `set` until it is told to stop.
-async fn overwrite(volume: Volume<HostEnv>, set: u64, seed: u64, work: Rc<HostsAtWork>) {
+async fn overwrite(volume: Volume<TestEnv>, set: u64, seed: u64, work: Rc<HostsAtWork>) {
     let mut random = seed;
     while !work.stop.get() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

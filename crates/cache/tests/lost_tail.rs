@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use hotset_block::{Buf, Device, Env, HostEnv, MemoryDevice};
+use hotset_block::{Buf, Device, Env, MemoryDevice};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Health, Missing, Pool, Volume};
 
-use crate::world::{MIB, World, read, run, until, write};
+use crate::harness::{TestEnv, run};
+use crate::world::{MIB, World, read, until, write};
 
 /// Of a sector of a slot index, by `docs/FORMAT.md`: its magic, and that it is of the journal.
 const INDEX_MAGIC: &[u8] = b"HSix";
@@ -34,7 +35,7 @@ async fn last_sector(ssd: &MemoryDevice) -> Option<(u64, u64)> {
 }
 
 /// A pool that was opened again, and believes the first pages of the volume.
-async fn warm(env: &HostEnv, ssds: usize) -> (World, Pool<HostEnv>, Volume<HostEnv>) {
+async fn warm(env: &TestEnv, ssds: usize) -> (World, Pool<TestEnv>, Volume<TestEnv>) {
     let world = World::new(env.clone(), &vec![16 * MIB; ssds], 64 * MIB);
     let pool = world.create(PoolKind::Read).await;
     let mut settings = pool.status().settings;
@@ -69,7 +70,7 @@ enum Lost {
 }
 
 /// A cached page is written around, the daemon dies, and the SSD that has it loses the sector that says so. Answers which.
-async fn write_and_lose(world: &World, pool: Pool<HostEnv>, volume: Volume<HostEnv>, lost: Lost) -> usize {
+async fn write_and_lose(world: &World, pool: Pool<TestEnv>, volume: Volume<TestEnv>, lost: Lost) -> usize {
     let mut before = Vec::new();
     for ssd in &world.ssds {
         before.push((last_sector(ssd).await, content(ssd).await));
@@ -100,7 +101,7 @@ async fn write_and_lose(world: &World, pool: Pool<HostEnv>, volume: Volume<HostE
     panic!("no journal took the drop");
 }
 
-async fn assert_told_and_not_believed(env: &HostEnv, ssds: usize, lost: Lost) {
+async fn assert_told_and_not_believed(env: &TestEnv, ssds: usize, lost: Lost) {
     let (world, pool, volume) = warm(env, ssds).await;
     let loser = write_and_lose(&world, pool, volume, lost).await;
     let (pool, volume) = world.reopened(Missing::Refuse).await;

@@ -7,6 +7,7 @@ mod any_bytes;
 mod golden;
 mod golden_live;
 mod golden_log;
+mod harness;
 mod kept;
 mod late_flush;
 mod live;

@@ -1,16 +1,17 @@
 //! What `hotset recover` finds on a pool's SSDs and writes to the backing devices, on damaged and on forged content.
 
-use hotset_block::{Buf, ByteRange, Device, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, MemoryDevice, ZeroMode};
 use hotset_cache::config::PoolKind;
 use hotset_cache::offline::{Given, Offline, state_of_pool};
 use hotset_cache::{Durability, Error, ErrorKind, Missing, Named, STATE_BYTES, Volume, ZeroEffort};
 
-use crate::world::{MIB, World, run, write};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{MIB, World, write};
 
 const PAGE: u64 = 4096;
 
 /// Pages in one piece, so that they lie together in the log; each is filled with its number and one more.
-async fn write_run(volume: &Volume<HostEnv>, count: u8) {
+async fn write_run(volume: &Volume<TestEnv>, count: u8) {
     let mut pages = Buf::zeroed(usize::from(count) * 4096);
     for (page, fill) in pages.chunks_exact_mut(4096).zip(1..) {
         page.fill(fill);
@@ -19,7 +20,7 @@ async fn write_run(volume: &Volume<HostEnv>, count: u8) {
 }
 
 /// The pool's daemon dies with `count` dirty pages, in a row that is sealed: a start has brought it to an end.
-async fn killed_with_dirty_pages(env: &HostEnv, count: u8) -> World {
+async fn killed_with_dirty_pages(env: &TestEnv, count: u8) -> World {
     let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
     let pool = world.create(PoolKind::ReadWrite).await;
     let volume = world.attached(&pool).await;
@@ -54,7 +55,7 @@ fn a_page_without_a_good_copy_costs_itself_alone_when_dirty_data_is_written_with
         let verified = offline.verify(|_| {}).await;
         assert_eq!((verified.good_bytes, verified.lost_bytes), (99 * PAGE, PAGE), "{verified:?}");
         let name = "disk".parse().unwrap();
-        let backing = HostDevice::Memory(world.backing());
+        let backing = TestDevice::from(world.backing());
         let applied = offline.apply(&name, backing, false, |_| {}).await.unwrap();
         assert_eq!((applied.written_bytes, applied.lost_bytes), (99 * PAGE, PAGE));
         for page in 0..100 {
@@ -81,7 +82,7 @@ fn pages_that_are_bad_on_different_ssds_are_good_on_the_other_ones() {
 fn dirty_data_is_not_written_over_what_was_changed_without_the_pool_unless_told_to() {
     run(async |env| {
         let world = killed_with_dirty_pages(&env, 100).await;
-        let (name, backing) = ("disk".parse().unwrap(), || HostDevice::Memory(world.backing()));
+        let (name, backing) = ("disk".parse().unwrap(), || TestDevice::from(world.backing()));
         let put = async |page: u64| {
             let mut bytes = Buf::zeroed(4096);
             bytes.fill(0x77);
@@ -131,7 +132,7 @@ async fn recovered(world: &World) -> (Vec<(u64, u64)>, u64) {
     let offline = Offline::open(world.env.clone(), world.named()).await.unwrap();
     let verified = offline.verify(|_| {}).await;
     let name = "disk".parse().unwrap();
-    let applied = offline.apply(&name, HostDevice::Memory(world.backing()), false, |_| {}).await.unwrap();
+    let applied = offline.apply(&name, TestDevice::from(world.backing()), false, |_| {}).await.unwrap();
     assert_eq!(verified.dirty_bytes, applied.written_bytes + applied.lost_bytes);
     (offline.report().volumes[0].dirty_extents.clone(), applied.written_bytes)
 }
@@ -193,13 +194,13 @@ fn zeroes_of_more_pages_than_their_volume_has_are_cut_at_its_end() {
 }
 
 /// Devices that hold what these hold now.
-async fn copies_of(world: &World) -> Vec<Named<HostDevice>> {
+async fn copies_of(world: &World) -> Vec<Named<TestDevice>> {
     let mut copies = Vec::new();
     for named in world.named() {
         let bytes = named.device.read(0, Buf::zeroed(usize::try_from(named.device.info().size_bytes).unwrap())).await.0;
         let copy = MemoryDevice::new(named.device.info().size_bytes, 4096);
         copy.write(0, bytes).await.1.unwrap();
-        copies.push(Named { path: named.path, device: HostDevice::Memory(copy) });
+        copies.push(Named { path: named.path, device: TestDevice::from(copy) });
     }
     copies
 }
@@ -221,21 +222,21 @@ fn of_dirty_data_that_the_pool_went_on_without_the_state_directory_knows_what_is
         assert_eq!(world.on_backing(1).await, 9);
         std::mem::forget((pool, volume));
         // They are readable again, as they were.
-        let again = || -> Vec<Named<HostDevice>> {
+        let again = || -> Vec<Named<TestDevice>> {
             before.iter().map(|ssd| Named { path: ssd.path.clone(), device: ssd.device.clone() }).collect()
         };
         let alone = Offline::open(env.clone(), again()).await.unwrap();
         assert_eq!(alone.report().volumes[0].dirty_bytes, 3 * PAGE, "they know no better");
         assert!(!alone.report().state_read);
-        let other = HostDevice::Memory(MemoryDevice::new(STATE_BYTES, 512));
+        let other = TestDevice::from(MemoryDevice::new(STATE_BYTES, 512));
         let ssds = again();
-        let state = state_of_pool(&env, &ssds, vec![other.clone(), HostDevice::Memory(world.state())]).await;
+        let state = state_of_pool(&env, &ssds, vec![other.clone(), TestDevice::from(world.state())]).await;
         assert!(state.is_some() && state_of_pool(&env, &ssds, vec![other]).await.is_none());
         let offline = Offline::open(env.clone(), Given { ssds, unopened: Vec::new(), state }).await.unwrap();
         assert!(offline.report().ssds.iter().all(|ssd| !ssd.member && ssd.awaited), "{:?}", offline.report());
         let verified = offline.verify(|_| {}).await;
         assert_eq!((verified.unavailable_bytes, verified.found_bytes, verified.lost_bytes), (2 * PAGE, 2 * PAGE, 0));
-        let backing = HostDevice::Memory(world.backing());
+        let backing = TestDevice::from(world.backing());
         let applied = offline.apply(&"disk".parse().unwrap(), backing, false, |_| {}).await.unwrap();
         assert_eq!((applied.written_bytes, world.on_backing(1).await), (2 * PAGE, 9), "what hosts wrote since stays");
         assert_eq!((world.on_backing(0).await, world.on_backing(2).await), (1, 3));
@@ -249,7 +250,7 @@ fn an_ssd_that_cannot_be_read_is_told_with_its_reason_beside_what_the_others_hol
         let world = killed_with_dirty_pages(&env, 10).await;
         world.ssds[0].vanish();
         let unopened = vec![("ssd7".to_owned(), Error::new(ErrorKind::Gone, "no such file"))];
-        let given = Given { ssds: world.named(), unopened, state: Some(HostDevice::Memory(world.state())) };
+        let given = Given { ssds: world.named(), unopened, state: Some(TestDevice::from(world.state())) };
         let offline = Offline::open(env.clone(), given).await.unwrap();
         let report = offline.report();
         let ssds: Vec<_> =
@@ -258,7 +259,7 @@ fn an_ssd_that_cannot_be_read_is_told_with_its_reason_beside_what_the_others_hol
         assert_eq!((report.volumes[0].dirty_bytes, report.doubts.len()), (10 * PAGE, 0), "{:?}", report.doubts);
         assert!(report.problems.iter().any(|problem| problem.contains("ssd7 cannot be read: no such file")));
         world.ssds[1].vanish();
-        let error = Offline::<HostEnv>::open(env.clone(), world.named()).await.err().unwrap();
+        let error = Offline::<TestEnv>::open(env.clone(), world.named()).await.err().unwrap();
         assert!(error.to_string().contains("ssd0") && error.to_string().contains("ssd1"), "{error}");
     });
 }
@@ -270,12 +271,12 @@ fn a_row_of_which_no_copy_is_here_may_have_been_newer_than_what_is() {
         let world = killed_with_dirty_pages(&env, 10).await;
         // The second SSD goes on alone, and takes newer data.
         let first = copies_of(&world).await.into_iter().take(1);
-        let first: Vec<Named<HostDevice>> = first.collect();
+        let first: Vec<Named<TestDevice>> = first.collect();
         world.ssds[0].vanish();
         let (pool, volume) = world.reopened(Missing::Leave).await;
         write(&volume, 3, 99).await;
         std::mem::forget((pool, volume));
-        let state = Some(HostDevice::Memory(world.state()));
+        let state = Some(TestDevice::from(world.state()));
         let offline = Offline::open(env.clone(), Given { ssds: first, unopened: Vec::new(), state }).await.unwrap();
         let report = offline.report();
         assert!(report.doubts.iter().any(|doubt| doubt.contains("no copy of row")), "{report:?}");

@@ -1,11 +1,12 @@
 //! SSDs that hold less of the write log than they had: rows that are sealed and have no summary, whole where another row
 //! says so, and old copies of an SSD in its place.
 
-use hotset_block::{Buf, Device, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{ErrorKind, Missing, Pool};
 
-use crate::world::{MIB, World, read, run, write};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{MIB, World, read, write};
 
 /// Of a segment's summary, by `docs/FORMAT.md`.
 const SUMMARY_MAGIC: &[u8] = b"HOTSETlm";
@@ -48,7 +49,7 @@ async fn erase_summaries(ssd: &MemoryDevice, but_last: usize) {
 }
 
 /// A pool that was stopped three times with other dirty pages in a row of its own.
-async fn stopped_three_times(env: &HostEnv) -> World {
+async fn stopped_three_times(env: &TestEnv) -> World {
     let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
     let mut pool = world.create(PoolKind::ReadWrite).await;
     let mut volume = world.attached(&pool).await;
@@ -86,7 +87,7 @@ fn a_row_without_its_summaries_of_which_nothing_says_that_it_ended_is_not_taken_
         for ssd in &world.ssds {
             erase_summaries(ssd, 0).await;
         }
-        let state = Some(HostDevice::Memory(world.state()));
+        let state = Some(TestDevice::from(world.state()));
         let refused = Pool::open(env.clone(), world.named(), state, Missing::Leave).await.map(|_| ()).unwrap_err();
         assert!(refused.kind == ErrorKind::Corrupt && refused.to_string().contains("of an old copy"), "{refused}");
     });
@@ -139,13 +140,13 @@ async fn content(ssd: &MemoryDevice) -> Buf {
 }
 
 /// A daemon that died after it wrote pages 0 to 299, and its second SSD as it was when so many of them were written.
-async fn died_with_an_old_copy(env: &HostEnv, copied_at: u64) -> (World, Buf) {
+async fn died_with_an_old_copy(env: &TestEnv, copied_at: u64) -> (World, Buf) {
     let (world, mut old) = died_with_old_copies(env, &[(1, copied_at)]).await;
     (world, old.remove(0))
 }
 
 /// A pool that died, and these SSDs as they were when so many of them were written.
-async fn died_with_old_copies(env: &HostEnv, copied: &[(usize, u64)]) -> (World, Vec<Buf>) {
+async fn died_with_old_copies(env: &TestEnv, copied: &[(usize, u64)]) -> (World, Vec<Buf>) {
     let world = World::new(env.clone(), &[16 * MIB, 16 * MIB], 64 * MIB);
     let pool = world.create(PoolKind::ReadWrite).await;
     let volume = world.attached(&pool).await;
@@ -163,7 +164,7 @@ async fn died_with_old_copies(env: &HostEnv, copied: &[(usize, u64)]) -> (World,
     (world, old)
 }
 
-async fn assert_all_is_there(world: &World, missing: Missing) -> Pool<HostEnv> {
+async fn assert_all_is_there(world: &World, missing: Missing) -> Pool<TestEnv> {
     let (pool, volume) = world.reopened(missing).await;
     for page in 0..300 {
         let told = pool.status().recovery;
@@ -179,7 +180,7 @@ fn an_old_copy_of_an_ssd_is_no_second_copy_of_what_came_after_it() {
         run(async |env| {
             let (world, old) = died_with_an_old_copy(&env, copied_at).await;
             world.ssds[1].write(0, old).await.1.unwrap();
-            let state = Some(HostDevice::Memory(world.state()));
+            let state = Some(TestDevice::from(world.state()));
             let refused = Pool::open(env.clone(), world.named(), state, Missing::Refuse).await.map(|_| ()).unwrap_err();
             assert!(refused.kind == ErrorKind::Missing && refused.to_string().contains("is an old copy"), "{refused}");
             let pool = assert_all_is_there(&world, Missing::Leave).await;
@@ -199,7 +200,7 @@ fn an_old_copy_of_an_ssd_alone_is_refused_and_spoils_nothing() {
             let newest = content(&world.ssds[1]).await;
             world.ssds[1].write(0, old).await.1.unwrap();
             for missing in [Missing::Refuse, Missing::Leave] {
-                let state = Some(HostDevice::Memory(world.state()));
+                let state = Some(TestDevice::from(world.state()));
                 let alone = world.named().split_off(1);
                 let refused = Pool::open(env.clone(), alone, state, missing).await.map(|_| ()).unwrap_err();
                 assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
@@ -237,7 +238,7 @@ fn of_several_old_copies_the_newest_is_what_an_accepted_loss_leaves() {
             for (ssd, content) in [older, newer].into_iter().zip(old) {
                 world.ssds[ssd].write(0, content).await.1.unwrap();
             }
-            let state = Some(HostDevice::Memory(world.state()));
+            let state = Some(TestDevice::from(world.state()));
             let refused = Pool::open(env.clone(), world.named(), state, Missing::Leave).await.map(|_| ()).unwrap_err();
             assert!(refused.kind == ErrorKind::Gone && refused.to_string().contains("is an old copy"), "{refused}");
             let (pool, volume) = world.reopened(Missing::AcceptLoss).await;

@@ -1,10 +1,11 @@
 //! What is known of SSDs outlives the daemon: the same facts give the same health before a restart and after it.
 
-use hotset_block::{ByteRange, HostDevice};
+use hotset_block::ByteRange;
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Health, Missing, Named, Pool, PoolStatus, ScrubState};
 
-use crate::world::{MIB, World, read, run, until, write};
+use crate::harness::{TestDevice, run};
+use crate::world::{MIB, World, read, until, write};
 
 /// Health, why, and what is said of each SSD: the facts that a restart must not change.
 fn facts(status: &PoolStatus) -> (Health, Vec<(String, bool, bool, u64)>) {
@@ -14,7 +15,7 @@ fn facts(status: &PoolStatus) -> (Health, Vec<(String, bool, bool, u64)>) {
     (status.health, ssds)
 }
 
-fn named(world: &World, ssds: impl IntoIterator<Item = usize>) -> Vec<Named<HostDevice>> {
+fn named(world: &World, ssds: impl IntoIterator<Item = usize>) -> Vec<Named<TestDevice>> {
     let all = world.named();
     let wanted: Vec<usize> = ssds.into_iter().collect();
     all.into_iter().enumerate().filter(|(index, _)| wanted.contains(index)).map(|(_, named)| named).collect()
@@ -37,7 +38,7 @@ fn an_ssd_that_failed_is_not_forgotten_when_everything_has_two_copies_again_nor_
         assert!(before.health == Health::Degraded && before.reason.contains("ssd0"), "{}", before.reason);
         let failed = before.ssds[0].uuid;
         let open = async || {
-            let state = Some(HostDevice::Memory(world.state()));
+            let state = Some(TestDevice::from(world.state()));
             Pool::open(env.clone(), named(&world, [1, 2]), state, Missing::Leave).await.unwrap()
         };
         // After a kill, and after a clean stop.
@@ -71,7 +72,7 @@ fn an_ssd_that_failed_in_the_moment_before_a_kill_is_known_at_the_next_start() {
         until(&env, "it has failed", || !pool.status().ssds[0].online).await;
         let before = pool.status();
         std::mem::forget((pool, volume));
-        let state = Some(HostDevice::Memory(world.state()));
+        let state = Some(TestDevice::from(world.state()));
         let pool = Pool::open(env.clone(), named(&world, [1]), state, Missing::Leave).await.unwrap();
         assert_eq!(facts(&pool.status()), facts(&before), "{}", pool.status().reason);
     });

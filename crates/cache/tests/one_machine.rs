@@ -1,21 +1,15 @@
 //! Several machines that reach the same SSDs: one at a time has the pool.
 
-use std::cell::Cell;
-use std::future::pending;
-use std::marker::PhantomData;
-use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join;
-use hotset_block::{
-    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
-    ExecutorOptions, Extent, HostDevice, HostEnv, Instant, Machine, MemoryDevice, Operation, RealInstant, ZeroMode,
-};
+use hotset_block::{Buf, ByteRange, Device, Env, Machine, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
     Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
 };
 
+use crate::harness::{Bad, TestDevice, TestEnv, run};
 use crate::world::MIB;
 
 /// So much faster than real time, with room for a machine that is busy.
@@ -24,56 +18,10 @@ const PACE: u32 = 20;
 const MARK: u64 = 32 << 10;
 
 /// The world as one machine sees it, at [`PACE`].
-#[derive(Clone)]
-struct At<D = HostDevice> {
-    env: HostEnv,
-    /// Time in which the daemon did not run.
-    paused: Rc<Cell<Duration>>,
-    devices: PhantomData<D>,
-}
-
-impl<D> At<D> {
-    fn machine(env: &HostEnv, number: u128) -> Self {
-        let machine =
-            Machine { daemon: number, fallback: number, machine: number, boot: number, name: format!("m{number}") };
-        Self { env: env.on_machine(machine), paused: Rc::default(), devices: PhantomData }
-    }
-}
-
-impl<D: Device + Clone + 'static> Env for At<D> {
-    type Device = D;
-
-    fn now(&self) -> Instant {
-        Instant(self.env.now().0 * u64::from(PACE))
-    }
-
-    fn real_now(&self) -> RealInstant {
-        RealInstant(self.now().0).plus(self.paused.get())
-    }
-
-    fn unix_seconds(&self) -> u64 {
-        self.env.unix_seconds()
-    }
-
-    fn machine(&self) -> Machine {
-        self.env.machine()
-    }
-
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
-        self.env.sleep(duration / PACE)
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.env.spawn(task);
-    }
-
-    fn random(&self) -> u64 {
-        self.env.random()
-    }
-
-    fn buffers(&self) -> &BufPool {
-        self.env.buffers()
-    }
+fn machine(env: &TestEnv, number: u128) -> TestEnv {
+    let machine =
+        Machine { daemon: number, fallback: number, machine: number, boot: number, name: format!("m{number}") };
+    env.clone().at_pace(PACE).on_machine(machine)
 }
 
 /// SSDs and a backing device that all machines reach; each has a state directory of its own.
@@ -92,16 +40,16 @@ impl Shared {
         }
     }
 
-    fn named(&self) -> Vec<Named<HostDevice>> {
-        let named = |ssd: &MemoryDevice| Named { path: "ssd".to_owned(), device: HostDevice::Memory(ssd.clone()) };
+    fn named(&self) -> Vec<Named<TestDevice>> {
+        let named = |ssd: &MemoryDevice| Named { path: "ssd".to_owned(), device: TestDevice::from(ssd.clone()) };
         self.ssds.iter().map(named).collect()
     }
 
-    fn state(&self, at: &At) -> HostDevice {
-        HostDevice::Memory(self.states[usize::try_from(at.env.machine().daemon).unwrap()].clone())
+    fn state(&self, at: &TestEnv) -> TestDevice {
+        TestDevice::from(self.states[usize::try_from(at.machine().daemon).unwrap()].clone())
     }
 
-    async fn create(&self, at: &At) -> Result<Pool<At>, Error> {
+    async fn create(&self, at: &TestEnv) -> Result<Pool<TestEnv>, Error> {
         let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
@@ -109,7 +57,7 @@ impl Shared {
     }
 
     /// A pool with a volume and a dirty page in it.
-    async fn with_dirt(&self, at: &At, fill: u8) -> (Pool<At>, Volume<At>) {
+    async fn with_dirt(&self, at: &TestEnv, fill: u8) -> (Pool<TestEnv>, Volume<TestEnv>) {
         let pool = self.create(at).await.unwrap();
         let volume = self.volume(at);
         pool.attach(&volume).await.unwrap();
@@ -117,20 +65,20 @@ impl Shared {
         (pool, volume)
     }
 
-    async fn open(&self, at: &At) -> Result<Pool<At>, Error> {
+    async fn open(&self, at: &TestEnv) -> Result<Pool<TestEnv>, Error> {
         Pool::open(at.clone(), self.named(), Some(self.state(at)), Missing::Refuse).await
     }
 
-    async fn reopened(&self, at: &At) -> (Pool<At>, Volume<At>) {
+    async fn reopened(&self, at: &TestEnv) -> (Pool<TestEnv>, Volume<TestEnv>) {
         let (pool, volume) = (self.open(at).await.unwrap(), self.volume(at));
         pool.reattach(&volume).await.unwrap();
         (pool, volume)
     }
 
-    fn volume(&self, at: &At) -> Volume<At> {
+    fn volume(&self, at: &TestEnv) -> Volume<TestEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        Volume::open(at.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+        Volume::open(at.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
     }
 
     async fn everything(&self) -> Vec<Buf> {
@@ -147,19 +95,19 @@ impl Shared {
     }
 }
 
-async fn write(volume: &Volume<At>, page: u64, fill: u8) -> Result<(), Error> {
+async fn write(volume: &Volume<TestEnv>, page: u64, fill: u8) -> Result<(), Error> {
     let mut buf = Buf::zeroed(4096);
     buf.fill(fill);
     volume.write(page * 4096, buf, Durability::Durable).await
 }
 
-async fn read(volume: &Volume<At>, page: u64) -> Result<u8, Error> {
+async fn read(volume: &Volume<TestEnv>, page: u64) -> Result<u8, Error> {
     volume.read(ByteRange::at(page * 4096, 4096)).await.map(|buf| buf[0])
 }
 
 /// A daemon of machine `number`; what of it still runs at the end is killed.
-fn daemon(number: u128, test: impl AsyncFnOnce(At)) {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| test(At::machine(&env, number)).await);
+fn daemon(number: u128, test: impl AsyncFnOnce(TestEnv)) {
+    run(async |env| test(machine(&env, number)).await);
 }
 
 fn refused<T>(outcome: Result<T, Error>) -> String {
@@ -168,12 +116,12 @@ fn refused<T>(outcome: Result<T, Error>) -> String {
     error.to_string()
 }
 
-async fn until(at: &At, what: &str, holds: impl Fn() -> bool) {
+async fn until(at: &TestEnv, what: &str, holds: impl Fn() -> bool) {
     for _ in 0..2000 {
         if holds() {
             return;
         }
-        at.env.sleep(Duration::from_millis(5)).await;
+        at.host.sleep(Duration::from_millis(5)).await;
     }
     panic!("never came true: {what}");
 }
@@ -184,9 +132,9 @@ fn a_pool_that_another_machine_uses_is_neither_opened_nor_taken_nor_made_anew() 
     let shared = Shared::new();
     daemon(1, async |here| {
         let (pool, volume) = shared.with_dirt(&here, 7).await;
-        let there = At::machine(&here.env, 2);
+        let there = machine(&here, 2);
         let why = refused(shared.open(&there).await);
-        assert!(why.contains("m1") && why.contains("--force does not help"), "{why}");
+        assert!(why.contains("m1") && why.contains("nothing else helps"), "{why}");
         refused(dismiss_owner(&there, &shared.named(), Takeover::Forced).await);
         refused(shared.create(&there).await);
         let other = Shared::new();
@@ -233,7 +181,7 @@ fn after_a_restart_of_the_machine_a_daemon_opens_at_once_and_one_that_lost_its_s
     for (daemon_id, boot, watches) in [(1, 9, false), (2, 9, true)] {
         daemon(1, async |here| {
             let machine = Machine { daemon: daemon_id, fallback: daemon_id, boot, ..here.machine() };
-            let again = At { env: here.env.on_machine(machine), ..here };
+            let again = here.on_machine(machine);
             let began = again.now();
             let (_pool, volume) = shared.reopened(&again).await;
             assert_eq!(again.now().since(began) >= limits::OWNER_WATCH, watches);
@@ -256,7 +204,7 @@ fn after_a_clean_stop_any_machine_opens_and_of_two_at_once_not_both() {
         pool.close().await.unwrap();
     });
     daemon(1, async |here| {
-        let there = At::machine(&here.env, 2);
+        let there = machine(&here, 2);
         let (one, other) = join(shared.open(&here), shared.open(&there)).await;
         assert!(one.is_err() || other.is_err(), "both have it");
         for outcome in [one, other] {
@@ -271,9 +219,9 @@ fn after_a_clean_stop_any_machine_opens_and_of_two_at_once_not_both() {
 }
 
 /// The mark of machine 2 on the first SSD.
-async fn take_over(shared: &Shared, here: &At) {
+async fn take_over(shared: &Shared, here: &TestEnv) {
     let other = Shared::new();
-    let _theirs = other.create(&At::machine(&here.env, 2)).await.unwrap();
+    let _theirs = other.create(&machine(here, 2)).await.unwrap();
     let (mark, read) = other.ssds[0].read(MARK, Buf::zeroed(4096)).await;
     read.unwrap();
     shared.ssds[0].write(MARK, mark).await.1.unwrap();
@@ -317,100 +265,26 @@ fn after_a_pause_nothing_is_written_before_it_is_known_whether_somebody_took_the
     });
 }
 
-/// What becomes of everything at the place of the mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AtMark {
-    Good,
-    Hangs,
-    Fails,
-}
-
-/// A device that may be bad where the mark lies, and is good everywhere else.
-#[derive(Clone)]
-struct BadMark {
-    memory: MemoryDevice,
-    mark: Rc<Cell<AtMark>>,
-}
-
-impl BadMark {
-    fn new(bytes: u64, mark: &Rc<Cell<AtMark>>) -> Self {
-        Self { memory: MemoryDevice::new(bytes, 512), mark: Rc::clone(mark) }
-    }
-
-    async fn check(&self, offset: u64, operation: Operation) -> Result<(), DeviceError> {
-        match self.mark.get() {
-            AtMark::Hangs if offset == MARK => pending().await,
-            AtMark::Fails if offset == MARK => {
-                Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(offset, 4096)))
-            }
-            AtMark::Good | AtMark::Hangs | AtMark::Fails => Ok(()),
-        }
-    }
-}
-
-impl Device for BadMark {
-    fn info(&self) -> DeviceInfo {
-        self.memory.info()
-    }
-
-    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
-        self.memory.identity()
-    }
-
-    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        match self.check(offset, Operation::Read).await {
-            Ok(()) => self.memory.read(offset, buf).await,
-            failed => (buf, failed),
-        }
-    }
-
-    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
-        match self.check(offset, Operation::Write).await {
-            Ok(()) => self.memory.write(offset, buf).await,
-            failed => (buf, failed),
-        }
-    }
-
-    async fn flush(&self) -> Result<(), DeviceError> {
-        self.memory.flush().await
-    }
-
-    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
-        self.memory.discard(range).await
-    }
-
-    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
-        self.memory.write_zeroes(range, mode).await
-    }
-
-    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
-        self.memory.allocation(range, extents_max)
-    }
-}
-
 // proves: F10, F1
 #[test]
 fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
-    for bad in [AtMark::Hangs, AtMark::Fails] {
-        Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-            let at: At<BadMark> = At::machine(&env, 1);
-            let mark = Rc::new(Cell::new(AtMark::Good));
-            let device = || BadMark::new(16 * MIB, &mark);
-            let ssds = ["one", "two"].map(|path| Named { path: path.to_owned(), device: device() });
+    for bad in [Bad::HangsAt(MARK), Bad::FailsAt(MARK)] {
+        run(async |env| {
+            let at = machine(&env, 1);
+            let devices = [(); 2].map(|()| TestDevice::new(16 * MIB));
+            let ssds = devices.each_ref().map(|device| Named { path: "ssd".to_owned(), device: device.clone() });
             let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
             settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
             let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
-            let state = BadMark::new(STATE_BYTES, &Rc::new(Cell::new(AtMark::Good)));
-            let pool = Pool::create(at.clone(), spec, ssds.into(), state).await.unwrap();
+            let pool = Pool::create(at.clone(), spec, ssds.into(), TestDevice::new(STATE_BYTES)).await.unwrap();
             let spec = VolumeSpec {
                 name: "disk".parse().unwrap(),
                 backing: "memory".into(),
                 settings: VolumeSettings::default(),
             };
-            let backing = BadMark::new(16 * MIB, &Rc::new(Cell::new(AtMark::Good)));
-            let volume = Volume::open(at.clone(), spec, backing).unwrap();
+            let volume = Volume::open(at.clone(), spec, TestDevice::new(16 * MIB)).unwrap();
             pool.attach(&volume).await.unwrap();
-            mark.set(bad);
+            devices.iter().for_each(|device| device.become_bad(bad));
             for _ in 0..4 {
                 at.sleep(limits::SSD_TIMEOUT / 2).await;
                 volume.write(0, Buf::zeroed(4096), Durability::Durable).await.unwrap();

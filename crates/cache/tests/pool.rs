@@ -1,32 +1,33 @@
 //! A pool and a volume on devices in memory: the flows in their simplest order, through the public face.
 
-use hotset_block::{Buf, ByteRange, Device, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_block::{Buf, ByteRange, Device, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, Reattached, STATE_BYTES, Volume, ZeroEffort};
 
+use crate::harness::{TestDevice, TestEnv, run};
 use crate::world::until;
 
 const MIB: u64 = 1 << 20;
 
 /// Devices that outlive the pool: handles on the same memory.
 struct World {
-    env: HostEnv,
+    env: TestEnv,
     ssds: Vec<MemoryDevice>,
     state: MemoryDevice,
     backing: MemoryDevice,
 }
 
 impl World {
-    fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+    fn new(env: TestEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
         let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 512)).collect();
         let state = MemoryDevice::new(STATE_BYTES, 512);
         Self { env, ssds, state, backing: MemoryDevice::new(backing_bytes, 512) }
     }
 
-    fn named(&self) -> Vec<Named<HostDevice>> {
+    fn named(&self) -> Vec<Named<TestDevice>> {
         let device = |(index, ssd): (usize, &MemoryDevice)| Named {
             path: format!("ssd{index}"),
-            device: HostDevice::Memory(ssd.clone()),
+            device: TestDevice::from(ssd.clone()),
         };
         self.ssds.iter().enumerate().map(device).collect()
     }
@@ -38,20 +39,20 @@ impl World {
         PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings }
     }
 
-    async fn create(&self) -> Pool<HostEnv> {
-        let state = HostDevice::Memory(self.state.clone());
+    async fn create(&self) -> Pool<TestEnv> {
+        let state = TestDevice::from(self.state.clone());
         Pool::create(self.env.clone(), Self::spec(), self.named(), state).await.unwrap()
     }
 
-    async fn open(&self) -> Pool<HostEnv> {
-        let state = Some(HostDevice::Memory(self.state.clone()));
+    async fn open(&self) -> Pool<TestEnv> {
+        let state = Some(TestDevice::from(self.state.clone()));
         Pool::open(self.env.clone(), self.named(), state, Missing::Refuse).await.unwrap()
     }
 
-    fn volume(&self) -> Volume<HostEnv> {
+    fn volume(&self) -> Volume<TestEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+        Volume::open(self.env.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
     }
 }
 
@@ -59,10 +60,6 @@ fn page(fill: u8) -> Buf {
     let mut buf = Buf::zeroed(4096);
     buf.fill(fill);
     buf
-}
-
-fn run(test: impl AsyncFnOnce(HostEnv)) {
-    Executor::new(ExecutorOptions::default()).unwrap().run(test);
 }
 
 // proves: D2, D3, D4
@@ -202,8 +199,8 @@ fn a_read_pool_whose_only_ssd_cannot_be_used_opens_without_it_when_it_may_be_lef
         pool.attach(&volume).await.unwrap();
         pool.close().await.unwrap();
         let spoilt = MemoryDevice::new(16 * MIB, 512);
-        let ssd = Named { path: "ssd0".to_owned(), device: HostDevice::Memory(spoilt) };
-        let state = Some(HostDevice::Memory(world.state.clone()));
+        let ssd = Named { path: "ssd0".to_owned(), device: TestDevice::from(spoilt) };
+        let state = Some(TestDevice::from(world.state.clone()));
         let pool = Pool::open(env.clone(), vec![ssd], state, Missing::Leave).await.unwrap();
         let volume = world.volume();
         pool.reattach(&volume).await.unwrap();

@@ -1,10 +1,11 @@
 //! Member records where changes are refused, or cut.
 
-use hotset_block::{Buf, Device, HostDevice, MemoryDevice};
+use hotset_block::{Buf, Device, MemoryDevice};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{ErrorKind, Health, Missing, Volume};
 
-use crate::world::{MIB, World, run, until};
+use crate::harness::{TestDevice, run};
+use crate::world::{MIB, World, until};
 
 /// The number of the newest catalogue on a member, and its area; where the catalogues begin there, and the bytes of an area.
 async fn newest_catalogue(member: &MemoryDevice, (offset, area_bytes): (u64, u64)) -> (u64, u64) {
@@ -27,7 +28,7 @@ fn a_power_cut_in_a_change_after_a_refused_one_leaves_the_catalogue_before_both(
         let open = |number: usize| {
             let (name, backing) = (format!("v{number}").parse().unwrap(), "x".repeat(4000));
             let spec = VolumeSpec { name, backing, settings: VolumeSettings::default() };
-            Volume::open(env.clone(), spec, HostDevice::Memory(MemoryDevice::new(MIB, 512))).unwrap()
+            Volume::open(env.clone(), spec, TestDevice::from(MemoryDevice::new(MIB, 512))).unwrap()
         };
         let mut attached = Vec::new();
         let refused = loop {

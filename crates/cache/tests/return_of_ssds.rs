@@ -1,14 +1,15 @@
 //! Dirty data of which no copy can be had is unavailable, and not lost (REQUIREMENTS F5, F9): when an SSD that has a copy is
 //! back, exactly what nobody wrote or gave up meanwhile is there again.
 
-use hotset_block::{ByteRange, Env, HostDevice, HostEnv};
+use hotset_block::{ByteRange, Env};
 use hotset_cache::config::PoolKind;
 use hotset_cache::{Durability, Missing, Named, Pool, Volume};
 
-use crate::world::{MIB, World, read, run, until, write};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{MIB, World, read, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
-async fn lazy(world: &World) -> (Pool<HostEnv>, Volume<HostEnv>) {
+async fn lazy(world: &World) -> (Pool<TestEnv>, Volume<TestEnv>) {
     let pool = world.create(PoolKind::ReadWrite).await;
     let mut settings = pool.status().settings;
     settings.cleaning.dirty_watermark_percent = 90;
@@ -18,7 +19,7 @@ async fn lazy(world: &World) -> (Pool<HostEnv>, Volume<HostEnv>) {
 }
 
 /// Pulls these SSDs; answers what they hold.
-async fn pull(world: &World, pool: &Pool<HostEnv>, volume: &Volume<HostEnv>, ssds: &[usize]) -> Vec<(usize, Vec<u8>)> {
+async fn pull(world: &World, pool: &Pool<TestEnv>, volume: &Volume<TestEnv>, ssds: &[usize]) -> Vec<(usize, Vec<u8>)> {
     let held = ssds.iter().map(|ssd| (*ssd, world.ssds[*ssd].unplug())).collect();
     // Whatever a host that flushes just now is told.
     let _ = volume.flush().await;
@@ -33,23 +34,23 @@ fn plug(world: &World, held: Vec<(usize, Vec<u8>)>) {
     held.into_iter().for_each(|(ssd, bytes)| world.ssds[ssd].plug(bytes));
 }
 
-async fn bring_back(world: &World, pool: &Pool<HostEnv>, ssd: usize) {
-    let device = HostDevice::Memory(world.ssds[ssd].clone());
+async fn bring_back(world: &World, pool: &Pool<TestEnv>, ssd: usize) {
+    let device = TestDevice::from(world.ssds[ssd].clone());
     pool.bring_back(Named { path: format!("ssd{ssd}"), device }).await.unwrap();
 }
 
-async fn is_unavailable(volume: &Volume<HostEnv>, page: u64) -> bool {
+async fn is_unavailable(volume: &Volume<TestEnv>, page: u64) -> bool {
     volume.read(ByteRange::at(page * 4096, 4096)).await.is_err()
 }
 
 /// Hosts write, trim and leave what is unavailable.
-async fn write_some(world: &World, volume: &Volume<HostEnv>) {
+async fn write_some(world: &World, volume: &Volume<TestEnv>) {
     write(volume, 7, 9).await;
     assert_eq!(world.on_backing(7).await, 9, "such a write is on the backing device when it is answered");
     volume.trim(ByteRange::at(20 * 4096, 3 * 4096), Durability::Volatile).await.unwrap();
 }
 
-async fn check_all(volume: &Volume<HostEnv>, pages: u64, fill: u8) {
+async fn check_all(volume: &Volume<TestEnv>, pages: u64, fill: u8) {
     for page in 0..pages {
         let right = match page {
             7 => 9,
@@ -211,7 +212,7 @@ fn what_was_given_up_does_not_come_back() {
         write(&volume, 6, 7).await;
         volume.flush().await.unwrap();
         plug(&world, held);
-        let device = HostDevice::Memory(world.ssds[0].clone());
+        let device = TestDevice::from(world.ssds[0].clone());
         assert!(pool.bring_back(Named { path: "ssd0".into(), device }).await.is_err(), "it has nothing that is wanted");
         std::mem::forget((pool, volume));
         let (_pool, volume) = world.reopened(Missing::Leave).await;
@@ -239,6 +240,6 @@ fn an_ssd_that_was_used_for_something_else_or_lost_what_it_had_brings_nothing_ba
     });
 }
 
-async fn check_page(volume: &Volume<HostEnv>) {
+async fn check_page(volume: &Volume<TestEnv>) {
     assert_eq!((read(volume, 5).await, volume.status().lost_bytes), (3, 0));
 }

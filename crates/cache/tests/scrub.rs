@@ -5,7 +5,8 @@ use hotset_block::ByteRange;
 use hotset_cache::config::{FetchRate, PoolKind, PoolSettings};
 use hotset_cache::{DirtyData, ScrubState};
 
-use crate::world::{MIB, World, read, run, until, write};
+use crate::harness::run;
+use crate::world::{MIB, World, read, until, write};
 
 const BLOCK: u64 = 64 << 10;
 

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use hotset_block::{Buf, ByteRange, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode};
+use hotset_block::{Buf, ByteRange, MemoryDevice, ZeroMode};
 use hotset_cache::config::{PoolKind, VolumeSettings, VolumeSpec};
 use hotset_cache::{
     DirtyData, Durability, ErrorKind, FenceCause, Health, Missing, Pool, Reattached, Volume, ZeroEffort,
 };
 
-use crate::world::{MIB, World, read, run, until, write};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{MIB, World, read, until, write};
 
 /// Nothing is cleaned by itself while a test runs.
-async fn lazy(world: &World) -> Pool<HostEnv> {
+async fn lazy(world: &World) -> Pool<TestEnv> {
     let pool = world.create(PoolKind::ReadWrite).await;
     let mut settings = pool.status().settings;
     settings.cleaning.dirty_watermark_percent = 90;
@@ -20,11 +21,11 @@ async fn lazy(world: &World) -> Pool<HostEnv> {
     pool
 }
 
-async fn is_lost(volume: &Volume<HostEnv>, page: u64) -> bool {
+async fn is_lost(volume: &Volume<TestEnv>, page: u64) -> bool {
     volume.read(ByteRange::at(page * 4096, 4096)).await.is_err()
 }
 
-async fn lost_pages(volume: &Volume<HostEnv>, pages: u64) -> BTreeSet<u64> {
+async fn lost_pages(volume: &Volume<TestEnv>, pages: u64) -> BTreeSet<u64> {
     let mut lost = BTreeSet::new();
     for page in 0..pages {
         if is_lost(volume, page).await {
@@ -76,7 +77,7 @@ fn without_any_ssd_what_was_dirty_answers_errors_until_it_is_written_again_or_gi
 }
 
 /// Zeroes are a write: of whole pages they mend what is lost. Trim too, where it reads back as zeroes.
-async fn zero_lost_pages(world: &World, volume: &Volume<HostEnv>) {
+async fn zero_lost_pages(world: &World, volume: &Volume<TestEnv>) {
     let zero = async |page: u64, count: u64, effort: ZeroEffort| {
         let range = ByteRange::at(page * 4096, count * 4096);
         volume.write_zeroes(range, ZeroMode::MayPunch, effort, Durability::Volatile).await
@@ -166,10 +167,10 @@ fn with_ssds_left_exactly_what_lay_on_the_lost_pair_fails_and_nothing_older_show
 }
 
 /// A second volume, over a backing device of its own.
-fn neighbour(env: &HostEnv, backing: &MemoryDevice) -> Volume<HostEnv> {
+fn neighbour(env: &TestEnv, backing: &MemoryDevice) -> Volume<TestEnv> {
     let settings = VolumeSettings::default();
     let spec = VolumeSpec { name: "neighbour".parse().unwrap(), backing: "other".into(), settings };
-    Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap()
+    Volume::open(env.clone(), spec, TestDevice::from(backing.clone())).unwrap()
 }
 
 /// One life of a daemon, which dies at its end: whatever it had at work is gone.
@@ -183,7 +184,7 @@ fn life(world: &mut World, work: impl AsyncFnOnce(&mut World)) {
 // proves: F5
 #[test]
 fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted_and_its_neighbours_are_served() {
-    let unborn = Executor::new(ExecutorOptions::default()).unwrap().env();
+    let unborn = TestEnv::unborn();
     let mut world = World::new(unborn, &[16 * MIB; 4], 64 * MIB);
     let backing = MemoryDevice::new(64 * MIB, 512);
     life(&mut world, async |world| {
@@ -214,7 +215,7 @@ fn a_volume_of_which_nobody_knows_what_was_lost_is_fenced_until_that_is_accepted
             else {
                 panic!("not fenced: {}", pool.status().recovery)
             };
-            assert!(reason.contains("pool recover tank --accept-loss"), "{reason}");
+            assert!(reason.contains("accept the loss"), "{reason}");
             assert!(is_lost(&volume, 500).await, "all of it may be older");
             assert!(pool.detach(&volume.name(), DirtyData::Clean).await.is_err(), "nobody gives it up by the way");
             assert!(matches!(pool.reattach(&other).await.unwrap(), Reattached::Warm { .. }));

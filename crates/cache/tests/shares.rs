@@ -1,32 +1,33 @@
 //! Neighbours and wear: volumes keep what they are promised and take no more than they may; a pool stops populating when
 //! its SSDs have taken what they may in a day.
 
-use hotset_block::{ByteRange, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::{ByteRange, MemoryDevice};
 use hotset_cache::config::{PoolKind, PoolSettings, Share, VolumeSettings, VolumeSpec};
 use hotset_cache::{ErrorKind, Missing, Pool, Volume};
 
-use crate::world::{self, MIB, World, run, until, write};
+use crate::harness::{TestDevice, TestEnv, run};
+use crate::world::{self, MIB, World, until, write};
 
 const BLOCK: u64 = 64 << 10;
 
-fn volume(env: &HostEnv, name: &str, settings: VolumeSettings) -> Volume<HostEnv> {
+fn volume(env: &TestEnv, name: &str, settings: VolumeSettings) -> Volume<TestEnv> {
     let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings };
-    Volume::open(env.clone(), spec, HostDevice::Memory(MemoryDevice::new(64 * MIB, 512))).unwrap()
+    Volume::open(env.clone(), spec, TestDevice::from(MemoryDevice::new(64 * MIB, 512))).unwrap()
 }
 
-async fn attached(env: &HostEnv, pool: &Pool<HostEnv>, name: &str, settings: VolumeSettings) -> Volume<HostEnv> {
+async fn attached(env: &TestEnv, pool: &Pool<TestEnv>, name: &str, settings: VolumeSettings) -> Volume<TestEnv> {
     let volume = volume(env, name, settings);
     pool.attach(&volume).await.unwrap();
     volume
 }
 
-async fn populate(volume: &Volume<HostEnv>, blocks: std::ops::Range<u64>) {
+async fn populate(volume: &Volume<TestEnv>, blocks: std::ops::Range<u64>) {
     for block in blocks {
         volume.populate(ByteRange::at(block * BLOCK, BLOCK)).await.unwrap();
     }
 }
 
-fn used(volume: &Volume<HostEnv>) -> u64 {
+fn used(volume: &Volume<TestEnv>) -> u64 {
     volume.status().cache_used_bytes
 }
 
@@ -117,7 +118,7 @@ fn shares_hold_after_a_restart() {
         let backing = MemoryDevice::new(64 * MIB, 512);
         let open = |settings| {
             let spec = VolumeSpec { name: "disk".parse().unwrap(), backing: "disk".into(), settings };
-            Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap()
+            Volume::open(env.clone(), spec, TestDevice::from(backing.clone())).unwrap()
         };
         let disk = open(settings);
         pool.attach(&disk).await.unwrap();

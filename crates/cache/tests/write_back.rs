@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use hotset_block::{
-    Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice, ZeroMode,
-};
+use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice, ZeroMode};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::offline::Offline;
 use hotset_cache::{
@@ -12,29 +10,30 @@ use hotset_cache::{
     Volume, ZeroEffort,
 };
 
+use crate::harness::{TestDevice, TestEnv, run};
 use crate::world::until;
 
 const MIB: u64 = 1 << 20;
 
 /// Devices that outlive the pool: handles on the same memory.
 struct World {
-    env: HostEnv,
+    env: TestEnv,
     ssds: Vec<MemoryDevice>,
     state: MemoryDevice,
     backing: MemoryDevice,
 }
 
 impl World {
-    fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+    fn new(env: TestEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
         let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 4096)).collect();
         let state = MemoryDevice::new(STATE_BYTES, 512);
         Self { env, ssds, state, backing: MemoryDevice::new(backing_bytes, 512) }
     }
 
-    fn named(&self) -> Vec<Named<HostDevice>> {
+    fn named(&self) -> Vec<Named<TestDevice>> {
         let device = |(index, ssd): (usize, &MemoryDevice)| Named {
             path: format!("ssd{index}"),
-            device: HostDevice::Memory(ssd.clone()),
+            device: TestDevice::from(ssd.clone()),
         };
         self.ssds.iter().enumerate().map(device).collect()
     }
@@ -46,26 +45,26 @@ impl World {
         PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings }
     }
 
-    async fn create(&self) -> Pool<HostEnv> {
-        let state = HostDevice::Memory(self.state.clone());
+    async fn create(&self) -> Pool<TestEnv> {
+        let state = TestDevice::from(self.state.clone());
         Pool::create(self.env.clone(), Self::spec(), self.named(), state).await.unwrap()
     }
 
-    async fn open(&self) -> Pool<HostEnv> {
-        let state = Some(HostDevice::Memory(self.state.clone()));
+    async fn open(&self) -> Pool<TestEnv> {
+        let state = Some(TestDevice::from(self.state.clone()));
         Pool::open(self.env.clone(), self.named(), state, Missing::Refuse).await.unwrap()
     }
 
     /// Some SSDs are gone for good.
-    async fn open_without(&self) -> Pool<HostEnv> {
-        let state = Some(HostDevice::Memory(self.state.clone()));
+    async fn open_without(&self) -> Pool<TestEnv> {
+        let state = Some(TestDevice::from(self.state.clone()));
         Pool::open(self.env.clone(), self.named(), state, Missing::Leave).await.unwrap()
     }
 
-    fn volume(&self) -> Volume<HostEnv> {
+    fn volume(&self) -> Volume<TestEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+        Volume::open(self.env.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
     }
 
     /// What the backing device itself holds.
@@ -82,21 +81,17 @@ fn page(fill: u8) -> Buf {
     buf
 }
 
-async fn write(volume: &Volume<HostEnv>, number: u64, fill: u8) {
+async fn write(volume: &Volume<TestEnv>, number: u64, fill: u8) {
     volume.write(number * 4096, page(fill), Durability::Volatile).await.unwrap();
 }
 
-async fn read(volume: &Volume<HostEnv>, number: u64) -> u8 {
+async fn read(volume: &Volume<TestEnv>, number: u64) -> u8 {
     let buf = volume.read(ByteRange::at(number * 4096, 4096)).await.unwrap();
     assert!(buf.iter().all(|byte| *byte == buf[0]), "page {number} is torn");
     buf[0]
 }
 
-fn run(test: impl AsyncFnOnce(HostEnv)) {
-    Executor::new(ExecutorOptions::default()).unwrap().run(test);
-}
-
-async fn attached(world: &World, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+async fn attached(world: &World, pool: &Pool<TestEnv>) -> Volume<TestEnv> {
     let volume = world.volume();
     pool.attach(&volume).await.unwrap();
     volume
@@ -203,7 +198,7 @@ fn zeroes_and_trims_reach_what_is_dirty() {
         let zeroed = ByteRange { start: 8 * 4096, end: 15 * 4096 + 512 };
         volume.write_zeroes(zeroed, ZeroMode::MayPunch, ZeroEffort::Any, Durability::Durable).await.unwrap();
         volume.trim(ByteRange::at(17 * 4096, 2 * 4096), Durability::Volatile).await.unwrap();
-        let check = async |volume: &Volume<HostEnv>| {
+        let check = async |volume: &Volume<TestEnv>| {
             let bytes = volume.read(ByteRange::at(0, 32 * 4096)).await.unwrap();
             for (number, page) in bytes.chunks_exact(4096).enumerate() {
                 let expected = match number {
@@ -343,7 +338,7 @@ fn volumes_whose_backing_devices_are_gone_hold_half_of_what_may_be_dirty_togethe
         for (name, backing) in ["one", "two"].into_iter().zip(&gone) {
             let settings = VolumeSettings::default();
             let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings };
-            let volume = Volume::open(env.clone(), spec, HostDevice::Memory(backing.clone())).unwrap();
+            let volume = Volume::open(env.clone(), spec, TestDevice::from(backing.clone())).unwrap();
             pool.attach(&volume).await.unwrap();
             volumes.push(volume);
         }
@@ -380,7 +375,7 @@ fn volumes_whose_backing_devices_are_gone_hold_half_of_what_may_be_dirty_togethe
 }
 
 /// Cleaning begins beside hosts that never rest, whatever of these two settings asks for it.
-async fn is_cleaned_beside_hosts(env: HostEnv, dirty_watermark_percent: u8, dirty_age_max_seconds: u32) {
+async fn is_cleaned_beside_hosts(env: TestEnv, dirty_watermark_percent: u8, dirty_age_max_seconds: u32) {
     let world = World::new(env.clone(), &[32 * MIB, 32 * MIB], 64 * MIB);
     let pool = world.create().await;
     let mut settings = pool.status().settings;
@@ -549,9 +544,9 @@ fn dirty_data_is_found_checked_and_written_without_a_daemon() {
         assert!(report.doubts[0].contains("1 of 2 SSDs"), "{:?}", report.doubts);
         let verified = offline.verify(|_| {}).await;
         assert_eq!((verified.good_bytes, verified.one_copy_bytes, verified.lost_bytes), (4 * 4096, 4 * 4096, 0));
-        let other = HostDevice::Memory(MemoryDevice::new(64 * MIB, 512));
+        let other = TestDevice::from(MemoryDevice::new(64 * MIB, 512));
         assert!(offline.apply(&name, other, false, |_| {}).await.is_err(), "another device");
-        let right = HostDevice::Memory(world.backing.clone());
+        let right = TestDevice::from(world.backing.clone());
         let applied = offline.apply(&name, right, false, |_| {}).await.unwrap();
         assert_eq!((applied.written_bytes, applied.lost_bytes), (4 * 4096, 0));
         assert_eq!((world.on_backing(5).await, world.on_backing(900).await, world.on_backing(6).await), (8, 8, 0));
@@ -569,7 +564,7 @@ fn what_no_copy_is_left_of_is_given_up_only_by_word() {
         pool.close().await.unwrap();
         let open = async |which: usize, missing| {
             let ssds = world.named().into_iter().skip(which).take(1).collect();
-            Pool::open(env.clone(), ssds, Some(HostDevice::Memory(world.state.clone())), missing).await
+            Pool::open(env.clone(), ssds, Some(TestDevice::from(world.state.clone())), missing).await
         };
         // The second one alone takes a newer version, and is lost.
         let pool = open(1, Missing::Leave).await.unwrap();
@@ -617,7 +612,7 @@ fn a_pool_that_was_accepted_without_its_newest_members_outranks_them_when_they_c
         world.ssds = all[..2].to_vec();
         world.state = MemoryDevice::new(STATE_BYTES, 512);
         let accept = async |world: &World| {
-            let state = Some(HostDevice::Memory(world.state.clone()));
+            let state = Some(TestDevice::from(world.state.clone()));
             Pool::open(env.clone(), world.named(), state, Missing::AcceptLoss).await.unwrap()
         };
         let pool = accept(&world).await;

@@ -172,7 +172,7 @@ fn a_pool_without_checksums_of_slots_needs_less_memory_and_serves_as_well() {
         assert!(daemon.stat("v", "read_hits") >= before + 16, "the cache answers, also after a restart");
         daemon.restart();
     }
-    daemon.refuse("pool set p checksums=on", 2, "`hotset pool convert p`");
+    daemon.refuse("pool set p checksums=on", 2, "checksums cannot change online: `hotset pool convert");
     assert!(daemon.ok("pool convert p --checksums on").contains("checksums on"));
     daemon.warm_up(256);
     daemon.assert_volume_pages(256);

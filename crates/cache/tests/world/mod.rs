@@ -2,22 +2,24 @@
 
 use std::time::Duration;
 
-use hotset_block::{Buf, ByteRange, Device, Env, Executor, ExecutorOptions, HostDevice, HostEnv, MemoryDevice};
+use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
 use hotset_cache::{Durability, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+
+use crate::harness::{TestDevice, TestEnv};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
 #[derive(Clone)]
 pub(crate) struct World {
-    pub(crate) env: HostEnv,
+    pub(crate) env: TestEnv,
     pub(crate) ssds: Vec<MemoryDevice>,
     state: MemoryDevice,
     backing: MemoryDevice,
 }
 
 impl World {
-    pub(crate) fn new(env: HostEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
+    pub(crate) fn new(env: TestEnv, ssd_sizes: &[u64], backing_bytes: u64) -> Self {
         let ssds = ssd_sizes.iter().map(|size| MemoryDevice::new(*size, 4096)).collect();
         Self { env, ssds, state: MemoryDevice::new(STATE_BYTES, 512), backing: MemoryDevice::new(backing_bytes, 512) }
     }
@@ -27,10 +29,10 @@ impl World {
         Self { ssds: ssds.to_vec(), ..self.clone() }
     }
 
-    pub(crate) fn named(&self) -> Vec<Named<HostDevice>> {
+    pub(crate) fn named(&self) -> Vec<Named<TestDevice>> {
         let device = |(index, ssd): (usize, &MemoryDevice)| Named {
             path: format!("ssd{index}"),
-            device: HostDevice::Memory(ssd.clone()),
+            device: TestDevice::from(ssd.clone()),
         };
         self.ssds.iter().enumerate().map(device).collect()
     }
@@ -44,36 +46,36 @@ impl World {
     }
 
     /// A pool with blocks of 64 KiB, in which dirty data stays dirty.
-    pub(crate) async fn create(&self, kind: PoolKind) -> Pool<HostEnv> {
+    pub(crate) async fn create(&self, kind: PoolKind) -> Pool<TestEnv> {
         let mut settings = PoolSettings::preset(kind, IoType::Custom);
         settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
-        Pool::create(self.env.clone(), spec, self.named(), HostDevice::Memory(self.state.clone())).await.unwrap()
+        Pool::create(self.env.clone(), spec, self.named(), TestDevice::from(self.state.clone())).await.unwrap()
     }
 
     /// Opens the pool again.
-    pub(crate) async fn open(&self, missing: Missing) -> Pool<HostEnv> {
-        let state = Some(HostDevice::Memory(self.state.clone()));
+    pub(crate) async fn open(&self, missing: Missing) -> Pool<TestEnv> {
+        let state = Some(TestDevice::from(self.state.clone()));
         Pool::open(self.env.clone(), self.named(), state, missing).await.unwrap()
     }
 
     /// The pool opened again, and the volume with it.
-    pub(crate) async fn reopened(&self, missing: Missing) -> (Pool<HostEnv>, Volume<HostEnv>) {
+    pub(crate) async fn reopened(&self, missing: Missing) -> (Pool<TestEnv>, Volume<TestEnv>) {
         let (pool, volume) = (self.open(missing).await, self.volume());
         pool.reattach(&volume).await.unwrap();
         (pool, volume)
     }
 
-    pub(crate) async fn attached(&self, pool: &Pool<HostEnv>) -> Volume<HostEnv> {
+    pub(crate) async fn attached(&self, pool: &Pool<TestEnv>) -> Volume<TestEnv> {
         let volume = self.volume();
         pool.attach(&volume).await.unwrap();
         volume
     }
 
-    pub(crate) fn volume(&self) -> Volume<HostEnv> {
+    pub(crate) fn volume(&self) -> Volume<TestEnv> {
         let spec =
             VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
-        Volume::open(self.env.clone(), spec, HostDevice::Memory(self.backing.clone())).unwrap()
+        Volume::open(self.env.clone(), spec, TestDevice::from(self.backing.clone())).unwrap()
     }
 
     /// What the backing device itself holds.
@@ -103,19 +105,19 @@ impl World {
     }
 }
 
-pub(crate) async fn write(volume: &Volume<HostEnv>, number: u64, fill: u8) {
+pub(crate) async fn write(volume: &Volume<TestEnv>, number: u64, fill: u8) {
     let mut page = Buf::zeroed(4096);
     page.fill(fill);
     volume.write(number * 4096, page, Durability::Volatile).await.unwrap();
 }
 
-pub(crate) async fn read(volume: &Volume<HostEnv>, number: u64) -> u8 {
+pub(crate) async fn read(volume: &Volume<TestEnv>, number: u64) -> u8 {
     let buf = volume.read(ByteRange::at(number * 4096, 4096)).await.unwrap();
     assert!(buf.iter().all(|byte| *byte == buf[0]), "page {number} is torn");
     buf[0]
 }
 
-pub(crate) async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
+pub(crate) async fn until(env: &TestEnv, what: &str, holds: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if holds() {
             return;
@@ -123,8 +125,4 @@ pub(crate) async fn until(env: &HostEnv, what: &str, holds: impl Fn() -> bool) {
         env.sleep(Duration::from_millis(1)).await;
     }
     panic!("never came true: {what}");
-}
-
-pub(crate) fn run(test: impl AsyncFnOnce(HostEnv)) {
-    Executor::new(ExecutorOptions::default()).unwrap().run(test);
 }

@@ -1,0 +1,265 @@
+//! The one world and the one device of these tests: over another kind of either, the whole engine would be built once more.
+
+use std::cell::Cell;
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Event;
+use hotset_block::{
+    Buf, BufPool, ByteRange, Device, DeviceError, DeviceErrorKind, DeviceIdentity, DeviceInfo, Env, Executor,
+    ExecutorOptions, Extent, FileDevice, HostDevice, HostEnv, Instant, Machine, MemoryDevice, Operation, RealInstant,
+    ZeroMode,
+};
+
+/// The world of an executor; its clock and its pauses can be made faster.
+#[derive(Clone)]
+pub(crate) struct TestEnv {
+    pub(crate) host: HostEnv,
+    /// So many times as fast as the real one.
+    clock_pace: u32,
+    /// Whoever sleeps does so for this part of the time.
+    sleep_pace: u32,
+    /// Time in which the daemon did not run.
+    pub(crate) paused: Rc<Cell<Duration>>,
+}
+
+impl TestEnv {
+    fn of(host: HostEnv) -> Self {
+        Self { host, clock_pace: 1, sleep_pace: 1, paused: Rc::default() }
+    }
+
+    /// Of an executor that nobody runs.
+    pub(crate) fn unborn() -> Self {
+        Self::of(Executor::new(ExecutorOptions::default()).unwrap().env())
+    }
+
+    /// Nobody waits for long.
+    pub(crate) fn with_short_sleeps(self) -> Self {
+        Self { sleep_pace: 1000, ..self }
+    }
+
+    /// Time passes so many times as fast.
+    pub(crate) fn at_pace(self, pace: u32) -> Self {
+        Self { clock_pace: pace, sleep_pace: pace, ..self }
+    }
+
+    /// The same world, as another daemon sees it that never was paused.
+    pub(crate) fn on_machine(&self, machine: Machine) -> Self {
+        Self { host: self.host.on_machine(machine), paused: Rc::default(), ..self.clone() }
+    }
+}
+
+impl Env for TestEnv {
+    type Device = TestDevice;
+
+    fn now(&self) -> Instant {
+        Instant(self.host.now().0 * u64::from(self.clock_pace))
+    }
+
+    fn real_now(&self) -> RealInstant {
+        RealInstant(self.now().0).plus(self.paused.get())
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.host.unix_seconds()
+    }
+
+    fn machine(&self) -> Machine {
+        self.host.machine()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + 'static {
+        self.host.sleep(duration / self.sleep_pace)
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.host.spawn(task);
+    }
+
+    fn random(&self) -> u64 {
+        self.host.random()
+    }
+
+    fn buffers(&self) -> &BufPool {
+        self.host.buffers()
+    }
+}
+
+pub(crate) fn run(test: impl AsyncFnOnce(TestEnv)) {
+    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| test(TestEnv::of(env)).await);
+}
+
+/// A device, mostly in memory, that can be made to misbehave. Clones are one device.
+#[derive(Clone)]
+pub(crate) struct TestDevice {
+    store: HostDevice,
+    /// What it says of its cache.
+    volatile_cache: bool,
+    /// Its identity outlives this process.
+    is_kept: bool,
+    ways: Rc<Ways>,
+}
+
+/// What it does beside storing.
+#[derive(Default)]
+struct Ways {
+    reads: Cell<u64>,
+    /// The next operation of this kind is held back, and fails in the end.
+    armed: Cell<Option<Operation>>,
+    /// That one has begun.
+    begun: Cell<bool>,
+    released: Cell<bool>,
+    changed: Event,
+    bad: Cell<Option<Bad>>,
+}
+
+/// A place at which transfers end badly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bad {
+    HangsAt(u64),
+    FailsAt(u64),
+}
+
+impl From<MemoryDevice> for TestDevice {
+    fn from(memory: MemoryDevice) -> Self {
+        Self::over(HostDevice::Memory(memory))
+    }
+}
+
+impl From<FileDevice> for TestDevice {
+    fn from(file: FileDevice) -> Self {
+        Self::over(HostDevice::File(file))
+    }
+}
+
+impl TestDevice {
+    fn over(store: HostDevice) -> Self {
+        let volatile_cache = store.info().volatile_cache;
+        Self { store, volatile_cache, is_kept: false, ways: Rc::default() }
+    }
+
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self::from(MemoryDevice::new(bytes, 512))
+    }
+
+    /// One that a flush may fail of.
+    pub(crate) fn with_cache(bytes: u64) -> Self {
+        Self { volatile_cache: true, ..Self::new(bytes) }
+    }
+
+    /// One whose identity outlives this process.
+    pub(crate) fn kept(bytes: u64) -> Self {
+        Self { is_kept: true, ..Self::new(bytes) }
+    }
+
+    /// The same, with this in it.
+    pub(crate) async fn holding(bytes: &[u8]) -> Self {
+        let device = Self::kept(u64::try_from(bytes.len()).unwrap());
+        let mut buf = Buf::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        device.store.write(0, buf).await.1.unwrap();
+        device
+    }
+
+    pub(crate) async fn content(&self) -> Vec<u8> {
+        let length = usize::try_from(self.store.info().size_bytes).unwrap();
+        self.store.read(0, Buf::zeroed(length)).await.0.to_vec()
+    }
+
+    pub(crate) fn vanish(&self) {
+        let HostDevice::Memory(memory) = &self.store else { panic!("only what lies in memory vanishes") };
+        memory.vanish();
+    }
+
+    /// How often it was read since this was asked last.
+    pub(crate) fn take_reads(&self) -> u64 {
+        self.ways.reads.take()
+    }
+
+    /// The next operation of this kind waits for [`Self::release`], and fails then. Like the kernel, it tells of a failure once.
+    pub(crate) fn hold_next(&self, operation: Operation) {
+        self.ways.armed.set(Some(operation));
+    }
+
+    pub(crate) async fn until_held(&self) {
+        while !self.ways.begun.get() {
+            self.ways.changed.wait().await;
+        }
+    }
+
+    /// Whatever is held back fails, now or as soon as it begins.
+    pub(crate) fn release(&self) {
+        self.ways.released.set(true);
+        self.ways.changed.wake_all();
+    }
+
+    pub(crate) fn become_bad(&self, bad: Bad) {
+        self.ways.bad.set(Some(bad));
+    }
+
+    async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
+        let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
+        match self.ways.bad.get() {
+            Some(Bad::HangsAt(place)) if place == offset => pending().await,
+            Some(Bad::FailsAt(place)) if place == offset => return failure,
+            Some(_) | None => {}
+        }
+        if self.ways.armed.get() != Some(operation) {
+            return Ok(());
+        }
+        self.ways.armed.set(None);
+        self.ways.begun.set(true);
+        self.ways.changed.wake_all();
+        while !self.ways.released.get() {
+            self.ways.changed.wait().await;
+        }
+        failure
+    }
+}
+
+impl Device for TestDevice {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo { volatile_cache: self.volatile_cache, ..self.store.info() }
+    }
+
+    fn identity(&self) -> Result<DeviceIdentity, DeviceError> {
+        if self.is_kept {
+            return Ok(DeviceIdentity { id: "golden".into(), parent: "memory".into(), change_mark: Some(7), boot: 1 });
+        }
+        self.store.identity()
+    }
+
+    async fn read(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.ways.reads.set(self.ways.reads.get() + 1);
+        match self.pass(Operation::Read, offset).await {
+            Ok(()) => self.store.read(offset, buf).await,
+            failed => (buf, failed),
+        }
+    }
+
+    async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        match self.pass(Operation::Write, offset).await {
+            Ok(()) => self.store.write(offset, buf).await,
+            failed => (buf, failed),
+        }
+    }
+
+    async fn flush(&self) -> Result<(), DeviceError> {
+        // No place at which a transfer ends badly.
+        self.pass(Operation::Flush, u64::MAX).await?;
+        self.store.flush().await
+    }
+
+    async fn discard(&self, range: ByteRange) -> Result<(), DeviceError> {
+        self.store.discard(range).await
+    }
+
+    async fn write_zeroes(&self, range: ByteRange, mode: ZeroMode) -> Result<(), DeviceError> {
+        self.store.write_zeroes(range, mode).await
+    }
+
+    fn allocation(&self, range: ByteRange, extents_max: usize) -> Result<Vec<Extent>, DeviceError> {
+        self.store.allocation(range, extents_max)
+    }
+}
