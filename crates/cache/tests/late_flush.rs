@@ -151,21 +151,21 @@ fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_tol
 // proves: F6
 #[test]
 fn a_volume_that_changes_its_thread_takes_its_counts_and_what_hosts_are_still_to_be_told_with_it() {
-    Executor::new(ExecutorOptions::default()).unwrap().run(async |env| {
-        let env = Fast(env);
-        let backing = Slow::new(16 << 20);
+    run(async |env| {
+        let env = env.with_short_sleeps();
+        let backing = TestDevice::with_cache(16 << 20);
         let volume = volume(&env, "disk", &backing);
         let untold = volume.clone();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.release();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.flush().await.unwrap_err();
         let refused = volume.relocate().await.unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Refused, "a device that failed stays where it is: {refused}");
         volume.clear(async || Ok(backing.clone())).await.unwrap();
         volume.write(0, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.release();
-        backing.held.armed.set(Some(Operation::Flush));
+        backing.hold_next(Operation::Flush);
         volume.relocate().await.unwrap_err();
         volume.clear(async || Ok(backing.clone())).await.unwrap();
         assert!(untold.owes_warning(), "it was told of nothing");
