@@ -2,10 +2,10 @@
 
 use futures_util::future::join;
 use hotset_block::ByteRange;
-use hotset_cache::config::{FetchRate, PoolKind, PoolSettings};
-use hotset_cache::{DirtyData, ScrubState};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings};
+use hotset_cache::{DirtyData, Named, Pool, PoolSpec, STATE_BYTES, ScrubState};
 
-use crate::harness::run;
+use crate::harness::{TestDevice, run};
 use crate::world::{MIB, World, read, until, write};
 
 const BLOCK: u64 = 64 << 10;
@@ -74,12 +74,15 @@ fn a_rotten_copy_of_dirty_data_is_written_again_from_the_other_and_the_loss_of_b
 #[test]
 fn a_scrub_can_be_cancelled_and_there_is_one_at_a_time() {
     run(async |env| {
-        let world = World::new(env, &[32 * MIB], 64 * MIB);
-        let pool = world.create(PoolKind::Read).await;
+        let world = World::new(env.clone(), &[], 64 * MIB);
+        let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
+        settings.block_bytes = BlockBytes::new(BLOCK.try_into().unwrap()).unwrap();
+        let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings };
+        let ssd = Named { path: "ssd".to_owned(), device: TestDevice::unhurried(32 * MIB) };
+        let pool = Pool::create(env, spec, vec![ssd], TestDevice::new(STATE_BYTES)).await.unwrap();
         let volume = world.attached(&pool).await;
         volume.populate(ByteRange::at(0, 100 * BLOCK)).await.unwrap();
-        pool.set(PoolSettings { fetch_rate: FetchRate::Low, ..pool.status().settings }).await.unwrap();
-        // Polled in this order in one turn: no time passes in which the scrub could come to its end.
+        // Polled in this order in one turn, in which the SSD answers nothing.
         let (cancelled, ()) = join(pool.scrub(), async {
             assert_eq!(pool.status().scrub.state, ScrubState::Running);
             assert!(pool.scrub().await.unwrap_err().to_string().contains("a scrub is running"));

@@ -1,8 +1,9 @@
 //! The one world and the one device of these tests: over another kind of either, the whole engine would be built once more.
 
 use std::cell::Cell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hotset_block::sync::Event;
@@ -98,6 +99,8 @@ pub(crate) struct TestDevice {
     volatile_cache: bool,
     /// Its identity outlives this process.
     is_kept: bool,
+    /// What it is asked for is not done within the same turn, as with every real device.
+    takes_a_turn: bool,
     ways: Rc<Ways>,
 }
 
@@ -136,7 +139,7 @@ impl From<FileDevice> for TestDevice {
 impl TestDevice {
     fn over(store: HostDevice) -> Self {
         let volatile_cache = store.info().volatile_cache;
-        Self { store, volatile_cache, is_kept: false, ways: Rc::default() }
+        Self { store, volatile_cache, is_kept: false, takes_a_turn: false, ways: Rc::default() }
     }
 
     pub(crate) fn new(bytes: u64) -> Self {
@@ -146,6 +149,11 @@ impl TestDevice {
     /// One that a flush may fail of.
     pub(crate) fn with_cache(bytes: u64) -> Self {
         Self { volatile_cache: true, ..Self::new(bytes) }
+    }
+
+    /// One that is never done at once.
+    pub(crate) fn unhurried(bytes: u64) -> Self {
+        Self { takes_a_turn: true, ..Self::new(bytes) }
     }
 
     /// One whose identity outlives this process.
@@ -205,6 +213,9 @@ impl TestDevice {
             Some(Bad::FailsAt(place)) if place == offset => return failure,
             Some(_) | None => {}
         }
+        if self.takes_a_turn {
+            next_turn().await;
+        }
         if self.ways.armed.get() != Some(operation) {
             return Ok(());
         }
@@ -216,6 +227,15 @@ impl TestDevice {
         }
         failure
     }
+}
+
+async fn next_turn() {
+    let mut came = false;
+    poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut came, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
 
 impl Device for TestDevice {
