@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, ByteRange, Device, Env, Operation};
-use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec};
+use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
 use hotset_cache::{Cleared, Durability, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
 
 use crate::harness::{TestDevice, TestEnv, run};
@@ -264,5 +264,45 @@ fn a_flush_of_an_ssd_that_fails_after_a_stop_gave_up_publishing_is_not_forgotten
         let again = Pool::open(env.clone(), named(&ssds), Some(state), Missing::Refuse).await.unwrap();
         let recovery = again.status().recovery;
         assert!(recovery.contains(&format!("ssd{used} starts empty")), "it may lack what was published: {recovery}");
+    });
+}
+
+// proves: D3, F6
+#[test]
+fn what_waited_until_its_pool_had_stopped_is_refused_and_writes_nothing_beneath_dirty_data() {
+    run(async |env| {
+        let env = env.with_short_sleeps();
+        let pool = pool(&env, PoolKind::ReadWrite).await;
+        let backing = TestDevice::with_cache(16 << 20);
+        let volume = volume(&env, "disk", &backing);
+        pool.attach(&volume).await.unwrap();
+        let page = |fill: u8| {
+            let mut buf = Buf::zeroed(4096);
+            buf.fill(fill);
+            buf
+        };
+        // Two pages are dirty; a write past the cache that begins on the page before them hangs.
+        let mut dirty = Buf::zeroed(8192);
+        dirty.fill(1);
+        volume.write(4096, dirty, Durability::Volatile).await.unwrap();
+        volume.set(VolumeSettings { write_mode: WriteMode::WriteAround, ..volume.settings() }).await.unwrap();
+        backing.hold_next(Operation::Write);
+        let (hangs, waits) = (volume.clone(), volume.clone());
+        let (promise, hung) = Promise::new();
+        let first = page(2);
+        env.spawn(async move { promise.set(hangs.write(0, first, Durability::Volatile).await) });
+        backing.until_held().await;
+        let (promise, waited) = Promise::new();
+        let mut over_all = Buf::zeroed(3 * 4096);
+        over_all.fill(3);
+        env.spawn(async move { promise.set(waits.write(0, over_all, Durability::Volatile).await) });
+        // It comes to where it waits for the first one.
+        env.sleep(Duration::from_secs(5)).await;
+        assert_eq!(pool.close().await.unwrap().not_durable.len(), 1, "the write that hangs");
+        backing.release();
+        assert!(hung.await.unwrap().is_err());
+        assert_eq!(waited.await.unwrap().unwrap_err().kind, ErrorKind::Stopping);
+        let bytes = backing.content().await;
+        assert!(bytes[4096..3 * 4096].iter().all(|byte| *byte != 3), "the pool still says that it has what is newest");
     });
 }

@@ -143,3 +143,26 @@ fn an_ssd_that_lost_the_end_of_its_slot_index_is_not_believed_where_the_state_di
         }
     });
 }
+
+// proves: F7
+#[test]
+fn what_an_ssd_lost_is_noticed_again_wherever_the_start_that_noticed_it_was_killed() {
+    run(async |env| {
+        let (world, pool, volume) = warm(&env, 2).await;
+        write_and_lose(&world, pool, volume, Lost::Zeroes).await;
+        for turns in 0.. {
+            let killed = world.copied().await;
+            let ended = killed.die_while_opening(turns).await;
+            let next = killed.copied().await;
+            killed.take_away();
+            let (pool, volume) = next.reopened(Missing::Refuse).await;
+            assert_eq!(read(&volume, 0).await, 9, "killed after {turns} turns: {}", pool.status().recovery);
+            std::mem::forget((pool, volume));
+            next.take_away();
+            if ended {
+                assert!(turns > 20, "{turns} turns are no start");
+                break;
+            }
+        }
+    });
+}

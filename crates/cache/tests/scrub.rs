@@ -76,9 +76,9 @@ fn a_scrub_can_be_cancelled_and_there_is_one_at_a_time() {
     run(async |env| {
         let world = World::new(env.clone(), &[], 64 * MIB);
         let mut settings = PoolSettings::preset(PoolKind::Read, IoType::Custom);
-        settings.block_bytes = BlockBytes::new(BLOCK.try_into().unwrap()).unwrap();
+        settings.block_bytes = BlockBytes::new(BLOCK).unwrap();
         let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::Read, settings };
-        let ssd = Named { path: "ssd".to_owned(), device: TestDevice::unhurried(32 * MIB) };
+        let ssd = Named { path: "ssd".to_owned(), device: TestDevice::new(32 * MIB).unhurried() };
         let pool = Pool::create(env, spec, vec![ssd], TestDevice::new(STATE_BYTES)).await.unwrap();
         let volume = world.attached(&pool).await;
         volume.populate(ByteRange::at(0, 100 * BLOCK)).await.unwrap();

@@ -136,6 +136,8 @@ pub async fn one_command(daemon: &Daemon) {
 /// Gives up what is lost: of that, hosts may see what the backing devices have.
 pub async fn accept(daemon: &Daemon) -> Result<(), Error> {
     let Some(pool) = daemon.pool() else { return Ok(()) };
+    // What came back and is something else is lost, too, and given up with the rest.
+    pool.check_returned().await;
     let mut begun = Vec::new();
     for (number, host) in daemon.world.volumes.iter().enumerate() {
         let content = host.disk.content();

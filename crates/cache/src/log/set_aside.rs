@@ -262,7 +262,7 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    async fn check_returned(self: &Rc<Self>, log: &Rc<Log>) {
+    pub(crate) async fn check_returned(self: &Rc<Self>, log: &Rc<Log>) {
         let rows = log.rows_aside();
         let lives = rows.iter().flat_map(|row| self.lives_of(log, row));
         for live in lives.filter(|live| live.dirty && !live.is_lost()) {

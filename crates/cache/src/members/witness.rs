@@ -54,6 +54,11 @@ impl<E: Env> Members<E> {
         }
     }
 
+    /// What the log lost, if anything, is known: from here on its next flush is what counts.
+    pub(crate) fn witness_recovered_log(&self) {
+        self.witnesses.of_rooms.set(OfRooms { log_flushed: (0, 0), ..self.witnesses.of_rooms.get() });
+    }
+
     /// A scrub has ended; with [`Self::keep_witnesses`] that is on record.
     pub(crate) fn witness_scrub(&self, scrub: Option<ScrubStatus>) {
         self.witnesses.of_rooms.set(OfRooms { scrub, ..self.witnesses.of_rooms.get() });
@@ -227,10 +232,12 @@ impl<E: Env> Members<E> {
     }
 
     fn seen(&self) -> Witness {
+        // Of an SSD whose index was not believed at this start, what members knew stays true until a record says that it is empty.
+        let journal_end = |ssd: &Ssd<E>| ssd.index_flushed.get().max(self.witnessed_journal_end(ssd));
         let seen = |ssd: &Rc<Ssd<E>>| SeenSsd {
             uuid: ssd.uuid,
             incarnation: ssd.incarnation.get(),
-            journal_end: if planted(Planted::TailsNotWitnessed) { 0 } else { ssd.index_flushed.get() },
+            journal_end: if planted(Planted::TailsNotWitnessed) { 0 } else { journal_end(ssd) },
             losses: ssd.losses.get(),
             read_errors: ssd.read_errors_ever(),
         };

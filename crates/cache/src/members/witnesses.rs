@@ -54,7 +54,8 @@ pub(crate) struct WitnessCopy {
 impl Witnesses {
     /// The pool is opened: what its members knew, and the number of the newest record on any of them.
     pub(crate) fn opened(&self, found: Witness, number: u64) {
-        self.of_rooms.set(OfRooms { scrub: found.scrub, ..OfRooms::default() });
+        // Until the log is read, nobody knows better than they.
+        self.of_rooms.set(OfRooms { scrub: found.scrub, log_flushed: found.log_flushed });
         *self.found.borrow_mut() = found;
         self.number.set(number);
     }

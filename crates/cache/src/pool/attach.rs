@@ -132,6 +132,7 @@ impl<E: Env> PoolInner<E> {
         let attached =
             Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
         volume.backing.owned_by(self.members.owner());
+        volume.is_cut_off.set(false);
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
         volume.draining.set(false);
         *volume.fenced.borrow_mut() = None;

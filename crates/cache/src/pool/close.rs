@@ -259,6 +259,7 @@ impl<E: Env> PoolInner<E> {
     /// Pool and volumes hold each other; after this they do not.
     fn detach_handles(&self, volumes: &[Attachment<E>]) {
         for (_, volume) in volumes {
+            volume.is_cut_off.set(true);
             *volume.attached.borrow_mut() = None;
         }
         self.volumes.borrow_mut().clear();

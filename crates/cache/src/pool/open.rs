@@ -291,6 +291,7 @@ impl<E: Env> PoolInner<E> {
         self.record_cold(&cold, plan).await?;
         self.start_cold(&cold).await;
         self.begin_session().await?;
+        self.members.witness_recovered_log();
         if let Some(log) = &self.log {
             self.hide_all_superseded(log).await;
         }

@@ -76,6 +76,8 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) backing: Backing<E>,
     pub(crate) locks: RangeLocks,
     pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
+    /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
+    pub(crate) is_cut_off: Cell<bool>,
     pub(crate) read_streams: RefCell<Streams>,
     pub(crate) write_streams: RefCell<Streams>,
     pub(crate) stats: Stats,
@@ -205,6 +207,7 @@ impl<E: Env> Volume<E> {
             backing,
             locks: RangeLocks::default(),
             attached: RefCell::new(None),
+            is_cut_off: Cell::new(false),
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
             stats,
@@ -534,6 +537,22 @@ impl<E: Env> VolumeInner<E> {
         self.attached.borrow().clone()
     }
 
+    /// Where it is cached, for a request that may have waited. Refused when its pool has stopped meanwhile: what came too late to
+    /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data.
+    pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
+        let attached = self.attached();
+        let has_stopped = attached.as_ref().is_some_and(|attached| attached.pool.life.has_stopped());
+        if has_stopped || self.is_cut_off.get() {
+            return Err(self.stopping());
+        }
+        Ok(attached)
+    }
+
+    /// What a request is told that comes too late.
+    pub(crate) fn stopping(&self) -> Error {
+        Error::new(ErrorKind::Stopping, format!("volume {} is being stopped", self.spec.borrow().name))
+    }
+
     /// A fenced volume serves nothing.
     pub(crate) fn check_not_fenced(&self) -> Result<(), Error> {
         match &*self.fenced.borrow() {
@@ -558,10 +577,7 @@ impl<E: Env> VolumeInner<E> {
 
     fn check(&self, range: ByteRange, length_max: u64) -> Result<(), Error> {
         if self.stopped.get() {
-            return Err(Error::new(
-                ErrorKind::Stopping,
-                format!("volume {} is being stopped", self.spec.borrow().name),
-            ));
+            return Err(self.stopping());
         }
         self.check_not_fenced()?;
         if range.end > self.size_bytes.get() {

@@ -99,7 +99,7 @@ impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let Some(attached) = self.attached() else { return self.read_backing(range, destination).await };
+        let Some(attached) = self.place()? else { return self.read_backing(range, destination).await };
         let pages = PoolInner::<E>::pages_of(range);
         let settings = self.spec.borrow().settings;
         let streaming =
@@ -273,7 +273,7 @@ impl<E: Env> VolumeInner<E> {
     async fn read_page_again(self: &Rc<Self>, page: u64) -> Result<Buf, Error> {
         let pages = page..page + 1;
         // Another pool may have it by now, or none. Each turn has found it elsewhere.
-        while let Some(attached) = self.attached() {
+        while let Some(attached) = self.place()? {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
             let buf = self.env.buffers().take(PAGE_BYTES);

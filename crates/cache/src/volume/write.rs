@@ -10,7 +10,7 @@ use hotset_block::{Buf, ByteRange, Env};
 
 use crate::address::{BlockKey, bytes_of};
 use crate::config::PAGE;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::members::io::add;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
@@ -116,7 +116,7 @@ impl<E: Env> VolumeInner<E> {
         let pages = PoolInner::<E>::pages_of(range);
         loop {
             let held = self.hold(range).await;
-            let Some(attached) = self.attached() else { return Ok((held, None, Route::Around)) };
+            let Some(attached) = self.place()? else { return Ok((held, None, Route::Around)) };
             let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
             match attached.pool.route(&log, self, &attached, &pages, hints) {
                 Route::Wait => {}
@@ -130,9 +130,7 @@ impl<E: Env> VolumeInner<E> {
             log.mover_wanted.wake_all();
             changed.await;
             if self.stopped.get() {
-                // The pool may be gone by now, and what it holds of these pages with it.
-                let message = format!("volume {} is being stopped", self.spec.borrow().name);
-                return Err(Error::new(ErrorKind::Stopping, message));
+                return Err(self.stopping());
             }
         }
     }

@@ -45,7 +45,7 @@ impl<E: Env> VolumeInner<E> {
             return Ok(());
         }
         let _not_cleaned =
-            self.invalidate_before_write(self.attached().as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+            self.invalidate_before_write(self.place()?.as_deref(), range, Planted::TrimKeepsCachedPages).await?;
         let mut pieces = Pieces::of(range);
         while let Some(piece) = pieces.next() {
             let began = self.env.now();
@@ -82,7 +82,7 @@ impl<E: Env> VolumeInner<E> {
         let _not_cleaned = match dropped.is_empty() {
             true => None,
             false => {
-                self.invalidate_before_write(self.attached().as_deref(), dropped, Planted::TrimKeepsCachedPages).await?
+                self.invalidate_before_write(self.place()?.as_deref(), dropped, Planted::TrimKeepsCachedPages).await?
             }
         };
         if !inner.is_empty() {
@@ -98,7 +98,7 @@ impl<E: Env> VolumeInner<E> {
     /// Appends zeroes for the pages of `range` that have a live copy (rule `one-dirty-rule`); answers the other parts,
     /// which go around. The caller holds the range.
     async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
-        let Some(attached) = self.attached() else { return Ok(vec![range]) };
+        let Some(attached) = self.place()? else { return Ok(vec![range]) };
         let Some(log) = attached.pool.log.clone().filter(|_| !planted(Planted::ZeroesKeepLiveCopy)) else {
             return Ok(vec![range]);
         };

@@ -151,9 +151,9 @@ impl TestDevice {
         Self { volatile_cache: true, ..Self::new(bytes) }
     }
 
-    /// One that is never done at once.
-    pub(crate) fn unhurried(bytes: u64) -> Self {
-        Self { takes_a_turn: true, ..Self::new(bytes) }
+    /// The same, never done at once.
+    pub(crate) fn unhurried(self) -> Self {
+        Self { takes_a_turn: true, ..self }
     }
 
     /// One whose identity outlives this process.

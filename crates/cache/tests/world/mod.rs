@@ -1,5 +1,7 @@
 //! A pool's devices in memory, which outlive the pool: handles on the same bytes.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use hotset_block::{Buf, ByteRange, Device, Env, MemoryDevice};
@@ -35,6 +37,43 @@ impl World {
             device: TestDevice::from(ssd.clone()),
         };
         self.ssds.iter().enumerate().map(device).collect()
+    }
+
+    /// The same bytes in other SSDs and another state directory.
+    pub(crate) async fn copied(&self) -> Self {
+        let mut ssds = Vec::new();
+        for ssd in &self.ssds {
+            ssds.push(copy_of(ssd).await);
+        }
+        Self { ssds, state: copy_of(&self.state).await, ..self.clone() }
+    }
+
+    /// Opens the pool, and dies after so many turns, in each of which every device does one thing at most. Answers whether the
+    /// start had come to its end.
+    pub(crate) async fn die_while_opening(&self, turns: usize) -> bool {
+        let ssds = self.named().into_iter().map(|named| Named { device: named.device.unhurried(), ..named }).collect();
+        let state = TestDevice::from(self.state.clone()).unhurried();
+        let mut opening = Box::pin(Pool::open(self.env.clone(), ssds, Some(state), Missing::Refuse));
+        let mut turns = turns;
+        let ended = poll_fn(|context| match opening.as_mut().poll(context) {
+            Poll::Ready(opened) => Poll::Ready(Some(opened)),
+            Poll::Pending if turns == 0 => Poll::Ready(None),
+            Poll::Pending => {
+                turns -= 1;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        });
+        let ended = ended.await;
+        std::mem::forget(opening);
+        let is_open = ended.is_some();
+        std::mem::forget(ended.map(Result::unwrap));
+        is_open
+    }
+
+    /// Whoever still runs there finds nothing any more, and its memory is free.
+    pub(crate) fn take_away(&self) {
+        self.ssds.iter().chain([&self.state]).for_each(|device| drop(device.unplug()));
     }
 
     pub(crate) fn state(&self) -> MemoryDevice {
@@ -103,6 +142,13 @@ impl World {
             start += MIB;
         }
     }
+}
+
+async fn copy_of(device: &MemoryDevice) -> MemoryDevice {
+    let info = device.info();
+    let copy = MemoryDevice::new(info.size_bytes, info.logical_block_bytes);
+    copy.plug(device.read(0, Buf::zeroed(usize::try_from(info.size_bytes).unwrap())).await.0.to_vec());
+    copy
 }
 
 pub(crate) async fn write(volume: &Volume<TestEnv>, number: u64, fill: u8) {
