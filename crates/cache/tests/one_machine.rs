@@ -1,9 +1,10 @@
 //! Several machines that reach the same SSDs: one at a time has the pool.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::join;
-use hotset_block::{Buf, ByteRange, Device, Env, Machine, MemoryDevice};
+use futures_util::future::{Either, join, select};
+use hotset_block::{Buf, ByteRange, Device, Env, Machine, MemoryDevice, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, limits};
 use hotset_cache::{
     Durability, Error, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Takeover, Volume, dismiss_owner,
@@ -265,6 +266,32 @@ fn after_a_pause_nothing_is_written_before_it_is_known_whether_somebody_took_the
     });
 }
 
+fn named(device: &TestDevice) -> Named<TestDevice> {
+    Named { path: "ssd".to_owned(), device: device.clone() }
+}
+
+/// A pool on these, with a volume.
+async fn over(at: &TestEnv, kind: PoolKind, ssds: &[TestDevice]) -> (Pool<TestEnv>, Volume<TestEnv>) {
+    let mut settings = PoolSettings::preset(kind, IoType::Custom);
+    settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
+    let spec = PoolSpec { name: "tank".parse().unwrap(), kind, settings };
+    let ssds = ssds.iter().map(named).collect();
+    let pool = Pool::create(at.clone(), spec, ssds, TestDevice::new(STATE_BYTES)).await.unwrap();
+    let spec =
+        VolumeSpec { name: "disk".parse().unwrap(), backing: "memory".into(), settings: VolumeSettings::default() };
+    let volume = Volume::open(at.clone(), spec, TestDevice::new(16 * MIB)).unwrap();
+    pool.attach(&volume).await.unwrap();
+    (pool, volume)
+}
+
+/// What `work` brings, which may take as long as SSDs are waited for, and no longer.
+async fn in_time<T>(at: &TestEnv, work: impl Future<Output = T>) -> T {
+    match select(pin!(work), pin!(at.sleep(12 * limits::SSD_TIMEOUT))).await {
+        Either::Left((value, _)) => value,
+        Either::Right(_) => panic!("it waits for good"),
+    }
+}
+
 // proves: F10, F1
 #[test]
 fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
@@ -272,18 +299,7 @@ fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
         run(async |env| {
             let at = machine(&env, 1);
             let devices = [(); 2].map(|()| TestDevice::new(16 * MIB));
-            let ssds = devices.each_ref().map(|device| Named { path: "ssd".to_owned(), device: device.clone() });
-            let mut settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);
-            settings.block_bytes = BlockBytes::new(64 << 10).unwrap();
-            let spec = PoolSpec { name: "tank".parse().unwrap(), kind: PoolKind::ReadWrite, settings };
-            let pool = Pool::create(at.clone(), spec, ssds.into(), TestDevice::new(STATE_BYTES)).await.unwrap();
-            let spec = VolumeSpec {
-                name: "disk".parse().unwrap(),
-                backing: "memory".into(),
-                settings: VolumeSettings::default(),
-            };
-            let volume = Volume::open(at.clone(), spec, TestDevice::new(16 * MIB)).unwrap();
-            pool.attach(&volume).await.unwrap();
+            let (pool, volume) = over(&at, PoolKind::ReadWrite, &devices).await;
             devices.iter().for_each(|device| device.become_bad(bad));
             for _ in 0..4 {
                 at.sleep(limits::SSD_TIMEOUT / 2).await;
@@ -293,6 +309,60 @@ fn a_mark_that_hangs_or_fails_holds_nobody_up_and_costs_no_ssd() {
             assert_eq!(status.health, Health::Good, "{bad:?}: {}", status.reason);
             assert!(status.ssds.iter().all(|ssd| ssd.online && !ssd.silent), "{bad:?}");
             pool.close().await.unwrap();
+        });
+    }
+}
+
+// proves: F10, F1
+#[test]
+fn after_a_pause_a_look_lets_go_on_though_the_mark_cannot_be_moved() {
+    run(async |env| {
+        let at = machine(&env, 1);
+        let ssd = TestDevice::new(16 * MIB);
+        let (pool, volume) = over(&at, PoolKind::Read, std::slice::from_ref(&ssd)).await;
+        at.paused.set(Duration::from_secs(60));
+        // The first one is that of the mark: all others wait for the look.
+        ssd.hold_next(Operation::Write);
+        in_time(&at, write(&volume, 1, 8)).await.unwrap();
+        assert!(pool.status().ssds.iter().all(|ssd| ssd.online && !ssd.silent));
+        in_time(&at, pool.close()).await.unwrap();
+    });
+}
+
+// proves: F10, F1
+#[test]
+fn after_a_pause_an_ssd_whose_mark_hangs_leaves_and_holds_up_no_host() {
+    for spares in 0..2 {
+        run(async |env| {
+            let at = machine(&env, 1);
+            let devices = [(); 3].map(|()| TestDevice::new(16 * MIB));
+            let (pool, volume) = over(&at, PoolKind::Read, &devices[..2]).await;
+            pool.add_spares(devices[2..].iter().take(spares).map(named).collect()).await.unwrap();
+            devices.iter().for_each(|device| device.become_bad(Bad::HangsAt(MARK)));
+            at.paused.set(Duration::from_secs(60));
+            in_time(&at, write(&volume, 1, 8)).await.unwrap();
+            assert_eq!(in_time(&at, read(&volume, 1)).await.unwrap(), 8);
+            let status = pool.status();
+            assert_eq!(status.ssds.iter().filter(|ssd| ssd.silent).count(), 2, "{status:?}");
+            in_time(&at, pool.close()).await.unwrap();
+        });
+    }
+}
+
+// proves: F10, F1
+#[test]
+fn after_a_pause_a_pool_whose_marks_hang_stops_in_time() {
+    for kind in [PoolKind::Read, PoolKind::ReadWrite] {
+        run(async |env| {
+            let at = machine(&env, 1);
+            let devices = [(); 2].map(|()| TestDevice::new(16 * MIB));
+            let (pool, volume) = over(&at, kind, &devices).await;
+            write(&volume, 0, 7).await.unwrap();
+            devices.iter().for_each(|device| device.become_bad(Bad::HangsAt(MARK)));
+            at.paused.set(Duration::from_secs(60));
+            let closed = in_time(&at, pool.close()).await;
+            // Dirty data stays where it is, and the next start finds it.
+            assert_eq!(closed.is_err(), kind == PoolKind::ReadWrite, "{:?}", closed.err());
         });
     }
 }

@@ -25,6 +25,8 @@ pub struct Daemon {
     pub stopping: Rc<Cell<bool>>,
     /// The pool is being closed: requests may be refused.
     pub closing: Rc<Cell<bool>>,
+    /// It has stopped, well or not, and has no SSD in use.
+    pub closed: Rc<Cell<bool>>,
     pub hosts_running: Rc<Cell<u64>>,
     /// The daemon has ended by itself.
     pub finished: Rc<Cell<bool>>,
@@ -43,6 +45,7 @@ impl Daemon {
             volumes: Rc::new(RefCell::new(vec![None; world.volumes.len()])),
             stopping: Rc::default(),
             closing: Rc::default(),
+            closed: Rc::default(),
             hosts_running: Rc::default(),
             finished: Rc::default(),
             clean: Rc::default(),
@@ -432,6 +435,7 @@ impl Daemon {
                 }
             }
         }
+        self.closed.set(true);
         let took = self.env.now().since(started);
         if took > Duration::from_secs(60) && !self.world.volumes.iter().any(|host| host.may_hang.get()) {
             self.world.violate(format!("closing took {took:?}"));

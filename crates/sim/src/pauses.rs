@@ -55,9 +55,12 @@ fn is_at_work(world: &World) -> bool {
     world.present_ssds().any(|ssd| ssd.disk.is_busy())
 }
 
-/// No SSD has failed where nothing was ever wrong with one.
+/// No SSD has failed where nothing was ever wrong with one. Of a pool that has stopped all SSDs are out of use.
 fn check_ssds(daemon: &Daemon) {
     let world = &daemon.world;
+    if daemon.closed.get() {
+        return;
+    }
     if world.thinned.get() || world.ssds_suffered.get() || world.cache_trouble.get() || world.two_lost.get().is_some() {
         return;
     }

@@ -7,7 +7,8 @@
 //!
 //! A mark is written past everything that watches SSDs: one that hangs or fails holds nobody up, and no SSD leaves for it.
 //! What it says of a daemon that does not run (stopped, frozen, moved with its machine) is what it said last: after a pause
-//! nothing is written before the marks were looked at. What was on its way to the devices when the pause began cannot be called back.
+//! nothing is written before the marks were looked at, of which one is enough. An SSD whose mark hangs while somebody waits for that
+//! is as silent as with any other operation. What was on its way to the devices when the pause began cannot be called back.
 
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -317,12 +318,14 @@ impl<E: Env> Marks<E> {
 
     /// The marks that are to be moved now ([`refresh`]): not those that are on their way already.
     fn due(&self, owned: Vec<Owned<E::Device>>) -> Vec<Owned<E::Device>> {
-        if owned.is_empty() {
-            // There is nothing to look at, and nothing that somebody else could have.
-            self.has_looked();
-            self.owner.looked.wake_all();
-        }
-        owned.into_iter().filter(|ssd| self.owner.begin_refresh(ssd.uuid)).collect()
+        let now = self.env.now();
+        owned.into_iter().filter(|ssd| self.owner.begin_refresh(ssd.uuid, now)).collect()
+    }
+
+    /// Nothing is to be learned from these spares any more, if there are any.
+    fn are_silent(&self, spares: &[Owned<E::Device>]) -> bool {
+        let now = self.env.now();
+        spares.iter().all(|spare| self.owner.holds_up_for(spare.uuid, now) > limits::SSD_TIMEOUT)
     }
 
     fn has_looked(&self) {
@@ -365,7 +368,12 @@ impl<E: Env> Members<E> {
 
     /// The marks that are to be moved now ([`refresh`]): not those that are on their way already.
     pub(crate) fn marks_due(&self) -> Vec<Owned<E::Device>> {
-        self.marks.due(self.owned())
+        let owned = self.owned();
+        if self.online_ssds().next().is_none() && self.marks.are_silent(&owned) {
+            // There is nothing to look at, and nothing that somebody else could have.
+            self.marks.has_looked();
+        }
+        self.marks.due(owned)
     }
 
     /// Somebody else has the SSDs: nothing is written to them any more.
@@ -398,15 +406,21 @@ pub(crate) async fn refresh<E: Env>(
     marks: &Weak<Marks<E>>,
     ssd: &Owned<E::Device>,
 ) -> Option<Owner> {
-    let other = look_and_move(env, marks, ssd).await;
+    let other = look_and_move(env, owner, marks, ssd).await;
     owner.end_refresh(ssd.uuid);
     owner.looked.wake_all();
     other
 }
 
-async fn look_and_move<E: Env>(env: &E, marks: &Weak<Marks<E>>, ssd: &Owned<E::Device>) -> Option<Owner> {
+async fn look_and_move<E: Env>(
+    env: &E,
+    owner: &Ownership,
+    marks: &Weak<Marks<E>>,
+    ssd: &Owned<E::Device>,
+) -> Option<Owner> {
     loop {
         let asked = env.real_now();
+        owner.asks(ssd.uuid, env.now());
         let found = read_mark::<E>(env, &ssd.device).await;
         let marks = marks.upgrade().filter(|marks| !marks.owner.has_ended())?;
         if marks.owner.judge(&env.machine(), found.as_ref()) == Found::Taken && found.is_some() {
@@ -417,6 +431,7 @@ async fn look_and_move<E: Env>(env: &E, marks: &Weak<Marks<E>>, ssd: &Owned<E::D
             continue;
         }
         marks.has_looked();
+        owner.asks(ssd.uuid, env.now());
         let bytes = to_buf(env.buffers(), &marks.next_mark(ssd.uuid, true).encode());
         drop(marks);
         // What fails shows in what hosts do, too.
@@ -425,9 +440,11 @@ async fn look_and_move<E: Env>(env: &E, marks: &Weak<Marks<E>>, ssd: &Owned<E::D
     }
 }
 
-/// Waits, after a time in which the daemon did not run, until it was looked at the marks.
+/// Waits, after a time in which the daemon did not run, until it was looked at the marks: not for an SSD that does not answer, which
+/// leaves ([`Ownership::holds_up_for`]).
 pub(crate) async fn until_looked<E: Env>(env: &E, owner: &Ownership) {
     while owner.must_look(env.now(), env.real_now()) {
+        owner.awaits_look(env.now());
         owner.look_wanted.wake_all();
         owner.looked.wait().await;
     }

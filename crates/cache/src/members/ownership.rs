@@ -2,6 +2,7 @@
 //! tells, one [`OWNER_WATCH`](crate::config::limits::OWNER_WATCH) later.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use hotset_block::sync::Event;
 use hotset_block::{Instant, Machine, RealInstant};
@@ -115,13 +116,15 @@ pub(crate) struct Ownership {
     opening: Cell<u64>,
     counter: Cell<u64>,
     since_unix_seconds: Cell<u64>,
-    /// Of each SSD whose mark is being moved.
-    refreshing: RefCell<Vec<u128>>,
+    /// Each SSD whose mark is being moved, and since when it has not answered.
+    refreshing: RefCell<Vec<(u128, Instant)>>,
     /// The time that had run, and all that had passed, when an SSD showed last that it is this pool's.
     looked_at: Cell<(Instant, RealInstant)>,
+    /// Since when somebody waits for a look at them; `None`: nobody does.
+    awaited_since: Cell<Option<Instant>>,
     /// The marks are to be looked at now.
     pub(crate) look_wanted: Event,
-    /// One was looked at, or its device has failed.
+    /// One was looked at, or there is nothing to look at; or one was moved, or could not be.
     pub(crate) looked: Event,
     /// They are moved no more.
     ended: Cell<bool>,
@@ -164,24 +167,49 @@ impl Ownership {
     }
 
     /// False: the mark of this SSD is on its way already.
-    pub(crate) fn begin_refresh(&self, ssd_uuid: u128) -> bool {
+    pub(crate) fn begin_refresh(&self, ssd_uuid: u128, now: Instant) -> bool {
         let idle = !self.is_refreshing(ssd_uuid);
         if idle {
-            self.refreshing.borrow_mut().push(ssd_uuid);
+            self.refreshing.borrow_mut().push((ssd_uuid, now));
         }
         idle
     }
 
+    /// An SSD whose mark is being moved has answered, and is asked for the next step.
+    pub(crate) fn asks(&self, ssd_uuid: u128, now: Instant) {
+        let mut refreshing = self.refreshing.borrow_mut();
+        if let Some((_, asked)) = refreshing.iter_mut().find(|(other, _)| *other == ssd_uuid) {
+            *asked = now;
+        }
+    }
+
     pub(crate) fn end_refresh(&self, ssd_uuid: u128) {
-        self.refreshing.borrow_mut().retain(|other| *other != ssd_uuid);
+        self.refreshing.borrow_mut().retain(|(other, _)| *other != ssd_uuid);
     }
 
     pub(crate) fn is_refreshing(&self, ssd_uuid: u128) -> bool {
-        self.refreshing.borrow().contains(&ssd_uuid)
+        self.refreshing.borrow().iter().any(|(other, _)| *other == ssd_uuid)
     }
 
+    /// An SSD has shown that it is this pool's: whoever waits for that goes on.
     pub(crate) fn has_looked(&self, now: Instant, real: RealInstant) {
         self.looked_at.set((now, real));
+        self.awaited_since.set(None);
+        // Now, and not when the mark is moved: what it is written with may hang.
+        self.looked.wake_all();
+    }
+
+    /// Somebody waits until a mark is looked at.
+    pub(crate) fn awaits_look(&self, now: Instant) {
+        self.awaited_since.set(self.awaited_since.get().or(Some(now)));
+    }
+
+    /// How long an SSD has not answered while somebody waits for a look at its mark: nothing, if nobody does.
+    pub(crate) fn holds_up_for(&self, ssd_uuid: u128, now: Instant) -> Duration {
+        let refreshing = self.refreshing.borrow();
+        let asked = refreshing.iter().find(|(other, _)| *other == ssd_uuid).map(|(_, asked)| *asked);
+        let (Some(asked), Some(awaited)) = (asked, self.awaited_since.get()) else { return Duration::ZERO };
+        now.since(asked.max(awaited))
     }
 
     /// So much time has passed since the last look in which this program did not run that somebody else may have come.
@@ -193,6 +221,7 @@ impl Ownership {
 
     pub(crate) fn end(&self) {
         self.ended.set(true);
+        self.awaited_since.set(None);
         self.looked.wake_all();
     }
 
@@ -213,8 +242,6 @@ impl Ownership {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::format::owner::tests::sample;
 
@@ -354,5 +381,25 @@ mod tests {
         assert!(after(0, 6) && after(60, 66) && after(1, 3600));
         ownership.has_looked(now, real.plus(Duration::from_secs(3600)));
         assert!(!after(1, 3601));
+    }
+
+    // proves: F10
+    #[test]
+    fn an_ssd_holds_up_whoever_waits_for_a_look_since_both_began_and_it_answered_last() {
+        let ownership = Ownership::default();
+        let at = |seconds: u64| Instant(0).plus(Duration::from_secs(seconds));
+        let held = |seconds: u64| [1, 2].map(|ssd| ownership.holds_up_for(ssd, at(seconds)).as_secs());
+        assert!(ownership.begin_refresh(1, at(1)) && !ownership.begin_refresh(1, at(2)));
+        assert_eq!(held(30), [0, 0], "nobody waits");
+        ownership.awaits_look(at(30));
+        ownership.awaits_look(at(35));
+        assert!(ownership.begin_refresh(2, at(33)));
+        assert_eq!(held(36), [6, 3]);
+        ownership.asks(1, at(36));
+        assert_eq!(held(37), [1, 4], "it answered");
+        ownership.end_refresh(2);
+        assert_eq!(held(37), [1, 0], "it is not asked");
+        ownership.has_looked(at(38), RealInstant(0));
+        assert_eq!(held(60), [0, 0], "one look is enough");
     }
 }

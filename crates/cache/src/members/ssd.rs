@@ -10,6 +10,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use hotset_block::sync::{Event, Wait};
 use hotset_block::{Buf, Device, DeviceError, DeviceErrorKind, Env};
@@ -401,9 +402,13 @@ impl<E: Env> Ssd<E> {
         self.life().is_silent() || self.refusal.get().is_some_and(Refusal::may_pass)
     }
 
-    /// How long the slowest operation in flight has been waiting.
-    pub(crate) fn oldest_operation(&self) -> std::time::Duration {
-        self.watch.oldest().map_or(std::time::Duration::ZERO, |since| self.env.now().since(since))
+    /// How long the slowest operation in flight has been waiting: of one that is in use, also a look at its owner mark that others
+    /// wait for.
+    pub(crate) fn oldest_operation(&self) -> Duration {
+        let now = self.env.now();
+        let operation = self.watch.oldest().map_or(Duration::ZERO, |since| now.since(since));
+        let owner = self.owner.get().filter(|_| self.is_online());
+        operation.max(owner.map_or(Duration::ZERO, |owner| owner.holds_up_for(self.uuid, now)))
     }
 
     /// Segments that the write log may still take here.
