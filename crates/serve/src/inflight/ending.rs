@@ -18,6 +18,8 @@ pub(crate) struct Ending {
     /// How long finishing what is in flight may take.
     drain_timeout: Cell<Duration>,
     course: Cell<Course>,
+    /// It leaves as soon as it rests.
+    is_to_depart: Cell<bool>,
     changed: Event,
 }
 
@@ -39,7 +41,12 @@ pub(crate) enum Course {
 impl Ending {
     /// Of a session that its client ends: what is in flight then has `drain_timeout` to finish.
     pub(crate) fn new(drain_timeout: Duration) -> Self {
-        Self { drain_timeout: Cell::new(drain_timeout), course: Cell::new(Course::Serving), changed: Event::new() }
+        Self {
+            drain_timeout: Cell::new(drain_timeout),
+            course: Cell::new(Course::Serving),
+            is_to_depart: Cell::new(false),
+            changed: Event::new(),
+        }
     }
 
     /// No more requests; those in flight have `limit` to finish, from now on.
@@ -62,7 +69,7 @@ impl Ending {
     /// Those that were in flight when it began to pause are finished.
     pub(crate) fn rest(&self) {
         if self.course.get() == Course::Pausing {
-            self.turn_to(Course::Resting);
+            self.turn_to(if self.is_to_depart.get() { Course::Departing } else { Course::Resting });
         }
     }
 
@@ -73,8 +80,9 @@ impl Ending {
         }
     }
 
-    /// The session goes on elsewhere.
+    /// The session goes on elsewhere, as soon as it rests: one that came during the pause may not do so yet.
     pub(crate) fn depart(&self) {
+        self.is_to_depart.set(true);
         if self.course.get() == Course::Resting {
             self.turn_to(Course::Departing);
         }
@@ -163,13 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_to_leave_before_it_rests_leaves_then() {
+        let ending = Ending::new(FOREVER);
+        ending.pause();
+        ending.depart();
+        assert_eq!(ending.course(), Course::Pausing, "what it took is not finished");
+        ending.rest();
+        assert_eq!(ending.course(), Course::Departing);
+    }
+
+    #[test]
     fn a_pause_ends_by_going_on_leaving_or_a_stop_and_is_no_reason_to_receive_half_a_request() {
         run(async |env| {
             let ending = Ending::new(FOREVER);
             ending.pause();
             assert_eq!(ending.unless_stopped(async { 7 }).await, Ok(7), "what was begun is received");
-            ending.depart();
-            assert_eq!(ending.course(), Course::Pausing, "who has requests in flight does not leave");
             ending.rest();
             ending.resume();
             assert_eq!(ending.course(), Course::Serving);
