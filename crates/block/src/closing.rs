@@ -4,7 +4,7 @@
 //! closed by threads of their own, never by the one whose last handle goes.
 
 use std::collections::VecDeque;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
+use crate::descriptors::{self, DescriptorUse};
 use crate::sys;
 
 /// Threads that close at once. What comes while each of them waits is closed when one of them goes on.
@@ -75,6 +76,16 @@ impl OpenFile {
     /// Tells, on any thread, whether it is still open.
     pub(crate) fn life(&self) -> Weak<()> {
         Arc::downgrade(&self.life)
+    }
+
+    /// Opens the same file once more.
+    pub(crate) fn open_again(&self, options: &OpenOptions) -> io::Result<Self> {
+        // By the descriptor: another file may have the path by now.
+        let again = options.open(format!("/proc/self/fd/{}", self.as_raw_fd()))?;
+        if !descriptors::may_keep(&again, DescriptorUse::Device) {
+            return Err(descriptors::none_left(DescriptorUse::Device));
+        }
+        Ok(Self::new(OwnedFd::from(again), self.closed))
     }
 
     /// Where it is closed.

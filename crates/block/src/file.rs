@@ -6,7 +6,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -525,14 +525,8 @@ fn open_file(path: &Path, options: FileOptions, block_device: bool, caching: Cac
 /// Opens once more, to be written, what is open to be read. Its locks go over to the new descriptor, or stay where they are; a
 /// claim on a block device stays with the old one.
 fn open_to_write(first: &OpenFile, direct: bool, is_block_device: bool) -> io::Result<OpenFile> {
-    // By the descriptor: another file may have the path by now.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", first.as_raw_fd()));
     let flags = if direct { libc::O_DIRECT } else { 0 };
-    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-    if !descriptors::may_keep(&file, DescriptorUse::Device) {
-        return Err(descriptors::none_left(DescriptorUse::Device));
-    }
-    let file = OpenFile::new(OwnedFd::from(file), first.closed());
+    let file = first.open_again(OpenOptions::new().read(true).write(true).custom_flags(flags))?;
     let (reads, writes) = (FileOptions { read_only: true, ..FileOptions::default() }, FileOptions::default());
     in_use::unlock_as_qemu_does(first)?;
     sys::lock(first, libc::LOCK_UN)?;

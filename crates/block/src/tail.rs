@@ -8,12 +8,9 @@
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use crate::closing::OpenFile;
-use crate::descriptors::{self, DescriptorUse};
 use crate::{ByteRange, sys};
 
 /// What hosts may read and write at the least: sizes are rounded up to it.
@@ -37,13 +34,7 @@ impl Tail {
 
     /// Opens the file once more, as the first descriptor may use it.
     pub(crate) fn open_again(file: &OpenFile, read_only: bool) -> io::Result<OpenFile> {
-        // By the descriptor: another file may have the path by now.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let again = OpenOptions::new().read(true).write(!read_only).open(path)?;
-        if !descriptors::may_keep(&again, DescriptorUse::Device) {
-            return Err(descriptors::none_left(DescriptorUse::Device));
-        }
-        let file = OpenFile::new(OwnedFd::from(again), file.closed());
+        let file = file.open_again(OpenOptions::new().read(true).write(!read_only))?;
         // The pages around it are direct I/O's.
         sys::expect_random_reads(&file)?;
         Ok(file)
@@ -100,6 +91,7 @@ impl Tail {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::fd::OwnedFd;
 
     use super::*;
     use crate::closing::Closed;

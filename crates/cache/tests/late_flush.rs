@@ -31,6 +31,20 @@ async fn pool_on(env: &TestEnv, kind: PoolKind, ssds: &[TestDevice], state: &Tes
     Pool::create(env.clone(), spec, named(ssds), state.clone()).await.unwrap()
 }
 
+/// A pool with a volume, and that one's backing device.
+async fn attached(env: &TestEnv, kind: PoolKind) -> (Pool<TestEnv>, TestDevice, Volume<TestEnv>) {
+    let (pool, backing) = (pool(env, kind).await, TestDevice::with_cache(16 << 20));
+    let volume = volume(env, "disk", &backing);
+    pool.attach(&volume).await.unwrap();
+    (pool, backing, volume)
+}
+
+fn filled(bytes: usize, fill: u8) -> Buf {
+    let mut buf = Buf::zeroed(bytes);
+    buf.fill(fill);
+    buf
+}
+
 fn volume(env: &TestEnv, name: &str, backing: &TestDevice) -> Volume<TestEnv> {
     let spec = VolumeSpec { name: name.parse().unwrap(), backing: name.into(), settings: VolumeSettings::default() };
     Volume::open(env.clone(), spec, backing.clone()).unwrap()
@@ -83,10 +97,7 @@ fn a_clean_stop_names_the_volume_whose_dirty_data_is_still_on_its_way() {
 fn a_flush_that_fails_after_the_publisher_gave_it_up_is_not_forgotten() {
     run(async |env| {
         let env = env.with_short_sleeps();
-        let pool = pool(&env, PoolKind::Read).await;
-        let backing = TestDevice::with_cache(16 << 20);
-        let volume = volume(&env, "disk", &backing);
-        pool.attach(&volume).await.unwrap();
+        let (_pool, backing, volume) = attached(&env, PoolKind::Read).await;
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
         backing.hold_next(Operation::Flush);
         volume.populate(ByteRange::at(0, 4096)).await.unwrap();
@@ -125,10 +136,7 @@ fn a_flush_that_fails_after_an_administrator_gave_it_up_is_not_forgotten() {
 fn a_backing_device_of_which_a_flush_failed_is_opened_again_and_each_host_is_told_once() {
     run(async |env| {
         let env = env.with_short_sleeps();
-        let pool = pool(&env, PoolKind::Read).await;
-        let backing = TestDevice::with_cache(16 << 20);
-        let volume = volume(&env, "disk", &backing);
-        pool.attach(&volume).await.unwrap();
+        let (_pool, backing, volume) = attached(&env, PoolKind::Read).await;
         assert_eq!(volume.clear(async || unreachable!()).await.unwrap(), Cleared::NotNeeded);
         let other = volume.clone();
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Volatile).await.unwrap();
@@ -188,10 +196,7 @@ fn a_volume_that_changes_its_thread_takes_its_counts_and_what_hosts_are_still_to
 fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_one() {
     run(async |env| {
         let env = env.with_short_sleeps();
-        let pool = pool(&env, PoolKind::ReadWrite).await;
-        let backing = TestDevice::with_cache(16 << 20);
-        let volume = volume(&env, "disk", &backing);
-        pool.attach(&volume).await.unwrap();
+        let (_pool, backing, volume) = attached(&env, PoolKind::ReadWrite).await;
         let mut page = Buf::zeroed(4096);
         page.fill(7);
         backing.release();
@@ -219,10 +224,7 @@ fn what_was_cleaned_since_the_last_good_flush_is_written_again_after_a_failed_on
 fn a_backing_device_that_is_not_as_it_was_stays_closed_until_the_right_one_is_back() {
     run(async |env| {
         let env = env.with_short_sleeps();
-        let pool = pool(&env, PoolKind::Read).await;
-        let backing = TestDevice::with_cache(16 << 20);
-        let volume = volume(&env, "disk", &backing);
-        pool.attach(&volume).await.unwrap();
+        let (_pool, backing, volume) = attached(&env, PoolKind::Read).await;
         backing.release();
         backing.hold_next(Operation::Flush);
         volume.write(1 << 20, Buf::zeroed(4096), Durability::Durable).await.unwrap_err();
@@ -272,30 +274,17 @@ fn a_flush_of_an_ssd_that_fails_after_a_stop_gave_up_publishing_is_not_forgotten
 fn what_waited_until_its_pool_had_stopped_is_refused_and_writes_nothing_beneath_dirty_data() {
     run(async |env| {
         let env = env.with_short_sleeps();
-        let pool = pool(&env, PoolKind::ReadWrite).await;
-        let backing = TestDevice::with_cache(16 << 20);
-        let volume = volume(&env, "disk", &backing);
-        pool.attach(&volume).await.unwrap();
-        let page = |fill: u8| {
-            let mut buf = Buf::zeroed(4096);
-            buf.fill(fill);
-            buf
-        };
+        let (pool, backing, volume) = attached(&env, PoolKind::ReadWrite).await;
         // Two pages are dirty; a write past the cache that begins on the page before them hangs.
-        let mut dirty = Buf::zeroed(8192);
-        dirty.fill(1);
-        volume.write(4096, dirty, Durability::Volatile).await.unwrap();
+        volume.write(4096, filled(8192, 1), Durability::Volatile).await.unwrap();
         volume.set(VolumeSettings { write_mode: WriteMode::WriteAround, ..volume.settings() }).await.unwrap();
         backing.hold_next(Operation::Write);
         let (hangs, waits) = (volume.clone(), volume.clone());
         let (promise, hung) = Promise::new();
-        let first = page(2);
-        env.spawn(async move { promise.set(hangs.write(0, first, Durability::Volatile).await) });
+        env.spawn(async move { promise.set(hangs.write(0, filled(4096, 2), Durability::Volatile).await) });
         backing.until_held().await;
         let (promise, waited) = Promise::new();
-        let mut over_all = Buf::zeroed(3 * 4096);
-        over_all.fill(3);
-        env.spawn(async move { promise.set(waits.write(0, over_all, Durability::Volatile).await) });
+        env.spawn(async move { promise.set(waits.write(0, filled(3 * 4096, 3), Durability::Volatile).await) });
         // It comes to where it waits for the first one.
         env.sleep(Duration::from_secs(5)).await;
         assert_eq!(pool.close().await.unwrap().not_durable.len(), 1, "the write that hangs");

@@ -19,13 +19,19 @@ pub fn with_dirty_pages(count: u64) -> (Daemon, PathBuf) {
     File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
     let disk = "disks=1,level=raid0,disk-cache=off,rpm=5400";
     daemon.ok(&format!("volume create v --backing emulated:{disk},size={size_bytes},file={} --pool p", file.display()));
+    make_dirty(&daemon, count);
+    (daemon, file)
+}
+
+/// Writes `count` pages of `v` in version 1, which its pool `p` is in no hurry to flush.
+#[track_caller]
+pub fn make_dirty(daemon: &Daemon, count: u64) {
     daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
     let mut client = daemon.client("v");
     for page in pages_apart(count) {
         client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
     }
     client.flush().expect("a flush");
-    (daemon, file)
 }
 
 /// Where these pages are.

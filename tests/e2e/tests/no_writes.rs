@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use hotset_e2e::apart::{APART, pages_apart};
+use hotset_e2e::apart::{APART, make_dirty, pages_apart};
 use hotset_e2e::daemon::Daemon;
 use hotset_e2e::faulty::{Fault, FaultyFile};
 use hotset_e2e::files::read_part;
@@ -77,12 +77,7 @@ fn with_dirty_pages(daemon: Daemon, ssds: &[String]) -> Daemon {
     let (file, size_bytes) = (daemon.site.path("backing"), COUNT * APART * PAGE_BYTES);
     File::create(&file).and_then(|file| file.set_len(size_bytes)).expect("a sparse file can be made");
     daemon.ok(&format!("volume create v --backing {} --pool p", file.display()));
-    daemon.ok("pool set p flush-rate=low dirty-age=30d dirty-watermark=90");
-    let mut client = daemon.client("v");
-    for page in pages_apart(COUNT) {
-        client.write(page * PAGE_BYTES, &pages(page, 1, 1)).expect("a write");
-    }
-    client.flush().expect("a flush");
+    make_dirty(&daemon, COUNT);
     daemon
 }
 

@@ -160,29 +160,16 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn export(name: &str) -> ExportInfo {
-        ExportInfo {
-            name: name.to_owned(),
-            description: String::new(),
-            size_bytes: 1 << 20,
-            read_only: false,
-            trims: true,
-            block_bytes_min: 512,
-            block_bytes_preferred: 4096,
-            block_bytes_max: 32 << 20,
-        }
-    }
-
     #[test]
     fn an_export_keeps_its_id_by_another_name_and_on_another_thread_and_a_later_one_of_its_name_has_another() {
         let mut known = Known::default();
-        let id = known.add(export("disk"), 0).expect("the name is free");
-        assert_eq!(known.add(export("disk"), 1), None);
-        assert!(known.rename("disk", export("renamed")));
+        let id = known.add(ExportInfo::sample("disk"), 0).expect("the name is free");
+        assert_eq!(known.add(ExportInfo::sample("disk"), 1), None);
+        assert!(known.rename("disk", ExportInfo::sample("renamed")));
         known.moved(id, 2);
         assert_eq!((known.id_of("disk"), known.id_of("renamed"), known.thread_of(id)), (None, Some(id), Some(2)));
-        let other = known.add(export("disk"), 1).expect("the name is free again");
-        assert!(!known.rename("renamed", export("disk")), "that name is taken");
+        let other = known.add(ExportInfo::sample("disk"), 1).expect("the name is free again");
+        assert!(!known.rename("renamed", ExportInfo::sample("disk")), "that name is taken");
         assert_eq!((known.remove("renamed"), known.thread_of(id)), (Some(id), None));
         assert_ne!(other, id);
     }

@@ -28,6 +28,20 @@ pub struct ExportInfo {
 }
 
 impl ExportInfo {
+    /// A plain one, for tests and fuzzing.
+    pub(crate) fn sample(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            size_bytes: 1 << 20,
+            read_only: false,
+            trims: true,
+            block_bytes_min: 512,
+            block_bytes_preferred: 4096,
+            block_bytes_max: 32 << 20,
+        }
+    }
+
     /// As a volume is now.
     pub(super) fn of<E: Env>(volume: &Volume<E>) -> Self {
         let (settings, status) = (volume.settings(), volume.status());
@@ -110,16 +124,7 @@ mod tests {
     use super::*;
 
     fn export(name: &str, size_bytes: u64) -> ExportInfo {
-        ExportInfo {
-            name: name.to_owned(),
-            description: String::new(),
-            size_bytes,
-            read_only: false,
-            trims: true,
-            block_bytes_min: 512,
-            block_bytes_preferred: 4096,
-            block_bytes_max: 32 << 20,
-        }
+        ExportInfo { size_bytes, ..ExportInfo::sample(name) }
     }
 
     #[test]

@@ -12,16 +12,7 @@ pub fn negotiation(bytes: &[u8]) {
     let Some((choice, mut input)) = bytes.split_first() else { return };
     let mut exports = ExportList::default();
     for name in ["a", "disk"] {
-        exports.insert(ExportInfo {
-            name: name.to_owned(),
-            description: String::new(),
-            size_bytes: 1 << 20,
-            read_only: false,
-            trims: true,
-            block_bytes_min: 512,
-            block_bytes_preferred: 4096,
-            block_bytes_max: 32 << 20,
-        });
+        exports.insert(ExportInfo::sample(name));
     }
     exports.expect("soon".to_owned());
     let tls = if choice & 1 == 0 { TlsState::Off } else { TlsState::Required };

@@ -6,16 +6,7 @@ use super::*;
 use crate::nbd::wire::{OPTION_REPLY_HEADER_BYTES, OptionReply};
 
 fn export(name: &str) -> ExportInfo {
-    ExportInfo {
-        name: name.to_owned(),
-        description: format!("the volume {name}"),
-        size_bytes: 1 << 30,
-        read_only: false,
-        trims: true,
-        block_bytes_min: 512,
-        block_bytes_preferred: 4096,
-        block_bytes_max: 32 << 20,
-    }
+    ExportInfo { description: format!("the volume {name}"), size_bytes: 1 << 30, ..ExportInfo::sample(name) }
 }
 
 fn exports(names: &[&str]) -> ExportList {
