@@ -3,7 +3,7 @@
 //! What was appended is never changed. A line that a crash has cut is skipped at the next start. Whoever appends waits for
 //! no file: a thread of its own writes, and what it could not write it writes with the next event, or after a while.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hotset_api::{Event, EventList, Severity, Subject};
+use hotset_api::{ConditionKind, Event, EventList, Severity, Subject};
 use tokio::sync::watch;
 
 use super::clock::unix_ms;
@@ -42,6 +42,8 @@ pub(crate) struct Happened {
     pub(crate) path: String,
     pub(crate) change: String,
     pub(crate) cause: String,
+    /// Conditions of the subject whose reasons the cause has.
+    pub(crate) tells: BTreeSet<ConditionKind>,
 }
 
 pub(crate) struct EventLog {
@@ -98,7 +100,7 @@ impl EventLog {
     pub(crate) fn append(&self, happened: Vec<Happened>) -> Vec<Event> {
         let mut kept = self.shared.kept();
         let mut appended = Vec::new();
-        for Happened { severity, subject, pool, path, change, cause } in happened {
+        for Happened { severity, subject, pool, path, change, cause, tells: _ } in happened {
             let id = kept.newest_id() + 1;
             let event = Event { id, at_unix_ms: unix_ms(), severity, subject, pool, path, change, cause };
             kept.events.push_back(event.clone());
@@ -308,6 +310,7 @@ mod tests {
             path: String::new(),
             change: change.to_owned(),
             cause: String::new(),
+            tells: BTreeSet::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It only looks. What it finds is the same that an administrator would see who asked every second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::events::{EventLog, Happened};
 use super::history;
 use super::hook::Hook;
 use super::manager::{Manager, ssd_health, volume_health};
-use super::register::Register;
+use super::register::{Register, is_raised};
 use crate::size::human;
 
 /// How often it looks.
@@ -35,6 +35,8 @@ struct Condition {
     path: String,
     /// Of a volume that is open; else 0.
     size_bytes: u64,
+    /// What was raised of it, which `reason` says, too.
+    raised: BTreeSet<ConditionKind>,
 }
 
 type Conditions = BTreeMap<Subject, Condition>;
@@ -152,6 +154,11 @@ fn said(event: &Happened) -> String {
 
 fn conditions(status: &Status) -> Conditions {
     let mut conditions = Conditions::new();
+    let raised_of = |kind, name: &str| -> BTreeSet<ConditionKind> {
+        let subject = Subject::new(kind, name);
+        let of_it = status.conditions.iter().filter(|one| one.subject == subject && is_raised(one.kind));
+        of_it.map(|one| one.kind).collect()
+    };
     for pool in &status.pools {
         let condition = Condition {
             state: pool.state.word(),
@@ -162,6 +169,7 @@ fn conditions(status: &Status) -> Conditions {
             pool: None,
             path: String::new(),
             size_bytes: 0,
+            raised: raised_of(SubjectKind::Pool, &pool.name),
         };
         conditions.insert(Subject::new(SubjectKind::Pool, pool.name.as_str()), condition);
         for ssd in pool.ssds.iter().filter(|ssd| !ssd.uuid.is_empty()) {
@@ -174,6 +182,7 @@ fn conditions(status: &Status) -> Conditions {
                 pool: Some(pool.name.clone()),
                 path: ssd.path.clone(),
                 size_bytes: 0,
+                raised: BTreeSet::new(),
             };
             conditions.insert(Subject::new(SubjectKind::Ssd, ssd.uuid.as_str()), condition);
         }
@@ -188,6 +197,7 @@ fn conditions(status: &Status) -> Conditions {
             pool: volume.pool.clone(),
             path: String::new(),
             size_bytes: volume.size_bytes,
+            raised: raised_of(SubjectKind::Volume, &volume.name),
         };
         conditions.insert(Subject::new(SubjectKind::Volume, volume.name.as_str()), condition);
     }
@@ -236,9 +246,10 @@ fn changes_of_raised(before: &Raised, now: &Raised, happened: &[Happened]) -> Ve
         path: String::new(),
         change,
         cause,
+        tells: BTreeSet::from([one.kind]),
     };
     let is_said = |one: &hotset_api::Condition| {
-        happened.iter().any(|other| other.subject == one.subject && other.cause.contains(&one.reason))
+        happened.iter().any(|other| other.subject == one.subject && other.tells.contains(&one.kind))
     };
     let begun = now.iter().filter(|(key, one)| !before.contains_key(key) && !is_said(one)).map(|(_, one)| {
         let cause = format!("{}; {}", one.reason, one.action);
@@ -307,7 +318,8 @@ fn changes(before: &Conditions, now: &Conditions) -> Vec<Happened> {
         }
     }
     for (subject, condition) in before.iter().filter(|(subject, _)| !now.contains_key(subject)) {
-        let gone = Condition { health: Health::Good, reason: String::new(), ..condition.clone() };
+        let gone =
+            Condition { health: Health::Good, reason: String::new(), raised: BTreeSet::new(), ..condition.clone() };
         all.push(happened(subject, &gone, "removed".to_owned()));
     }
     all
@@ -349,6 +361,7 @@ fn happened(subject: &Subject, condition: &Condition, change: String) -> Happene
         path: condition.path.clone(),
         change,
         cause: condition.reason.clone(),
+        tells: condition.raised.clone(),
     }
 }
 
@@ -374,6 +387,7 @@ mod tests {
             pool: pool.map(str::to_owned),
             path: String::new(),
             size_bytes: 0,
+            raised: BTreeSet::new(),
         };
         Conditions::from([(Subject::new(kind, "x"), condition)])
     }
@@ -390,6 +404,33 @@ mod tests {
         assert_eq!(happened.iter().map(|one| one.change.as_str()).collect::<Vec<_>>(), ["renamed, it was x"]);
         assert!(renamed.is_empty() && changes(&before, &now).is_empty());
         assert_eq!(newly_cached(&before, &now).count(), 0, "its warm-up goes on");
+    }
+
+    #[test]
+    fn a_condition_is_no_event_of_its_own_where_a_change_of_its_subject_tells_it_whatever_the_words() {
+        let flush = |reason: &str| hotset_api::Condition {
+            kind: ConditionKind::Flush,
+            subject: Subject::new(SubjectKind::Pool, "x"),
+            path: String::new(),
+            pool: None,
+            health: Health::Degraded,
+            reason: reason.to_owned(),
+            action: String::new(),
+            since_unix_ms: 0,
+            latest_unix_ms: 0,
+            count: 1,
+        };
+        let begun = |one: hotset_api::Condition, happened: &[Happened]| {
+            let raised = Raised::from([((one.kind, one.subject.clone()), one)]);
+            changes_of_raised(&Raised::new(), &raised, happened).len()
+        };
+        let good = one(SubjectKind::Pool, "online", Health::Good, None);
+        let mut bad = one(SubjectKind::Pool, "online", Health::Degraded, None);
+        // "why" is what it says of itself: the same words are no proof that it speaks of the flush.
+        assert_eq!(begun(flush("why"), &changes(&good, &bad)), 1);
+        bad.values_mut().for_each(|condition| condition.raised = BTreeSet::from([ConditionKind::Flush]));
+        assert_eq!(begun(flush("said in other words"), &changes(&good, &bad)), 0);
+        assert_eq!(begun(flush("why"), &changes(&bad, &Conditions::new())), 1, "what is gone tells nothing");
     }
 
     #[test]

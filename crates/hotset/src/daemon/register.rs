@@ -302,6 +302,41 @@ impl Raised {
     }
 }
 
+/// Whether conditions of a kind are raised by the part of the daemon that failed; else they are seen in the status. What is raised of a
+/// pool or a volume is part of its reason.
+pub(crate) fn is_raised(kind: ConditionKind) -> bool {
+    match kind {
+        ConditionKind::Pool
+        | ConditionKind::Ssd
+        | ConditionKind::Volume
+        | ConditionKind::EndNotServed
+        | ConditionKind::PoolNotOpened
+        | ConditionKind::RecordUnreadable => false,
+        ConditionKind::HostErrors
+        | ConditionKind::StateDirectory
+        | ConditionKind::RecordsSetAside
+        | ConditionKind::RecordOutdated
+        | ConditionKind::Events
+        | ConditionKind::Statistics
+        | ConditionKind::StatisticsSetAside
+        | ConditionKind::SsdWrites
+        | ConditionKind::Failures
+        | ConditionKind::Guard
+        | ConditionKind::EventHook
+        | ConditionKind::Log
+        | ConditionKind::Certificate
+        | ConditionKind::ConnectionsRefused
+        | ConditionKind::OtherBacking
+        | ConditionKind::Backings
+        | ConditionKind::Growth
+        | ConditionKind::Conversion
+        | ConditionKind::Spare
+        | ConditionKind::Flush
+        | ConditionKind::Removal
+        | ConditionKind::Reload => true,
+    }
+}
+
 fn daemon() -> Subject {
     Subject::new(SubjectKind::Daemon, "")
 }

@@ -1,5 +1,6 @@
 //! Starts and stops of the daemon as events, and what they say of the time in which hosts were not served.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hotset_api::{Event, Severity, Subject, SubjectKind};
@@ -87,6 +88,7 @@ fn of_the_daemon(severity: Severity, change: &str, cause: &str) -> Happened {
         path: String::new(),
         change: change.to_owned(),
         cause: cause.to_owned(),
+        tells: BTreeSet::new(),
     }
 }
 

@@ -118,12 +118,10 @@ fn first(said: &str, why: &str) -> String {
 }
 
 pub(super) fn joined(one: &str, other: &str) -> String {
-    if one.contains(other) {
-        one.to_owned()
-    } else if one.is_empty() {
-        other.to_owned()
-    } else {
-        format!("{one}; {other}")
+    match (one, other) {
+        (one, "") => one.to_owned(),
+        ("", other) => other.to_owned(),
+        (one, other) => format!("{one}; {other}"),
     }
 }
 

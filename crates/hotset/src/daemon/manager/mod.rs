@@ -183,6 +183,22 @@ struct OfflinePool {
     waiting: Waiting,
     /// What to do, where the error says it; else it follows from what it waits for.
     action: String,
+    /// Why it is left closed, once that is known and told.
+    closed: Option<Closed>,
+}
+
+/// Why a pool is left closed until somebody does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Closed {
+    /// It ended the daemon again and again.
+    Fenced,
+    /// Nobody knows how far its conversion has come.
+    ConversionUnread,
+    /// A later Hotset made what its SSDs hold.
+    NewerFormat,
+    /// Whether another machine has it was looked for, and that it has was found, or nothing could be.
+    Owner(ApiErrorKind),
+    Opening(ApiErrorKind),
 }
 
 /// Whether an offline pool may still come by itself.
@@ -418,6 +434,11 @@ impl Offline {
     /// The record of a volume that an offline pool should cache.
     fn waiting_volume(&self, name: &str) -> Option<VolumeRecord> {
         self.pool_of(name)?.record.volumes.iter().find(|record| record.name == name).cloned()
+    }
+
+    /// A pool is left closed; whether that, or the reason for it, is new.
+    fn closes(&mut self, pool: &str, why: Closed) -> bool {
+        self.pools.get_mut(pool).is_none_or(|pool| pool.closed.replace(why) != Some(why))
     }
 
     /// A volume that was taken from its pool, and is not open, comes back without one.

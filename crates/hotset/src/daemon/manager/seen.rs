@@ -1,5 +1,7 @@
 //! What a status shows of pools, SSDs and volumes that are not good, as conditions.
 
+use std::collections::BTreeSet;
+
 use hotset_api::{
     CacheHealth, ConditionKind, Health, Pool, PoolState, Ssd, SsdHealth, SsdState, Subject, SubjectKind, Volume,
 };
@@ -33,15 +35,34 @@ pub(super) fn of_pool(pool: &Pool) -> Vec<Seen> {
 }
 
 /// A pool is not good while one of its SSDs is not. Of those that are out of use it says so itself, if it is not good.
-pub(super) fn blame_ssds(pool: &mut Pool) {
+/// `moved`: paths of those of which the pool says already what to do. What is to be done about several is said once.
+pub(super) fn blame_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
     if pool.state == PoolState::Offline {
         return;
     }
     let was_good = pool.health == Health::Good;
+    let mut told = Vec::new();
     for ssd in pool.ssds.iter().filter(|ssd| ssd_health(ssd) != Health::Good && (was_good || ssd.online)) {
         pool.health = pool.health.max(Health::Degraded);
         pool.reason = joined(&pool.reason, &format!("SSD {}: {}", ssd.path, ssd.reason));
-        pool.action = joined(&pool.action, &ssd.action);
+        let what = (ssd.state, ssd.health, names_the_ssd(ssd).then_some(&ssd.path));
+        if !moved.contains(&ssd.path) && !told.contains(&what) {
+            pool.action = joined(&pool.action, &ssd.action);
+            told.push(what);
+        }
+    }
+}
+
+/// Whether what is to be done about an SSD is about that one alone.
+fn names_the_ssd(ssd: &Ssd) -> bool {
+    match (ssd.state, ssd.health) {
+        (SsdState::Silent | SsdState::NoSpace | SsdState::Flushing, _) => false,
+        (SsdState::ReadOnly | SsdState::Missing | SsdState::Expelled, _) => true,
+        (SsdState::Online | SsdState::Rebuilding, SsdHealth::ErrorAlert) => true,
+        (
+            SsdState::Online | SsdState::Rebuilding,
+            SsdHealth::Good | SsdHealth::Unknown | SsdHealth::Failed | SsdHealth::ReadErrors,
+        ) => false,
     }
 }
 
@@ -131,4 +152,55 @@ pub(in crate::daemon) fn ssd_health(ssd: &Ssd) -> Health {
         SsdHealth::Failed => Health::Failed,
     };
     of_state.max(of_health)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_api::DeviceIo;
+
+    use super::*;
+    use crate::daemon::manager::conditions::ssd_action;
+
+    fn ssd(path: &str, state: SsdState) -> Ssd {
+        Ssd {
+            path: path.to_owned(),
+            uuid: String::new(),
+            size_bytes: 0,
+            online: true,
+            state,
+            evacuation: None,
+            health: SsdHealth::Good,
+            identity: hotset_api::SsdIdentity::default(),
+            smart: hotset_api::Smart::default(),
+            reason: "it does not answer".to_owned(),
+            action: ssd_action(state, "p", path, SsdHealth::Good),
+            slots: 0,
+            slots_used: 0,
+            read_errors: 0,
+            lost_writes: false,
+            written_bytes: 0,
+            io: DeviceIo::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_done_about_several_ssds_is_said_once_and_what_is_about_one_of_each() {
+        let said = |ssds: Vec<Ssd>, moved: &[&str]| {
+            let settings = hotset_cache::config::PoolSettings::preset(
+                hotset_cache::config::PoolKind::Read,
+                hotset_cache::config::IoType::Custom,
+            );
+            let mut pool =
+                crate::daemon::manager::status::with_settings(hotset_cache::config::PoolKind::Read, settings);
+            (pool.state, pool.health, pool.ssds) = (PoolState::Online, Health::Good, ssds);
+            blame_ssds(&mut pool, &moved.iter().map(|path| (*path).to_owned()).collect());
+            (pool.reason.matches("SSD /").count(), pool.action)
+        };
+        let silent = || vec![ssd("/a", SsdState::Silent), ssd("/b", SsdState::Silent)];
+        let (reasons, action) = said(silent(), &[]);
+        assert_eq!((reasons, action.matches("goes on by itself").count()), (2, 1), "{action}");
+        let (reasons, action) = said(vec![ssd("/a", SsdState::Missing), ssd("/b", SsdState::Missing)], &[]);
+        assert_eq!((reasons, action.matches("forgets it").count()), (2, 2), "{action}");
+        assert_eq!(said(silent(), &["/a", "/b"]), (2, String::new()), "the pool says it already");
+    }
 }

@@ -178,7 +178,7 @@ impl Manager {
             }
             Err(message) => {
                 // It is tried again, and told once.
-                if self.offline().unread_volumes.replace(message.clone()).as_ref() != Some(&message) {
+                if self.offline().unread_volumes.replace(message.clone()).is_none() {
                     tracing::error!("{message}");
                 }
                 return;

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::disks::{self, SsdOnDisk};
 use super::serve::RETRY_INTERVAL;
-use super::{Manager, Note, OfflinePool, Taken, Waiting, blocking, pool_name, uuid};
+use super::{Closed, Manager, Note, OfflinePool, Taken, Waiting, blocking, pool_name, uuid};
 use crate::daemon::scan::{Found, FoundNewer, Scan};
 use crate::daemon::state::{LeftRecord, PoolRecord, RecordedKind, SsdRecord, VolumeRecord};
 use crate::plane::Opened;
@@ -133,7 +133,7 @@ impl Manager {
 
     pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
         let (record_of, reason, action) = (record.clone(), reason.to_owned(), String::new());
-        let pool = OfflinePool { record: record_of, reason, waiting, action };
+        let pool = OfflinePool { record: record_of, reason, waiting, action, closed: None };
         self.offline().pools.insert(record.name.clone(), pool);
     }
 
@@ -148,12 +148,12 @@ impl Manager {
     async fn open_recorded(&self, record: PoolRecord) -> Option<PoolRecord> {
         if let Some(why) = self.failures.fence(&record.name) {
             let _one_at_a_time = self.change.lock().await;
-            self.leave_closed(&record, &fenced(&record.name, &why)).await;
+            self.leave_closed(&record, Closed::Fenced, &fenced(&record.name, &why)).await;
             return None;
         }
         if let Some(unread) = self.unread_conversion(&record.name) {
             let _one_at_a_time = self.change.lock().await;
-            self.leave_closed(&record, &unread).await;
+            self.leave_closed(&record, Closed::ConversionUnread, &unread).await;
             return None;
         }
         self.ask_backing_devices(&record.volumes).await;
@@ -269,15 +269,15 @@ impl Manager {
             return Attempt::Decided;
         };
         if let Some(error) = search.newer {
-            self.leave_closed(record, &error).await;
+            self.leave_closed(record, Closed::NewerFormat, &error).await;
             return Attempt::Decided;
         }
         if let Err(error) = free {
-            self.leave_closed(record, &error).await;
+            self.leave_closed(record, Closed::Owner(error.kind), &error).await;
             return Attempt::Decided;
         }
         if let Some(unread) = self.unread_conversion(name) {
-            self.leave_closed(record, &unread).await;
+            self.leave_closed(record, Closed::ConversionUnread, &unread).await;
             return Attempt::Decided;
         }
         self.failures.begin_opening(&self.state, &record.name);
@@ -290,12 +290,12 @@ impl Manager {
         if missing == Missing::Refuse && may_pass(error.kind) {
             return Attempt::Wait;
         }
-        self.leave_closed(record, &error).await;
+        self.leave_closed(record, Closed::Opening(error.kind), &error).await;
         Attempt::Decided
     }
 
     /// The pool stays closed until somebody does something; its volumes serve without it where that is safe.
-    async fn leave_closed(&self, record: &PoolRecord, error: &ApiError) {
+    async fn leave_closed(&self, record: &PoolRecord, why: Closed, error: &ApiError) {
         let meanwhile = match record.kind {
             RecordedKind::Read if error.kind == ApiErrorKind::OtherMachine => {
                 "its volumes are not served, because the other machine may serve them"
@@ -312,7 +312,8 @@ impl Manager {
             hint => hint.to_owned(),
         };
         let reason = format!("{}; {meanwhile}; {next}", error.message);
-        if self.offline().pools.get(&record.name).is_none_or(|pool| pool.reason != reason) {
+        // It is tried again, and told once.
+        if self.offline().closes(&record.name, why) {
             tracing::error!(pool = record.name, "cannot be opened: {error}");
         }
         self.explain_offline(&record.name, reason, Waiting::ForTheAdministrator, error.hint.clone());

@@ -38,7 +38,7 @@ impl Manager {
         for pool in &mut pools {
             self.describe_ssds(pool);
             moved_devices::tell_of_ssds(pool, &offline.moved_devices);
-            seen::blame_ssds(pool);
+            seen::blame_ssds(pool, &offline.moved_devices);
             for raised in self.register.raised_of(&api::Subject::new(SubjectKind::Pool, pool.name.as_str())) {
                 pool.health = pool.health.max(raised.health);
                 pool.reason = conditions::joined(&pool.reason, &raised.reason);
@@ -339,7 +339,7 @@ fn write_log(status: &WriteLogStatus) -> WriteLog {
 }
 
 /// A pool of which only the settings are known.
-fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
+pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     Pool {
         name: String::new(),
         uuid: String::new(),
