@@ -5,47 +5,48 @@ use utoipa::ToSchema;
 
 use crate::Subject;
 
-/// What happened in one interval of time. A value that the subject does not have is null: only volumes have hits and
-/// latencies, only pools and SSDs have SSD I/O.
-///
-/// Gauges (`…_bytes`) are averages of the samples, rates are differences of counters over `covered_seconds`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct HistoryPoint {
-    /// The end of the interval.
-    pub at_unix_seconds: u64,
-    /// How much of the interval was observed: the daemon may have been down.
-    pub covered_seconds: u64,
-    pub cache_used_bytes: Option<f64>,
-    pub write_cache_used_bytes: Option<f64>,
-    pub dirty_bytes: Option<f64>,
-    /// Reads; `hits` + `misses` = `requests`.
-    pub requests: Option<u64>,
-    /// Reads answered by the cache alone.
-    pub hits: Option<u64>,
-    pub misses: Option<u64>,
-    /// `hits` / `requests`, 0 to 1; null without requests.
-    pub hit_ratio: Option<f64>,
-    /// Writes that hosts made, and those of them that were acknowledged from the SSDs alone.
-    pub writes: Option<u64>,
-    pub write_hits: Option<u64>,
-    pub reads_per_second: Option<f64>,
-    pub writes_per_second: Option<f64>,
-    pub read_bytes_per_second: Option<f64>,
-    pub write_bytes_per_second: Option<f64>,
-    pub read_latency: Option<LatencyPercentiles>,
-    pub write_latency: Option<LatencyPercentiles>,
-    pub populated_bytes_per_second: Option<f64>,
-    pub evicted_blocks_per_second: Option<f64>,
-    pub cleaned_bytes_per_second: Option<f64>,
-    pub ssd_reads_per_second: Option<f64>,
-    pub ssd_writes_per_second: Option<f64>,
-    pub ssd_read_bytes_per_second: Option<f64>,
-    pub ssd_written_bytes_per_second: Option<f64>,
-    pub backing_reads_per_second: Option<f64>,
-    pub backing_writes_per_second: Option<f64>,
-    pub backing_read_bytes_per_second: Option<f64>,
-    pub backing_written_bytes_per_second: Option<f64>,
+macro_rules! point {
+    ($([$(
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?);
+    )*])*) => {
+        /// What happened in one interval of time. A value that the subject does not have is null: only volumes have hits and
+        /// latencies, only pools and SSDs have SSD I/O.
+        ///
+        /// Gauges (`…_bytes`) are averages of the samples, rates are differences of counters over `covered_seconds`.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        pub struct HistoryPoint {
+            /// The end of the interval.
+            pub at_unix_seconds: u64,
+            /// How much of the interval was observed: the daemon may have been down.
+            pub covered_seconds: u64,
+            pub cache_used_bytes: Option<f64>,
+            pub write_cache_used_bytes: Option<f64>,
+            pub dirty_bytes: Option<f64>,
+            /// Reads; `hits` + `misses` = `requests`.
+            pub requests: Option<u64>,
+            /// Reads answered by the cache alone.
+            pub hits: Option<u64>,
+            pub misses: Option<u64>,
+            /// `hits` / `requests`, 0 to 1; null without requests.
+            pub hit_ratio: Option<f64>,
+            /// Writes that hosts made, and those of them that were acknowledged from the SSDs alone.
+            pub writes: Option<u64>,
+            pub write_hits: Option<u64>,
+            pub read_latency: Option<LatencyPercentiles>,
+            pub write_latency: Option<LatencyPercentiles>,
+            pub ssd_reads_per_second: Option<f64>,
+            pub ssd_writes_per_second: Option<f64>,
+            pub ssd_read_bytes_per_second: Option<f64>,
+            pub ssd_written_bytes_per_second: Option<f64>,
+            pub backing_reads_per_second: Option<f64>,
+            pub backing_writes_per_second: Option<f64>,
+            pub backing_read_bytes_per_second: Option<f64>,
+            pub backing_written_bytes_per_second: Option<f64>,
+            $($($($(pub $rate: Option<f64>,)?)?)*)*
+        }
+    };
 }
+hotset_counters::volume_counters!(point);
 
 /// Of requests, from their arrival to their answer; each is at most 13 % above the true value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]

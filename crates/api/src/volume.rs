@@ -181,47 +181,23 @@ pub struct Volume {
     pub stats: VolumeStats,
 }
 
-/// Counters since the volume was opened. Requests count once, whatever their length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VolumeStats {
-    pub reads: u64,
-    /// Reads answered by the cache alone.
-    pub read_hits: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub write_bytes: u64,
-    pub flushes: u64,
-    pub trims: u64,
-    pub zeroes: u64,
-    /// Hits per read, 0 to 1; 0 without reads.
-    pub hit_ratio: f64,
-    /// Reads that a detected stream took past the cache.
-    pub bypassed_reads: u64,
-    pub bypassed_writes: u64,
-    /// Bytes read from the backing device and stored in the cache.
-    pub populated_bytes: u64,
-    pub evicted_blocks: u64,
-    /// Errors of SSDs that the backing device made good.
-    pub read_errors_hidden: u64,
-    /// Requests answered with an error, but for those that were `invalid`.
-    pub errors: u64,
-    /// Of them, those that made no progress for too long.
-    #[serde(default)]
-    #[schema(required)]
-    pub timed_out: u64,
-    /// Requests that hosts should not have made: outside the volume, not in its blocks, writes where it is read-only.
-    #[serde(default)]
-    #[schema(required)]
-    pub invalid: u64,
-    /// Writes acknowledged from the SSDs alone.
-    pub write_hits: u64,
-    /// Bytes of dirty data written to the backing device.
-    pub cleaned_bytes: u64,
-    /// Bytes copied within the write log, to make room in it.
-    pub moved_bytes: u64,
-    /// How often the whole cache of this volume was dropped.
-    pub cache_drops: u64,
+macro_rules! stats {
+    ([$(
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+    )*] [$(
+        $(#[$other_doc:meta])* $other:ident, $other_metric:literal, $other_help:literal, history($($other_kept:tt)*);
+    )*]) => {
+        /// Counters since the volume was opened. Requests count once, whatever their length.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+        pub struct VolumeStats {
+            $($(#[$doc])* #[serde(default)] #[schema(required)] pub $name: u64,)*
+            /// Hits per read, 0 to 1; 0 without reads.
+            pub hit_ratio: f64,
+            $($(#[$other_doc])* #[serde(default)] #[schema(required)] pub $other: u64,)*
+        }
+    };
 }
+hotset_counters::volume_counters!(stats);
 
 /// `GET /api/v1/volumes`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

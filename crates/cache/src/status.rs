@@ -314,41 +314,18 @@ pub enum ErrorAnswer {
     Invalid,
 }
 
-/// Counters since the volume was opened. Requests count once, whatever their length.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VolumeStats {
-    pub reads: u64,
-    /// Reads answered by the cache alone.
-    pub read_hits: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub write_bytes: u64,
-    pub flushes: u64,
-    pub trims: u64,
-    pub zeroes: u64,
-    /// Reads that a detected stream took past the cache.
-    pub bypassed_reads: u64,
-    pub bypassed_writes: u64,
-    /// Bytes read from the backing device and stored in slots.
-    pub populated_bytes: u64,
-    pub evicted_blocks: u64,
-    /// Errors of SSDs that the backing device made good.
-    pub read_errors_hidden: u64,
-    /// Requests that hosts were answered with an error, by whatever layer; not those that were `invalid`.
-    pub errors: u64,
-    /// Of them, those that made no progress for too long. They go on behind, and are not counted again.
-    pub timed_out: u64,
-    /// Requests that hosts should not have made: outside the volume, not aligned, writes where it is read-only.
-    pub invalid: u64,
-    /// Writes acknowledged from the SSDs alone.
-    pub write_hits: u64,
-    /// Bytes of dirty data written to the backing device.
-    pub cleaned_bytes: u64,
-    /// Bytes copied from the oldest row of the write log to its head.
-    pub moved_bytes: u64,
-    /// Why the cache of this volume was dropped since the start, if it was: how often.
-    pub cache_drops: u64,
+macro_rules! stats {
+    ($([$(
+        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+    )*])*) => {
+        /// Counters since the volume was opened, as the table in `hotset-counters` names them. Requests count once, whatever their length.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct VolumeStats {
+            $($(#[doc = $help] pub $name: u64,)*)*
+        }
+    };
 }
+hotset_counters::volume_counters!(stats);
 
 impl VolumeStats {
     /// Hits per read; 0 without reads.

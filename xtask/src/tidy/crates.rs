@@ -7,10 +7,12 @@ use super::Finding;
 /// Which of our crates a crate may depend on, in whatever way (tests and build scripts included).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("hotset-block", &[]),
-    ("hotset-cache", &["hotset-block"]),
+    // The table of what is counted, which all that count and show it share.
+    ("hotset-counters", &[]),
+    ("hotset-cache", &["hotset-block", "hotset-counters"]),
     ("hotset-serve", &["hotset-cache", "hotset-block"]),
-    ("hotset-api", &[]),
-    ("hotset", &["hotset-serve", "hotset-cache", "hotset-block", "hotset-api"]),
+    ("hotset-api", &["hotset-counters"]),
+    ("hotset", &["hotset-serve", "hotset-cache", "hotset-block", "hotset-api", "hotset-counters"]),
     ("hotset-sim", &["hotset-serve", "hotset-cache", "hotset-block"]),
     // Drives the built binary, as a user would.
     ("hotset-e2e", &[]),

@@ -112,59 +112,35 @@ pub(crate) struct Attached<E: Env> {
     pub(crate) written_out: RefCell<Vec<(Mark, LogRun)>>,
 }
 
-/// The counters behind [`VolumeStats`].
-#[derive(Default)]
-pub(crate) struct Stats {
-    pub(crate) reads: Cell<u64>,
-    pub(crate) read_hits: Cell<u64>,
-    pub(crate) read_bytes: Cell<u64>,
-    pub(crate) writes: Cell<u64>,
-    pub(crate) write_bytes: Cell<u64>,
-    pub(crate) flushes: Cell<u64>,
-    pub(crate) trims: Cell<u64>,
-    pub(crate) zeroes: Cell<u64>,
-    pub(crate) bypassed_reads: Cell<u64>,
-    pub(crate) bypassed_writes: Cell<u64>,
-    pub(crate) populated_bytes: Cell<u64>,
-    pub(crate) evicted_blocks: Cell<u64>,
-    pub(crate) read_errors_hidden: Cell<u64>,
-    pub(crate) errors: Cell<u64>,
-    pub(crate) timed_out: Cell<u64>,
-    pub(crate) invalid: Cell<u64>,
-    pub(crate) write_hits: Cell<u64>,
-    pub(crate) cleaned_bytes: Cell<u64>,
-    pub(crate) moved_bytes: Cell<u64>,
-    pub(crate) cache_drops: Cell<u64>,
-    read_latency: Latencies,
-    write_latency: Latencies,
-}
-
-impl Stats {
-    fn snapshot(&self) -> VolumeStats {
-        VolumeStats {
-            reads: self.reads.get(),
-            read_hits: self.read_hits.get(),
-            read_bytes: self.read_bytes.get(),
-            writes: self.writes.get(),
-            write_bytes: self.write_bytes.get(),
-            flushes: self.flushes.get(),
-            trims: self.trims.get(),
-            zeroes: self.zeroes.get(),
-            bypassed_reads: self.bypassed_reads.get(),
-            bypassed_writes: self.bypassed_writes.get(),
-            populated_bytes: self.populated_bytes.get(),
-            evicted_blocks: self.evicted_blocks.get(),
-            read_errors_hidden: self.read_errors_hidden.get(),
-            errors: self.errors.get(),
-            timed_out: self.timed_out.get(),
-            invalid: self.invalid.get(),
-            write_hits: self.write_hits.get(),
-            cleaned_bytes: self.cleaned_bytes.get(),
-            moved_bytes: self.moved_bytes.get(),
-            cache_drops: self.cache_drops.get(),
+macro_rules! counters {
+    ($([$(
+        $(#[$api:meta])* $name:ident, $metric:literal, $help:literal, history($($kept:tt)*);
+    )*])*) => {
+        /// The counters behind [`VolumeStats`].
+        #[derive(Default)]
+        pub(crate) struct Stats {
+            $($(pub(crate) $name: Cell<u64>,)*)*
+            read_latency: Latencies,
+            write_latency: Latencies,
         }
-    }
+
+        impl Stats {
+            /// Goes on counting from there.
+            fn resumed(stats: VolumeStats, (reads, writes): (LatencyCounters, LatencyCounters)) -> Self {
+                Self {
+                    $($($name: Cell::new(stats.$name),)*)*
+                    read_latency: reads.into(),
+                    write_latency: writes.into(),
+                }
+            }
+
+            fn snapshot(&self) -> VolumeStats {
+                VolumeStats { $($($name: self.$name.get(),)*)* }
+            }
+        }
+    };
 }
+hotset_counters::volume_counters!(counters);
 
 impl<E: Env> Clone for Volume<E> {
     fn clone(&self) -> Self {

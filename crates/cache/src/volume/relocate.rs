@@ -4,7 +4,6 @@
 //! Everything that was acknowledged before is durable before the device is closed, so that a flush after the move covers it
 //! (rule `flush-covers-all`). What is counted goes on.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -135,37 +134,5 @@ impl<E: Env> VolumeInner<E> {
             return refused("its cache is being changed, or it is being stopped".to_owned());
         }
         self.backing.latched().map_or(Ok(()), refused)
-    }
-}
-
-impl Stats {
-    /// Goes on counting from there.
-    fn resumed(stats: VolumeStats, latencies: (LatencyCounters, LatencyCounters)) -> Self {
-        let (read_latency, write_latency) = latencies;
-        let cell = Cell::new;
-        Self {
-            reads: cell(stats.reads),
-            read_hits: cell(stats.read_hits),
-            read_bytes: cell(stats.read_bytes),
-            writes: cell(stats.writes),
-            write_bytes: cell(stats.write_bytes),
-            flushes: cell(stats.flushes),
-            trims: cell(stats.trims),
-            zeroes: cell(stats.zeroes),
-            bypassed_reads: cell(stats.bypassed_reads),
-            bypassed_writes: cell(stats.bypassed_writes),
-            populated_bytes: cell(stats.populated_bytes),
-            evicted_blocks: cell(stats.evicted_blocks),
-            read_errors_hidden: cell(stats.read_errors_hidden),
-            errors: cell(stats.errors),
-            timed_out: cell(stats.timed_out),
-            invalid: cell(stats.invalid),
-            write_hits: cell(stats.write_hits),
-            cleaned_bytes: cell(stats.cleaned_bytes),
-            moved_bytes: cell(stats.moved_bytes),
-            cache_drops: cell(stats.cache_drops),
-            read_latency: read_latency.into(),
-            write_latency: write_latency.into(),
-        }
     }
 }

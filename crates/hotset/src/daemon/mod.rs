@@ -31,6 +31,7 @@ mod signals;
 mod smart;
 mod state;
 mod tokens;
+mod volume_counters;
 
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};

@@ -3,61 +3,72 @@
 use hotset_api::{HistoryPoint, LatencyPercentiles, SubjectKind};
 use hotset_cache::{LATENCY_CLASSES, class_end_ns};
 
-/// A value of a bucket. The numbers are the format of the history file: never changed, only added to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
-    CacheUsedBytes = 0,
-    WriteCacheUsedBytes = 1,
-    DirtyBytes = 2,
-    Reads = 3,
-    ReadHits = 4,
-    ReadBytes = 5,
-    Writes = 6,
-    WriteHits = 7,
-    WriteBytes = 8,
-    PopulatedBytes = 9,
-    EvictedBlocks = 10,
-    CleanedBytes = 11,
-    SsdReads = 12,
-    SsdReadBytes = 13,
-    SsdWrites = 14,
-    SsdWrittenBytes = 15,
-    BackingReads = 16,
-    BackingReadBytes = 17,
-    BackingWrites = 18,
-    BackingWrittenBytes = 19,
-}
+use crate::daemon::volume_counters::{Kept, VOLUME_COUNTERS};
 
-pub(super) const FIELDS: usize = 20;
+/// A value of a bucket. The numbers are the format of the history file: never changed, only added to. Those of a volume's counters are in
+/// the table of counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Field(usize);
 
 impl Field {
-    pub(super) const ALL: [Self; FIELDS] = [
-        Self::CacheUsedBytes,
-        Self::WriteCacheUsedBytes,
-        Self::DirtyBytes,
-        Self::Reads,
-        Self::ReadHits,
-        Self::ReadBytes,
-        Self::Writes,
-        Self::WriteHits,
-        Self::WriteBytes,
-        Self::PopulatedBytes,
-        Self::EvictedBlocks,
-        Self::CleanedBytes,
-        Self::SsdReads,
-        Self::SsdReadBytes,
-        Self::SsdWrites,
-        Self::SsdWrittenBytes,
-        Self::BackingReads,
-        Self::BackingReadBytes,
-        Self::BackingWrites,
-        Self::BackingWrittenBytes,
+    pub(super) const CACHE_USED_BYTES: Self = Self(0);
+    pub(super) const WRITE_CACHE_USED_BYTES: Self = Self(1);
+    pub(super) const DIRTY_BYTES: Self = Self(2);
+    pub(super) const SSD_READS: Self = Self(12);
+    pub(super) const SSD_READ_BYTES: Self = Self(13);
+    pub(super) const SSD_WRITES: Self = Self(14);
+    pub(super) const SSD_WRITTEN_BYTES: Self = Self(15);
+    pub(super) const BACKING_READS: Self = Self(16);
+    pub(super) const BACKING_READ_BYTES: Self = Self(17);
+    pub(super) const BACKING_WRITES: Self = Self(18);
+    pub(super) const BACKING_WRITTEN_BYTES: Self = Self(19);
+
+    /// Those that are not a volume's counter.
+    const OTHERS: [Self; 11] = [
+        Self::CACHE_USED_BYTES,
+        Self::WRITE_CACHE_USED_BYTES,
+        Self::DIRTY_BYTES,
+        Self::SSD_READS,
+        Self::SSD_READ_BYTES,
+        Self::SSD_WRITES,
+        Self::SSD_WRITTEN_BYTES,
+        Self::BACKING_READS,
+        Self::BACKING_READ_BYTES,
+        Self::BACKING_WRITES,
+        Self::BACKING_WRITTEN_BYTES,
     ];
 
-    fn place(self) -> usize {
-        Self::ALL.iter().position(|field| *field == self).expect("all fields are listed")
+    /// That of a counter that is kept.
+    pub(super) fn of(kept: Kept) -> Self {
+        Self(kept.place)
     }
 }
+
+macro_rules! counted {
+    ($([$(
+        $(#[$doc:meta])* $name:ident, $metric:literal, $help:literal, history($($place:literal $(, $rate:ident)?)?);
+    )*])*) => {
+        #[allow(dead_code, reason = "most are reached through the table of counters alone")]
+        impl Field {
+            $($($(pub(super) const fn $name() -> Self {
+                Self($place)
+            })?)*)*
+        }
+    };
+}
+hotset_counters::volume_counters!(counted);
+
+/// As many as there are: the numbers have no gaps.
+pub(super) const FIELDS: usize = {
+    let (mut all, mut index) = (Field::OTHERS.len(), 0);
+    while index < VOLUME_COUNTERS.len() {
+        if VOLUME_COUNTERS[index].kept.is_some() {
+            all += 1;
+        }
+        index += 1;
+    }
+    all
+};
 
 /// Counts of requests by class of latency; only classes that are not empty, in order.
 pub(super) type Classes = Vec<(u16, u64)>;
@@ -76,11 +87,11 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn get(&self, field: Field) -> u64 {
-        self.values[field.place()]
+        self.values[field.0]
     }
 
     pub(super) fn set(&mut self, field: Field, value: u64) {
-        self.values[field.place()] = value;
+        self.values[field.0] = value;
     }
 
     /// Samples of the same subject at other times.
@@ -141,11 +152,11 @@ impl Bucket {
         let rate = |field| (self.covered_ms > 0).then(|| ratio(self.get(field), self.covered_ms) * 1000.0);
         let base = HistoryPoint { at_unix_seconds, covered_seconds: self.covered_ms / 1000, ..Default::default() };
         let with_ssds = |point: HistoryPoint| HistoryPoint {
-            ssd_reads_per_second: rate(Field::SsdReads),
-            ssd_writes_per_second: rate(Field::SsdWrites),
-            ssd_read_bytes_per_second: rate(Field::SsdReadBytes),
-            ssd_written_bytes_per_second: rate(Field::SsdWrittenBytes),
-            cache_used_bytes: gauge(Field::CacheUsedBytes),
+            ssd_reads_per_second: rate(Field::SSD_READS),
+            ssd_writes_per_second: rate(Field::SSD_WRITES),
+            ssd_read_bytes_per_second: rate(Field::SSD_READ_BYTES),
+            ssd_written_bytes_per_second: rate(Field::SSD_WRITTEN_BYTES),
+            cache_used_bytes: gauge(Field::CACHE_USED_BYTES),
             ..point
         };
         match kind {
@@ -162,32 +173,31 @@ impl Bucket {
         gauge: &impl Fn(Field) -> Option<f64>,
         rate: &impl Fn(Field) -> Option<f64>,
     ) -> HistoryPoint {
-        let (requests, hits) = (self.get(Field::Reads), self.get(Field::ReadHits));
-        HistoryPoint {
-            cache_used_bytes: gauge(Field::CacheUsedBytes),
-            write_cache_used_bytes: gauge(Field::WriteCacheUsedBytes),
-            dirty_bytes: gauge(Field::DirtyBytes),
+        let (requests, hits) = (self.get(Field::reads()), self.get(Field::read_hits()));
+        let mut point = HistoryPoint {
+            cache_used_bytes: gauge(Field::CACHE_USED_BYTES),
+            write_cache_used_bytes: gauge(Field::WRITE_CACHE_USED_BYTES),
+            dirty_bytes: gauge(Field::DIRTY_BYTES),
             requests: Some(requests),
             hits: Some(hits),
             misses: Some(requests.saturating_sub(hits)),
             hit_ratio: (requests > 0).then(|| ratio(hits, requests)),
-            writes: Some(self.get(Field::Writes)),
-            write_hits: Some(self.get(Field::WriteHits)),
-            reads_per_second: rate(Field::Reads),
-            writes_per_second: rate(Field::Writes),
-            read_bytes_per_second: rate(Field::ReadBytes),
-            write_bytes_per_second: rate(Field::WriteBytes),
+            writes: Some(self.get(Field::writes())),
+            write_hits: Some(self.get(Field::write_hits())),
             read_latency: percentiles(&self.read_latency),
             write_latency: percentiles(&self.write_latency),
-            populated_bytes_per_second: rate(Field::PopulatedBytes),
-            evicted_blocks_per_second: rate(Field::EvictedBlocks),
-            cleaned_bytes_per_second: rate(Field::CleanedBytes),
-            backing_reads_per_second: rate(Field::BackingReads),
-            backing_writes_per_second: rate(Field::BackingWrites),
-            backing_read_bytes_per_second: rate(Field::BackingReadBytes),
-            backing_written_bytes_per_second: rate(Field::BackingWrittenBytes),
+            backing_reads_per_second: rate(Field::BACKING_READS),
+            backing_writes_per_second: rate(Field::BACKING_WRITES),
+            backing_read_bytes_per_second: rate(Field::BACKING_READ_BYTES),
+            backing_written_bytes_per_second: rate(Field::BACKING_WRITTEN_BYTES),
             ..base
+        };
+        for kept in VOLUME_COUNTERS.iter().filter_map(|counter| counter.kept) {
+            if let Some(series) = kept.rate {
+                *series(&mut point) = rate(Field::of(kept));
+            }
         }
+        point
     }
 }
 
@@ -274,9 +284,9 @@ mod tests {
 
     fn sample() -> Bucket {
         let mut bucket = Bucket { samples: 1, covered_ms: 30_000, ..Default::default() };
-        bucket.set(Field::CacheUsedBytes, 1 << 40);
-        bucket.set(Field::Reads, 3000);
-        bucket.set(Field::ReadHits, 2400);
+        bucket.set(Field::CACHE_USED_BYTES, 1 << 40);
+        bucket.set(Field::reads(), 3000);
+        bucket.set(Field::read_hits(), 2400);
         bucket.read_latency = vec![(3, 90), (50, 9), (100, 1)];
         bucket
     }
@@ -295,11 +305,33 @@ mod tests {
     }
 
     #[test]
-    fn fields_keep_their_places() {
-        for (place, field) in Field::ALL.iter().enumerate() {
-            #[allow(clippy::as_conversions, reason = "the discriminant is the format")]
-            let number = *field as usize;
-            assert_eq!(place, number);
+    fn every_value_has_a_place_of_its_own_and_no_place_is_without() {
+        let kept = VOLUME_COUNTERS.iter().filter_map(|counter| counter.kept).map(Field::of);
+        let mut places: Vec<usize> = kept.chain(Field::OTHERS).map(|field| field.0).collect();
+        places.sort_unstable();
+        assert_eq!(places, (0..FIELDS).collect::<Vec<_>>());
+        // What history files of earlier versions have where.
+        let fixed = [("reads", 3), ("read_hits", 4), ("read_bytes", 5), ("writes", 6), ("write_hits", 7)];
+        let others = [("write_bytes", 8), ("populated_bytes", 9), ("evicted_blocks", 10), ("cleaned_bytes", 11)];
+        for (name, place) in fixed.into_iter().chain(others) {
+            let counter = VOLUME_COUNTERS.iter().find(|counter| counter.name == name).unwrap();
+            assert_eq!(counter.kept.map(|kept| kept.place), Some(place), "{name}");
+        }
+    }
+
+    // proves: S3
+    #[test]
+    fn every_counter_that_is_kept_is_shown_by_the_series_that_the_table_names() {
+        let of = |bucket: &Bucket| bucket.point(60, SubjectKind::Volume);
+        let empty = Bucket { samples: 1, covered_ms: 2000, ..Bucket::default() };
+        for counter in VOLUME_COUNTERS {
+            let Some(kept) = counter.kept else { continue };
+            let mut bucket = empty.clone();
+            bucket.set(Field::of(kept), 8);
+            assert_ne!(of(&bucket), of(&empty), "{}: nothing shows it", counter.name);
+            if let Some(series) = kept.rate {
+                assert_eq!(*series(&mut of(&bucket)), Some(4.0), "{}", counter.name);
+            }
         }
     }
 
@@ -307,8 +339,8 @@ mod tests {
     fn gauges_are_averaged_rates_are_over_time_and_hits_are_of_requests() {
         let mut bucket = sample();
         let mut later = sample();
-        later.set(Field::CacheUsedBytes, 3 << 40);
-        later.set(Field::ReadHits, 600);
+        later.set(Field::CACHE_USED_BYTES, 3 << 40);
+        later.set(Field::read_hits(), 600);
         bucket.add(&later);
         let point = bucket.point(60, SubjectKind::Volume);
         assert_eq!(point.cache_used_bytes, Some(f64::from(1 << 20) * f64::from(1 << 21)));

@@ -281,9 +281,9 @@ mod tests {
         let mut store = Store::open(directory).unwrap().0;
         for index in 0..count {
             let mut bucket = Bucket { samples: 1, covered_ms: 30_000, ..Default::default() };
-            bucket.set(Field::Reads, 60);
-            bucket.set(Field::ReadHits, 45);
-            bucket.set(Field::CacheUsedBytes, index);
+            bucket.set(Field::reads(), 60);
+            bucket.set(Field::read_hits(), 45);
+            bucket.set(Field::CACHE_USED_BYTES, index);
             store.append(NOW - index * 30, &[(subject(), bucket)]).unwrap();
         }
         store

@@ -7,6 +7,7 @@ use hotset_cache::config::VolumeName;
 use hotset_cache::{DeviceIo, LatencyCounts, PoolStatus, SsdStatus, VolumeStats, VolumeStatus};
 
 use super::bucket::{Bucket, Classes, Field};
+use crate::daemon::volume_counters::{VOLUME_COUNTERS, stats};
 use crate::plane::Snapshot;
 
 /// Reads and writes of a volume, by class of latency.
@@ -59,14 +60,14 @@ impl Sampler {
             for (subject, bucket) in ssd_buckets(pool, before, covered_ms) {
                 // What the SSDs hold is what the volumes have in them: counted once.
                 let mut io = bucket.clone();
-                io.set(Field::CacheUsedBytes, 0);
+                io.set(Field::CACHE_USED_BYTES, 0);
                 whole.add_values(&io);
                 samples.push((subject, bucket));
             }
-            whole.set(Field::CacheUsedBytes, pool.used_bytes);
+            whole.set(Field::CACHE_USED_BYTES, pool.used_bytes);
             if let Some(log) = &pool.write_log {
-                whole.set(Field::WriteCacheUsedBytes, log.live_bytes);
-                whole.set(Field::DirtyBytes, log.dirty_bytes);
+                whole.set(Field::WRITE_CACHE_USED_BYTES, log.live_bytes);
+                whole.set(Field::DIRTY_BYTES, log.dirty_bytes);
             }
             samples.push((Subject::new(SubjectKind::Pool, pool.name.as_str()), whole));
         }
@@ -78,18 +79,18 @@ impl Sampler {
 /// A volume that was not there at the last look was opened since: all that it counts is of this interval.
 fn volume_bucket(volume: &VolumeStatus, look: &Look, before: Option<&Look>, covered_ms: u64) -> Bucket {
     let mut bucket = Bucket { samples: 1, covered_ms, ..Bucket::default() };
-    bucket.set(Field::CacheUsedBytes, volume.cache_used_bytes);
-    bucket.set(Field::WriteCacheUsedBytes, volume.write_cache_used_bytes);
-    bucket.set(Field::DirtyBytes, volume.dirty_bytes);
+    bucket.set(Field::CACHE_USED_BYTES, volume.cache_used_bytes);
+    bucket.set(Field::WRITE_CACHE_USED_BYTES, volume.write_cache_used_bytes);
+    bucket.set(Field::DIRTY_BYTES, volume.dirty_bytes);
     let Some(before) = before else { return bucket };
     let old = before.snapshot.volumes.iter().find(|old| old.name == volume.name);
     let (old_stats, old_io) = old.map_or_else(Default::default, |old| (old.stats, old.backing_io));
     count_requests(&mut bucket, &old_stats, &volume.stats);
     let DeviceIo { reads, read_bytes, writes, written_bytes } = between(old_io, volume.backing_io);
-    bucket.set(Field::BackingReads, reads);
-    bucket.set(Field::BackingReadBytes, read_bytes);
-    bucket.set(Field::BackingWrites, writes);
-    bucket.set(Field::BackingWrittenBytes, written_bytes);
+    bucket.set(Field::BACKING_READS, reads);
+    bucket.set(Field::BACKING_READ_BYTES, read_bytes);
+    bucket.set(Field::BACKING_WRITES, writes);
+    bucket.set(Field::BACKING_WRITTEN_BYTES, written_bytes);
     let name = volume.name.as_str();
     if let Some((reads, writes)) = look.latencies.get(name) {
         let old = before.latencies.get(name);
@@ -102,18 +103,11 @@ fn volume_bucket(volume: &VolumeStatus, look: &Look, before: Option<&Look>, cove
 fn count_requests(bucket: &mut Bucket, old: &VolumeStats, new: &VolumeStats) {
     // Opened anew, all counters begin at zero: then reads tell, which only grow.
     let old = if new.reads < old.reads || new.writes < old.writes { &VolumeStats::default() } else { old };
-    for (field, old, new) in [
-        (Field::Reads, old.reads, new.reads),
-        (Field::ReadHits, old.read_hits, new.read_hits),
-        (Field::ReadBytes, old.read_bytes, new.read_bytes),
-        (Field::Writes, old.writes, new.writes),
-        (Field::WriteHits, old.write_hits, new.write_hits),
-        (Field::WriteBytes, old.write_bytes, new.write_bytes),
-        (Field::PopulatedBytes, old.populated_bytes, new.populated_bytes),
-        (Field::EvictedBlocks, old.evicted_blocks, new.evicted_blocks),
-        (Field::CleanedBytes, old.cleaned_bytes, new.cleaned_bytes),
-    ] {
-        bucket.set(field, since(old, new));
+    let (old, new) = (stats(old), stats(new));
+    for counter in VOLUME_COUNTERS {
+        if let Some(kept) = counter.kept {
+            bucket.set(Field::of(kept), since((counter.get)(&old), (counter.get)(&new)));
+        }
     }
 }
 
@@ -123,14 +117,14 @@ fn ssd_buckets(pool: &PoolStatus, before: Option<&Look>, covered_ms: u64) -> Vec
     let slot_bytes = pool.settings.block_bytes.get();
     let bucket_of = |ssd: &SsdStatus| {
         let mut bucket = Bucket { samples: 1, covered_ms, ..Bucket::default() };
-        bucket.set(Field::CacheUsedBytes, ssd.slots_used.saturating_mul(slot_bytes));
+        bucket.set(Field::CACHE_USED_BYTES, ssd.slots_used.saturating_mul(slot_bytes));
         if before.is_some() {
             let old = old_pool.and_then(|old| old.ssds.iter().find(|old| old.uuid == ssd.uuid));
             let io = between(old.map_or_else(DeviceIo::default, |old| old.io), ssd.io);
-            bucket.set(Field::SsdReads, io.reads);
-            bucket.set(Field::SsdReadBytes, io.read_bytes);
-            bucket.set(Field::SsdWrites, io.writes);
-            bucket.set(Field::SsdWrittenBytes, io.written_bytes);
+            bucket.set(Field::SSD_READS, io.reads);
+            bucket.set(Field::SSD_READ_BYTES, io.read_bytes);
+            bucket.set(Field::SSD_WRITES, io.writes);
+            bucket.set(Field::SSD_WRITTEN_BYTES, io.written_bytes);
         }
         (Subject::new(SubjectKind::Ssd, format!("{:032x}", ssd.uuid)), bucket)
     };
@@ -165,6 +159,7 @@ mod tests {
     use hotset_cache::LATENCY_CLASSES;
 
     use super::*;
+    use crate::daemon::volume_counters::numbered;
 
     #[test]
     fn only_what_was_counted_since_counts_and_a_counter_may_begin_anew() {
@@ -180,11 +175,21 @@ mod tests {
 
     #[test]
     fn a_volume_that_was_opened_anew_starts_from_zero() {
-        let stats = |reads, read_hits| VolumeStats { reads, read_hits, ..Default::default() };
+        let counted = |reads, read_hits| VolumeStats { reads, read_hits, ..Default::default() };
         let mut bucket = Bucket::default();
-        count_requests(&mut bucket, &stats(100, 90), &stats(40, 30));
-        assert_eq!((bucket.get(Field::Reads), bucket.get(Field::ReadHits)), (40, 30));
-        count_requests(&mut bucket, &stats(40, 30), &stats(50, 32));
-        assert_eq!((bucket.get(Field::Reads), bucket.get(Field::ReadHits)), (10, 2));
+        count_requests(&mut bucket, &counted(100, 90), &counted(40, 30));
+        assert_eq!((bucket.get(Field::reads()), bucket.get(Field::read_hits())), (40, 30));
+        count_requests(&mut bucket, &counted(40, 30), &counted(50, 32));
+        assert_eq!((bucket.get(Field::reads()), bucket.get(Field::read_hits())), (10, 2));
+    }
+
+    #[test]
+    fn every_counter_that_is_kept_comes_from_the_engine_to_its_place() {
+        let mut bucket = Bucket::default();
+        count_requests(&mut bucket, &VolumeStats::default(), &numbered());
+        for (counter, number) in VOLUME_COUNTERS.iter().zip(1000..) {
+            let Some(kept) = counter.kept else { continue };
+            assert_eq!(bucket.get(Field::of(kept)), number, "{}", counter.name);
+        }
     }
 }

@@ -285,8 +285,8 @@ mod tests {
 
     fn bucket(reads: u64, used: u64) -> Bucket {
         let mut bucket = Bucket { samples: 1, covered_ms: 30_000, ..Default::default() };
-        bucket.set(Field::Reads, reads);
-        bucket.set(Field::CacheUsedBytes, used);
+        bucket.set(Field::reads(), reads);
+        bucket.set(Field::CACHE_USED_BYTES, used);
         bucket.read_latency = vec![(10, reads)];
         bucket
     }
@@ -311,7 +311,7 @@ mod tests {
         store.append(90, &[(new.clone(), bucket(6, 1))]).unwrap();
         let reads = |subject: &Subject| -> Vec<u64> {
             let rows = store.rows(LEVELS[0], subject, 0, 90).unwrap();
-            rows.into_iter().map(|(_, bucket)| bucket.get(Field::Reads)).collect()
+            rows.into_iter().map(|(_, bucket)| bucket.get(Field::reads())).collect()
         };
         assert_eq!((reads(&new), reads(&old)), (vec![5, 6], Vec::new()));
         assert_eq!(store.cache_enabled(&new).unwrap(), Some(40));
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(all(LEVELS[2]).len(), 2);
         for level in LEVELS {
             let rows = all(level);
-            assert_eq!(sum(&rows, Field::Reads), 240 * 241 / 2, "{level:?}");
+            assert_eq!(sum(&rows, Field::reads()), 240 * 241 / 2, "{level:?}");
             let point = rows[0].1.point(0, SubjectKind::Volume);
             assert_eq!(point.cache_used_bytes, Some(100.0), "{level:?}: a gauge is averaged");
             assert_eq!(point.covered_seconds, level.step_seconds);
@@ -391,7 +391,7 @@ mod tests {
             assert!(message.unwrap().contains(&aside));
             assert_eq!(std::fs::read(directory.path().join(aside)).unwrap(), broken);
             store.append(60, &[(subject(), bucket(2, 1))]).unwrap();
-            assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 100).unwrap(), Field::Reads), 2);
+            assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 100).unwrap(), Field::reads()), 2);
         }
     }
 
@@ -417,7 +417,7 @@ mod tests {
         drop(locked);
         let (store, message) = Store::open(directory.path()).unwrap();
         assert_eq!(message, None);
-        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::Reads), 7);
+        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::reads()), 7);
         assert!(!directory.path().join("history.sqlite.broken").exists());
     }
 
@@ -427,6 +427,6 @@ mod tests {
         store(directory.path()).append(30, &[(subject(), bucket(7, 1))]).unwrap();
         let (store, message) = Store::open(directory.path()).unwrap();
         assert_eq!(message, None);
-        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::Reads), 7);
+        assert_eq!(sum(&store.rows(LEVELS[0], &subject(), 0, 30).unwrap(), Field::reads()), 7);
     }
 }

@@ -16,6 +16,7 @@ use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 use super::Manages;
 use super::exchange::Failure;
 use crate::daemon::history::Look;
+use crate::daemon::volume_counters::VOLUME_COUNTERS;
 
 /// The ends of the histograms' buckets are the ends of every so many classes: each doubles the one before.
 const CLASSES_PER_BUCKET: usize = 8;
@@ -359,55 +360,6 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
         "How long the oldest of that has been so; 0 without.",
         |volume| volume.oldest_dirty_seconds.unwrap_or(0),
     );
-    family("hotset_volume_reads_total", Counter, "Read requests of hosts.", |volume| volume.stats.reads);
-    family("hotset_volume_read_hits_total", Counter, "Reads answered by the cache alone.", |volume| {
-        volume.stats.read_hits
-    });
-    family("hotset_volume_read_bytes_total", Counter, "Bytes that hosts read.", |volume| volume.stats.read_bytes);
-    family("hotset_volume_writes_total", Counter, "Write requests of hosts.", |volume| volume.stats.writes);
-    family("hotset_volume_write_hits_total", Counter, "Writes acknowledged from the SSDs alone.", |volume| {
-        volume.stats.write_hits
-    });
-    family("hotset_volume_write_bytes_total", Counter, "Bytes that hosts wrote.", |volume| volume.stats.write_bytes);
-    family(
-        "hotset_volume_bypassed_reads_total",
-        Counter,
-        "Reads that a detected stream took past the cache.",
-        |volume| volume.stats.bypassed_reads,
-    );
-    family(
-        "hotset_volume_bypassed_writes_total",
-        Counter,
-        "Writes that a detected stream took past the cache.",
-        |volume| volume.stats.bypassed_writes,
-    );
-    family("hotset_volume_populated_bytes_total", Counter, "Bytes stored in the cache after a miss.", |volume| {
-        volume.stats.populated_bytes
-    });
-    family("hotset_volume_evicted_blocks_total", Counter, "Cache blocks that were evicted.", |volume| {
-        volume.stats.evicted_blocks
-    });
-    family("hotset_volume_cleaned_bytes_total", Counter, "Dirty data written to the backing device.", |volume| {
-        volume.stats.cleaned_bytes
-    });
-    family(
-        "hotset_volume_hidden_read_errors_total",
-        Counter,
-        "SSD errors that the backing device made good.",
-        |volume| volume.stats.read_errors_hidden,
-    );
-    family("hotset_volume_errors_total", Counter, "Requests answered with an error, but for invalid ones.", |volume| {
-        volume.stats.errors
-    });
-    family("hotset_volume_timed_out_total", Counter, "Of them, those that made no progress for too long.", |volume| {
-        volume.stats.timed_out
-    });
-    family(
-        "hotset_volume_invalid_requests_total",
-        Counter,
-        "Requests that were refused because hosts should not have made them.",
-        |volume| volume.stats.invalid,
-    );
     family("hotset_volume_unserved_bytes", Gauge, "The end of the backing device that hosts do not see.", |volume| {
         volume.unserved_bytes
     });
@@ -423,6 +375,9 @@ fn of_volumes(page: &mut Page, volumes: &[Volume]) {
     family("hotset_volume_backing_written_bytes_total", Counter, "Bytes written to the backing device.", |volume| {
         volume.backing_io.written_bytes
     });
+    for counter in VOLUME_COUNTERS {
+        page.family((counter.metric, Counter, counter.help), volumes, labels, |volume| (counter.get)(&volume.stats));
+    }
 }
 
 fn of_latencies(page: &mut Page, look: &Look) {
@@ -468,7 +423,29 @@ fn hundredths(percent: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hotset_cache::config::VolumeSettings;
+
     use super::*;
+    use crate::daemon::manager::bare_volume;
+    use crate::daemon::volume_counters::{numbered, stats};
+
+    // proves: S4
+    #[test]
+    fn every_counter_of_a_volume_is_a_metric() {
+        let bare = bare_volume("v".to_owned(), "/backing".to_owned(), VolumeSettings::default());
+        let mut page = Page(String::new());
+        of_volumes(&mut page, &[Volume { stats: stats(&numbered()), ..bare }]);
+        for (counter, number) in VOLUME_COUNTERS.iter().zip(1000..) {
+            let name = counter.metric;
+            for line in [
+                format!("# HELP {name} {}", counter.help),
+                format!("# TYPE {name} counter"),
+                format!("{name}{{volume=\"v\",pool=\"\"}} {number}"),
+            ] {
+                assert_eq!(page.0.lines().filter(|known| **known == line).count(), 1, "{line}");
+            }
+        }
+    }
 
     #[test]
     fn a_ratio_is_written_with_two_digits() {

@@ -65,6 +65,8 @@ pub(super) use found::durable_path;
 pub(crate) use members::Place;
 pub(super) use recognise::BackingRecord;
 pub(super) use seen::{ssd_health, volume_health};
+#[cfg(test)]
+pub(super) use status::bare_volume;
 pub(super) use status::nbd_uri;
 
 pub(crate) struct Manager {

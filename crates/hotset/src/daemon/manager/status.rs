@@ -20,6 +20,7 @@ use super::{
 use super::{clients, moved_devices};
 use crate::daemon::history::Look;
 use crate::daemon::state::VolumeRecord;
+use crate::daemon::volume_counters::stats;
 use crate::endpoint::Endpoint;
 use crate::plane::{Snapshot, Timed};
 use crate::words;
@@ -506,7 +507,7 @@ fn volume(status: &VolumeStatus) -> Volume {
     }
 }
 
-fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volume {
+pub(in crate::daemon) fn bare_volume(name: String, backing: String, settings: VolumeSettings) -> Volume {
     Volume {
         name,
         backing,
@@ -618,30 +619,4 @@ fn recorded_volume(record: &VolumeRecord) -> Volume {
 fn device_io(io: hotset_cache::DeviceIo) -> DeviceIo {
     let hotset_cache::DeviceIo { reads, read_bytes, writes, written_bytes } = io;
     DeviceIo { reads, read_bytes, writes, written_bytes }
-}
-
-fn stats(stats: &hotset_cache::VolumeStats) -> VolumeStats {
-    VolumeStats {
-        reads: stats.reads,
-        read_hits: stats.read_hits,
-        read_bytes: stats.read_bytes,
-        writes: stats.writes,
-        write_bytes: stats.write_bytes,
-        flushes: stats.flushes,
-        trims: stats.trims,
-        zeroes: stats.zeroes,
-        hit_ratio: stats.hit_ratio(),
-        bypassed_reads: stats.bypassed_reads,
-        bypassed_writes: stats.bypassed_writes,
-        populated_bytes: stats.populated_bytes,
-        evicted_blocks: stats.evicted_blocks,
-        read_errors_hidden: stats.read_errors_hidden,
-        errors: stats.errors,
-        timed_out: stats.timed_out,
-        invalid: stats.invalid,
-        write_hits: stats.write_hits,
-        cleaned_bytes: stats.cleaned_bytes,
-        moved_bytes: stats.moved_bytes,
-        cache_drops: stats.cache_drops,
-    }
 }

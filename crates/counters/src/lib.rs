@@ -1,0 +1,64 @@
+//! What is counted of a volume: one table, from which the engine's counters, the API's field, the metric and the history's series are made.
+//!
+//! Whoever adds a counter adds a row here, counts it in the engine, and has `docs/openapi.json` and the console's types written anew.
+//! The crate knows nothing else: the engine and the API, which know nothing of each other, both take the table from it.
+
+/// Calls the macro `$with` with the table: two groups in brackets, what hosts asked for and what the cache did.
+///
+/// A row is the API's description of the counter, its name, its metric and that one's help, and what the history keeps of it:
+/// `history(place, rate)`, where `place` is a number of the history file's format, never used for anything else and never changed (the
+/// next one is the lowest that no counter, and none of `Field` in `history/bucket.rs`, has), and `rate` the series of a point in time that
+/// shows it for each second, if one does. `history()`: nothing.
+#[macro_export]
+macro_rules! volume_counters {
+    ($with:ident) => {
+        $with! {
+            [
+                reads, "hotset_volume_reads_total", "Read requests of hosts.", history(3, reads_per_second);
+                /// Reads answered by the cache alone.
+                read_hits, "hotset_volume_read_hits_total", "Reads answered by the cache alone.", history(4);
+                read_bytes, "hotset_volume_read_bytes_total", "Bytes that hosts read.", history(5, read_bytes_per_second);
+                writes, "hotset_volume_writes_total", "Write requests of hosts.", history(6, writes_per_second);
+                write_bytes, "hotset_volume_write_bytes_total", "Bytes that hosts wrote.", history(8, write_bytes_per_second);
+                flushes, "hotset_volume_flushes_total", "Flush requests of hosts.", history();
+                trims, "hotset_volume_trims_total", "Trim requests of hosts.", history();
+                zeroes, "hotset_volume_zeroes_total", "Requests of hosts to write zeroes.", history();
+            ]
+            [
+                /// Reads that a detected stream took past the cache.
+                bypassed_reads, "hotset_volume_bypassed_reads_total",
+                    "Reads that a detected stream took past the cache.", history();
+                bypassed_writes, "hotset_volume_bypassed_writes_total",
+                    "Writes that a detected stream took past the cache.", history();
+                /// Bytes read from the backing device and stored in the cache.
+                populated_bytes, "hotset_volume_populated_bytes_total",
+                    "Bytes stored in the cache after a miss.", history(9, populated_bytes_per_second);
+                evicted_blocks, "hotset_volume_evicted_blocks_total",
+                    "Cache blocks that were evicted.", history(10, evicted_blocks_per_second);
+                /// Errors of SSDs that the backing device made good.
+                read_errors_hidden, "hotset_volume_hidden_read_errors_total",
+                    "SSD errors that the backing device made good.", history();
+                /// Requests answered with an error, but for those that were `invalid`.
+                errors, "hotset_volume_errors_total",
+                    "Requests answered with an error, but for invalid ones.", history();
+                /// Of them, those that made no progress for too long.
+                timed_out, "hotset_volume_timed_out_total",
+                    "Of them, those that made no progress for too long.", history();
+                /// Requests that hosts should not have made: outside the volume, not in its blocks, writes where it is read-only.
+                invalid, "hotset_volume_invalid_requests_total",
+                    "Requests that were refused because hosts should not have made them.", history();
+                /// Writes acknowledged from the SSDs alone.
+                write_hits, "hotset_volume_write_hits_total", "Writes acknowledged from the SSDs alone.", history(7);
+                /// Bytes of dirty data written to the backing device.
+                cleaned_bytes, "hotset_volume_cleaned_bytes_total",
+                    "Dirty data written to the backing device.", history(11, cleaned_bytes_per_second);
+                /// Bytes copied within the write log, to make room in it.
+                moved_bytes, "hotset_volume_moved_bytes_total",
+                    "Bytes copied within the write log, to make room in it.", history();
+                /// How often the whole cache of this volume was dropped.
+                cache_drops, "hotset_volume_cache_drops_total",
+                    "How often the whole cache of the volume was dropped.", history();
+            ]
+        }
+    };
+}
