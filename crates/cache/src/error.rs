@@ -5,7 +5,7 @@ use std::fmt;
 use hotset_block::{DeviceError, DeviceErrorKind};
 
 use crate::config::PoolName;
-use crate::format::Unusable;
+use crate::format::{Unreadable, Unusable};
 
 /// What the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,20 @@ pub enum ErrorKind {
     Corrupt,
     /// Bytes on an SSD, or in the state directory, of this later version of the format. Nothing was changed.
     NewerFormat(u32),
+    /// Bytes on an SSD, or in the state directory, of a stream of the pool other than the first: a later Hotset has split the pool.
+    /// Nothing was changed.
+    OtherStream,
     /// Another machine uses the pool, or may come back to it.
     OtherMachine,
     /// The volume or pool is being stopped.
     Stopping,
+}
+
+impl ErrorKind {
+    /// What is there is good, and only a later Hotset can tell what it is.
+    pub(crate) fn needs_later_hotset(self) -> bool {
+        matches!(self, Self::NewerFormat(_) | Self::OtherStream)
+    }
 }
 
 /// What an administrator can do about it by a verb; how that is spelt is the business of whoever offers it.
@@ -80,6 +90,15 @@ impl Error {
             Unusable::Newer(newer) => ErrorKind::NewerFormat(newer.version),
         };
         Self::new(kind, format!("{what}: {unusable}"))
+    }
+
+    /// What is wrong with bytes on `what` that belong to a stream of the pool.
+    pub(crate) fn unreadable(what: &str, unreadable: &Unreadable) -> Self {
+        let kind = match unreadable {
+            Unreadable::Corrupt(_) => ErrorKind::Corrupt,
+            Unreadable::OtherStream(_) => ErrorKind::OtherStream,
+        };
+        Self::new(kind, format!("{what}: {unreadable}"))
     }
 
     /// A device's error, with the device's name.

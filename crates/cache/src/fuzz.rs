@@ -2,7 +2,6 @@
 
 use hotset_block::PAGE_BYTES;
 
-use crate::format::FORMAT_VERSION;
 use crate::format::catalogue::Catalogue;
 use crate::format::checkpoint::{self, CheckpointHeader};
 use crate::format::codec::crc32c;
@@ -16,6 +15,7 @@ use crate::format::rows::Rows;
 use crate::format::slot_header::{self, SlotHeader};
 use crate::format::superblock::{self, Superblock};
 use crate::format::witness::Witness;
+use crate::format::{FORMAT_VERSION, OLDEST_VERSION};
 use crate::members::label::newest_superblock;
 
 /// The start of an SSD; and a superblock and an owner mark whose magic, version and checksum are right, so that they do not hide the
@@ -48,7 +48,10 @@ pub fn member_record(bytes: &[u8]) {
     for kind in [RecordKind::Members, RecordKind::Rows, RecordKind::Catalogue, RecordKind::Witness] {
         drop(Record::decode(kind, bytes));
     }
-    drop((MembersRecord::decode(bytes), Catalogue::decode(bytes), Rows::decode(bytes), Witness::decode(bytes)));
+    drop((MembersRecord::decode(bytes), Catalogue::decode(bytes)));
+    for version in OLDEST_VERSION..=FORMAT_VERSION {
+        drop((Rows::decode(version, bytes), Witness::decode(version, bytes)));
+    }
 }
 
 /// A sector of the slot index; what is decoded encodes to the same value.

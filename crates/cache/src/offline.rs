@@ -152,7 +152,7 @@ impl<E: Env> Offline<E> {
         }
         let mut survey = Survey::<E>::make(&env, ssds, state.as_ref(), Missing::Leave).await?;
         unreadable.append(&mut survey.left_out);
-        let old_copies = survey.old_copies(&env).await;
+        let old_copies = survey.old_copies(&env).await?;
         if survey.found.is_empty() && !unreadable.is_empty() {
             return Err(none_readable(&unreadable));
         }

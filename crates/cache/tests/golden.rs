@@ -113,7 +113,7 @@ fn golden() -> PathBuf {
 #[test]
 fn every_image_that_an_older_version_left_opens_warm_and_right() {
     run(async |env| {
-        for version in ["v1"] {
+        for version in ["v1", "v2"] {
             for left in ["clean", "killed"] {
                 let directory = golden().join(version).join(left);
                 let expected = Expected::read(&directory.join("expected.txt"));
@@ -123,11 +123,11 @@ fn every_image_that_an_older_version_left_opens_warm_and_right() {
     });
 }
 
-/// Makes the superblock or member record at a place one of version 2, with the right checksum.
+/// Makes the superblock or member record at a place one of the next version, with the right checksum.
 fn raise_version(bytes: &mut [u8], at: usize) {
     let copy = &mut bytes[at..at + 4096];
-    assert!(copy.starts_with(b"HOTSET") && copy[8] == 1, "nothing lies at {at}");
-    copy[8] = 2;
+    assert!(copy.starts_with(b"HOTSET") && copy[8] == 2, "nothing lies at {at}");
+    copy[8] = 3;
     // A superblock's checksum covers what is behind it.
     if copy.starts_with(b"HOTSETmr") {
         let checksum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &copy[..48]);
@@ -150,7 +150,7 @@ fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_i
             ("one members record in the state directory", &[], &[0]),
             ("the other one there", &[], &[64 * KIB]),
         ] {
-            let mut image = Image::read(&golden().join("v1/clean"));
+            let mut image = Image::read(&golden().join("v2/clean"));
             on_ssd.iter().for_each(|at| raise_version(&mut image.ssd, *at));
             in_state.iter().for_each(|at| raise_version(&mut image.state, *at));
             let (ssd, state) = (TestDevice::holding(&image.ssd).await, TestDevice::holding(&image.state).await);
@@ -158,8 +158,8 @@ fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_i
                 let named = Named { path: "ssd".to_owned(), device: ssd.clone() };
                 let opened = Pool::open(env.clone(), vec![named], Some(state.clone()), missing).await;
                 let error = opened.err().unwrap_or_else(|| panic!("{what}: opened with {missing:?}"));
-                assert_eq!(error.kind, ErrorKind::NewerFormat(2), "{what}: {error}");
-                assert!(error.to_string().contains("knows format version 2"), "{what}: {error}");
+                assert_eq!(error.kind, ErrorKind::NewerFormat(3), "{what}: {error}");
+                assert!(error.to_string().contains("knows format version 3"), "{what}: {error}");
             }
             let written = ssd.content().await != image.ssd || state.content().await != image.state;
             assert!(!written, "{what}: something was written");
@@ -173,7 +173,7 @@ fn whatever_copy_is_of_a_newer_version_the_pool_is_refused_by_name_and_nothing_i
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {
     run(async |env| {
-        let directory = golden().join("v1");
+        let directory = golden().join("v2");
         assert!(!directory.exists(), "{} was written already", directory.display());
         let (ssd, state) = (TestDevice::kept(8 << 20), TestDevice::kept(STATE_BYTES));
         let mut written = BTreeSet::new();

@@ -42,23 +42,24 @@ fn page(number: u64, written: bool) -> Vec<u8> {
     bytes
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-live")
+/// Of this version of the format.
+fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}-live"))
 }
 
-async fn read_images(directory: &str, names: &[&str]) -> Vec<TestDevice> {
+async fn read_images(version: u32, directory: &str, names: &[&str]) -> Vec<TestDevice> {
     let mut devices = Vec::new();
     for name in names {
-        let bytes = packed::read(&golden().join(directory).join(format!("{name}.zst")));
+        let bytes = packed::read(&golden(version).join(directory).join(format!("{name}.zst")));
         devices.push(TestDevice::holding(&bytes).await);
     }
     devices
 }
 
 async fn write_images(directory: &str, devices: &[(&str, &TestDevice)]) {
-    fs::create_dir_all(golden().join(directory)).unwrap();
+    fs::create_dir_all(golden(2).join(directory)).unwrap();
     for (name, device) in devices {
-        packed::write(&golden().join(directory).join(format!("{name}.zst")), &device.content().await);
+        packed::write(&golden(2).join(directory).join(format!("{name}.zst")), &device.content().await);
     }
 }
 
@@ -66,8 +67,8 @@ async fn write_images(directory: &str, devices: &[(&str, &TestDevice)]) {
 #[test]
 fn a_pool_with_a_spare_shares_and_a_limit_opens_and_has_them() {
     run(async |env| {
-        for left in ["clean", "killed"] {
-            let mut devices = read_images(left, &["ssd0", "ssd1", "spare", "state"]).await;
+        for (version, left) in [(1, "clean"), (1, "killed"), (2, "clean"), (2, "killed")] {
+            let mut devices = read_images(version, left, &["ssd0", "ssd1", "spare", "state"]).await;
             let state = devices.pop().unwrap();
             let pool = Pool::open(env.clone(), named(&devices), Some(state), Missing::Refuse).await.unwrap();
             let status = pool.status();
@@ -91,16 +92,18 @@ fn a_pool_with_a_spare_shares_and_a_limit_opens_and_has_them() {
 #[test]
 fn what_was_lost_with_all_ssds_is_still_lost_and_nothing_else() {
     run(async |env| {
-        let state = read_images("lost", &["state"]).await.pop().unwrap();
-        let pool = Pool::open(env.clone(), Vec::new(), Some(state), Missing::Leave).await.unwrap();
-        let volume = volume(&env, &backing(&BTreeSet::new()).await);
-        pool.reattach(&volume).await.unwrap();
-        for number in 0..100 {
-            let read = volume.read(ByteRange::at(number * PAGE, PAGE)).await;
-            assert_eq!(read.is_err(), WRITTEN.contains(&number), "page {number}");
-            assert!(read.is_err() || read.unwrap()[..] == page(number, false)[..]);
+        for version in [1, 2] {
+            let state = read_images(version, "lost", &["state"]).await.pop().unwrap();
+            let pool = Pool::open(env.clone(), Vec::new(), Some(state), Missing::Leave).await.unwrap();
+            let volume = volume(&env, &backing(&BTreeSet::new()).await);
+            pool.reattach(&volume).await.unwrap();
+            for number in 0..100 {
+                let read = volume.read(ByteRange::at(number * PAGE, PAGE)).await;
+                assert_eq!(read.is_err(), WRITTEN.contains(&number), "page {number}");
+                assert!(read.is_err() || read.unwrap()[..] == page(number, false)[..]);
+            }
+            assert_eq!(volume.status().lost_bytes, (WRITTEN.end - WRITTEN.start) * PAGE);
         }
-        assert_eq!(volume.status().lost_bytes, (WRITTEN.end - WRITTEN.start) * PAGE);
     });
 }
 
@@ -110,7 +113,7 @@ fn what_was_lost_with_all_ssds_is_still_lost_and_nothing_else() {
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images() {
     run(async |env| {
-        assert!(!golden().exists(), "{} was written already", golden().display());
+        assert!(!golden(2).exists(), "{} was written already", golden(2).display());
         let devices = [TestDevice::kept(8 << 20), TestDevice::kept(9 << 20)];
         let (spare, state) = (TestDevice::kept(8 << 20), TestDevice::kept(STATE_BYTES));
         let mut pool_settings = PoolSettings::preset(PoolKind::ReadWrite, IoType::Custom);

@@ -17,7 +17,7 @@ use crate::packed;
 
 /// What hosts wrote and zeroed; nothing of it is on the backing device.
 #[derive(Clone, Default)]
-struct Dirty {
+pub(crate) struct Dirty {
     written: BTreeSet<u64>,
     zeroed: BTreeSet<u64>,
 }
@@ -28,7 +28,7 @@ impl Dirty {
         format!("written: {}\nzeroed: {}\n", list(&self.written), list(&self.zeroed))
     }
 
-    fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap();
         let list = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
@@ -47,12 +47,12 @@ impl Dirty {
 }
 
 /// The SSDs and the member file, in this order.
-struct Image(Vec<Vec<u8>>);
+pub(crate) struct Image(pub(crate) Vec<Vec<u8>>);
 
 const NAMES: [&str; 3] = ["ssd0.zst", "ssd1.zst", "state.zst"];
 
 impl Image {
-    async fn of(devices: &[TestDevice; 3]) -> Self {
+    pub(crate) async fn of(devices: &[TestDevice; 3]) -> Self {
         let mut image = Vec::new();
         for device in devices {
             image.push(device.content().await);
@@ -60,7 +60,7 @@ impl Image {
         Self(image)
     }
 
-    fn read(directory: &Path) -> Self {
+    pub(crate) fn read(directory: &Path) -> Self {
         Self(NAMES.iter().map(|name| packed::read(&directory.join(name))).collect())
     }
 
@@ -71,7 +71,7 @@ impl Image {
         }
     }
 
-    async fn devices(&self) -> [TestDevice; 3] {
+    pub(crate) async fn devices(&self) -> [TestDevice; 3] {
         [
             TestDevice::holding(&self.0[0]).await,
             TestDevice::holding(&self.0[1]).await,
@@ -80,7 +80,7 @@ impl Image {
     }
 }
 
-fn named(devices: &[TestDevice; 3]) -> Vec<Named<TestDevice>> {
+pub(crate) fn named(devices: &[TestDevice; 3]) -> Vec<Named<TestDevice>> {
     let ssds = devices[..2].iter().enumerate();
     ssds.map(|(index, device)| Named { path: format!("ssd{index}"), device: device.clone() }).collect()
 }
@@ -92,7 +92,7 @@ fn volume(env: &TestEnv, backing: &TestDevice) -> Volume<TestEnv> {
 }
 
 /// Opens the image, from both SSDs or (`without`) from one of them: everything is there, and reaches the backing device.
-async fn check(env: &TestEnv, image: &Image, dirty: &Dirty, without: Option<usize>) {
+pub(crate) async fn check(env: &TestEnv, image: &Image, dirty: &Dirty, without: Option<usize>) {
     let devices = image.devices().await;
     let mut ssds = named(&devices);
     if let Some(index) = without {
@@ -118,16 +118,17 @@ async fn check(env: &TestEnv, image: &Image, dirty: &Dirty, without: Option<usiz
     pool.close().await.unwrap();
 }
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1-log")
+/// Of this version of the format.
+pub(crate) fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}-log"))
 }
 
 // proves: D14, F7
 #[test]
 fn every_write_log_that_an_older_version_left_is_found_whole_from_either_ssd() {
     run(async |env| {
-        for left in ["clean", "killed"] {
-            let directory = golden().join(left);
+        for (version, left) in [(1, "clean"), (1, "killed"), (2, "clean"), (2, "killed")] {
+            let directory = golden(version).join(left);
             let (image, dirty) = (Image::read(&directory), Dirty::read(&directory.join("expected.txt")));
             for without in [None, Some(0), Some(1)] {
                 check(&env, &image, &dirty, without).await;
@@ -141,7 +142,7 @@ fn every_write_log_that_an_older_version_left_is_found_whole_from_either_ssd() {
 #[ignore = "writes files that are never written again; see its comment"]
 fn write_the_images_of_this_format() {
     run(async |env| {
-        let directory = golden();
+        let directory = golden(2);
         assert!(!directory.exists(), "{} was written already", directory.display());
         let devices = [TestDevice::kept(8 << 20), TestDevice::kept(10 << 20), TestDevice::kept(STATE_BYTES)];
         let backing = backing(&BTreeSet::new()).await;

@@ -23,5 +23,6 @@ mod return_of_ssds;
 mod scrub;
 mod second_loss;
 mod shares;
+mod upgrade;
 mod world;
 mod write_back;

@@ -195,6 +195,10 @@ fn plain_error(error: &cache::Error) -> api::ApiError {
             return api::ApiError::new(api::ApiErrorKind::Device, error.to_string()).with_hint(hint);
         }
         ErrorKind::NewerFormat(version) => return newer_format(&error.to_string(), version),
+        ErrorKind::OtherStream => {
+            let unsupported = api::ApiError::new(api::ApiErrorKind::Unsupported, error.to_string());
+            return unsupported.with_hint("install the Hotset that this pool was split with, or a later one");
+        }
         ErrorKind::OtherMachine => api::ApiErrorKind::OtherMachine,
         ErrorKind::Stopping => api::ApiErrorKind::Unavailable,
     };

@@ -18,21 +18,21 @@ fn set_version(ssd: &Path, version: u8) {
     }
 }
 
-/// Starts a daemon whose pool has an SSD of version 2, and asserts that it says so and leaves both SSDs alone; answers what they
+/// Starts a daemon whose pool has an SSD of version 3, and asserts that it says so and leaves both SSDs alone; answers what they
 /// held.
 #[track_caller]
 fn start_with_newer_ssd(daemon: &mut Daemon, ssds: &[PathBuf; 2]) -> [Vec<u8>; 2] {
     assert!(daemon.stop().success());
-    set_version(&ssds[0], 2);
+    set_version(&ssds[0], 3);
     let held = ssds.each_ref().map(|ssd| fs::read(ssd).expect("an image can be read"));
     daemon.launch();
     let reason = |daemon: &Daemon| daemon.json("pool show p")["reason"].as_str().unwrap_or("").to_owned();
-    let needed = "it needs a Hotset that knows format version 2; this one knows version 1";
+    let needed = "it needs a Hotset that knows format version 3; this one knows version 2";
     eventually("the pool says which version it needs", TIMEOUT, || reason(daemon).contains(needed));
     assert!(reason(daemon).contains(&ssds[0].display().to_string()), "{}", reason(daemon));
     let pool = daemon.json("pool show p");
     assert_eq!((&pool["state"], &pool["health"]), (&"offline".into(), &"failed".into()), "{pool}");
-    assert_eq!(pool["action"], "install a Hotset that knows version 2", "{pool}");
+    assert_eq!(pool["action"], "install a Hotset that knows version 3", "{pool}");
     assert!(daemon.ok("status").contains(needed), "{}", daemon.ok("status"));
     eventually("it is an event", TIMEOUT, || daemon.json("events").to_string().contains(needed));
     daemon.refuse("pool open p", 1, needed);
@@ -71,7 +71,7 @@ fn a_read_pool_with_an_ssd_of_a_newer_version_stays_closed_and_its_volume_is_ser
     Daemon::start().refuse(&create, 1, "an SSD of a later Hotset");
     assert!(daemon.stop().success());
     assert_untouched(&ssds, &held);
-    set_version(&ssds[0], 1);
+    set_version(&ssds[0], 2);
     daemon.launch();
     let pool = daemon.json("pool show p");
     let online = pool["ssds"].as_array().map(|ssds| ssds.iter().filter(|ssd| ssd["online"] == true).count());
@@ -95,7 +95,7 @@ fn a_read_write_pool_with_an_ssd_of_a_newer_version_keeps_its_dirty_data_for_whe
     let held = start_with_newer_ssd(&mut daemon, &ssds);
     assert!(!daemon.is_online("v"), "its backing device lacks what was written");
     assert_untouched(&ssds, &held);
-    set_version(&ssds[0], 1);
+    set_version(&ssds[0], 2);
     daemon.ok("pool open p");
     eventually("the volume is served", TIMEOUT, || daemon.is_online("v"));
     let mut client = daemon.client("v");

@@ -15,6 +15,7 @@ use crate::clean::slot_ssd::SlotSsd;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::format::members::Member;
+use crate::format::{OtherStream, Unreadable};
 use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
 use crate::planted::{Planted, planted};
@@ -41,6 +42,8 @@ pub(crate) enum Unbelieved {
     Fault(Fault),
     /// The index is damaged or old: the SSD starts cold.
     Cold(String),
+    /// A later Hotset wrote it.
+    OtherStream(OtherStream),
 }
 
 impl From<Fault> for Unbelieved {
@@ -155,7 +158,11 @@ async fn newest_checkpoint<E: Env>(ssd: &SlotSsd<E>) -> Result<Option<Checkpoint
             .buffers()
             .take(usize::try_from(ssd.layout.sector_bytes).expect("what lies in memory has an address"));
         let bytes = ssd.read(ssd.layout.checkpoint_offset(area), buf).await?;
-        let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
+        let header = match CheckpointHeader::decode(&bytes) {
+            Ok(header) => header,
+            Err(Unreadable::OtherStream(other)) => return Err(Unbelieved::OtherStream(other)),
+            Err(Unreadable::Corrupt(_)) => continue,
+        };
         let ours = header.incarnation == ssd.incarnation.get() && header.number % 2 == area;
         if ours && newest.is_none_or(|other| other.number < header.number) {
             newest = Some(header);
@@ -181,7 +188,11 @@ async fn read_checkpoint<E: Env>(
             ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("what lies in memory has an address"));
         let bytes = ssd.read(start + number * sector_bytes, buf).await?;
         for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
-            let Ok(sector) = Sector::decode(chunk) else { return cold("a sector of its checkpoint is damaged") };
+            let sector = match Sector::decode(chunk) {
+                Ok(sector) => sector,
+                Err(Unreadable::OtherStream(other)) => return Err(Unbelieved::OtherStream(other)),
+                Err(Unreadable::Corrupt(_)) => return cold("a sector of its checkpoint is damaged"),
+            };
             let ours = sector.place == Place::Checkpoint
                 && sector.incarnation == header.incarnation
                 && (sector.number, sector.flushed_below) == (number, header.number);
@@ -215,8 +226,9 @@ async fn read_journal<E: Env>(ssd: &SlotSsd<E>) -> Result<(BTreeMap<u64, Sector>
                     }
                 }
                 Ok(_) => return cold("a sector of its journal is out of place"),
-                Err(_) if chunk.iter().all(|byte| *byte == 0) => unwritten.push(position),
-                Err(_) => return cold("a sector of its journal is damaged"),
+                Err(Unreadable::OtherStream(other)) => return Err(Unbelieved::OtherStream(other)),
+                Err(Unreadable::Corrupt(_)) if chunk.iter().all(|byte| *byte == 0) => unwritten.push(position),
+                Err(Unreadable::Corrupt(_)) => return cold("a sector of its journal is damaged"),
             }
             position += 1;
         }

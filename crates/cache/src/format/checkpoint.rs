@@ -1,7 +1,7 @@
 //! The first sector of a checkpoint: which journal records it stands for. It is written last, so that a checkpoint
 //! with a valid header is whole.
 
-use super::codec::{Corrupt, Writer, seal_into, unseal};
+use super::codec::{Unreadable, Writer, seal_into, unseal};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETcp";
 
@@ -25,11 +25,11 @@ impl CheckpointHeader {
     pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
         let mut body = Writer::new();
         body.u64(self.incarnation).u64(self.number).u64(self.session).u64(self.journal_start);
-        body.u64(self.generation_ceiling).u64(self.sectors);
+        body.u64(self.generation_ceiling).u64(self.sectors).stream();
         seal_into(bytes, MAGIC, &body.into_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = unseal(bytes, MAGIC, "checkpoint")?;
         let header = Self {
             incarnation: reader.u64()?,
@@ -39,6 +39,7 @@ impl CheckpointHeader {
             generation_ceiling: reader.counter()?,
             sectors: reader.counter()?,
         };
+        reader.stream()?;
         reader.zeroes()?;
         Ok(header)
     }
@@ -46,6 +47,7 @@ impl CheckpointHeader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::{OtherStream, crc32c};
     use super::*;
 
     #[test]
@@ -66,5 +68,9 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(CheckpointHeader::decode(&bad).is_err(), "bit {bit}");
         }
+        bytes[64] = 3;
+        let checksum = crc32c(&bytes[16..]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(CheckpointHeader::decode(&bytes), Err(Unreadable::OtherStream(OtherStream(3))));
     }
 }

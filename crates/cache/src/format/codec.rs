@@ -4,7 +4,7 @@ use std::fmt;
 
 use crc_fast::CrcAlgorithm;
 
-use super::FORMAT_VERSION;
+use super::{FORMAT_VERSION, OLDEST_VERSION, STREAM};
 
 /// Bytes that break the format: which rule, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +31,47 @@ impl fmt::Display for Newer {
     }
 }
 
+/// Something whole, of this stream of its pool: a later Hotset has split the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OtherStream(pub(crate) u16);
+
+impl fmt::Display for OtherStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it needs a newer Hotset: it is of stream {} of its pool, and this one knows stream {STREAM} alone",
+            self.0
+        )
+    }
+}
+
 /// Why bytes that carry a version of the format cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     Corrupt(Corrupt),
     Newer(Newer),
+}
+
+/// Why bytes that belong to a stream of the pool cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    Corrupt(Corrupt),
+    OtherStream(OtherStream),
+}
+
+impl From<Corrupt> for Unreadable {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::Corrupt(corrupt)
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt(corrupt) => corrupt.fmt(f),
+            Self::OtherStream(other) => other.fmt(f),
+        }
+    }
 }
 
 impl From<Corrupt> for Unusable {
@@ -51,6 +87,11 @@ impl fmt::Display for Unusable {
             Self::Newer(newer) => newer.fmt(f),
         }
     }
+}
+
+/// Whether a structure of this version can be read. What is of a later one is told by what the caller knows of it.
+pub(crate) fn knows_version(version: u32) -> bool {
+    (OLDEST_VERSION..=FORMAT_VERSION).contains(&version)
 }
 
 /// CRC-32C (Castagnoli; RFC 3720 appendix B.4): pages, headers, index sectors.
@@ -133,6 +174,11 @@ impl Writer {
 
     pub(crate) fn u128(&mut self, value: u128) -> &mut Self {
         self.bytes(&value.to_le_bytes())
+    }
+
+    /// To which stream of the pool it belongs.
+    pub(crate) fn stream(&mut self) -> &mut Self {
+        self.u16(STREAM)
     }
 
     /// A flag, then the value or zero.
@@ -230,6 +276,14 @@ impl<'a> Reader<'a> {
         let value = self.u64()?;
         self.require(value <= COUNTER_MAX, "a number in it is higher than anything can have counted")?;
         Ok(value)
+    }
+
+    /// To which stream of the pool it belongs: only what is of this one is understood.
+    pub(crate) fn stream(&mut self) -> Result<(), Unreadable> {
+        match self.u16()? {
+            STREAM => Ok(()),
+            other => Err(Unreadable::OtherStream(OtherStream(other))),
+        }
     }
 
     pub(crate) fn u128(&mut self) -> Result<u128, Corrupt> {

@@ -2,7 +2,7 @@
 
 use crate::config::BlockBytes;
 
-use super::codec::{Corrupt, Reader, Writer, crc32c};
+use super::codec::{Corrupt, Reader, Unreadable, Writer, crc32c};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HSix");
 const HEADER_BYTES: usize = 44;
@@ -115,7 +115,7 @@ impl Sector {
             Place::Checkpoint => 2,
         };
         body.u16(place).u16(u16::try_from(self.entries.len()).expect("entries of a sector fit in it"));
-        body.u64(self.incarnation).u64(self.number).u64(self.flushed_below).u64(0);
+        body.u64(self.incarnation).u64(self.number).u64(self.flushed_below).stream().u16(0).u32(0);
         for entry in &self.entries {
             entry.encode(&mut body);
         }
@@ -138,7 +138,7 @@ impl Sector {
         true
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = Reader::new(bytes, "index sector");
         let magic = reader.u32()?;
         reader.require(magic == MAGIC, "its magic is missing")?;
@@ -147,12 +147,13 @@ impl Sector {
         let place = match reader.u16()? {
             1 => Place::Journal,
             2 => Place::Checkpoint,
-            _ => return Err(reader.corrupt("it is neither of the journal nor of a checkpoint")),
+            _ => return Err(reader.corrupt("it is neither of the journal nor of a checkpoint").into()),
         };
         let count = reader.u16()?;
         let (incarnation, number, flushed_below) = (reader.u64()?, reader.counter()?, reader.counter()?);
-        let reserved = reader.u64()?;
-        reader.require(reserved == 0, "a reserved field is not zero")?;
+        reader.stream()?;
+        let reserved = (reader.u16()?, reader.u32()?);
+        reader.require(reserved == (0, 0), "a reserved field is not zero")?;
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push(Entry::decode(&mut reader)?);
@@ -164,6 +165,7 @@ impl Sector {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::OtherStream;
     use super::*;
 
     fn sample() -> Sector {
@@ -183,6 +185,15 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Sector::decode(&bad).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_sector_of_another_stream_is_refused_and_not_taken_for_damage() {
+        let mut bytes = vec![1; 512];
+        sample().encode_into(&mut bytes);
+        bytes[36] = 3;
+        assert!(Sector::sign(&mut bytes));
+        assert_eq!(Sector::decode(&bytes), Err(Unreadable::OtherStream(OtherStream(3))));
     }
 
     #[test]

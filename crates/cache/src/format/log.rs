@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::planted::{Planted, planted};
 
-use super::codec::{Corrupt, Reader, Writer, crc32c, seal_into, unseal};
+use super::codec::{Corrupt, Reader, Unreadable, Writer, crc32c, seal_into, unseal};
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
 pub(crate) const BATCH_MAGIC: [u8; 8] = *b"HOTSETlb";
@@ -49,14 +49,15 @@ impl SegmentHeader {
     /// `bytes` is one page.
     pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
         let mut body = Writer::new();
-        body.u64(self.row).u64(self.incarnation).u32(self.position);
+        body.u64(self.row).u64(self.incarnation).u32(self.position).stream();
         seal_into(bytes, SEGMENT_MAGIC, body.as_bytes());
     }
 
     /// Row records say everything that it says; it is there for those who look at an SSD without them.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = unseal(bytes, SEGMENT_MAGIC, "log segment header")?;
         let header = Self { row: reader.u64()?, incarnation: reader.u64()?, position: reader.u32()? };
+        reader.stream()?;
         reader.zeroes()?;
         Ok(header)
     }
@@ -196,7 +197,7 @@ impl Batch {
         let mut body = Writer::new();
         body.u64(place.row).u64(place.incarnation).u32(place.index).u32(place.previous);
         body.u64(place.flushed_row).u32(place.flushed_index);
-        body.u32(payload.header_pages()).u32(payload.data_pages()).u16(payload.entries).u16(0);
+        body.u32(payload.header_pages()).u32(payload.data_pages()).u16(payload.entries).stream();
         body.u32(u32::try_from(payload.len()).expect("a batch is small")).u64(0);
         debug_assert_eq!(body.as_bytes().len() + 16, BATCH_FIXED_BYTES - 4);
         body.u32(0);
@@ -227,17 +228,18 @@ impl Batch {
     }
 
     /// `bytes`: the pages of the header.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = unseal(bytes, BATCH_MAGIC, "batch")?;
         let checksum = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
         let (row, incarnation) = (reader.counter()?, reader.u64()?);
         let (index, previous) = (reader.u32()?, reader.u32()?);
         let (flushed_row, flushed_index) = (reader.counter()?, reader.u32()?);
         let (header_pages, data_pages) = (reader.u32()?, reader.u32()?);
-        let (entry_count, reserved) = (reader.u16()?, reader.u16()?);
+        let entry_count = reader.u16()?;
+        reader.stream()?;
         let length = usize::try_from(reader.u32()?).expect("a usize has 32 bits at least");
-        let more_reserved = (reader.u64()?, reader.u32()?);
-        reader.require(reserved == 0 && more_reserved == (0, 0), "a reserved field is not zero")?;
+        let reserved = (reader.u64()?, reader.u32()?);
+        reader.require(reserved == (0, 0), "a reserved field is not zero")?;
         let fits = usize::try_from(header_pages).is_ok_and(|pages| pages * PAGE_BYTES == bytes.len());
         reader.require(fits, "its length does not match")?;
         let payload = reader.bytes(length)?;
@@ -321,7 +323,7 @@ impl SummaryDraft {
         let mut body = Writer::new();
         body.u64(header.row).u64(header.incarnation).u32(header.position).u32(row_batches).u32(last_checksum);
         body.u32(self.batches).u32(u32::try_from(self.writer.as_bytes().len()).expect("a segment is small"));
-        body.u64(0).u32(0);
+        body.stream().u16(0).u64(0);
         debug_assert_eq!(body.as_bytes().len() + 16, SUMMARY_FIXED_BYTES);
         body.bytes(self.writer.as_bytes());
         let mut bytes = vec![0; (16 + body.as_bytes().len()).next_multiple_of(PAGE_BYTES)];
@@ -375,12 +377,13 @@ impl Summary {
         (magic == SUMMARY_MAGIC).then(|| (SUMMARY_FIXED_BYTES.saturating_add(length)).div_ceil(PAGE_BYTES))
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = unseal(bytes, SUMMARY_MAGIC, "log summary")?;
         let header = SegmentHeader { row: reader.counter()?, incarnation: reader.u64()?, position: reader.u32()? };
         let (row_batches, last_checksum) = (reader.u32()?, reader.u32()?);
         let (count, length) = (reader.u32()?, usize::try_from(reader.u32()?).expect("a usize has 32 bits at least"));
-        let reserved = (reader.u64()?, reader.u32()?);
+        reader.stream()?;
+        let reserved = (reader.u16()?, reader.u64()?);
         reader.require(reserved == (0, 0), "a reserved field is not zero")?;
         let mut body = Reader::new(reader.bytes(length)?, "log summary");
         reader.zeroes()?;
@@ -400,6 +403,7 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
+    use super::super::codec::OtherStream;
     use super::*;
 
     fn payload() -> (Payload, Vec<Entry>) {
@@ -473,5 +477,30 @@ mod tests {
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         bytes[20] ^= 1;
         assert!(SegmentHeader::decode(&bytes).is_err());
+    }
+
+    /// Gives it this stream number, and the checksum that goes with it.
+    fn split(bytes: &[u8], stream_at: usize) -> Vec<u8> {
+        let mut split = bytes.to_vec();
+        split[stream_at] = 3;
+        let checksum = crc32c(&split[16..]);
+        split[8..12].copy_from_slice(&checksum.to_le_bytes());
+        split
+    }
+
+    #[test]
+    fn what_is_of_another_stream_is_refused_and_not_taken_for_damage() {
+        let (payload, _) = payload();
+        let place = BatchPlace { row: 4, incarnation: 9, index: 2, previous: 11, flushed_row: 4, flushed_index: 1 };
+        let (mut batch, mut header) = (vec![0; PAGE_BYTES], vec![0; PAGE_BYTES]);
+        Batch::encode_into(&mut batch, &place, &payload);
+        let segment = SegmentHeader { row: 4, incarnation: 9, position: 1 };
+        segment.encode_into(&mut header);
+        let summary = SummaryDraft::default().encode(&segment, 0, 12);
+        let other = Unreadable::OtherStream(OtherStream(3));
+        assert_eq!(Batch::decode(&split(&batch, 62)), Err(other.clone()));
+        assert_eq!(SegmentHeader::decode(&split(&header, 36)), Err(other.clone()));
+        assert_eq!(Summary::decode(&split(&summary, 52)), Err(other.clone()));
+        assert!(other.to_string().contains("needs a newer Hotset"), "{other}");
     }
 }

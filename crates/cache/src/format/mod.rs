@@ -20,7 +20,15 @@ pub(crate) mod superblock;
 pub(crate) mod witness;
 
 pub use codec::{Corrupt, Newer, Unusable};
-pub(crate) use codec::{crc32c, crc64};
+pub(crate) use codec::{OtherStream, Unreadable, crc32c, crc64};
 
-/// The version of everything on an SSD. A higher one is refused, with the version it needs in the message.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of everything that is written. A higher one is refused, with the version it needs in the message; what lies there of
+/// a lower one is read, and brought to this one when the pool is opened (`pool/upgrade.rs`).
+pub(crate) const FORMAT_VERSION: u32 = 2;
+
+/// The first version: without streams.
+pub(crate) const OLDEST_VERSION: u32 = 1;
+
+/// The stream to which everything belongs that this version writes. What is of another one is refused: a pool may be split into streams
+/// by a later version, without another format.
+pub(crate) const STREAM: u16 = 0;

@@ -1,7 +1,7 @@
 //! The envelope of a member record: every kind has two areas that are written in turn, the newest valid one counts.
 
 use super::FORMAT_VERSION;
-use super::codec::{Newer, Reader, Unusable, Writer, crc32c};
+use super::codec::{Newer, Reader, Unusable, Writer, crc32c, knows_version};
 use super::layout::{CATALOGUE_AREA_BYTES_MAX, MEMBERS_AREA_BYTES, ROWS_AREA_BYTES, WITNESS_AREA_BYTES, records_bytes};
 
 const MAGIC: [u8; 8] = *b"HOTSETmr";
@@ -55,6 +55,8 @@ impl RecordKind {
 /// A record as it lies in its area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
+    /// Of the format: it says how the payload is laid out.
+    pub(crate) version: u32,
     pub(crate) pool_uuid: u128,
     /// Rises with every change of this kind of record; the newest wins.
     pub(crate) number: u64,
@@ -62,11 +64,16 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// One that is about to be written.
+    pub(crate) fn new(pool_uuid: u128, number: u64, payload: Vec<u8>) -> Self {
+        Self { version: FORMAT_VERSION, pool_uuid, number, payload }
+    }
+
     /// The record, padded with zeroes to whole pages.
     pub(crate) fn encode(&self, kind: RecordKind) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("payloads are checked against their area");
         let mut writer = Writer::new();
-        writer.bytes(&MAGIC).u32(FORMAT_VERSION).u32(kind.code()).u128(self.pool_uuid).u64(self.number);
+        writer.bytes(&MAGIC).u32(self.version).u32(kind.code()).u128(self.pool_uuid).u64(self.number);
         writer.u32(length).u32(crc32c(&self.payload));
         let checksum = crc32c(writer.as_bytes());
         writer.u32(checksum);
@@ -90,10 +97,11 @@ impl Record {
         if version > FORMAT_VERSION {
             return Err(Unusable::Newer(Newer { version, pool_uuid }));
         }
-        reader.require(version == FORMAT_VERSION, "it has no format version")?;
+        reader.require(knows_version(version), "it has no format version")?;
         reader.require(code == kind.code(), "it is of another kind")?;
         reader.require(u64::from(length) <= CATALOGUE_AREA_BYTES_MAX, "it is longer than an area")?;
-        Ok(RecordHeader { pool_uuid, number, length: usize::try_from(length).expect("u32"), payload_checksum })
+        let length = usize::try_from(length).expect("a usize has 32 bits at least");
+        Ok(RecordHeader { version, pool_uuid, number, length, payload_checksum })
     }
 
     /// The whole record, from bytes that hold at least the header and the payload.
@@ -103,13 +111,14 @@ impl Record {
         reader.bytes(HEADER_BYTES)?;
         let payload = reader.bytes(header.length)?.to_vec();
         reader.require(crc32c(&payload) == header.payload_checksum, "its checksum does not match")?;
-        Ok(Self { pool_uuid: header.pool_uuid, number: header.number, payload })
+        Ok(Self { version: header.version, pool_uuid: header.pool_uuid, number: header.number, payload })
     }
 }
 
 /// See [`Record::decode_header`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
+    version: u32,
     pub(crate) pool_uuid: u128,
     pub(crate) number: u64,
     pub(crate) length: usize,
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_record_survives_the_round_trip_and_no_flipped_bit_does() {
-        let record = Record { pool_uuid: 7, number: 3, payload: b"payload".to_vec() };
+        let record = Record::new(7, 3, b"payload".to_vec());
         let bytes = record.encode(RecordKind::Catalogue);
         assert_eq!(Record::decode(RecordKind::Catalogue, &bytes), Ok(record));
         assert!(Record::decode(RecordKind::Members, &bytes).is_err(), "another kind");

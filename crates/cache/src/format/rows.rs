@@ -1,7 +1,10 @@
 //! The row records: the rows of the write log, oldest first. A read pool has none; the shape is fixed here so that
 //! the log can be added without changing what is on the SSDs.
+//!
+//! Each row says to which stream of the pool it belongs. Rows are numbered over all streams.
 
-use super::codec::{Corrupt, Reader, Writer};
+use super::OLDEST_VERSION;
+use super::codec::{Corrupt, Reader, Unreadable, Writer};
 
 /// Rows that may live at once.
 const ROWS_MAX: u32 = 4096;
@@ -46,7 +49,7 @@ impl Rows {
         let mut writer = Writer::new();
         writer.u64(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
         for row in &self.rows {
-            writer.u64(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
+            writer.stream().u64(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
             writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
             for copy in row.segments.iter().flatten() {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
@@ -60,14 +63,15 @@ impl Rows {
         writer.into_bytes()
     }
 
-    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
+    /// `version`: of the record.
+    pub(crate) fn decode(version: u32, payload: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = Reader::new(payload, "row records");
         let oldest_live = reader.counter()?;
         let count = reader.u32()?;
         reader.require(count <= ROWS_MAX, "there are more rows than allowed")?;
         let mut rows = Vec::new();
         for _ in 0..count {
-            rows.push(decode_row(&mut reader)?);
+            rows.push(decode_row(version, &mut reader)?);
         }
         let losses = if reader.is_at_end() { 0 } else { reader.counter()? };
         let lists = !reader.is_at_end();
@@ -97,7 +101,10 @@ fn decode_attachments(reader: &mut Reader<'_>) -> Result<Vec<u64>, Corrupt> {
     (0..count).map(|_| reader.u64()).collect()
 }
 
-fn decode_row(reader: &mut Reader<'_>) -> Result<Row, Corrupt> {
+fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<Row, Unreadable> {
+    if version > OLDEST_VERSION {
+        reader.stream()?;
+    }
     let (number, incarnation, version_ceiling) = (reader.counter()?, reader.u64()?, reader.u64()?);
     let sealed = reader.flag()?;
     let count = reader.u16()?;
@@ -117,6 +124,8 @@ fn decode_copy(reader: &mut Reader<'_>) -> Result<Copy, Corrupt> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::FORMAT_VERSION;
+    use super::super::codec::OtherStream;
     use super::*;
 
     #[test]
@@ -130,16 +139,35 @@ mod tests {
             segments: vec![[copy(1), copy(2)], [copy(3), copy(1)]],
         };
         let rows = Rows { oldest_live: 3, rows: vec![row(3), row(4)], ..Rows::default() };
-        assert_eq!(Rows::decode(&rows.encode()), Ok(rows.clone()));
+        assert_eq!(decoded(&rows.encode()), Ok(rows.clone()));
         let with_losses = Rows { losses: 9, with_loss: Some(vec![4, 7]), with_unknown_loss: vec![2], ..rows.clone() };
         assert!(with_losses.encode().starts_with(&rows.encode()), "what was there before stays where it was");
-        assert_eq!(Rows::decode(&with_losses.encode()), Ok(with_losses));
+        assert_eq!(decoded(&with_losses.encode()), Ok(with_losses));
         let mut older = rows.encode();
         older.extend(9_u64.to_le_bytes());
-        assert_eq!(Rows::decode(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
+        assert_eq!(decoded(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
         let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], ..Rows::default() };
-        assert!(Rows::decode(&unordered.encode()).is_err());
+        assert!(decoded(&unordered.encode()).is_err());
         let endless = Rows { oldest_live: 3, rows: vec![row(u64::MAX)], ..Rows::default() };
-        assert!(Rows::decode(&endless.encode()).is_err(), "there is no next row");
+        assert!(decoded(&endless.encode()).is_err(), "there is no next row");
+    }
+
+    #[test]
+    fn rows_of_the_first_version_are_of_the_one_stream_and_those_of_another_stream_are_refused() {
+        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        let row =
+            Row { number: 3, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![[copy(1), copy(2)]] };
+        let rows = Rows { oldest_live: 3, rows: vec![row], ..Rows::default() };
+        let bytes = rows.encode();
+        let stream_at = 8 + 4;
+        let first: Vec<u8> = bytes[..stream_at].iter().chain(&bytes[stream_at + 2..]).copied().collect();
+        assert_eq!(Rows::decode(OLDEST_VERSION, &first), Ok(rows));
+        let mut split = bytes;
+        split[stream_at] = 3;
+        assert_eq!(decoded(&split), Err(Unreadable::OtherStream(OtherStream(3))));
+    }
+
+    fn decoded(payload: &[u8]) -> Result<Rows, Unreadable> {
+        Rows::decode(FORMAT_VERSION, payload)
     }
 }

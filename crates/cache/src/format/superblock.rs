@@ -1,9 +1,10 @@
-//! The superblock: what an SSD is, where its areas lie. Written when the SSD joins a pool, and not again.
+//! The superblock: what an SSD is, where its areas lie. Written when the SSD joins a pool, and again only by a later version of the
+//! format.
 
 use crate::config::{BlockBytes, PoolKind, PoolName};
 
 use super::FORMAT_VERSION;
-use super::codec::{Corrupt, Newer, Reader, Unusable, Writer, crc32c};
+use super::codec::{Corrupt, Newer, Reader, Unusable, Writer, crc32c, knows_version};
 use super::layout::{Layout, SUPERBLOCK_BYTES};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsb";
@@ -53,8 +54,14 @@ impl Superblock {
         if version > FORMAT_VERSION {
             return Err(Unusable::Newer(Newer { version, pool_uuid: reader.u128()? }));
         }
-        reader.require(version == FORMAT_VERSION, "it has no format version")?;
+        reader.require(knows_version(version), "it has no format version")?;
         Ok(Some(Self::decode_body(covered)?))
+    }
+
+    /// These bytes are a superblock of an older version.
+    pub(crate) fn is_older(bytes: &[u8]) -> bool {
+        let version = bytes.get(8..12).and_then(|version| Some(u32::from_le_bytes(version.try_into().ok()?)));
+        matches!(Self::decode(bytes), Ok(Some(_))) && version.is_some_and(|version| version < FORMAT_VERSION)
     }
 
     fn decode_body(body: &[u8]) -> Result<Self, Corrupt> {
@@ -118,7 +125,7 @@ pub(crate) mod tests {
         newer[8] = 9;
         let error = Superblock::decode(&newer).expect_err("newer");
         assert_eq!(error, Unusable::Newer(Newer { version: 9, pool_uuid: 1 }));
-        assert!(error.to_string().contains("version 9") && error.to_string().contains("version 1"), "{error}");
+        assert!(error.to_string().contains("version 9") && error.to_string().contains("version 2"), "{error}");
         newer[100] ^= 1;
         assert!(matches!(Superblock::decode(&newer), Err(Unusable::Corrupt(_))), "nothing whole is there");
         assert_eq!(Superblock::decode(&[0; 4096]), Ok(None));

@@ -1,7 +1,8 @@
 //! The witness record: what a member saw of the others. An SSD that loses what it had flushed cannot know it: another
 //! member says how far its slot index had come.
 
-use super::codec::{Corrupt, Reader, Writer};
+use super::OLDEST_VERSION;
+use super::codec::{Corrupt, Reader, Unreadable, Writer};
 use crate::config::limits;
 use crate::status::{FailedSsd, ScrubState, ScrubStatus};
 
@@ -52,7 +53,8 @@ impl Witness {
         for ssd in &self.ssds {
             writer.u128(ssd.uuid).u64(ssd.incarnation).u64(ssd.journal_end).u64(ssd.losses).u64(ssd.read_errors);
         }
-        writer.u64(self.log_flushed.0).u32(self.log_flushed.1);
+        // So many streams.
+        writer.u16(1).stream().u64(self.log_flushed.0).u32(self.log_flushed.1);
         let gone = &self.gone[..self.gone.len().min(GONE_MAX)];
         writer.u16(u16::try_from(gone.len()).expect("a pool has few SSDs, however many have gone"));
         for gone in gone {
@@ -69,7 +71,8 @@ impl Witness {
         writer.into_bytes()
     }
 
-    pub(crate) fn decode(payload: &[u8]) -> Result<Self, Corrupt> {
+    /// `version`: of the record.
+    pub(crate) fn decode(version: u32, payload: &[u8]) -> Result<Self, Unreadable> {
         let mut reader = Reader::new(payload, "witness record");
         let count = usize::from(reader.u16()?);
         reader.require(count <= limits::SSDS_MAX, "it has more SSDs than allowed")?;
@@ -79,7 +82,7 @@ impl Witness {
             let (journal_end, losses, read_errors) = (reader.counter()?, reader.counter()?, reader.counter()?);
             ssds.push(SeenSsd { uuid, incarnation, journal_end, losses, read_errors });
         }
-        let log_flushed = (reader.counter()?, reader.u32()?);
+        let log_flushed = decode_log_flushed(version, &mut reader)?;
         let count = usize::from(reader.u16()?);
         reader.require(count <= GONE_MAX, "it has more SSDs that are gone than allowed")?;
         let mut gone = Vec::new();
@@ -166,9 +169,24 @@ fn decode_scrub(reader: &mut Reader<'_>) -> Result<ScrubStatus, Corrupt> {
     })
 }
 
+fn decode_log_flushed(version: u32, reader: &mut Reader<'_>) -> Result<(u64, u32), Unreadable> {
+    if version > OLDEST_VERSION {
+        let streams = reader.u16()?;
+        reader.stream()?;
+        reader.require(streams == 1, "it has one stream several times")?;
+    }
+    Ok((reader.counter()?, reader.u32()?))
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::FORMAT_VERSION;
+    use super::super::codec::OtherStream;
     use super::*;
+
+    fn decoded(payload: &[u8]) -> Result<Witness, Unreadable> {
+        Witness::decode(FORMAT_VERSION, payload)
+    }
 
     fn seen(uuid: u128, incarnation: u64, journal_end: u64) -> SeenSsd {
         SeenSsd { uuid, incarnation, journal_end, losses: 1, read_errors: journal_end }
@@ -178,13 +196,28 @@ mod tests {
     fn the_witness_record_survives_the_round_trip() {
         let mut witness =
             Witness { ssds: vec![seen(1, 2, 3), seen(4, 5, 6)], log_flushed: (7, 8), ..Witness::default() };
-        assert_eq!(Witness::decode(&witness.encode()), Ok(witness.clone()));
+        assert_eq!(decoded(&witness.encode()), Ok(witness.clone()));
         witness.gone = vec![gone(9, "/dev/disk", "it did not answer for 11 s")];
         let status = ScrubStatus { bad_pages: 3, repaired_pages: 2, seconds: 5, ..ScrubStatus::default() };
         for state in [ScrubState::Finished, ScrubState::Cancelled] {
             witness.scrub = Some(ScrubStatus { state, ..status });
-            assert_eq!(Witness::decode(&witness.encode()), Ok(witness.clone()));
+            assert_eq!(decoded(&witness.encode()), Ok(witness.clone()));
         }
+    }
+
+    #[test]
+    fn a_record_of_the_first_version_is_of_the_one_stream_and_one_of_another_stream_is_refused() {
+        let witness = Witness { ssds: vec![seen(1, 2, 3)], log_flushed: (7, 8), ..Witness::default() };
+        let bytes = witness.encode();
+        let streams_at = 2 + 48;
+        let first: Vec<u8> = bytes[..streams_at].iter().chain(&bytes[streams_at + 4..]).copied().collect();
+        assert_eq!(Witness::decode(OLDEST_VERSION, &first), Ok(witness));
+        let mut split = bytes.clone();
+        split[streams_at + 2] = 3;
+        assert_eq!(decoded(&split), Err(Unreadable::OtherStream(OtherStream(3))));
+        let mut twice = bytes;
+        twice[streams_at] = 2;
+        assert!(matches!(decoded(&twice), Err(Unreadable::Corrupt(_))));
     }
 
     fn gone(uuid: u128, path: &str, reason: &str) -> GoneSsd {
@@ -204,7 +237,7 @@ mod tests {
         let area =
             usize::try_from(super::super::layout::WITNESS_AREA_BYTES).expect("what lies in memory has an address");
         assert!(witness.encode().len() + super::super::record::HEADER_BYTES <= area);
-        let found = Witness::decode(&witness.encode()).expect("it is whole");
+        let found = decoded(&witness.encode()).expect("it is whole");
         assert_eq!((found.gone.len(), found.gone[0].ssd.path.as_str()), (12, "ä".repeat(128).as_str()));
     }
 

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use hotset_block::{Env, PAGE_BYTES};
 
 use crate::address::{VolumeIndex, at};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
-use crate::format::crc32c;
 use crate::format::log::{Batch, Entry, Payload, SegmentHeader, Summary};
 use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::format::rows::{Row as RowRecord, Rows};
+use crate::format::{Unreadable, crc32c};
 use crate::log::append::has_lost_segment;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::write_log::{Known, Log, Mirror, Row, RowState, StreamMark};
@@ -151,6 +151,18 @@ struct Behind {
     batches: u32,
 }
 
+impl Behind {
+    fn add(&mut self, batch: &Batch, row: &Row) {
+        let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
+        self.flushed = self.flushed.max(mark);
+        self.batches += u32::from(batch.place.index >= row.batches.get());
+    }
+}
+
+fn of_other_stream(row: &Row, other: &Unreadable) -> Error {
+    Error::unreadable(&format!("row {} of the write log", row.number), other)
+}
+
 impl<E: Env> PoolInner<E> {
     /// Brings what the log holds into memory; answers what is told to the administrator. `losses`: what lay in segments
     /// of which both copies are lost, if that is known.
@@ -182,7 +194,7 @@ impl<E: Env> PoolInner<E> {
                 gathered.previous = None;
             }
             if has_lost_segment(&row) {
-                self.gather_rest(log, &row, &mut gathered).await;
+                self.gather_rest(log, &row, &mut gathered).await?;
                 match (losses, &self.offline) {
                     (Some(losses), _) => self.gather_losses(&row, losses, &mut gathered),
                     (None, Some(notes)) => notes.borrow_mut().push(lost_part(&row)),
@@ -203,7 +215,7 @@ impl<E: Env> PoolInner<E> {
         }
         if planted(Planted::ReturnedWhole) {
             for row in log.rows_aside() {
-                self.gather_rest(log, &row, &mut gathered).await;
+                self.gather_rest(log, &row, &mut gathered).await?;
             }
         }
         if let Some(cut) = gathered.unproven {
@@ -347,7 +359,7 @@ impl<E: Env> PoolInner<E> {
     /// Of a row that lacks segments: what the others hold, by their summaries, or batch by batch, without the chain that
     /// runs through all of them. Batches of other rows have another number and incarnation. What is believed is brought to
     /// both copies.
-    async fn gather_rest(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) {
+    async fn gather_rest(self: &Rc<Self>, log: &Log, row: &Rc<Row>, gathered: &mut Gathered) -> Result<(), Error> {
         let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
         for segment in 0..segments {
             let base = segment * row.segment_pages;
@@ -363,7 +375,7 @@ impl<E: Env> PoolInner<E> {
             while page + 2 <= row.batches_end() {
                 let reads = mirrors.iter().zip(windows.iter_mut());
                 let reads = reads.map(|(mirror, window)| self.read_batch(log, row, *mirror, window, page));
-                let copies: Vec<Option<Batch>> = join_all(reads).await;
+                let copies: Vec<Option<Batch>> = try_join_all(reads).await?;
                 let ours = |batch: &Batch| batch.place.index % segments == segment;
                 let Some(good) = copies.iter().position(|copy| copy.as_ref().is_some_and(ours)) else { break };
                 let Some(batch) = &copies[good] else { break };
@@ -375,6 +387,7 @@ impl<E: Env> PoolInner<E> {
                 windows.iter_mut().for_each(|window| window.advance(page));
             }
         }
+        Ok(())
     }
 
     /// What lay in the row and was lost, as its newest entries.
@@ -473,7 +486,7 @@ impl<E: Env> PoolInner<E> {
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
         let mut windows: Windows = row.segments.iter().map(|_| [Window::new(), Window::new()]).collect();
-        while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await {
+        while let Some((batch, first_page)) = self.next_of_chain(log, row, &mut windows, gathered.previous).await? {
             let segment = row.next_segment();
             let position = segment * row.segment_pages + first_page;
             self.gather(row, position, batch.header_pages, &batch.entries, gathered);
@@ -490,7 +503,7 @@ impl<E: Env> PoolInner<E> {
         row.last_checksum.set(gathered.previous.unwrap_or(0));
         let cut = StreamMark { row: row.number, index: row.batches.get() };
         gathered.cuts.push(cut);
-        let behind = self.behind(log, row, windows).await;
+        let behind = self.behind(log, row, windows).await?;
         gathered.flushed = gathered.flushed.max(behind.flushed);
         // Of a sealed row every batch was flushed; of another one, what a later batch says.
         let broken = (recorded.sealed && behind.batches > 0)
@@ -529,7 +542,7 @@ impl<E: Env> PoolInner<E> {
         cut: StreamMark,
         gathered: &mut Gathered,
     ) -> Result<(), Error> {
-        let before = self.before(log, row).await;
+        let before = self.before(log, row).await?;
         if before.is_none() || before != gathered.previous {
             self.check_loss(cut)?;
             gathered.previous = None;
@@ -538,16 +551,16 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The checksum of the batch before this row, as the row itself says, if it can be read.
-    async fn before(self: &Rc<Self>, log: &Log, row: &Row) -> Option<u32> {
+    async fn before(self: &Rc<Self>, log: &Log, row: &Row) -> Result<Option<u32>, Error> {
         let summary = self.read_summary(row, 0).await;
         if let Some(summary) = summary.filter(|summary| summary.row_batches == 0) {
-            return Some(summary.last_checksum);
+            return Ok(Some(summary.last_checksum));
         }
         let reads = row.segments[0].iter().map(async |mirror| {
             let first = self.read_batch(log, row, mirror.get(), &mut Window::new(), 1).await?;
-            (first.place.index == 0).then_some(first.place.previous)
+            Ok(first.filter(|first| first.place.index == 0).map(|first| first.place.previous))
         });
-        join_all(reads).await.into_iter().flatten().next()
+        Ok(try_join_all(reads).await?.into_iter().flatten().next())
     }
 
     /// The next batch of the chain and the page at which it begins, from whichever copy is whole; the other is brought
@@ -558,28 +571,28 @@ impl<E: Env> PoolInner<E> {
         row: &Rc<Row>,
         windows: &mut Windows,
         previous: Option<u32>,
-    ) -> Option<(Batch, u32)> {
+    ) -> Result<Option<(Batch, u32)>, Error> {
         let segment = row.next_segment();
         let first_page = row.next_page.borrow()[at(segment)];
         if row.room() < 2 {
-            return None;
+            return Ok(None);
         }
         let mirrors = row.segments[at(segment)].each_ref().map(Cell::get);
         let windows = &mut windows[at(segment)];
         let reads = mirrors.iter().zip(windows.iter_mut());
         let reads = reads.map(|(mirror, window)| self.read_batch(log, row, *mirror, window, first_page));
-        let copies: Vec<Option<Batch>> = join_all(reads).await;
+        let copies: Vec<Option<Batch>> = try_join_all(reads).await?;
         let expected = |batch: &Batch| {
             (batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous))
                 || planted(Planted::RecoverBehindCut)
         };
-        let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected))?;
-        let batch = copies[good].clone()?;
+        let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected));
+        let Some((good, batch)) = good.and_then(|good| Some((good, copies[good].clone()?))) else { return Ok(None) };
         let pages = batch.header_pages + batch.data_pages;
-        let bytes = windows[good].pages(first_page, pages)?;
+        let Some(bytes) = windows[good].pages(first_page, pages) else { return Ok(None) };
         self.repair_copies(&mirrors, &copies, &batch, first_page, bytes).await;
         windows.iter_mut().for_each(|window| window.advance(first_page + pages));
-        Some((batch, first_page))
+        Ok(Some((batch, first_page)))
     }
 
     /// Writes the bytes of a batch to the copies that have another one there, or none.
@@ -599,7 +612,8 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// One copy of the batch at this page, if it is whole: its header and every page.
+    /// One copy of the batch at this page, if it is whole: its header and every page. One of another stream is an error: it is no end
+    /// of the chain.
     async fn read_batch(
         self: &Rc<Self>,
         log: &Log,
@@ -607,15 +621,43 @@ impl<E: Env> PoolInner<E> {
         mirror: Mirror,
         window: &mut Window,
         page: u32,
-    ) -> Option<Batch> {
-        let room = row.batches_end() - page;
+    ) -> Result<Option<Batch>, Error> {
+        match self.read_batch_header(log, row, mirror, window, page).await {
+            Some(Ok(batch)) => Ok(self.with_good_pages(log, row, mirror, window, page, batch).await),
+            Some(Err(other @ Unreadable::OtherStream(_))) => Err(of_other_stream(row, &other)),
+            Some(Err(Unreadable::Corrupt(_))) | None => Ok(None),
+        }
+    }
+
+    /// What decodes at this page, if a header of the row is there.
+    async fn read_batch_header(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Row,
+        mirror: Mirror,
+        window: &mut Window,
+        page: u32,
+    ) -> Option<Result<Batch, Unreadable>> {
         self.read_on(log, row, mirror, window, page + 1).await?;
         let header_pages = Batch::peek(window.pages(page, 1)?, row.number, row.incarnation)?;
-        if header_pages > room {
+        if header_pages > row.batches_end() - page {
             return None;
         }
         self.read_on(log, row, mirror, window, page + header_pages).await?;
-        let batch = Batch::decode(window.pages(page, header_pages)?).ok()?;
+        Some(Batch::decode(window.pages(page, header_pages)?))
+    }
+
+    /// The batch, if its pages have their checksums.
+    async fn with_good_pages(
+        self: &Rc<Self>,
+        log: &Log,
+        row: &Row,
+        mirror: Mirror,
+        window: &mut Window,
+        page: u32,
+        batch: Batch,
+    ) -> Option<Batch> {
+        let (header_pages, room) = (batch.header_pages, row.batches_end() - page);
         let whole_pages = header_pages.checked_add(batch.data_pages).filter(|pages| *pages <= room)?;
         self.read_on(log, row, mirror, window, page + whole_pages).await?;
         let checksums = batch.entries.iter().flat_map(|entry| match entry {
@@ -687,14 +729,14 @@ impl<E: Env> PoolInner<E> {
 
     /// What lies behind the end of the chain: if a batch there says that more was flushed than the chain has, it did not
     /// end, it was broken.
-    async fn behind(self: &Rc<Self>, log: &Log, row: &Row, windows: Windows) -> Behind {
+    async fn behind(self: &Rc<Self>, log: &Log, row: &Row, windows: Windows) -> Result<Behind, Error> {
         let mut behind = Behind::default();
         for (pair, windows) in row.segments.iter().zip(windows) {
             for (mirror, window) in pair.iter().zip(windows) {
-                self.look_behind(log, row, mirror.get(), window, &mut behind).await;
+                self.look_behind(log, row, mirror.get(), window, &mut behind).await?;
             }
         }
-        behind
+        Ok(behind)
     }
 
     async fn look_behind(
@@ -704,22 +746,18 @@ impl<E: Env> PoolInner<E> {
         mirror: Mirror,
         mut window: Window,
         behind: &mut Behind,
-    ) {
+    ) -> Result<(), Error> {
         let mut page = window.wanted;
         while page < row.batches_end() && self.read_on(log, row, mirror, &mut window, page + 1).await.is_some() {
-            let first = window.pages(page, 1).expect("just read");
-            if let Some(pages) = Batch::peek(first, row.number, row.incarnation)
-                && pages <= row.batches_end() - page
-                && self.read_on(log, row, mirror, &mut window, page + pages).await.is_some()
-                && let Ok(batch) = Batch::decode(window.pages(page, pages).expect("just read"))
-            {
-                let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
-                behind.flushed = behind.flushed.max(mark);
-                behind.batches += u32::from(batch.place.index >= row.batches.get());
+            match self.read_batch_header(log, row, mirror, &mut window, page).await {
+                Some(Ok(batch)) => behind.add(&batch, row),
+                Some(Err(other @ Unreadable::OtherStream(_))) => return Err(of_other_stream(row, &other)),
+                Some(Err(Unreadable::Corrupt(_))) | None => {}
             }
             page += 1;
             window.advance(page);
         }
+        Ok(())
     }
 
     /// A chain that ends before what was flushed is a loss, not a cut; also where only a later row says so.

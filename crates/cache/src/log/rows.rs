@@ -26,6 +26,8 @@ use crate::pool::PoolInner;
 const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
 const LISTS_BYTES: u64 = 2 * (2 + 8 * 1024);
 const _: () = assert!(limits::VOLUMES_MAX == 1024);
+// Those of the first version had no stream: as many as fitted then fit with two bytes more each.
+const _: () = assert!(2 * (RECORD_BYTES / (27 + 42)) + 64 < 4096);
 /// Rows that a pool must have room for, to be of use.
 pub(crate) const ROWS_MIN: usize = 6;
 /// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
@@ -58,7 +60,7 @@ pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
 fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
     let single = segments.len() == 1;
     let mut size = LogSize::default();
-    let recorded = |pairs: usize| 27 + 42 * u64::try_from(pairs).expect("an address has 64 bits at most");
+    let recorded = |pairs: usize| 29 + 42 * u64::try_from(pairs).expect("an address has 64 bits at most");
     let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
     let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
     loop {

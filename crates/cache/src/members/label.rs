@@ -37,14 +37,25 @@ pub fn inspect(start_of_ssd: &[u8]) -> Result<Option<SsdLabel>, Unusable> {
     }))
 }
 
+/// A whole copy of the superblock is of an older version.
+pub(crate) fn has_older_superblock(start_of_ssd: &[u8]) -> bool {
+    copies(start_of_ssd).any(Superblock::is_older)
+}
+
+/// The places of both copies.
+fn copies(start_of_ssd: &[u8]) -> impl Iterator<Item = &[u8]> {
+    SUPERBLOCK_OFFSETS.into_iter().filter_map(|offset| {
+        let start = usize::try_from(offset).expect("what lies in memory has an address");
+        let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
+        start_of_ssd.get(start..end)
+    })
+}
+
 /// The superblock in the first [`LABEL_BYTES`] of an SSD, from whichever copy is good. If either is of a later version, the
 /// other one is what was there before.
 pub(crate) fn newest_superblock(start_of_ssd: &[u8]) -> Result<Option<Superblock>, Unusable> {
     let (mut good, mut corrupt) = (None, None);
-    for offset in SUPERBLOCK_OFFSETS {
-        let start = usize::try_from(offset).expect("what lies in memory has an address");
-        let end = start + usize::try_from(SUPERBLOCK_BYTES).expect("what lies in memory has an address");
-        let Some(bytes) = start_of_ssd.get(start..end) else { continue };
+    for bytes in copies(start_of_ssd) {
         match Superblock::decode(bytes) {
             Ok(None) => {}
             Ok(superblock) => good = good.or(superblock),

@@ -138,7 +138,7 @@ impl<E: Env> Members<E> {
     ) -> Result<(), Error> {
         let counter = self.numbers.of(kind);
         let number = counter.get() + 1;
-        let record = Record { pool_uuid: self.pool_uuid, number, payload };
+        let record = Record::new(self.pool_uuid, number, payload);
         let bytes = record.encode(kind);
         self.check_record_fits(kind, bytes.len(), newcomers)?;
         counter.set(number);

@@ -143,7 +143,7 @@ impl<E: Env> StateDirectory<E> {
 
     /// Writes a record that no SSD keeps; false: it could not.
     pub(crate) async fn write_only(self: &Rc<Self>, kind: RecordKind, number: u64, payload: Vec<u8>) -> bool {
-        let bytes = Record { pool_uuid: self.pool_uuid, number, payload }.encode(kind);
+        let bytes = Record::new(self.pool_uuid, number, payload).encode(kind);
         let record = self.begin(kind, number, &bytes);
         self.end(record, kind, number, &bytes).await
     }

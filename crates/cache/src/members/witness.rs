@@ -227,7 +227,7 @@ impl<E: Env> Members<E> {
     fn next_witness(&self, copy: &WitnessCopy) -> (u64, Vec<u8>) {
         let number = self.witnesses.next_number(copy);
         let (offset, _) = RecordKind::Witness.area(number % 2, CATALOGUE_AREA_BYTES_MAX);
-        let record = Record { pool_uuid: self.pool_uuid, number, payload: self.seen().encode() };
+        let record = Record::new(self.pool_uuid, number, self.seen().encode());
         (offset, record.encode(RecordKind::Witness))
     }
 

@@ -18,6 +18,7 @@ pub(crate) mod scrub;
 pub(crate) mod silence;
 pub(crate) mod survey;
 pub(crate) mod takeover;
+pub(crate) mod upgrade;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

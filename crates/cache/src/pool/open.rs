@@ -22,6 +22,7 @@ use crate::clean::slot_ranges::SlotRanges;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
+use crate::format::Unreadable;
 use crate::format::layout::STATE_BYTES_MIN;
 use crate::format::members::Member;
 use crate::format::superblock::Superblock;
@@ -64,7 +65,7 @@ pub(crate) async fn open<E: Env>(
     missing: Missing,
 ) -> Result<Pool<E>, Error> {
     let (mut survey, entry) = Survey::<E>::enter(&env, ssds, state.as_ref(), missing).await?;
-    survey.set_aside_old_copies(&env, missing).await;
+    survey.set_aside_old_copies(&env, missing).await?;
     let unexpected = survey.protect_dirty_data(missing == Missing::AcceptLoss)?;
     let plan = survey.membership();
     let proven = survey.is_proven();
@@ -238,7 +239,8 @@ impl<E: Env> PoolInner<E> {
         if self.log.is_none() {
             self.members.dismiss_missing().await?;
         }
-        if changed || plan.catalogue_behind {
+        self.upgrade(plan).await?;
+        if changed || plan.catalogue_behind || plan.is_upgrade() {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
             self.change_catalogue(&|_| {}).await?;
         }
@@ -282,6 +284,10 @@ impl<E: Env> PoolInner<E> {
                     cold.push(Rc::clone(ssd));
                 }
                 Err(Unbelieved::Fault(fault)) => self.members.ssd_failed(&ssd.ssd, &fault),
+                Err(Unbelieved::OtherStream(other)) => {
+                    let what = format!("SSD {}, slot index", ssd.path);
+                    return Err(Error::unreadable(&what, &Unreadable::OtherStream(other)));
+                }
             }
         }
         if cold.iter().any(|ssd| ssd.lost_writes()) {

@@ -7,7 +7,6 @@ use hotset_block::{Buf, Device, Env};
 
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::format::Unusable;
 use crate::format::catalogue::Catalogue;
 use crate::format::layout::{CATALOGUE_AREA_BYTES_MAX, RECORDS_OFFSET, STATE_BYTES, STATE_BYTES_MIN};
 use crate::format::losses::Losses;
@@ -17,7 +16,8 @@ use crate::format::record::{Record, RecordKind};
 use crate::format::rows::{Copy, Row, Rows};
 use crate::format::superblock::Superblock;
 use crate::format::witness::Witness;
-use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
+use crate::format::{FORMAT_VERSION, OtherStream, Unreadable, Unusable};
+use crate::members::label::{LABEL_BYTES, Named, has_older_superblock, newest_superblock};
 use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admission, Entry, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
@@ -37,6 +37,8 @@ pub(crate) struct Found<D> {
     pub(crate) witness: Option<Record>,
     /// Who has it.
     pub(crate) mark: Option<Owner>,
+    /// Its superblock is of an older version.
+    pub(crate) is_older: bool,
 }
 
 impl<D> Found<D> {
@@ -60,6 +62,8 @@ pub(crate) struct Survey<E: Env> {
     pub(crate) state_knows: bool,
     /// Some member does not have the newest catalogue.
     catalogue_behind: bool,
+    /// A newest record is of an older version of the format.
+    older_records: bool,
 }
 
 /// Who is in the pool at this start, and who is believed.
@@ -72,6 +76,17 @@ pub(crate) struct Membership {
     pub(crate) catalogue_behind: bool,
     /// Nothing on any SSD is believed, and why.
     pub(crate) all_cold: Option<String>,
+    /// Superblocks of an older version, as they are to be written.
+    pub(crate) older_superblocks: Vec<Superblock>,
+    /// A newest record is of an older version.
+    pub(crate) older_records: bool,
+}
+
+impl Membership {
+    /// The pool is of an older version, or a part of it is.
+    pub(crate) fn is_upgrade(&self) -> bool {
+        self.older_records || !self.older_superblocks.is_empty()
+    }
 }
 
 impl<E: Env> Survey<E> {
@@ -138,6 +153,7 @@ impl<E: Env> Survey<E> {
         let members = MembersRecord::decode(&newest.payload).map_err(|error| corrupt(&error))?;
         check_geometry(&found, &members)?;
         let (pool_uuid, members_number) = (newest.pool_uuid, newest.number);
+        let mut older_records = newest.version < FORMAT_VERSION;
         let (spares, unknown_spares) = take_spares(&mut found, &members);
         // What left the pool has no say in it any more.
         let voters = || found.iter().filter(|ssd| ssd.is_in(&members));
@@ -146,6 +162,7 @@ impl<E: Env> Survey<E> {
         let catalogue_agrees = is_as_new(state_catalogue.as_ref(), ssd_catalogue);
         let state_agrees = state_members.is_some() && members_agree && catalogue_agrees;
         let newest = latest(state_catalogue.as_ref(), ssd_catalogue);
+        older_records |= newest.is_some_and(|record| record.version < FORMAT_VERSION);
         let catalogue = match newest {
             Some(record) => Catalogue::decode(&record.payload).map_err(|error| corrupt(&error))?,
             None => Catalogue { next_attachment: 1, volumes: Vec::new() },
@@ -156,8 +173,10 @@ impl<E: Env> Survey<E> {
         // Above those of SSDs that left too, which may come back to be written over.
         let catalogue_number = highest(state_catalogue.as_ref(), found.iter().map(|ssd| ssd.catalogue.as_ref()));
         let newest = latest(state_rows.as_ref(), ssd_rows);
+        older_records |= newest.is_some_and(|record| record.version < FORMAT_VERSION);
         let rows = match newest {
-            Some(record) => Rows::decode(&record.payload).map_err(|error| corrupt(&error))?,
+            Some(record) => Rows::decode(record.version, &record.payload)
+                .map_err(|error| Error::unreadable("the newest record", &error))?,
             None => Rows::default(),
         };
         check_rows(&members, &rows)?;
@@ -189,6 +208,7 @@ impl<E: Env> Survey<E> {
             state_agrees,
             state_knows: state_members.is_some(),
             catalogue_behind,
+            older_records,
         })
     }
 
@@ -211,7 +231,16 @@ impl<E: Env> Survey<E> {
         } else {
             None
         };
-        Membership { missing, returned, catalogue_behind: self.catalogue_behind, all_cold }
+        let older = self.found.iter().filter(|ssd| ssd.is_older);
+        let older_superblocks = older.map(|ssd| ssd.superblock.clone()).collect();
+        Membership {
+            missing,
+            returned,
+            catalogue_behind: self.catalogue_behind,
+            all_cold,
+            older_superblocks,
+            older_records: self.older_records,
+        }
     }
 
     /// Members that are there, and all of them. A state directory that knows nothing proves nothing.
@@ -446,7 +475,7 @@ async fn look_at_all<E: Env>(
         let silent = || Err(Error::new(ErrorKind::Gone, format!("SSD {path} did not answer for {seconds} s")));
         match looked.unwrap_or_else(silent) {
             Ok(ssd) => found.push(ssd),
-            Err(error) if matches!(error.kind, ErrorKind::NewerFormat(_)) => return Err(error),
+            Err(error) if error.kind.needs_later_hotset() => return Err(error),
             Err(error) => match missing {
                 Missing::Refuse => return Err(error),
                 Missing::Leave | Missing::AcceptLoss => left_out.push((path, error)),
@@ -475,7 +504,7 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
         );
         return Err(Error::new(ErrorKind::Corrupt, message));
     }
-    let mark = mark_in(&bytes, superblock.ssd_uuid);
+    let (mark, is_older) = (mark_in(&bytes, superblock.ssd_uuid), has_older_superblock(&bytes));
     let area = superblock.layout.catalogue_area_bytes;
     let uuid = Some(superblock.pool_uuid);
     let read =
@@ -486,19 +515,39 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     let witness = newest_record(RecordKind::Witness, area, uuid, read).await;
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
-        return Ok(Found { named, superblock, members: None, catalogue: None, rows: None, witness: None, mark });
+        let (members, catalogue, rows, witness) = (None, None, None, None);
+        return Ok(Found { named, superblock, members, catalogue, rows, witness, mark, is_older });
     }
-    let members = known(&what, members)?;
-    let (catalogue, rows, witness) = (known(&what, catalogue)?, known(&what, rows)?, known(&what, witness)?);
-    Ok(Found { named, superblock, members, catalogue, rows, witness, mark })
+    let members = known(&what, RecordKind::Members, members)?;
+    let catalogue = known(&what, RecordKind::Catalogue, catalogue)?;
+    let (rows, witness) = (known(&what, RecordKind::Rows, rows)?, known(&what, RecordKind::Witness, witness)?);
+    Ok(Found { named, superblock, members, catalogue, rows, witness, mark, is_older })
 }
 
-/// A member's record. One that is broken is none; one of a later version is not passed over.
-fn known(what: &str, record: Result<Option<Record>, Unusable>) -> Result<Option<Record>, Error> {
+/// A member's record. One that is broken is none; what a later Hotset wrote is not passed over.
+fn known(what: &str, kind: RecordKind, record: Result<Option<Record>, Unusable>) -> Result<Option<Record>, Error> {
+    if let Ok(Some(record)) = &record
+        && let Some(other) = other_stream(kind, record)
+    {
+        return Err(Error::unreadable(what, &Unreadable::OtherStream(other)));
+    }
     match record {
         Ok(record) => Ok(record),
         Err(Unusable::Corrupt(_)) => Ok(None),
         Err(Unusable::Newer(newer)) => Err(Error::unusable(what, &Unusable::Newer(newer))),
+    }
+}
+
+/// The stream that a record names and that this version does not know. What else is wrong in it is told when it is the newest.
+fn other_stream(kind: RecordKind, record: &Record) -> Option<OtherStream> {
+    let decoded = match kind {
+        RecordKind::Rows => Rows::decode(record.version, &record.payload).map(drop),
+        RecordKind::Witness => Witness::decode(record.version, &record.payload).map(drop),
+        RecordKind::Members | RecordKind::Catalogue | RecordKind::Losses => Ok(()),
+    };
+    match decoded {
+        Err(Unreadable::OtherStream(other)) => Some(other),
+        Ok(()) | Err(Unreadable::Corrupt(_)) => None,
     }
 }
 
@@ -515,13 +564,15 @@ pub(crate) async fn state_record<E: Env>(
 ) -> Result<Option<Record>, Error> {
     let Some(state) = state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN) else { return Ok(None) };
     let read = async |offset: u64, length: usize| read_at::<E>(env, state, offset, length).await;
-    known("the state directory's member file", newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await)
+    let record = newest_record(kind, CATALOGUE_AREA_BYTES_MAX, uuid, read).await;
+    known("the state directory's member file", kind, record)
 }
 
 /// See [`crate::pool::ssds_awaited`].
 pub(crate) async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<Vec<u128>, Error> {
     let rows = state_record::<E>(env, Some(state), RecordKind::Rows, None).await?;
-    let asked = rows.and_then(|record| Rows::decode(&record.payload).ok()).map_or(0, |rows| rows.losses);
+    let asked =
+        rows.and_then(|record| Rows::decode(record.version, &record.payload).ok()).map_or(0, |rows| rows.losses);
     if asked == 0 || state.info().size_bytes < STATE_BYTES {
         return Ok(Vec::new());
     }
@@ -557,7 +608,9 @@ fn witnesses_of<D>(found: &[Found<D>], state: Option<&Record>) -> FoundWitnesses
     records.sort_by_key(|record| record.number);
     FoundWitnesses {
         // One that is broken is none: it only ever takes belief away.
-        seen: Witness::merged(records.iter().filter_map(|record| Witness::decode(&record.payload).ok())),
+        seen: Witness::merged(
+            records.iter().filter_map(|record| Witness::decode(record.version, &record.payload).ok()),
+        ),
         number: number(records.last().copied()),
         ssds: found.iter().map(|ssd| (ssd.superblock.ssd_uuid, number(ssd.witness.as_ref()))).collect(),
         state: number(state),

@@ -1,6 +1,6 @@
 //! The one world and the one device of these tests: over another kind of either, the whole engine would be built once more.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::task::Poll;
@@ -104,9 +104,44 @@ pub(crate) struct TestDevice {
     ways: Rc<Ways>,
 }
 
+/// A daemon that is killed, or its power cut, at one of its writes.
+pub(crate) struct Kill {
+    /// Writes that are still done.
+    writes_left: Cell<u64>,
+    /// The write at which it happens is done by half.
+    tears: bool,
+    done: Cell<bool>,
+    changed: Event,
+}
+
+impl Kill {
+    pub(crate) fn at(write: u64, tears: bool) -> Rc<Self> {
+        Rc::new(Self { writes_left: Cell::new(write), tears, done: Cell::new(false), changed: Event::new() })
+    }
+
+    pub(crate) async fn happens(&self) {
+        while !self.done.get() {
+            self.changed.wait().await;
+        }
+    }
+
+    /// False: the writer is no more.
+    fn lets_write(&self) -> bool {
+        match self.writes_left.get().checked_sub(1) {
+            Some(left) => self.writes_left.set(left),
+            None => {
+                self.done.set(true);
+                self.changed.wake_all();
+            }
+        }
+        !self.done.get()
+    }
+}
+
 /// What it does beside storing.
 #[derive(Default)]
 struct Ways {
+    kill: RefCell<Option<Rc<Kill>>>,
     reads: Cell<u64>,
     /// The next operation of this kind is held back, and fails in the end.
     armed: Cell<Option<Operation>>,
@@ -206,6 +241,28 @@ impl TestDevice {
         self.ways.bad.set(Some(bad));
     }
 
+    /// It is one of those whose writes are counted.
+    pub(crate) fn killed_by(&self, kill: &Rc<Kill>) {
+        *self.ways.kill.borrow_mut() = Some(Rc::clone(kill));
+    }
+
+    /// Returns if whoever writes is not killed at this write.
+    async fn survive(&self, offset: u64, buf: &Buf) {
+        let kill = self.ways.kill.borrow().clone();
+        let Some(kill) = kill else { return };
+        let was_alive = !kill.done.get();
+        if kill.lets_write() {
+            return;
+        }
+        if was_alive && kill.tears {
+            let mut half = Buf::zeroed((buf.len() / 2).next_multiple_of(512));
+            let length = half.len();
+            half.copy_from_slice(&buf[..length]);
+            let _ = self.store.write(offset, half).await;
+        }
+        pending().await
+    }
+
     async fn pass(&self, operation: Operation, offset: u64) -> Result<(), DeviceError> {
         let failure = Err(DeviceError::new(DeviceErrorKind::Media, operation, ByteRange::at(0, 0)));
         match self.ways.bad.get() {
@@ -259,6 +316,7 @@ impl Device for TestDevice {
     }
 
     async fn write(&self, offset: u64, buf: Buf) -> (Buf, Result<(), DeviceError>) {
+        self.survive(offset, &buf).await;
         match self.pass(Operation::Write, offset).await {
             Ok(()) => self.store.write(offset, buf).await,
             failed => (buf, failed),

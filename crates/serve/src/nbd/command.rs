@@ -165,6 +165,7 @@ pub(super) fn errno(kind: ErrorKind) -> u32 {
         | ErrorKind::Gone
         | ErrorKind::Corrupt
         | ErrorKind::NewerFormat(_)
+        | ErrorKind::OtherStream
         | ErrorKind::Refused
         | ErrorKind::Missing
         | ErrorKind::OtherMachine
@@ -186,6 +187,7 @@ pub(super) fn reason(kind: ErrorKind) -> ErrorAnswer {
         | ErrorKind::Gone
         | ErrorKind::Corrupt
         | ErrorKind::NewerFormat(_)
+        | ErrorKind::OtherStream
         | ErrorKind::Refused
         | ErrorKind::NotFound
         | ErrorKind::Missing
