@@ -3,6 +3,7 @@
 //! A rule looks at one file, or at the workspace's metadata, and names what breaks it. Every rule has a test with an
 //! example that it must find.
 
+mod circles;
 mod code;
 mod crates;
 mod rooms;
@@ -28,14 +29,17 @@ pub(crate) fn run() -> Result<ExitCode> {
     let mut findings = crates::check(&metadata()?);
     let files = files()?;
     let nouns = rooms::nouns(|path| fs::read_to_string(root().join(path)).ok());
+    let mut texts = Vec::new();
     for path in &files {
         // What is not text has no rules; a file that is listed but deleted is gone with the next commit.
         if let Ok(text) = fs::read_to_string(root().join(path)) {
             let is_noun = nouns.contains(path);
             findings.extend(rules::check(path, &text, is_noun));
             findings.extend(rooms::check(path, &text, is_noun));
+            texts.push((path.clone(), text));
         }
     }
+    findings.extend(circles::check(&texts));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.rule);
     }

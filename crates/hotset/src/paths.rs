@@ -17,6 +17,9 @@ const NBD_SOCKET: &str = "nbd.sock";
 /// Name of the folder of the pools' records in the state directory.
 pub(crate) const POOLS: &str = "pools";
 
+/// The file of events, in the state directory.
+pub(crate) const EVENTS: &str = "events.jsonl";
+
 /// The effective user of this process.
 pub(crate) fn own_user() -> std::io::Result<u32> {
     std::fs::metadata("/proc/self").map(|metadata| metadata.uid())

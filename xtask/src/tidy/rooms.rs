@@ -35,6 +35,15 @@ const HANDLES: &[&str] =
 const ROOMS_OF_SERVE: &[(&str, &[&str])] =
     &[("crates/serve/src/inflight", &["nbd", "exports"]), ("crates/serve/src/exports", &["nbd"])];
 
+/// The rooms of the daemon, the lowest first, what puts them together (`rooms.rs`), and what asks them: each may use those before it.
+/// What lies beside them in the folder is below them all.
+const ROOMS_OF_DAEMON: &[&str] = &["opening", "changing", "reporting", "rooms", "http"];
+
+/// Files beside the rooms that stand before them.
+const FRAME_OF_DAEMON: &[&str] = &["mod.rs", "api_socket.rs", "certificates.rs", "reload.rs"];
+
+const DAEMON: &str = "crates/hotset/src/daemon/";
+
 const ENGINE: &str = "crates/cache/src/";
 
 /// The files that are nouns, whatever room they are in; `read` gives the text of a file of the repository.
@@ -55,6 +64,34 @@ pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
     let code = code_of(text);
     let mut findings = check_engine(path, &code, is_noun);
     findings.extend(check_serving(path, &code));
+    findings.extend(check_daemon(path, &code));
+    findings
+}
+
+/// A room of the daemon is named by its path, from the crate or from above.
+fn check_daemon(path: &str, code: &str) -> Vec<Finding> {
+    let Some(within) = path.strip_prefix(DAEMON) else { return Vec::new() };
+    if FRAME_OF_DAEMON.contains(&within) {
+        return Vec::new();
+    }
+    let room = within.split_once('/').map(|(room, _)| room).or(within.strip_suffix(".rs"));
+    let own = ROOMS_OF_DAEMON.iter().position(|name| Some(*name) == room);
+    let above = &ROOMS_OF_DAEMON[own.map_or(0, |own| own + 1)..];
+    let shipped = code.split("#[cfg(test)]").next().unwrap_or(code);
+    let mut findings = Vec::new();
+    for (index, line) in shipped.lines().enumerate() {
+        let names = |upper: &&&str| {
+            ["daemon::", "super::"].iter().any(|from| {
+                let named = format!("{from}{upper}");
+                let mut after = line.split(&named).skip(1);
+                after.any(|rest| rest.starts_with("::") || rest.starts_with(';'))
+            })
+        };
+        for upper in above.iter().filter(names) {
+            let rule = format!("{within} does not use `{upper}`: uses go one way, and the frame has the order of both");
+            findings.push(Finding { place: format!("{path}:{}", index + 1), rule });
+        }
+    }
     findings
 }
 
@@ -133,6 +170,32 @@ mod tests {
         assert_eq!(found("pool/a.rs", "use crate::volume::read::a;", false), 0);
         assert_eq!(found("offline.rs", "use crate::pool::open::Parts;", false), 0);
         assert_eq!(found("members/a.rs", "// crate::log::a\n#[cfg(test)]\nuse crate::log::rows::Row;", false), 0);
+    }
+
+    #[test]
+    fn a_room_of_the_daemon_that_uses_one_above_it_is_found() {
+        let found = |path: &str, line: &str| check(&format!("{DAEMON}{path}"), line, false).len();
+        for (path, bad) in [
+            ("opening/start.rs", "use crate::daemon::changing::flush::Flushes;"),
+            ("opening/start.rs", "use super::super::reporting::status::Reporting;"),
+            ("changing/flush.rs", "fn f(status: &crate::daemon::reporting::status::Reporting) {}"),
+            ("changing/flush.rs", "use crate::daemon::rooms::Rooms;"),
+            ("reporting/status.rs", "use crate::daemon::http::Document;"),
+            ("state.rs", "use super::opening::recognise::Backings;"),
+            ("smart/mod.rs", "use crate::daemon::reporting::ssds::Drives;"),
+        ] {
+            assert_eq!(found(path, bad), 1, "{path}: {bad}");
+        }
+        for (path, good) in [
+            ("changing/flush.rs", "use crate::daemon::opening::records::Records;"),
+            ("reporting/status.rs", "use crate::daemon::changing::flush::Flushes;"),
+            ("opening/start.rs", "// as crate::daemon::changing::flush does\nuse super::records::Records;"),
+            ("opening/start.rs", "#[cfg(test)]\nuse crate::daemon::changing::flush::Flushes;"),
+            ("rooms.rs", "use super::opening::records::Records;"),
+            ("http/pools.rs", "use crate::daemon::changing::flush::Subject;"),
+        ] {
+            assert_eq!(found(path, good), 0, "{path}: {good}");
+        }
     }
 
     #[test]

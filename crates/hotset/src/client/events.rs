@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, Event, EventList};
 
-use super::{Client, Reader, json_line, print, write_more};
+use super::http::Client;
+use super::print::{Reader, json_line, print, write_more};
 use crate::args::{EventsArguments, Output};
 use hotset_cache::date_and_time;
 

@@ -7,7 +7,7 @@ use hotset_api::{ApiError, ApiErrorKind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::print;
+use super::print::print;
 use crate::args::Output;
 use crate::size::{Size, human};
 
@@ -32,7 +32,7 @@ pub(crate) fn create(output: Output, path: &Path, Size(size_bytes): Size) -> Res
     let made = hotset_block::create_image(path, size_bytes, &mut |done| bar.set_position(done));
     bar.finish_and_clear();
     made.map_err(|error| ApiError::new(ApiErrorKind::Device, format!("image {}: {error}", path.display())))?;
-    let created = Created { path: super::absolute(path)?, size_bytes };
+    let created = Created { path: super::print::absolute(path)?, size_bytes };
     print(output, &created, |created| format!("Created {} of {}\n", created.path, human(created.size_bytes)))
 }
 

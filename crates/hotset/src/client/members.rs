@@ -10,8 +10,8 @@ use hyper::Method;
 
 use super::http::Client;
 use super::operations::follow;
+use super::print::{absolute, print};
 use super::table::Table;
-use super::{absolute, print};
 use crate::args::{Output, SsdsArguments};
 use crate::size::human;
 

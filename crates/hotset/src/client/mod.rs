@@ -8,6 +8,7 @@ mod image;
 mod members;
 mod operations;
 mod pool;
+mod print;
 mod removal;
 mod rules;
 mod scrub;
@@ -18,17 +19,13 @@ mod token;
 mod top;
 mod volume;
 
-use std::io::{ErrorKind, Write};
-
-use hotset_api::{ApiError, ApiErrorKind};
-use serde::Serialize;
-
 pub(crate) use address::{Address, Credentials};
 pub(crate) use events::run as run_events;
 pub(crate) use http::{Answers, Client, Door};
 pub(crate) use image::{create as create_image, fill_bar};
 pub(crate) use operations::run as run_operations;
 pub(crate) use pool::run as run_pool;
+pub(crate) use print::{json, print, tell, write_out};
 pub(crate) use rules::run as run_udev_rules;
 pub(crate) use stats::run as run_stats;
 pub(crate) use status::run as run_status;
@@ -36,68 +33,3 @@ pub(crate) use table::Table;
 pub(crate) use token::run as run_token;
 pub(crate) use top::run as run_top;
 pub(crate) use volume::run as run_volume;
-
-use crate::args::Output;
-use crate::escape::{escaped_json, escaped_lines};
-
-/// Prints `value` for programs, or what `text` makes of it for people.
-pub(crate) fn print<T: Serialize>(output: Output, value: &T, text: impl FnOnce(&T) -> String) -> Result<(), ApiError> {
-    let printed = match output {
-        Output::Text => text(value),
-        Output::Json => json(value),
-    };
-    write_out(&printed)
-}
-
-/// `value` as indented JSON with a line end.
-pub(crate) fn json<T: Serialize>(value: &T) -> String {
-    let mut text = serde_json::to_string_pretty(value).expect("the API's types have string keys only");
-    text.push('\n');
-    escaped_json(&text)
-}
-
-/// `value` as one line of JSON.
-fn json_line<T: Serialize>(value: &T) -> String {
-    let mut text = serde_json::to_string(value).expect("the API's types have string keys only");
-    text.push('\n');
-    escaped_json(&text)
-}
-
-/// Whether there is somebody who reads what a verb prints again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
-    There,
-    Left,
-}
-
-/// Writes to standard output. A reader that went away (`| head`) has what it wanted: that is no error. Whatever is in it,
-/// a terminal is told to do nothing but show it.
-pub(crate) fn write_out(text: &str) -> Result<(), ApiError> {
-    write_more(text).map(|_| ())
-}
-
-/// The same for a verb that goes on, and ends when nobody reads any more.
-pub(crate) fn write_more(text: &str) -> Result<Reader, ApiError> {
-    write_as_it_is(&escaped_lines(text))
-}
-
-/// For sequences of our own that a terminal is to obey.
-fn write_as_it_is(text: &str) -> Result<Reader, ApiError> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(Reader::There),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Reader::Left),
-        Err(error) => Err(ApiError::new(ApiErrorKind::Internal, format!("standard output: {error}"))),
-    }
-}
-
-/// Writes a line to standard error. Where nobody takes it, nobody is left to tell.
-pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", escaped_lines(line));
-}
-
-/// A path of the command line for the daemon.
-fn absolute(path: &std::path::Path) -> Result<String, ApiError> {
-    let spelled = path.to_str().map_or_else(|| crate::paths::absolute(path), crate::paths::absolute_backing);
-    spelled.map_err(|error| ApiError::new(ApiErrorKind::Invalid, format!("{}: {error}", path.display())))
-}

@@ -4,10 +4,10 @@ use hotset_api::{ApiError, ApiErrorKind, Operation, OperationCancelled, Operatio
 use hyper::Method;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::http::request;
+use super::http::{Client, request};
+use super::print::print;
 use super::removal::{Shown, TICK, time_left};
 use super::table::Table;
-use super::{Client, print};
 use crate::args::{OperationsArguments, OperationsVerb, Output};
 use crate::size::human;
 

@@ -6,8 +6,11 @@ use hotset_api::{
 };
 use hyper::Method;
 
+use super::http::Client;
+use super::image::fill_bar;
+use super::print::{absolute, print, tell, write_out};
 use super::table::{Table, facts, notes, on_off};
-use super::{Client, absolute, drives, fill_bar, members, operations, print, removal, scrub, tell, write_out};
+use super::{drives, members, operations, removal, scrub};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};

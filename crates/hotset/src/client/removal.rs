@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::http::{Client, request};
-use super::{print, tell};
+use super::print::{print, tell};
 use crate::args::{Output, RemovalArguments};
 use crate::size::human;
 

@@ -3,7 +3,8 @@
 use hotset_api::{ApiError, PoolKind, Status};
 use serde::Serialize;
 
-use super::{Client, print};
+use super::http::Client;
+use super::print::print;
 use crate::args::Output;
 use crate::udev::{self, Guarded};
 

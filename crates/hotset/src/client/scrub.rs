@@ -5,7 +5,7 @@ use hyper::Method;
 
 use super::http::Client;
 use super::operations::follow;
-use super::print;
+use super::print::print;
 use crate::args::Output;
 use crate::size::{grouped, human};
 

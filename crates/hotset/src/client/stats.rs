@@ -6,9 +6,10 @@ use std::time::Duration;
 use hotset_api::{ApiError, ApiErrorKind, Stats, VolumeCounters};
 use serde::Serialize;
 
+use super::http::Client;
+use super::print::{Reader, print, write_as_it_is, write_more};
 use super::table::Table;
 use super::volume::percent;
-use super::{Client, Reader, print, write_as_it_is, write_more};
 use crate::args::{Output, StatsArguments};
 use crate::size::{grouped, human};
 

@@ -5,9 +5,11 @@ use hotset_api::{
     SsdState, Status, SubjectKind, Volume,
 };
 
+use super::http::Client;
 use super::operations::how_far;
+use super::print::print;
 use super::table::{Table, facts, notes};
-use super::{Client, print, scrub, volume};
+use super::{scrub, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human};
 use crate::words;

@@ -3,8 +3,9 @@
 use hotset_api::{ApiError, Deleted, TokenCreate, TokenCreated, TokenList};
 use hyper::Method;
 
+use super::http::Client;
+use super::print::print;
 use super::table::Table;
-use super::{Client, print};
 use crate::args::{Output, TokenVerb};
 use hotset_cache::date_and_time;
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use hotset_api::{ApiError, Stats};
 
+use super::http::Client;
+use super::print::{Reader, json, write_as_it_is, write_more};
 use super::stats::{Rates, rates};
 use super::table::Table;
 use super::volume::percent;
-use super::{Client, Reader, json, write_as_it_is, write_more};
 use crate::args::{Output, TopArguments, TopOrder};
 use crate::size::human;
 

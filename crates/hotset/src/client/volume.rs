@@ -6,8 +6,10 @@ use hotset_api::{
 };
 use hyper::Method;
 
+use super::http::Client;
+use super::print::print;
+use super::removal;
 use super::table::{Table, facts, notes, on_off};
-use super::{Client, print, removal};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
@@ -78,7 +80,7 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             let change: VolumeChange = removal::remove(client, output, &path, &flush, removal)?;
             print_change(output, &change, "Disabled the cache of")?;
             if change.changed && !change.volume.clients.is_empty() && output == Output::Text {
-                super::write_out(&format!("Hosts go on, uncached: {}\n", used_by(&change.volume)))?;
+                super::print::write_out(&format!("Hosts go on, uncached: {}\n", used_by(&change.volume)))?;
             }
             Ok(())
         }

@@ -13,7 +13,6 @@ use super::clock::unix_ms;
 use super::config::Config;
 use super::http::ApiTls;
 use super::register::Register;
-use super::tls_files;
 use crate::plane::Handle;
 use hotset_cache::date_and_time;
 
@@ -153,6 +152,11 @@ fn seconds_of(tag: u8, time: &[u8]) -> Option<u64> {
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
     let days = shifted_year * 365 + shifted_year / 4 - shifted_year / 100 + shifted_year / 400 + day_of_year;
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// As the server of hosts wants them.
+pub(super) fn tls_files(files: super::config::TlsFiles) -> hotset_serve::TlsFiles {
+    hotset_serve::TlsFiles { certificate: files.certificate, key: files.key, client_ca: files.client_ca }
 }
 
 #[cfg(test)]

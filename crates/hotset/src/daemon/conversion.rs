@@ -1,6 +1,6 @@
 //! A conversion of a pool as the state directory keeps it: what is to become of the pool, and how far it has come.
 //!
-//! It is written before each step that the next start must not mistake for something else; see `manager/convert.rs`.
+//! It is written before each step that the next start must not mistake for something else; see `changing/convert.rs`.
 
 use hotset_api::{IoType, PolicyKind, PoolKind, PoolSet};
 use hotset_cache::PoolStatus;

@@ -63,7 +63,7 @@ enum Kind {
 }
 
 /// See the file's summary.
-pub(super) struct Failures {
+pub(crate) struct Failures {
     record: Mutex<Record>,
     register: Register,
     /// The daemon stops: what is begun from now on is not begun in earnest.
@@ -73,7 +73,7 @@ pub(super) struct Failures {
 impl Failures {
     /// Takes in how the last run ended. Blocking.
     pub(super) fn load(state: &StateDirectory, register: Register) -> Self {
-        let mut record = state.failures();
+        let mut record: Record = state.failures();
         let before = record.clone();
         let panicked = take_panic(state.path());
         record.take_in(panicked.as_deref(), &state.pools().unwrap_or_default(), unix_ms());

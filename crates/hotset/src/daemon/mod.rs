@@ -3,30 +3,27 @@
 //! The main thread runs the control plane (tokio); the data plane has a thread of its own and never waits for it.
 
 mod api_socket;
+mod blocking;
 mod certificates;
+mod changing;
+mod clients;
 mod clock;
 mod config;
-mod connect;
 mod conversion;
 mod counters;
-mod events;
 mod failures;
 mod history;
-mod hook;
 mod http;
 mod inherited;
 mod log;
-mod manager;
 mod memory;
-mod observer;
-mod probe;
-mod prober;
+mod naming;
+mod opening;
 mod register;
 mod reload;
+mod reporting;
 mod room;
-mod runs;
-mod scan;
-mod selfcheck;
+mod rooms;
 mod signals;
 mod smart;
 mod state;
@@ -38,7 +35,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hotset_block::{DescriptorUse, ExecutorOptions, descriptors_for, raise_descriptor_limit};
-use hotset_serve::{ServerSettings, TlsFiles};
+use hotset_serve::ServerSettings;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 
@@ -46,17 +43,17 @@ use self::api_socket::Listeners;
 use self::certificates::Certificates;
 use self::config::Config;
 use self::counters::Counters;
-use self::events::EventLog;
-use self::hook::Hook;
 use self::http::{ApiTls, Control, Gate};
 use self::inherited::Inherited;
 use self::log::{LAST_WORDS_LIMIT, Log, LogSink};
-use self::manager::Manager;
-use self::observer::Observer;
 use self::register::Register;
 use self::reload::Reload;
-use self::runs::LastRun;
-use self::selfcheck::SelfCheck;
+use self::reporting::events::EventLog;
+use self::reporting::hook::Hook;
+use self::reporting::observer::{self, Observer};
+use self::reporting::runs::{self, LastRun};
+use self::reporting::selfcheck::SelfCheck;
+use self::rooms::Rooms;
 use self::signals::Signals;
 use self::state::StateDirectory;
 use self::tokens::Tokens;
@@ -179,7 +176,7 @@ async fn serve(
     let hook = Hook::start(config.event_hook.clone(), register.clone());
     let last_run = LastRun::of(&events);
     observer::record(&events, hook.as_ref(), vec![last_run.started()]);
-    let (tls, smartctl) = (config.tls.clone().map(tls_files), config.smartctl.clone());
+    let (tls, smartctl) = (config.tls.clone().map(certificates::tls_files), config.smartctl.clone());
     let certificates = Certificates {
         api: api_tls,
         plane: plane.clone(),
@@ -187,12 +184,12 @@ async fn serve(
         paths: certificates::paths(&config),
         unusable: Vec::new(),
     };
-    let manager = Arc::new(Manager::new(plane.clone(), state, config, register.clone(), counters.clone()));
+    let rooms = Arc::new(Rooms::new(plane.clone(), state, config, register.clone(), counters.clone()));
     // Hosts may come at once: each waits until its volume is open.
-    manager.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
+    rooms.opening.expect_recorded_volumes().await.map_err(|error| error.to_string())?;
     let nbd = sockets.nbd;
     let listening = plane.first().call(move |plane| plane.listen(nbd, tls)).await.map_err(|error| error.to_string())?;
-    manager.listens(listening);
+    rooms.reporting.listens(listening);
     tokio::spawn(reload.follow(signals.clone(), certificates));
     signals.heed();
     let check = SelfCheck {
@@ -205,8 +202,8 @@ async fn serve(
     tokio::spawn(check.run());
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
-        let (manager, first_pass) = (Arc::clone(&manager), Arc::clone(&first_pass));
-        async move { manager.start(first_pass).await }
+        let (rooms, first_pass) = (Arc::clone(&rooms), Arc::clone(&first_pass));
+        async move { rooms.start(first_pass).await }
     });
     let opened = tokio::select! {
         () = first_pass.notified() => true,
@@ -220,22 +217,30 @@ async fn serve(
         }
         let history =
             history::Handle::start(&state_path, register.clone()).map_err(|error| format!("history: {error}"))?;
-        manager.keeps_statistics(history.clone());
+        rooms.volumes.keeps_statistics(history.clone());
         let (latest, status) = tokio::sync::watch::channel(None);
         let control = Control {
             history: history.clone(),
-            manager: Arc::clone(&manager),
+            rooms: Arc::clone(&rooms),
             events: Arc::clone(&events),
             tokens,
             latest: status,
         };
         answer(listeners, &control, names, &counters);
-        tokio::spawn(smart::watch(Arc::clone(&manager), smartctl));
-        let observer = Observer { manager: Arc::clone(&manager), log: Arc::clone(&events), hook, history, register };
+        tokio::spawn(Arc::clone(&rooms.drives).watch(smartctl));
+        let observer = Observer {
+            reporting: Arc::clone(&rooms.reporting),
+            volumes: Arc::clone(&rooms.volumes),
+            upkeep: Arc::clone(&rooms.upkeep),
+            log: Arc::clone(&events),
+            hook,
+            history,
+            register,
+        };
         tokio::spawn(observer.run(latest));
         let run = async {
             announce(start).await;
-            manager.retry_offline_volumes().await;
+            rooms.serving.retry_offline_volumes().await;
         };
         tokio::select! {
             () = run => {}
@@ -244,10 +249,10 @@ async fn serve(
         }
     }
     events.append(vec![runs::stopping()]);
-    manager.save_host_errors().await;
-    let code = stop(&manager, &plane, signals).await;
+    rooms.upkeep.save_host_errors().await;
+    let code = stop(&rooms, &plane, signals).await;
     if code == ExitCode::SUCCESS {
-        manager.ends_cleanly();
+        rooms.records.ends_cleanly();
         events.append(vec![runs::stopped()]);
     }
     events.wait_written(LAST_WORDS_LIMIT);
@@ -262,18 +267,7 @@ fn answer(listeners: Listeners, control: &Control, names: Vec<String>, counters:
         let gate = Gate { door, tokens, counters, names: Arc::clone(&names) };
         http::router(control.clone(), gate)
     });
-    tokio::spawn(control.history.clone().sample(Arc::clone(&control.manager)));
-    tokio::spawn(Arc::clone(&control.manager).follow_members());
-    tokio::spawn(Arc::clone(&control.manager).follow_growth());
-    tokio::spawn(Arc::clone(&control.manager).reopen_closed());
-    tokio::spawn(Arc::clone(&control.manager).watch_paths());
-    tokio::spawn(Arc::clone(&control.manager).keep_records());
-    tokio::spawn(Arc::clone(&control.manager).read_records_again(Arc::clone(&control.tokens)));
-    tokio::spawn(Arc::clone(&control.manager).watch_awaited());
-}
-
-fn tls_files(files: config::TlsFiles) -> TlsFiles {
-    TlsFiles { certificate: files.certificate, key: files.key, client_ca: files.client_ca }
+    control.rooms.keep_up(Arc::clone(&control.tokens), control.history.clone());
 }
 
 /// Tells the service manager when everything is open, or known not to open.
@@ -301,12 +295,12 @@ fn notify<const N: usize>(state: [NotifyState<'static>; N]) {
 }
 
 /// Stops cleanly; at the second signal at once.
-async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCode {
+async fn stop(rooms: &Rooms, plane: &Handle, mut signals: Signals) -> ExitCode {
     notify([NotifyState::Stopping, NotifyState::Status("stopping")]);
     tracing::info!("stopping");
-    manager.stops();
+    rooms.records.stops();
     let before = plane.snapshot().await.ok();
-    manager.count_written().await;
+    rooms.drives.count_written().await;
     let stopping = running_time::timeout(STOP_LIMIT, plane.stop());
     let report = tokio::select! {
         report = stopping => report,
@@ -321,7 +315,7 @@ async fn stop(manager: &Manager, plane: &Handle, mut signals: Signals) -> ExitCo
                 tracing::error!("{problem}");
             }
             if let Some(before) = before {
-                manager.lift_guards(&before, &clean_pools).await;
+                rooms.guard.lift_guards(&before, &clean_pools).await;
             }
             tracing::info!("stopped");
             ExitCode::SUCCESS

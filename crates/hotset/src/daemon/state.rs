@@ -17,13 +17,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::conversion::Conversion;
-use super::events::FILE_NAME as EVENTS;
-use super::failures;
-use super::manager::BackingRecord;
 use super::register::HostErrors;
 use super::smart::Ledger;
-use super::tokens::TokenRecord;
-use crate::paths::{POOLS, files_of_pools};
+use crate::paths::{EVENTS, POOLS, files_of_pools};
 use crate::predecessor::{lock_with_retries, wait_for_files};
 use crate::state_file::{self, remove_if_there};
 use crate::words;
@@ -116,6 +112,18 @@ impl VolumeRecord {
         let name = self.name.parse::<VolumeName>()?;
         Ok(VolumeSpec { name, backing: self.backing.clone(), settings: self.settings() })
     }
+}
+
+/// What a volume's backing device was when it was opened last, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BackingRecord {
+    pub(crate) volume: String,
+    pub(crate) backing: String,
+    pub(crate) id: String,
+    pub(crate) size_bytes: u64,
+    /// A name of the device that stays its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) better_path: Option<String>,
 }
 
 /// An SSD as it is recorded: where it was last, and who it is.
@@ -229,9 +237,15 @@ struct BackingRecords {
     volumes: Vec<BackingRecord>,
 }
 
-#[derive(Default, Serialize, Deserialize)]
-struct TokenRecords {
-    tokens: Vec<TokenRecord>,
+#[derive(Serialize, Deserialize)]
+struct TokenRecords<T> {
+    tokens: Vec<T>,
+}
+
+impl<T> Default for TokenRecords<T> {
+    fn default() -> Self {
+        Self { tokens: Vec::new() }
+    }
 }
 
 /// The directory, locked for this process.
@@ -348,11 +362,11 @@ impl StateDirectory {
     }
 
     /// The tokens of the API. A missing file means none.
-    pub(crate) fn tokens(&self) -> Result<Vec<TokenRecord>, String> {
-        read_if_there::<TokenRecords>(&self.path.join("tokens.json")).map(|file| file.tokens)
+    pub(crate) fn tokens<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
+        read_if_there::<TokenRecords<T>>(&self.path.join("tokens.json")).map(|file| file.tokens)
     }
 
-    pub(crate) fn write_tokens(&self, tokens: &[TokenRecord]) -> io::Result<()> {
+    pub(crate) fn write_tokens<T: Clone + Serialize>(&self, tokens: &[T]) -> io::Result<()> {
         write_record(&self.path, "tokens.json", VERSION_OF_READ_POOLS, &TokenRecords { tokens: tokens.to_vec() })
     }
 
@@ -366,29 +380,29 @@ impl StateDirectory {
     }
 
     /// How earlier runs ended. Begun anew if it cannot be read.
-    pub(super) fn failures(&self) -> failures::Record {
+    pub(crate) fn failures<T: DeserializeOwned + Default>(&self) -> T {
         self.read_or_begin_anew(FAILURES)
     }
 
-    pub(super) fn write_failures(&self, record: &failures::Record) -> io::Result<()> {
+    pub(crate) fn write_failures(&self, record: &impl Serialize) -> io::Result<()> {
         self.write_begun_anew(FAILURES, record)
     }
 
     /// Errors that hosts got in earlier runs. Begun anew if it cannot be read.
-    pub(super) fn host_errors(&self) -> Vec<HostErrors> {
+    pub(crate) fn host_errors(&self) -> Vec<HostErrors> {
         self.read_or_begin_anew::<HostErrorsOfVolumes>(HOST_ERRORS).volumes
     }
 
-    pub(super) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {
+    pub(crate) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {
         self.write_begun_anew(HOST_ERRORS, &HostErrorsOfVolumes { volumes: errors.to_vec() })
     }
 
     /// Whose backing device was whose. Begun anew if it cannot be read.
-    pub(super) fn backings(&self) -> Vec<BackingRecord> {
+    pub(crate) fn backings(&self) -> Vec<BackingRecord> {
         self.read_or_begin_anew::<BackingRecords>(BACKINGS).volumes
     }
 
-    pub(super) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
+    pub(crate) fn write_backings(&self, known: &[BackingRecord]) -> io::Result<()> {
         self.write_begun_anew(BACKINGS, &BackingRecords { volumes: known.to_vec() })
     }
 
@@ -420,7 +434,7 @@ impl StateDirectory {
     }
 
     /// Records that were begun anew, as long as what could not be read is still there; and what is not known for that.
-    pub(super) fn begun_anew(&self) -> io::Result<Vec<String>> {
+    pub(crate) fn begun_anew(&self) -> io::Result<Vec<String>> {
         let names = fs::read_dir(&self.path)?.map(|entry| entry.map(|entry| entry.file_name()));
         let there = names.collect::<io::Result<Vec<_>>>()?;
         let mut told = Vec::new();
@@ -435,7 +449,7 @@ impl StateDirectory {
     }
 
     /// Fails where a record of some size could not be written now. Leaves nothing behind.
-    pub(super) fn try_to_write(&self) -> io::Result<()> {
+    pub(crate) fn try_to_write(&self) -> io::Result<()> {
         let path = self.path.join("probe");
         remove_if_there(&path)?;
         let mut file = state_file::open(&path, OpenOptions::new().write(true).create_new(true))?;
@@ -658,9 +672,10 @@ mod tests {
             assert_eq!(state.begun_anew().unwrap(), Vec::<String>::new());
             let path = directory.path().join(name);
             fs::write(&path, "{").unwrap();
-            let _ = (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
+            let _: (_, BTreeMap<String, String>, _, _) =
+                (state.ssd_ledger(), state.failures(), state.host_errors(), state.backings());
             state.write_ssd_ledger(&Ledger::default()).unwrap();
-            state.write_failures(&failures::Record::default()).unwrap();
+            state.write_failures(&BTreeMap::<String, String>::new()).unwrap();
             state.write_host_errors(&[]).unwrap();
             state.write_backings(&[]).unwrap();
             let aside = directory.path().join(format!("{name}.broken"));

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use hotset_api::ApiError;
 
 use super::content::Content;
-use super::failed;
 use super::load::{Job, Load};
-use super::narrator::Narrator;
+use super::narrator::{Narrator, failed};
 use super::stage::Stage;
 use crate::size::grouped;
 

@@ -21,9 +21,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::load::Job;
 use self::measure::{Measured, Runner, warm_up_seconds};
-use self::narrator::Narrator;
+use self::narrator::{Narrator, failed};
 use self::report::{Figures, Report, Test, ratio};
-use self::stage::{Stage, StageSizes};
+use self::stage::{DATABASE_PERCENT, Stage, StageSizes};
 use crate::args::{DemoArguments, Output};
 use crate::client::print;
 use crate::size::human;
@@ -33,9 +33,6 @@ const INTERRUPTED: u8 = 130;
 
 /// From here on the cache counts as warm.
 const WARM_HIT_RATIO: f64 = 0.998;
-
-/// Hot data of the database test, as in the vendor's, in percent of the clean data that fits beside a full write log.
-const DATABASE_PERCENT: [u8; 3] = [60, 90, 120];
 
 pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<ExitCode, ApiError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -51,10 +48,6 @@ pub(crate) fn run(arguments: &DemoArguments, output: Output) -> Result<ExitCode,
             _ = terminate.recv() => Ok(ending.get()),
         }
     })
-}
-
-fn failed(error: std::io::Error) -> ApiError {
-    ApiError::new(ApiErrorKind::Device, format!("demo: {error}"))
 }
 
 /// How the time is divided. Preparation comes on top: some seconds, as fast as the machine writes.

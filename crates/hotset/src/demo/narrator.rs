@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hotset_api::{ApiError, ApiErrorKind};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Output;
@@ -56,4 +57,9 @@ impl Ticks {
             tell(&format!("{:30} {message}", self.what));
         }
     }
+}
+
+/// What a step of the demo failed with.
+pub(super) fn failed(error: std::io::Error) -> ApiError {
+    ApiError::new(ApiErrorKind::Device, format!("demo: {error}"))
 }

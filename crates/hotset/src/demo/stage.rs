@@ -13,14 +13,16 @@ use hotset_serve::ServerSettings;
 
 use super::content::Content;
 use super::load::Target;
-use super::narrator::Narrator;
+use super::narrator::{Narrator, failed};
 use super::report::ratio;
 use super::scratch::Scratch;
-use super::{DATABASE_PERCENT, failed};
 use crate::client::fill_bar;
 use crate::endpoint::Endpoint;
 use crate::plane::{Handle, plan};
 use crate::words;
+
+/// Hot data of the database test, as in the vendor's, in percent of the clean data that fits beside a full write log.
+pub(super) const DATABASE_PERCENT: [u8; 3] = [60, 90, 120];
 
 /// Each of the SSDs of a demo of a minute: warm in some seconds at the pace of such an array.
 const SSD_BYTES_PER_MINUTE: u64 = 640 << 20;

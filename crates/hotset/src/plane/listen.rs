@@ -5,7 +5,7 @@ use std::rc::Rc;
 use hotset_cache::{Error, ErrorKind};
 use hotset_serve::{TlsAcceptor, TlsFiles};
 
-use super::Plane;
+use super::open::Plane;
 use crate::endpoint::{Endpoint, Socket};
 use crate::predecessor::bind_with_retries;
 

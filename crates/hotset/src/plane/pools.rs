@@ -7,11 +7,12 @@ use futures_util::future::{join_all, try_join_all};
 use hotset_block::{ByteRange, Device, HostDevice, HostEnv};
 use hotset_cache::config::{PoolName, PoolSettings, VolumeName, VolumeSpec};
 use hotset_cache::{
-    BackingEvidence, DirtyData, Drained, Error, ErrorKind, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus,
-    Reattached, Removed, Takeover, dismiss_owner, may_have_owner,
+    BackingEvidence, DirtyData, Drained, Error, FailedSsd, Missing, Named, Pool, PoolSpec, PoolStatus, Reattached,
+    Removed, Takeover, dismiss_owner, may_have_owner,
 };
 
-use super::{Plane, device};
+use super::device;
+use super::open::{Plane, name_taken};
 
 /// A pool that was opened, and the volumes that its catalogue names.
 #[derive(Clone, Debug)]
@@ -224,11 +225,6 @@ impl Plane {
         self.pool(&pool)?.cancel_drain(&volume);
         Ok(())
     }
-}
-
-/// There may be one pool of a name, on whatever thread.
-pub(super) fn name_taken(name: &PoolName) -> Error {
-    Error::new(ErrorKind::Refused, format!("pool {name}: a pool of this name is open already"))
 }
 
 /// The physical device under a device; empty if it does not say.

@@ -10,8 +10,10 @@ use hotset_cache::config::VolumeName;
 use hotset_cache::{Error, ErrorKind, Relocated, Volume};
 use hotset_serve::ExportId;
 
+use super::device;
+use super::handle::Thread;
+use super::open::Plane;
 use super::stop::HOSTS_LIMIT;
-use super::{Plane, Thread, device};
 
 impl Plane {
     /// Brings a volume without a cache, and the hosts that use it, to another thread.

@@ -8,7 +8,7 @@ use hotset_cache::config::{PoolName, VolumeName};
 use hotset_cache::{Closed, Error, Pool};
 use tokio::sync::oneshot;
 
-use super::Plane;
+use super::open::Plane;
 
 /// How long requests in flight may take before their connections are cut.
 pub(super) const HOSTS_LIMIT: Duration = Duration::from_secs(3);

@@ -9,8 +9,9 @@ use hotset_block::{Env as _, HostDevice};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{Cleared, Error, ErrorKind, Volume, VolumeStatus};
 
+use super::device;
+use super::open::Plane;
 use super::stop::HOSTS_LIMIT;
-use super::{Plane, device};
 
 /// How long the last flush of a volume that is closed may take.
 const FLUSH_LIMIT: Duration = Duration::from_secs(30);

@@ -9,7 +9,6 @@ mod sampler;
 mod store;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -20,14 +19,13 @@ use self::bucket::Bucket;
 use self::sampler::Sampler;
 use self::store::{FILE_NAME, LEVELS, Level, Row, Store};
 use super::clock::unix_ms;
-use super::manager::Manager;
 use super::register::Register;
 
 pub(crate) use recent::Recent;
 pub(crate) use sampler::Look;
 
 /// How often a sample is taken: the step of the finest level.
-const INTERVAL: Duration = Duration::from_secs(30);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Samples between two rounds of forgetting: an hour.
 const SAMPLES_PER_ROUND: u32 = 120;
@@ -87,17 +85,9 @@ impl Handle {
         let _ = self.jobs.send(Job::Renamed { from: from.to_owned(), to: to.to_owned() });
     }
 
-    /// Looks every 30 s, until the runtime ends.
-    pub(crate) async fn sample(self, manager: Arc<Manager>) {
-        let mut ticks = tokio::time::interval(INTERVAL);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let Ok(look) = manager.look().await else { continue };
-            if self.jobs.send(Job::Look { at: now(), look: Box::new(look) }).is_err() {
-                return;
-            }
-        }
+    /// A look at all counters. False: nobody is there to take it.
+    pub(crate) fn take(&self, look: Look) -> bool {
+        self.jobs.send(Job::Look { at: now(), look: Box::new(look) }).is_ok()
     }
 }
 

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
-use super::Control;
 use super::access::Client;
+use super::control::Control;
 use super::exchange::{Answer, Asked};
-use crate::daemon::events::EventLog;
+use crate::daemon::reporting::events::EventLog;
 use crate::daemon::room::Visit;
 use crate::daemon::tokens::Tokens;
 

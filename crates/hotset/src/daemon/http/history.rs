@@ -7,7 +7,7 @@ use hotset_api::{ApiError, ApiErrorKind, Subject, SubjectKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::Control;
+use super::control::Control;
 use super::exchange::{Answer, Asked};
 use crate::daemon::clock::unix_ms;
 use crate::daemon::history::Question;

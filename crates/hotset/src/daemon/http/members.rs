@@ -5,54 +5,71 @@ use axum::extract::{Path, State};
 use hotset_api as api;
 use hotset_api::ApiError;
 
-use super::Manages;
+use super::control::Manages;
 use super::exchange::{Answer, Body, lasting};
-use crate::daemon::manager::Place;
+use crate::daemon::changing::members::Place;
 
 #[utoipa::path(post, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)), request_body = api::SsdsAdd,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn add_ssds(
-    State(manager): Manages,
+    State(rooms): Manages,
     Path(name): Path<String>,
     Body(add): Body<api::SsdsAdd>,
 ) -> Answer<api::PoolChange> {
-    lasting(async move { manager.add_ssds(&name, &add, Place::Pool).await }).await
+    lasting(async move {
+        let changed = rooms.members.add_ssds(&name, &add, Place::Pool).await?;
+        rooms.reporting.pool_change(&name, changed).await
+    })
+    .await
 }
 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)),
     request_body = api::SsdsRemove,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn remove_ssds(
-    State(manager): Manages,
+    State(rooms): Manages,
     Path(name): Path<String>,
     Body(remove): Body<api::SsdsRemove>,
 ) -> Answer<api::PoolChange> {
-    lasting(async move { manager.remove_ssds(&name, &remove).await }).await
+    lasting(async move {
+        let changed = rooms.members.remove_ssds(&name, &remove).await?;
+        rooms.reporting.pool_change(&name, changed).await
+    })
+    .await
 }
 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/removal", params(("name" = String, Path)),
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
-pub(super) async fn cancel_removal(State(manager): Manages, Path(name): Path<String>) -> Answer<api::PoolChange> {
-    Ok(Json(manager.cancel_removal(&name).await?))
+pub(super) async fn cancel_removal(State(rooms): Manages, Path(name): Path<String>) -> Answer<api::PoolChange> {
+    let changed = rooms.members.cancel_removal(&name).await?;
+    Ok(Json(rooms.reporting.pool_change(&name, changed).await?))
 }
 
 #[utoipa::path(post, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)), request_body = api::SsdsAdd,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn add_spares(
-    State(manager): Manages,
+    State(rooms): Manages,
     Path(name): Path<String>,
     Body(add): Body<api::SsdsAdd>,
 ) -> Answer<api::PoolChange> {
-    lasting(async move { manager.add_ssds(&name, &add, Place::Spare).await }).await
+    lasting(async move {
+        let changed = rooms.members.add_ssds(&name, &add, Place::Spare).await?;
+        rooms.reporting.pool_change(&name, changed).await
+    })
+    .await
 }
 
 #[utoipa::path(delete, path = "/api/v1/pools/{name}/spares", params(("name" = String, Path)),
     request_body = api::SsdsRemove,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
 pub(super) async fn remove_spares(
-    State(manager): Manages,
+    State(rooms): Manages,
     Path(name): Path<String>,
     Body(remove): Body<api::SsdsRemove>,
 ) -> Answer<api::PoolChange> {
-    lasting(async move { manager.remove_spares(&name, &remove).await }).await
+    lasting(async move {
+        let changed = rooms.members.remove_spares(&name, &remove).await?;
+        rooms.reporting.pool_change(&name, changed).await
+    })
+    .await
 }

@@ -13,7 +13,7 @@ use axum::response::IntoResponse;
 use hotset_api::{Condition, DaemonCounters, Health, Pool, PoolState, Status, Volume, VolumeState};
 use hotset_cache::{LATENCY_CLASSES, LatencyCounts, class_end_ns};
 
-use super::Manages;
+use super::control::Manages;
 use super::exchange::Failure;
 use crate::daemon::history::Look;
 use crate::daemon::volume_counters::VOLUME_COUNTERS;
@@ -29,8 +29,8 @@ const LAST_CLASS: usize = FIRST_CLASS + 21 * CLASSES_PER_BUCKET;
 
 const _: () = assert!(LAST_CLASS < LATENCY_CLASSES);
 
-pub(super) async fn metrics(State(manager): Manages) -> Result<impl IntoResponse, Failure> {
-    let (status, look) = (manager.status().await?, manager.look().await?);
+pub(super) async fn metrics(State(rooms): Manages) -> Result<impl IntoResponse, Failure> {
+    let (status, look) = (rooms.reporting.status().await?, rooms.reporting.look().await?);
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, content_type)], text(&status, &look)))
 }
@@ -426,7 +426,7 @@ mod tests {
     use hotset_cache::config::VolumeSettings;
 
     use super::*;
-    use crate::daemon::manager::bare_volume;
+    use crate::daemon::reporting::status::bare_volume;
     use crate::daemon::volume_counters::{numbered, stats};
 
     // proves: S4

@@ -1,7 +1,8 @@
-//! The control API over HTTP: paths to requests of the manager, errors to JSON, and who may connect.
+//! The control API over HTTP: paths to requests of the rooms, errors to JSON, and who may connect.
 
 mod access;
 mod console;
+mod control;
 mod events;
 mod exchange;
 mod history;
@@ -13,46 +14,22 @@ mod tls;
 mod volumes;
 mod whole;
 
-use std::sync::Arc;
-
-use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
-use hotset_api::{ApiError, ApiErrorKind, Status};
-use tokio::sync::watch;
+use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
 use self::exchange::Failure;
-use super::events::EventLog;
-use super::manager::Manager;
-use super::tokens::Tokens;
 
 pub(crate) use access::Peer;
 pub(crate) use access::{Door, Gate};
+pub(crate) use control::Control;
 pub(crate) use tls::ApiTls;
 
 /// The largest body: room for the longest list of SSDs.
 const BODY_BYTES_MAX: usize = 256 << 10;
-
-type Manages = State<Arc<Manager>>;
-
-/// What answers are made of. A handle: cloning it is cheap.
-#[derive(Clone)]
-pub(crate) struct Control {
-    pub(crate) manager: Arc<Manager>,
-    pub(crate) events: Arc<EventLog>,
-    pub(crate) tokens: Arc<Tokens>,
-    pub(crate) history: super::history::Handle,
-    /// What the observer saw last; `None` until it has looked.
-    pub(crate) latest: watch::Receiver<Option<Arc<Status>>>,
-}
-
-impl FromRef<Control> for Arc<Manager> {
-    fn from_ref(control: &Control) -> Self {
-        Arc::clone(&control.manager)
-    }
-}
 
 /// The document that describes the API.
 #[derive(OpenApi)]

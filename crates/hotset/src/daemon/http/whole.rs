@@ -8,19 +8,19 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::access::Client;
+use super::control::{Control, Manages};
 use super::exchange::{Answer, Asked, Body, Name, lasting};
-use super::{Control, Manages};
 
 #[utoipa::path(get, path = "/api/v1/status",
     responses((status = 200, body = api::Status), (status = "default", body = ApiError)))]
-pub(super) async fn status(State(manager): Manages) -> Answer<api::Status> {
-    Ok(Json(manager.status().await?))
+pub(super) async fn status(State(rooms): Manages) -> Answer<api::Status> {
+    Ok(Json(rooms.reporting.status().await?))
 }
 
 #[utoipa::path(get, path = "/api/v1/stats",
     responses((status = 200, body = api::Stats), (status = "default", body = ApiError)))]
-pub(super) async fn stats(State(manager): Manages) -> Answer<api::Stats> {
-    Ok(Json(manager.stats().await?))
+pub(super) async fn stats(State(rooms): Manages) -> Answer<api::Stats> {
+    Ok(Json(rooms.reporting.stats().await?))
 }
 
 /// What is looked for.
@@ -34,14 +34,14 @@ pub(super) struct DisksAsked {
 #[utoipa::path(get, path = "/api/v1/disks", params(DisksAsked),
     responses((status = 200, body = api::DiskList), (status = "default", body = ApiError)))]
 pub(super) async fn disks(
-    State(manager): Manages,
+    State(rooms): Manages,
     Extension(client): Extension<Option<Client>>,
     Asked(asked): Asked<DisksAsked>,
 ) -> Answer<api::DiskList> {
     if asked.directory.is_some() {
         known(client)?.must_be_admin("listing files")?;
     }
-    Ok(Json(manager.disks(asked.directory).await?))
+    Ok(Json(rooms.disks.disks(asked.directory).await?))
 }
 
 #[utoipa::path(get, path = "/api/v1/session",
@@ -73,11 +73,11 @@ pub(super) async fn create_token(
     State(control): State<Control>,
     Body(request): Body<api::TokenCreate>,
 ) -> Answer<api::TokenCreated> {
-    lasting(async move { control.tokens.create(control.manager.state(), &request) }).await
+    lasting(async move { control.tokens.create(&control.rooms.records.state, &request) }).await
 }
 
 #[utoipa::path(delete, path = "/api/v1/tokens/{name}", params(("name" = String, Path)),
     responses((status = 200, body = api::Deleted), (status = "default", body = ApiError)))]
 pub(super) async fn delete_token(State(control): State<Control>, Name(name): Name<String>) -> Answer<api::Deleted> {
-    lasting(async move { control.tokens.delete(control.manager.state(), &name) }).await
+    lasting(async move { control.tokens.delete(&control.rooms.records.state, &name) }).await
 }

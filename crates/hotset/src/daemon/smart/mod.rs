@@ -10,8 +10,8 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hotset_api::{Smart, SsdIdentity};
 use tokio::io::AsyncReadExt;
@@ -24,23 +24,22 @@ pub(crate) use ledger::Ledger;
 use self::identity::DiskBelow;
 use self::report::Report;
 use super::clock::unix_ms;
-use super::manager::Manager;
 use crate::running_time;
 
 /// How often an SSD is asked.
-const ASK_INTERVAL: Duration = Duration::from_secs(600);
+pub(super) const ASK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How often it is looked whether there are SSDs that were never asked, and how much was written.
-const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often the ledger is written, at most.
-const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+pub(super) const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// So many disks that are in no pool are asked and remembered; what is found beyond that says nothing.
 const FOUND_MAX: usize = 64;
 
 /// How long one answer may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// More output than this is not read; the largest seen is 60 KB.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
@@ -53,7 +52,7 @@ const QUESTIONS: [&str; 8] = ["--json", "-i", "-H", "-A", "-l", "ssd", "-l", "sa
 
 /// An SSD of an open pool, and what the pool has written to it.
 #[derive(Clone, Debug)]
-pub(super) struct OpenSsd {
+pub(crate) struct OpenSsd {
     pub(super) uuid: String,
     pub(super) path: String,
     pub(super) written_bytes: u64,
@@ -61,7 +60,7 @@ pub(super) struct OpenSsd {
 
 /// What is known of the SSDs, by UUID; read by whoever reports.
 #[derive(Default)]
-pub(super) struct Known {
+pub(crate) struct Known {
     known: Mutex<Knowledge>,
     wished: Notify,
 }
@@ -107,6 +106,11 @@ impl Known {
         said
     }
 
+    /// Until somebody wishes to know of one that is not known.
+    pub(super) async fn wished(&self) {
+        self.wished.notified().await;
+    }
+
     fn next_wish(&self) -> Option<String> {
         self.lock().wishes.pop_first()
     }
@@ -131,7 +135,7 @@ impl Known {
         known.ledger.clone()
     }
 
-    fn learn(&self, uuid: &str, identity: SsdIdentity, smart: Smart) {
+    pub(super) fn learn(&self, uuid: &str, identity: SsdIdentity, smart: Smart) {
         let mut known = self.lock();
         if let Some(percent) = smart.wear_percent {
             known.ledger.wear(uuid, percent, smart.checked_at_unix_ms);
@@ -139,7 +143,7 @@ impl Known {
         known.answers.insert(uuid.to_owned(), (identity, smart));
     }
 
-    fn keep_only(&self, ssds: &[OpenSsd]) {
+    pub(super) fn keep_only(&self, ssds: &[OpenSsd]) {
         self.lock().answers.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
     }
 }
@@ -150,54 +154,26 @@ fn is_old(smart: &Smart, now_unix_ms: u64) -> bool {
 }
 
 /// Asks, and remembers which children did not come back.
-struct Asker {
+pub(super) struct Asker {
     program: String,
     answer_limit: Duration,
     hanging: BTreeMap<PathBuf, Child>,
 }
 
-/// Looks after the SSDs of all open pools until the runtime ends.
-pub(super) async fn watch(manager: Arc<Manager>, program: String) {
-    let mut asker = Asker::new(program, ANSWER_LIMIT);
-    let mut asked: BTreeMap<String, Instant> = BTreeMap::new();
-    let mut saved: Option<(Instant, Ledger)> = None;
-    loop {
-        if let Ok(ssds) = manager.open_ssds().await {
-            asked.retain(|uuid, _| ssds.iter().any(|ssd| ssd.uuid == *uuid));
-            manager.known_ssds().keep_only(&ssds);
-            for ssd in &ssds {
-                if asked.get(&ssd.uuid).is_none_or(|last| last.elapsed() >= ASK_INTERVAL) {
-                    let (identity, smart) = asker.ask(&ssd.path).await;
-                    manager.known_ssds().learn(&ssd.uuid, identity, smart);
-                    asked.insert(ssd.uuid.clone(), Instant::now());
-                }
-            }
-            let ledger = manager.known_ssds().count(&ssds);
-            let due = saved.as_ref().is_none_or(|(at, last)| at.elapsed() >= SAVE_INTERVAL && *last != ledger);
-            if due {
-                manager.save_ledger(&ledger);
-                saved = Some((Instant::now(), ledger));
-            }
-        }
-        asker.ask_found(manager.known_ssds()).await;
-        let _ = tokio::time::timeout(LOOK_INTERVAL, manager.known_ssds().wished.notified()).await;
-    }
-}
-
 impl Asker {
-    fn new(program: String, answer_limit: Duration) -> Self {
+    pub(super) fn new(program: String, answer_limit: Duration) -> Self {
         Self { program, answer_limit, hanging: BTreeMap::new() }
     }
 
     /// Asks all that somebody looks at.
-    async fn ask_found(&mut self, known: &Known) {
+    pub(super) async fn ask_found(&mut self, known: &Known) {
         while let Some(path) = known.next_wish() {
             let (_, smart) = self.ask(&path).await;
             known.learn_found(path, smart);
         }
     }
 
-    async fn ask(&mut self, path: &str) -> (SsdIdentity, Smart) {
+    pub(super) async fn ask(&mut self, path: &str) -> (SsdIdentity, Smart) {
         let of = PathBuf::from(path);
         let below = tokio::task::spawn_blocking(move || identity::disk_below(&of)).await.ok().flatten();
         let checked_at_unix_ms = unix_ms();

@@ -1,0 +1,245 @@
+//! Converting pools: another cache block, another type, with or without checksums of slots, in place.
+//!
+//! A conversion drains the pool like a removal does, takes its volumes from it, and makes the pool anew on the same SSDs
+//! (`rewrite.rs`). What is meant is in the state directory before anything is done, so that a start in the middle knows
+//! how to go on: while the pool is drained it is the old one, and the drain begins again; from then on its SSDs hold
+//! nothing that anybody needs, and are made anew from the beginning.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hotset_api::{
+    ApiError, ApiErrorKind, ConditionKind, FlushPurpose, OperationKind, PoolConvert, PoolPlan, SubjectKind,
+};
+use hotset_cache::config::{PoolKind, PoolName};
+use hotset_cache::{PoolSpec, PoolStatus};
+
+use super::create::{Creation, check_memory, without};
+use super::flush::{DrainedFor, Draining, Extent, Flushes, Outcome, Subject, dirty_bytes};
+use super::operations::Operations;
+use super::rewrite::{Rewriting, conversion_of};
+use crate::daemon::blocking::blocking;
+use crate::daemon::conversion::{Phase, Target};
+use crate::daemon::naming::{pool_name, volume_name};
+use crate::daemon::opening::converting::{Converting, refused};
+use crate::daemon::opening::disks::{self, SsdOnDisk};
+use crate::daemon::opening::offline::RETRY_INTERVAL;
+use crate::daemon::opening::records::Records;
+use crate::plane::Snapshot;
+use crate::words;
+
+/// Converts pools.
+pub(crate) struct Conversions {
+    pub(crate) records: Arc<Records>,
+    pub(crate) converting: Arc<Converting>,
+    pub(crate) creation: Arc<Creation>,
+    pub(crate) draining: Arc<Draining>,
+    pub(crate) flushes: Arc<Flushes>,
+    pub(crate) operations: Arc<Operations>,
+    pub(crate) rewriting: Arc<Rewriting>,
+}
+
+impl Conversions {
+    /// What `convert_pool` would make; changes nothing.
+    pub(crate) async fn plan_conversion(&self, name: &str, request: PoolConvert) -> Result<PoolPlan, ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        let now = self.open_of(name, &snapshot)?;
+        let target = target(now, request)?;
+        self.check_target(now, target, request.allow_same_disk, &snapshot).await
+    }
+
+    /// Begins a conversion, or joins the one that is under way; answers the id of the operation at once.
+    pub(crate) async fn convert_pool(self: &Arc<Self>, name: &str, request: PoolConvert) -> Result<u64, ApiError> {
+        let _one_at_a_time = self.records.change.lock().await;
+        self.begin_conversion(name, request).await
+    }
+
+    async fn begin_conversion(self: &Arc<Self>, name: &str, request: PoolConvert) -> Result<u64, ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        let now = self.open_of(name, &snapshot)?;
+        let (target, subject) = (target(now, request)?, Subject::Pool(now.name.clone()));
+        if let Some(flush) = self.flushes.concerning(&subject) {
+            let flush = flush.joined_by(&subject, FlushPurpose::ConvertPool)?;
+            return match self.converting.conversions().get(name) {
+                Some(same) if same.target == target => Ok(flush.id()),
+                Some(_) | None => Err(refused(name, "it is being converted to something else; cancel that first")),
+            };
+        }
+        if target == Target::of(now) {
+            let id = self.operations.begin(OperationKind::ConvertPool, subject.for_api(), 0, false);
+            self.operations.end(id, None);
+            return Ok(id);
+        }
+        self.rewriting.check_convertible(now, &snapshot)?;
+        self.check_target(now, target, request.allow_same_disk, &snapshot).await?;
+        let conversion = conversion_of(now, target, Vec::new()).await?;
+        self.converting.write_conversion(conversion)?;
+        Ok(self.drain_to_convert(&now.name, &snapshot))
+    }
+
+    /// The caller holds the change lock, and found no flush of the pool; answers the id of the operation.
+    pub(crate) fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot) -> u64 {
+        let subject = Subject::Pool(name.clone());
+        let volumes = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
+        let extent = Extent {
+            pool: name.clone(),
+            volumes: volumes.map(|volume| volume.name.clone()).collect(),
+            dirty_bytes: dirty_bytes(&subject, snapshot),
+        };
+        self.draining.begin_flush(&subject, FlushPurpose::ConvertPool, extent, Arc::clone(self)).id()
+    }
+
+    fn open_of<'a>(&self, name: &str, snapshot: &'a Snapshot) -> Result<&'a PoolStatus, ApiError> {
+        let pool = pool_name(name)?;
+        snapshot.pools.iter().find(|open| open.name == pool).ok_or_else(|| self.records.not_open(name))
+    }
+
+    /// What the pool would be like; an error if it cannot be so.
+    async fn check_target(
+        &self,
+        now: &PoolStatus,
+        target: Target,
+        allow_same_disk: bool,
+        snapshot: &Snapshot,
+    ) -> Result<PoolPlan, ApiError> {
+        let kind = words::engine_pool_kind(target.kind);
+        let settings = target.settings(now.settings).map_err(|error| words::error(&error))?;
+        let sizes: Vec<u64> = now.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes).collect();
+        if kind == PoolKind::ReadWrite && sizes.len() < 2 {
+            let why = "a read-write pool keeps dirty data twice: it needs at least two SSDs; add one first";
+            return Err(refused(now.name.as_str(), why));
+        }
+        let others = without(now, snapshot);
+        let mut plan = self.creation.plan_of(&PoolSpec { name: now.name.clone(), kind, settings }, &sizes, &others)?;
+        check_memory(&plan)?;
+        let on_disks = now.ssds.iter().map(|ssd| (ssd.path.clone(), ssd.disk.clone())).collect();
+        plan.warnings = blocking(move || {
+            let ssds = SsdOnDisk::all(on_disks);
+            disks::check(kind, &ssds, allow_same_disk)?;
+            Ok::<_, ApiError>(disks::warnings(kind, &ssds))
+        })
+        .await??;
+        Ok(plan)
+    }
+
+    /// What its flush or what followed came to. A conversion that was cut off by the end of the daemon goes on at the next
+    /// start; one whose pool is unharmed is undone.
+    pub(crate) fn conversion_ended(&self, pool: &str, outcome: &Outcome) {
+        let phase = self.converting.conversions().get(pool).map(|conversion| conversion.phase);
+        if self.records.offline().begun_conversions.contains(pool) {
+            // Volumes have left the pool for it: it goes on by itself.
+            return;
+        }
+        let undo = outcome.is_err() && phase == Some(Phase::Draining) && !self.records.stopping.load(Ordering::Relaxed);
+        if undo && let Err(error) = self.converting.forget_conversion(pool) {
+            tracing::error!(
+                pool,
+                "its conversion was given up, and the record of it stays, which is tried again: {error}"
+            );
+        }
+    }
+
+    /// For as long as the daemon runs: what keeps a conversion from its end may pass.
+    pub(crate) async fn follow_conversions(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            self.resume_conversions().await;
+        }
+    }
+
+    /// Goes on with the conversions that nobody carries on.
+    pub(crate) async fn resume_conversions(self: &Arc<Self>) {
+        let pools: Vec<String> = self.converting.conversions().keys().cloned().collect();
+        for pool in pools {
+            let _one_at_a_time = self.records.change.lock().await;
+            let outcome = self.resume_conversion(&pool).await;
+            let told = outcome.map_err(|error| format!("its conversion cannot go on yet: {error}"));
+            let told = told.and_then(|()| self.check_all_joined(&pool));
+            self.records.register.follow_for(
+                ConditionKind::Conversion,
+                hotset_api::Subject::new(SubjectKind::Pool, pool),
+                &told,
+            );
+        }
+    }
+
+    /// Volumes that are still to join a pool that was converted.
+    fn check_all_joined(&self, pool: &str) -> Result<(), String> {
+        let conversions = self.converting.conversions();
+        let joining = conversions.get(pool).filter(|conversion| conversion.phase == Phase::Joining);
+        joining.map_or(Ok(()), |conversion| {
+            let volumes = conversion.volumes.join(", ");
+            Err(format!("it is converted, and these volumes could not join it again yet, and are uncached: {volumes}"))
+        })
+    }
+
+    async fn resume_conversion(self: &Arc<Self>, pool: &str) -> Result<(), ApiError> {
+        let (name, phase) =
+            (pool_name(pool)?, self.converting.conversions().get(pool).map(|conversion| conversion.phase));
+        match phase {
+            None => Ok(()),
+            Some(Phase::Draining) => self.drain_again(&name).await,
+            Some(Phase::Rewriting | Phase::Joining) => self.rewriting.go_on(&name).await,
+        }
+    }
+
+    async fn drain_again(self: &Arc<Self>, name: &PoolName) -> Result<(), ApiError> {
+        if self.flushes.flushes_pool(name) {
+            return Ok(());
+        }
+        let snapshot = self.records.plane.snapshot().await?;
+        let Some(now) = snapshot.pools.iter().find(|pool| pool.name == *name) else {
+            // It may still wait for its SSDs.
+            let waits = self.records.offline().pools.contains_key(name.as_str());
+            return if waits { Ok(()) } else { self.converting.forget_conversion(name.as_str()) };
+        };
+        if let Err(error) = self.rewriting.check_convertible(now, &snapshot) {
+            let reason = format!("its conversion is undone: {error}");
+            self.records.register.raise_for(
+                ConditionKind::Flush,
+                hotset_api::Subject::new(SubjectKind::Pool, name.as_str()),
+                reason,
+            );
+            return self.undo(name).await;
+        }
+        tracing::info!(pool = %name, "its conversion goes on");
+        self.drain_to_convert(name, &snapshot);
+        Ok(())
+    }
+
+    /// The pool stays as it was, with all of its volumes.
+    async fn undo(&self, name: &PoolName) -> Result<(), ApiError> {
+        let volumes = self.converting.conversions().get(name.as_str()).map(|conversion| conversion.volumes.clone());
+        for volume in volumes.unwrap_or_default() {
+            self.rewriting.join(name, &volume_name(&volume)?).await?;
+        }
+        self.converting.forget_conversion(name.as_str())
+    }
+}
+
+impl DrainedFor for Conversions {
+    async fn carry_out(&self, subject: &Subject, _: FlushPurpose) -> Outcome {
+        match subject {
+            Subject::Pool(name) => self.rewriting.convert_now(name).await.map(|()| true),
+            Subject::Volume(_) => {
+                Err(ApiError::new(ApiErrorKind::Internal, format!("{subject}: only pools are converted")))
+            }
+        }
+    }
+
+    fn ended(&self, subject: &Subject, outcome: &Outcome) {
+        self.conversion_ended(subject.name(), outcome);
+    }
+}
+
+/// What a pool is to become.
+fn target(now: &PoolStatus, request: PoolConvert) -> Result<Target, ApiError> {
+    let is = Target::of(now);
+    let target = Target {
+        kind: request.kind.unwrap_or(is.kind),
+        block_size_bytes: request.block_size_bytes.unwrap_or(is.block_size_bytes),
+        checksums: request.checksums.unwrap_or(is.checksums),
+    };
+    target.settings(now.settings).map_err(|error| words::error(&error))?;
+    Ok(target)
+}

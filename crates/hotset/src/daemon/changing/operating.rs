@@ -1,0 +1,107 @@
+//! Operations by kind and id: begun, shown and cancelled.
+
+use std::sync::Arc;
+
+use hotset_api::{
+    ApiError, ApiErrorKind, FlushPurpose, Operation, OperationCancelled, OperationKind, OperationList, OperationStart,
+    OperationState, Removal, SsdsRemove, SubjectKind,
+};
+
+use super::flush::{self, Draining, Flushes};
+use super::members::{self, Members};
+use super::operations::Operations;
+use super::removal::Removals;
+use super::scrub::{self, Scrubs};
+use crate::daemon::opening::records::Records;
+
+/// Begins, shows and cancels operations by their kind and id.
+pub(crate) struct Operating {
+    pub(crate) records: Arc<Records>,
+    pub(crate) operations: Arc<Operations>,
+    pub(crate) flushes: Arc<Flushes>,
+    pub(crate) draining: Arc<Draining>,
+    pub(crate) removals: Arc<Removals>,
+    pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) members: Arc<Members>,
+}
+
+impl Operating {
+    pub(crate) async fn operations(&self) -> Result<OperationList, ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        self.flushes.tell(&snapshot, &self.operations);
+        scrub::tell(&snapshot, &self.operations);
+        members::tell(&snapshot, &self.operations);
+        Ok(OperationList { operations: self.operations.list() })
+    }
+
+    pub(crate) async fn operation(&self, id: u64) -> Result<Operation, ApiError> {
+        let list = self.operations().await?.operations;
+        list.into_iter().find(|operation| operation.id == id).ok_or_else(|| {
+            ApiError::new(ApiErrorKind::NotFound, format!("operation {id}: there is no such operation"))
+                .with_hint("`hotset operations` shows those of this start of the daemon, the last ones that ended too")
+        })
+    }
+
+    /// Begins a removal, and waits just until it is under way or has ended.
+    pub(crate) async fn start_operation(self: &Arc<Self>, request: OperationStart) -> Result<Operation, ApiError> {
+        let removal = Removal { force: request.force, lose_data: request.lose_data };
+        let purpose = match request.kind {
+            OperationKind::DisableCache => FlushPurpose::DisableCache,
+            OperationKind::DeleteVolume => FlushPurpose::DeleteVolume,
+            OperationKind::DeletePool => FlushPurpose::DeletePool,
+            OperationKind::ConvertPool => {
+                let message = "convert-pool needs to know what the pool is to be: POST /api/v1/pools/{name}/conversion";
+                return Err(not_so(message));
+            }
+            OperationKind::Scrub => {
+                let id = self.scrubs.begin_scrub(&request.name).await?;
+                return self.operation(id).await;
+            }
+            OperationKind::RemoveSsds => {
+                let remove = SsdsRemove { ssds: request.ssds };
+                let (id, _) = self.members.begin_ssd_removal(&request.name, &remove).await?;
+                return self.operation(id).await;
+            }
+            OperationKind::WriteImages => {
+                return Err(not_so("write-images begins by itself, when a pool is made of sparse image files"));
+            }
+            OperationKind::Rebuild => {
+                return Err(not_so("rebuild begins by itself, when an SSD of a read-write pool is lost"));
+            }
+        };
+        let id = self.removals.begin_removal(purpose, &request.name, removal).await?;
+        self.operation(id).await
+    }
+
+    pub(crate) async fn cancel_operation(&self, id: u64) -> Result<OperationCancelled, ApiError> {
+        let operation = self.operation(id).await?;
+        if operation.state != OperationState::Running {
+            return Ok(OperationCancelled { changed: false, operation });
+        }
+        if !operation.cancellable {
+            let message = format!("operation {id}, {}: it cannot be cancelled", operation.kind.word());
+            return Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("it ends by itself"));
+        }
+        if operation.kind == OperationKind::Scrub {
+            let changed = self.scrubs.cancel_scrub(&operation.subject.name).await?;
+            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
+        }
+        if operation.kind == OperationKind::RemoveSsds {
+            let changed = self.members.cancel_removal(&operation.subject.name).await?;
+            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
+        }
+        let subject = match operation.subject.kind {
+            SubjectKind::Volume => flush::Subject::volume(&operation.subject.name)?,
+            SubjectKind::Pool => flush::Subject::pool(&operation.subject.name)?,
+            SubjectKind::Daemon | SubjectKind::Ssd => {
+                return Err(ApiError::new(ApiErrorKind::Internal, format!("operation {id} flushes neither")));
+            }
+        };
+        let cancelled = self.draining.cancel_flush(&subject).await?;
+        Ok(OperationCancelled { changed: cancelled.changed, operation: self.operation(id).await? })
+    }
+}
+
+fn not_so(message: &str) -> ApiError {
+    ApiError::new(ApiErrorKind::Invalid, message)
+}

@@ -1,0 +1,264 @@
+//! The second half of a conversion: the drained pool's volumes leave it, its SSDs are made anew, and what belonged to it
+//! joins again. Each step may be the last one before a crash: the next start goes on from the record.
+
+use std::sync::Arc;
+
+use hotset_api::{ApiError, ApiErrorKind, ConditionKind, Health, Subject, SubjectKind};
+use hotset_cache::config::{PoolName, VolumeName};
+use hotset_cache::{DirtyData, Missing, PoolSpec, PoolStatus};
+
+use super::volumes::Volumes;
+use crate::daemon::blocking::blocking;
+use crate::daemon::conversion::{Conversion, Converted, Phase, Target, as_set};
+use crate::daemon::naming::{uuid, volume_name};
+use crate::daemon::opening::converting::{Converting, refused};
+use crate::daemon::opening::guard::Guard;
+use crate::daemon::opening::offline::RETRY_INTERVAL;
+use crate::daemon::opening::probe::{self, Candidate};
+use crate::daemon::opening::records::Records;
+use crate::daemon::opening::start::Opening;
+use crate::plane::Snapshot;
+use crate::words;
+
+/// Makes drained pools anew.
+pub(crate) struct Rewriting {
+    pub(crate) records: Arc<Records>,
+    pub(crate) converting: Arc<Converting>,
+    pub(crate) opening: Arc<Opening>,
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) volumes: Arc<Volumes>,
+}
+
+impl Rewriting {
+    /// Whether all is there that has to be there again afterwards.
+    pub(crate) fn check_convertible(&self, now: &PoolStatus, snapshot: &Snapshot) -> Result<(), ApiError> {
+        let name = now.name.as_str();
+        if words::health(now.health) != Health::Good {
+            return Err(refused(name, &format!("it is not good, and only a good pool is converted: {}", now.reason)));
+        }
+        let offline = self.records.offline();
+        if let Some(note) = offline.notes_of(now).first() {
+            return Err(refused(name, &format!("only a complete pool is converted: {note}")));
+        }
+        if now.ssds.iter().any(|ssd| !ssd.online || ssd.evacuation.is_some()) {
+            let why = "an SSD of it is missing, failed or on its way out; wait for that, or take it out with `hotset pool \
+                       remove-ssd`";
+            return Err(refused(name, why));
+        }
+        if let Some(spare) = now.spares.iter().find(|spare| !spare.present) {
+            return Err(refused(name, &format!("spare {} is not there; take it away first", spare.path)));
+        }
+        for volume in &now.volumes {
+            let open =
+                snapshot.volumes.iter().any(|open| open.name == *volume && open.pool.as_ref() == Some(&now.name));
+            if !open || offline.fenced.contains_key(volume.as_str()) {
+                return Err(refused(name, &format!("volume {volume} is offline, so that it cannot be flushed")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a drained pool anew. The caller holds the change lock.
+    pub(crate) async fn convert_now(&self, name: &PoolName) -> Result<(), ApiError> {
+        let begun = self.converting.conversions().get(name.as_str()).cloned();
+        let begun = begun.ok_or_else(|| refused(name.as_str(), "nothing is known of its conversion"))?;
+        let snapshot = self.records.plane.snapshot().await?;
+        let now = snapshot
+            .pools
+            .iter()
+            .find(|pool| pool.name == *name)
+            .ok_or_else(|| self.records.not_open(name.as_str()))?;
+        self.check_convertible(now, &snapshot)?;
+        // Settings, SSDs and volumes may have changed while it was drained.
+        let conversion = conversion_of(now, begun.target, begun.volumes).await?;
+        self.converting.write_conversion(conversion.clone())?;
+        tracing::info!(pool = %name, "drained; it is made anew");
+        self.records.offline().begun_conversions.insert(name.to_string());
+        for volume in now.volumes.clone() {
+            let from = name.clone();
+            self.records.plane.of_pool(name).call(move |plane| plane.detach(from, volume, DirtyData::Clean)).await?;
+        }
+        self.records.save_volumes().await?;
+        self.dissolve(now, conversion).await?;
+        self.go_on(name).await
+    }
+
+    /// The pool holds nothing: from here on only the new one counts.
+    async fn dissolve(&self, now: &PoolStatus, conversion: Conversion) -> Result<(), ApiError> {
+        self.converting.write_conversion(Conversion { phase: Phase::Rewriting, ..conversion.clone() })?;
+        self.converting.show_rewritten(&conversion, "it is being converted");
+        let name = now.name.clone();
+        if let Err(error) = self.records.plane.of_pool(&now.name).call(move |plane| plane.dissolve_pool(name)).await {
+            tracing::warn!(pool = %now.name, "{error}; it is overwritten");
+        }
+        self.records.state.remove_pool(&now.name).map_err(|error| self.records.state_failed(&error))?;
+        self.records.forget_ssds(now.name.as_str());
+        self.guard.update_udev_rules().await;
+        Ok(())
+    }
+
+    /// Carries a conversion on from where its record says that it is.
+    pub(crate) async fn go_on(&self, name: &PoolName) -> Result<(), ApiError> {
+        let recorded = self.converting.conversions().get(name.as_str()).cloned();
+        let Some(mut conversion) = recorded else { return Ok(()) };
+        if conversion.phase == Phase::Rewriting {
+            if let Err(error) = self.make_anew(name, &conversion).await {
+                let reason = format!(
+                    "its conversion cannot go on: {error}; it is tried every {} s; `hotset pool delete {name}` gives the pool \
+                     up; its volumes are served uncached",
+                    RETRY_INTERVAL.as_secs()
+                );
+                self.converting.show_rewritten(&conversion, &reason);
+                return Err(error);
+            }
+            conversion.phase = Phase::Joining;
+            self.converting.write_conversion(conversion.clone())?;
+        }
+        if self.records.is_open(name).await {
+            self.join_again(name, conversion).await
+        } else {
+            let waits = self.records.offline().pools.contains_key(name.as_str());
+            if waits { Ok(()) } else { self.converting.forget_conversion(name.as_str()) }
+        }
+    }
+
+    /// The new pool, empty. If a crash came between its making and the record of that, it is there already.
+    async fn make_anew(&self, name: &PoolName, conversion: &Conversion) -> Result<(), ApiError> {
+        let of = conversion.clone();
+        let candidates = blocking(move || own_ssds(&of)).await??;
+        let paths: Vec<String> = candidates.iter().map(|candidate| candidate.path.clone()).collect();
+        if is_made(conversion, &candidates)
+            && let Ok(opened) = self.opening.open(name, paths.clone(), Missing::Refuse).await
+        {
+            self.opening.open_volumes_of(name, opened).await;
+            return Ok(());
+        }
+        let settings = conversion.new_settings().map_err(|error| words::error(&error))?;
+        let kind = words::engine_pool_kind(conversion.target.kind);
+        let spec = PoolSpec { name: name.clone(), kind, settings };
+        self.records.state.reset_member(name).map_err(|error| self.records.state_failed(&error))?;
+        let member = self.records.state.member(name);
+        let (thread, opening) = self.records.plane.for_pool();
+        let status = thread.call(move |plane| plane.create_pool(spec, paths, member)).await?;
+        drop(opening);
+        self.records.offline().pools.remove(name.as_str());
+        self.opening.note_shared_disks(&status).await?;
+        self.records.save_pool(name).await?;
+        tracing::info!(pool = %name, "made anew");
+        Ok(())
+    }
+
+    /// Volumes whose backing device is away come later, with the next try.
+    async fn join_again(&self, name: &PoolName, mut conversion: Conversion) -> Result<(), ApiError> {
+        let mut waiting = Vec::new();
+        for volume in std::mem::take(&mut conversion.volumes) {
+            if self.records.offline().volumes.contains_key(&volume) {
+                waiting.push(volume);
+            } else if let Err(error) = self.join(name, &volume_name(&volume)?).await {
+                tracing::warn!(pool = %name, volume, "it is served uncached, because it cannot join again: {error}");
+                waiting.push(volume);
+            }
+        }
+        self.take_spares(name, &conversion.spares).await;
+        self.records.save_joined(name).await?;
+        self.guard.update_udev_rules().await;
+        if waiting.is_empty() {
+            tracing::info!(pool = %name, "converted");
+            return self.converting.forget_conversion(name.as_str());
+        }
+        self.converting.write_conversion(Conversion { volumes: waiting, spares: Vec::new(), ..conversion })
+    }
+
+    /// A volume that is open and uncached is cached by the pool; any other one has gone its own way.
+    pub(crate) async fn join(&self, pool: &PoolName, name: &VolumeName) -> Result<(), ApiError> {
+        let snapshot = self.records.plane.snapshot().await?;
+        if !snapshot.volumes.iter().any(|volume| volume.name == *name && volume.pool.is_none()) {
+            return Ok(());
+        }
+        self.volumes.attach(pool, name).await?;
+        self.records.save_joined(pool).await
+    }
+
+    /// A pool is whole without its spares.
+    async fn take_spares(&self, name: &PoolName, spares: &[Converted]) {
+        let wanted = spares.to_vec();
+        let found = blocking(move || wanted.iter().filter_map(|spare| own(spare, None).ok()).collect::<Vec<_>>()).await;
+        let missing = spares.len() - found.as_ref().map_or(0, Vec::len);
+        if missing > 0 {
+            self.spare_is_left(name, &format!("{missing} of its spares are not there, and were not taken again"));
+        }
+        let paths: Vec<String> = found.unwrap_or_default().into_iter().map(|spare| spare.path).collect();
+        for path in paths {
+            let (of, one) = (name.clone(), vec![path.clone()]);
+            if let Err(error) =
+                self.records.plane.of_pool(&of.clone()).call(move |plane| plane.add_spares(of, one)).await
+            {
+                self.spare_is_left(name, &format!("{path} was not taken again: {error}"));
+            }
+        }
+    }
+
+    fn spare_is_left(&self, pool: &PoolName, reason: &str) {
+        self.records.register.raise_for(ConditionKind::Spare, Subject::new(SubjectKind::Pool, pool.as_str()), reason);
+    }
+}
+
+/// A conversion at its beginning; of the pool as it is now, and of volumes that have left it already.
+pub(crate) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<String>) -> Result<Conversion, ApiError> {
+    let settings = target.settings(now.settings).map_err(|error| words::error(&error))?;
+    let ssds = now.ssds.iter().map(|ssd| ssd.path.clone()).collect();
+    let spares = now.spares.iter().map(|spare| spare.path.clone()).collect();
+    let (ssds, spares) = blocking(move || Ok::<_, ApiError>((identified(ssds)?, identified(spares)?))).await??;
+    let mut volumes: Vec<String> = now.volumes.iter().map(ToString::to_string).collect();
+    volumes.extend(left.into_iter().filter(|name| !now.volumes.iter().any(|volume| volume.as_str() == name)));
+    Ok(Conversion {
+        pool: now.name.to_string(),
+        phase: Phase::Draining,
+        target,
+        uuid: uuid(now.uuid),
+        io_type: words::io_type(settings.io_type),
+        settings: as_set(&settings),
+        ssds,
+        spares,
+        volumes,
+    })
+}
+
+/// Blocking.
+fn identified(paths: Vec<String>) -> Result<Vec<Converted>, ApiError> {
+    let one = |path: String| {
+        let identity = probe::identity(&path)?;
+        Ok(Converted { path, identity })
+    };
+    paths.into_iter().map(one).collect()
+}
+
+/// The SSDs of a conversion, if all are there. Blocking.
+fn own_ssds(conversion: &Conversion) -> Result<Vec<Candidate>, ApiError> {
+    conversion.ssds.iter().map(|ssd| own(ssd, Some(&conversion.pool))).collect()
+}
+
+/// An SSD that may be overwritten: it is the very device that was the pool's, and holds nothing or what is the pool's.
+fn own(ssd: &Converted, pool: Option<&str>) -> Result<Candidate, ApiError> {
+    let path = &ssd.path;
+    if probe::identity(path)? != ssd.identity {
+        let message = format!("SSD {path}: another device is in its place; bring the right one back");
+        return Err(ApiError::new(ApiErrorKind::Refused, message));
+    }
+    let candidate = probe::candidate(path)?;
+    let is_pools = candidate.label.as_ref().is_some_and(|label| Some(label.pool_name.as_str()) == pool);
+    match &candidate.signature {
+        Some(signature) if !is_pools => {
+            let message = format!("SSD {path}: it carries {signature}; it is not overwritten");
+            Err(ApiError::new(ApiErrorKind::Refused, message))
+        }
+        Some(_) | None => Ok(candidate),
+    }
+}
+
+/// Whether all SSDs are of one pool, and that is not the old one.
+fn is_made(conversion: &Conversion, candidates: &[Candidate]) -> bool {
+    let mut uuids = candidates.iter().map(|candidate| candidate.label.as_ref().map(|label| uuid(label.pool_uuid)));
+    let Some(Some(first)) = uuids.next() else { return false };
+    first != conversion.uuid && uuids.all(|other| other.as_ref() == Some(&first))
+}

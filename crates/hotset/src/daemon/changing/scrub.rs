@@ -1,0 +1,94 @@
+//! Scrubs of pools, as operations.
+
+use std::sync::Arc;
+
+use hotset_api::{ApiError, ApiErrorKind, OperationKind, Subject, SubjectKind};
+use hotset_cache::config::PoolName;
+use hotset_cache::{Error, ScrubState};
+
+use super::operations::Operations;
+use crate::daemon::naming::{no_such_pool, pool_name};
+use crate::daemon::opening::records::Records;
+use crate::plane::Snapshot;
+
+/// Scrubs pools.
+pub(crate) struct Scrubs {
+    pub(crate) records: Arc<Records>,
+    pub(crate) operations: Arc<Operations>,
+}
+
+impl Scrubs {
+    /// Begins a scrub; answers the id of its operation.
+    pub(crate) async fn begin_scrub(self: &Arc<Self>, name: &str) -> Result<u64, ApiError> {
+        let name = pool_name(name)?;
+        // Two that begin at once are told apart by what both see.
+        let _one_at_a_time = self.records.change.lock().await;
+        let snapshot = self.records.plane.snapshot().await?;
+        let pool = snapshot.pools.iter().find(|pool| pool.name == name);
+        let scrub = pool.ok_or_else(|| no_such_pool(name.as_str()))?.scrub;
+        if scrub.state == ScrubState::Running {
+            let message = format!("pool {name}: a scrub is running");
+            return Err(ApiError::new(ApiErrorKind::Refused, message)
+                .with_hint("`hotset operations` shows how far it is and `hotset operations cancel ID` ends it"));
+        }
+        let subject = Subject::new(SubjectKind::Pool, name.as_str());
+        let id = self.operations.begin(OperationKind::Scrub, subject, 0, true);
+        let (begun, under_way) = tokio::sync::oneshot::channel();
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            let outcome = this.scrub(name.clone(), begun).await;
+            match &outcome {
+                Ok(()) => tracing::info!("pool {name}: the scrub has ended"),
+                Err(error) => tracing::warn!("pool {name}: the scrub ended: {error}"),
+            }
+            this.operations.end(id, outcome.err().as_ref());
+        });
+        // From here on the pool's status says that it runs. An error is the operation's.
+        let _ = under_way.await;
+        Ok(id)
+    }
+
+    async fn scrub(&self, name: PoolName, begun: tokio::sync::oneshot::Sender<()>) -> Result<(), ApiError> {
+        let done = self.records.plane.of_pool(&name.clone()).call(move |plane| async move {
+            let pool = plane.pool(&name)?;
+            // The scrub is polled first, which begins it.
+            let begun = async {
+                let _ = begun.send(());
+            };
+            futures_util::future::join(pool.scrub(), begun).await.0
+        });
+        let done = done.await?;
+        match done.state {
+            ScrubState::Cancelled => Err(ApiError::new(ApiErrorKind::Cancelled, "the scrub was cancelled")),
+            ScrubState::Never | ScrubState::Running | ScrubState::Finished => Ok(()),
+        }
+    }
+
+    /// Ends the scrub of a pool. False: none runs.
+    pub(crate) async fn cancel_scrub(&self, name: &str) -> Result<bool, ApiError> {
+        let name = pool_name(name)?;
+        let thread = self.records.plane.of_pool(&name);
+        let cancel = move |plane: std::rc::Rc<crate::plane::Plane>| async move {
+            let pool = plane.pool(&name)?;
+            let runs = pool.status().scrub.state == ScrubState::Running;
+            pool.cancel_scrub();
+            Ok::<bool, Error>(runs)
+        };
+        match thread.call(cancel).await {
+            Err(error) if error.kind == ApiErrorKind::NotFound => Ok(false),
+            outcome => outcome,
+        }
+    }
+}
+
+/// Tells the register of operations how far each scrub is.
+pub(crate) fn tell(snapshot: &Snapshot, operations: &Operations) {
+    for pool in snapshot.pools.iter().filter(|pool| pool.scrub.state == ScrubState::Running) {
+        operations.progress_of(
+            OperationKind::Scrub,
+            pool.name.as_str(),
+            pool.scrub.checked_bytes,
+            pool.scrub.total_bytes,
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Opening volumes: with their pools, without them, and again when what was missing is there.
+
+use std::sync::Arc;
+
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_cache::Reattached;
+use hotset_cache::config::{PoolName, VolumeName, VolumeSpec};
+
+use super::devices::Devices;
+use super::offline::{Fenced, OfflineVolume, RETRY_INTERVAL};
+use super::recognise::Backings;
+use super::records::Records;
+use crate::daemon::naming::pool_name;
+use crate::daemon::state::{PoolRecord, VolumeRecord};
+
+/// Opens volumes and shows them to hosts.
+pub(crate) struct Serving {
+    pub(crate) records: Arc<Records>,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) backings: Arc<Backings>,
+}
+
+impl Serving {
+    pub(crate) async fn open_and_attach(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
+        let volume = spec.name.clone();
+        let backing = spec.backing.clone();
+        let snapshot = self.records.plane.snapshot().await?;
+        let open = snapshot.volumes.iter().find(|open| open.name == volume);
+        // It may serve uncached since its pool could not be opened at the start.
+        let serves = open.is_some_and(|open| open.backing == spec.backing);
+        if open.is_some_and(|open| open.pool.as_ref() == Some(pool))
+            && !self.records.offline().fenced.contains_key(volume.as_str())
+        {
+            // A step after that failed.
+            self.records.offline().volumes.remove(volume.as_str());
+            return Ok(());
+        }
+        if !serves {
+            self.devices.check_answers(&spec.backing).await?;
+            self.backings.recognise_for(pool, &volume, &backing, &snapshot).await?;
+            self.records.plane.of_pool(pool).call(move |plane| plane.open_volume(spec)).await?;
+        }
+        let (to, name) = (pool.clone(), volume.clone());
+        let mut fenced = None;
+        self.records.plane.bring_to_pool(&volume, pool).await?;
+        match self.records.plane.of_pool(pool).call(move |plane| plane.reattach(to, name)).await {
+            Ok(Reattached::Warm { bytes }) => {
+                tracing::info!(%volume, bytes, "warm");
+                self.backings.note_backing(volume.as_str(), &backing).await;
+            }
+            Ok(Reattached::Fenced { cause, reason, dirty_bytes }) => {
+                tracing::error!(%volume, dirty_bytes, "fenced: {reason}");
+                fenced = Some(Fenced { cause, reason, dirty_bytes });
+            }
+            Ok(Reattached::Dropped { reason }) => {
+                tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
+                if let Err(error) = self.backings.recognise(&volume, &backing).await {
+                    self.records
+                        .plane
+                        .of_volume(&volume.clone())
+                        .call(move |plane| plane.remove_volume(volume))
+                        .await?;
+                    return Err(error);
+                }
+            }
+            Err(error) => {
+                if !serves {
+                    self.records
+                        .plane
+                        .of_volume(&volume.clone())
+                        .call(move |plane| plane.remove_volume(volume))
+                        .await?;
+                }
+                return Err(error);
+            }
+        }
+        let shown = volume.clone();
+        match fenced {
+            Some(fenced) => self.fence(shown, fenced).await?,
+            None if serves => {}
+            None => self.records.plane.of_volume(&volume).call(move |plane| plane.export(shown)).await?,
+        }
+        self.records.offline().volumes.remove(volume.as_str());
+        Ok(())
+    }
+
+    /// Hosts would only get errors from it, and make things worse: it is hidden from them.
+    async fn fence(&self, volume: VolumeName, fenced: Fenced) -> Result<(), ApiError> {
+        self.records.offline().fenced.insert(volume.to_string(), fenced);
+        self.records.plane.of_volume(&volume.clone()).call(move |plane| plane.hide(volume)).await
+    }
+
+    /// Serves a volume again that was fenced, if nothing speaks against it any more.
+    pub(crate) async fn lift_fence(&self, pool: &PoolName, name: VolumeName) -> Result<(), ApiError> {
+        let (to, volume) = (pool.clone(), name.clone());
+        match self.records.plane.of_pool(pool).call(move |plane| plane.reattach(to, volume)).await? {
+            Reattached::Fenced { cause, reason, dirty_bytes } => {
+                self.records.offline().fenced.insert(name.to_string(), Fenced { cause, reason, dirty_bytes });
+                Ok(())
+            }
+            Reattached::Warm { .. } | Reattached::Dropped { .. } => {
+                self.records.offline().fenced.remove(name.as_str());
+                self.records.plane.of_volume(&name.clone()).call(move |plane| plane.export(name)).await
+            }
+        }
+    }
+
+    /// A read pool holds copies only, so its volumes can do without it, once nothing it holds can be believed any more.
+    pub(crate) async fn serve_without_pool(&self, record: &PoolRecord) {
+        let forgotten = pool_name(&record.name)
+            .and_then(|name| self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error)));
+        let snapshot = self.records.plane.snapshot().await;
+        let is_open = |name: &VolumeName| {
+            snapshot.as_ref().is_ok_and(|open| open.volumes.iter().any(|volume| volume.name == *name))
+        };
+        for volume in &record.volumes {
+            let Ok(spec) = volume.spec() else { continue };
+            if is_open(&spec.name) {
+                // Since an earlier try.
+                continue;
+            }
+            let served = match &forgotten {
+                Ok(()) => self.serve_uncached(spec.clone()).await,
+                Err(error) => Err(error.clone()),
+            };
+            if let Err(error) = served {
+                tracing::error!(volume = volume.name, "cannot be served: {error}");
+                let pool = pool_name(&record.name).ok();
+                self.records.set_volume_offline(&spec, pool.as_ref(), &error);
+            }
+        }
+    }
+
+    pub(crate) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+        self.devices.check_answers(&spec.backing).await?;
+        self.backings.recognise(&spec.name, &spec.backing).await?;
+        let name = spec.name.clone();
+        let thread = self.records.plane.first();
+        thread.call(move |plane| plane.open_volume(spec)).await?;
+        thread.call(move |plane| plane.export(name)).await
+    }
+
+    /// A crash came between a volume's leaving its pool, or before its joining it, or between its getting another name, and
+    /// the record of that.
+    pub(crate) async fn serve_left_over(
+        &self,
+        volume: &VolumeRecord,
+        catalogued: &[VolumeSpec],
+    ) -> Result<(), ApiError> {
+        if catalogued.iter().any(|spec| spec.name.as_str() == volume.name) {
+            return Ok(());
+        }
+        if let Some(renamed) = catalogued.iter().find(|spec| spec.backing == volume.backing) {
+            tracing::info!(volume = volume.name, to = %renamed.name, "was renamed");
+            self.records.offline().volumes.remove(&volume.name);
+            return Ok(());
+        }
+        if self.records.belongs_to_a_pool(&volume.name).await {
+            return Ok(());
+        }
+        self.serve_or_set_offline(volume).await
+    }
+
+    pub(crate) async fn open_uncached_volumes(&self) {
+        let records = match self.records.state.volumes() {
+            Ok(records) => {
+                self.records.offline().unread_volumes = None;
+                records
+            }
+            Err(message) => {
+                // It is tried again, and told once.
+                if self.records.offline().unread_volumes.replace(message.clone()).is_none() {
+                    tracing::error!("{message}");
+                }
+                return;
+            }
+        };
+        self.devices.ask_backing_devices(&records).await;
+        let _one_at_a_time = self.records.change.lock().await;
+        for record in records {
+            // What is in both records belongs to its pool.
+            if self.records.belongs_to_a_pool(&record.name).await {
+                continue;
+            }
+            let spec = match record.spec() {
+                Ok(spec) => spec,
+                Err(error) => {
+                    self.records.offline().broken.push(format!("state directory, volumes.json: {error}"));
+                    continue;
+                }
+            };
+            if let Err(error) = self.serve_recorded(spec.clone()).await {
+                tracing::error!(volume = record.name, "cannot be opened: {error}");
+                self.records.set_volume_offline(&spec, None, &error);
+            }
+        }
+    }
+
+    /// Serves a volume that is on record as one without a pool. A pool may hold newer data of its backing device all the same:
+    /// an earlier version could leave the old name of a volume behind.
+    async fn serve_recorded(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+        match self.records.pool_over(&spec.backing).await {
+            None => self.serve_uncached(spec).await,
+            Some(pool) => {
+                let message = format!("backing device {}: pool {pool} caches it as another volume", spec.backing);
+                Err(ApiError::new(ApiErrorKind::Refused, message))
+            }
+        }
+    }
+
+    /// Tries offline volumes again, for as long as the daemon runs: their backing devices may come back.
+    pub(crate) async fn retry_offline_volumes(&self) {
+        loop {
+            tokio::time::sleep(RETRY_INTERVAL).await;
+            let volumes: Vec<OfflineVolume> = self.records.offline().volumes.values().cloned().collect();
+            for OfflineVolume { record, pool, .. } in volumes {
+                let may_come = match pool.and_then(|pool| pool_name(&pool).ok()) {
+                    Some(pool) => self.records.is_open(&pool).await,
+                    None => true,
+                };
+                if !may_come || self.devices.check_answers(&record.backing).await.is_err() {
+                    continue;
+                }
+                let _one_at_a_time = self.records.change.lock().await;
+                self.retry_volume(&record.name).await;
+            }
+        }
+    }
+
+    pub(crate) async fn retry_volume(&self, name: &str) {
+        let found = self.records.offline().volumes.get(name).cloned();
+        let Some(OfflineVolume { record, pool, .. }) = found else { return };
+        let Ok(spec) = record.spec() else { return };
+        let pool = pool.and_then(|pool| pool_name(&pool).ok());
+        let opened = match &pool {
+            None => self.serve_recorded(spec.clone()).await,
+            Some(pool) if self.records.is_open(pool).await => self.open_and_attach(pool, spec.clone()).await,
+            // It comes with its pool.
+            Some(_) => return,
+        };
+        match opened {
+            Ok(()) => {
+                tracing::info!(volume = name, "is there again");
+                self.records.offline().volumes.remove(name);
+            }
+            Err(error) => self.records.set_volume_offline(&spec, pool.as_ref(), &error),
+        }
+    }
+
+    /// A volume that has no pool any more; one that cannot be opened is tried again.
+    pub(crate) async fn serve_or_set_offline(&self, record: &VolumeRecord) -> Result<(), ApiError> {
+        let spec = record.spec().map_err(|error| crate::words::error(&error))?;
+        match self.serve_uncached(spec.clone()).await {
+            Ok(()) => {
+                self.records.offline().volumes.remove(spec.name.as_str());
+            }
+            Err(error) => self.records.set_volume_offline(&spec, None, &error),
+        }
+        self.records.save_volumes().await
+    }
+}
