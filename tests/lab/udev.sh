@@ -11,8 +11,8 @@ before_the_daemon() {
     ln -s /state/rules /etc/udev/rules.d
     [ "$boot" != 0 ] || step /programs/mke2fs -q -F -t ext4 -U $uuid /dev/disk-ext4
     step /programs/systemd-udevd --daemon
-    step /programs/udevadm trigger --action=add --subsystem-match=block
-    step /programs/udevadm settle
+    # It waits for its own events. `udevadm settle` asks udev over its control socket, where udev may hang up on a late answer.
+    step /programs/udevadm trigger --settle --action=add --subsystem-match=block
     backing=$(readlink /dev/disk-ext4)
     if [ "$boot" = 0 ]; then
         # Without a rule the system takes it for the file system.
@@ -26,8 +26,7 @@ before_the_daemon() {
 
 . /daemon.sh
 step /programs/nbd-client -b 512 -N ext4 127.0.0.1 10809 /dev/nbd0 > /dev/null
-step /programs/udevadm trigger --action=change --sysname-match=nbd0
-step /programs/udevadm settle
+step /programs/udevadm trigger --settle --action=change --sysname-match=nbd0
 if [ "$boot" = 0 ]; then
     step mount -t ext4 /dev/nbd0 /mnt
     echo "newest" > /mnt/file

@@ -120,6 +120,8 @@ pub struct Refuses {
     pub error: DeviceErrorKind,
     /// No flushes either: what was written before may be lost.
     pub flushes: bool,
+    /// What it says that it did not write is there all the same.
+    pub lands: bool,
 }
 
 /// A device that was taken away: what it holds and what it says of itself.
@@ -375,6 +377,9 @@ impl Disk {
         let mut state = self.state.borrow_mut();
         if let Some(refuses) = state.refuses {
             // What landed before was not refused yet.
+            for (offset, data) in rest.into_iter().filter(|_| refuses.lands) {
+                state.media.land(operation, offset, data);
+            }
             state.media.complete(|completed| completed == operation);
             return Err(refuses.error);
         }

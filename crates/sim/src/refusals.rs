@@ -27,7 +27,7 @@ async fn refuse(daemon: &Daemon) {
     // One of them, or all.
     let ssds = world.ssds.get(first..=first).unwrap_or(&world.ssds);
     for ssd in ssds {
-        ssd.disk.refuse(Some(Refuses { error, flushes }));
+        ssd.disk.refuse(Some(Refuses { error, flushes, lands: false }));
         daemon.env.sleep(Duration::from_millis(apart_ms)).await;
     }
     daemon.env.sleep(Duration::from_millis(lasts_ms)).await;

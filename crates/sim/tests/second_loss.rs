@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hotset_block::{ByteRange, DeviceErrorKind, Env};
 use hotset_cache::config::{
     BlockBytes, Cleaning, FlushRate, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode,
@@ -211,6 +212,8 @@ impl Scene {
             let (scene, stop, left) = (self.clone(), Rc::clone(&stop), Rc::clone(&left));
             env.spawn(async move {
                 while !stop.get() {
+                    // Not in step, which would make one batch of all.
+                    scene.env().sleep(Duration::from_micros(scene.simulation.draw(|random| random.below(2_000)))).await;
                     // One that is on its way just then may fail.
                     let _ = scene.write(writer * 5 % PAGES).await;
                 }
@@ -218,14 +221,26 @@ impl Scene {
             });
         }
         env.sleep(Duration::from_micros(after_us)).await;
-        self.ssds[0].vanish();
-        env.sleep(Duration::from_micros(seed * 13 % 120)).await;
-        self.ssds[1].vanish();
+        if seed.is_multiple_of(2) {
+            self.ssds[0].vanish();
+            env.sleep(Duration::from_micros(seed * 13 % 120)).await;
+            self.ssds[1].vanish();
+        } else {
+            self.never_get_it().await;
+        }
         env.sleep(Duration::from_micros(seed * 1013 % goes_on_us)).await;
         stop.set(true);
         while left.get() > 0 {
             env.sleep(Duration::from_micros(100)).await;
         }
+    }
+
+    /// Two SSDs go, and the others take meanwhile what comes after a batch that those never get.
+    async fn never_get_it(&self) {
+        self.ssds[..2].iter().for_each(|disk| disk.fall_silent());
+        self.env().sleep(Duration::from_millis(20)).await;
+        self.ssds[..2].iter().for_each(|disk| disk.vanish());
+        self.ssds[..2].iter().for_each(|disk| disk.answer_again());
     }
 
     async fn drain(&self) {
@@ -312,11 +327,12 @@ impl Scene {
     }
 
     /// No SSD takes writes any more, and some take no flushes; hosts go on, and notice nothing.
-    async fn refuse(self, flushes: bool) {
-        let refuses = Refuses { error: DeviceErrorKind::ReadOnly, flushes };
+    async fn refuse(self, flushes: bool, lands: bool) {
+        let refuses = Refuses { error: DeviceErrorKind::ReadOnly, flushes, lands };
         self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
-        for turn in 0..24 {
-            self.write(turn * 7 % PAGES).await.unwrap();
+        // Of each page first what is given up, then something newer.
+        for _ in 0..2 {
+            join_all((0..12).map(|turn| self.write(turn * 7 % PAGES))).await.into_iter().for_each(Result::unwrap);
         }
         for _ in 0..20 {
             self.env().sleep(Duration::from_millis(20)).await;
@@ -334,7 +350,7 @@ impl Scene {
             buf.fill(self.pages.borrow()[place].begun);
             self.volume().write(page * PAGE, buf, Durability::Volatile).await.unwrap();
         }
-        let refuses = Refuses { error: DeviceErrorKind::Media, flushes: true };
+        let refuses = Refuses { error: DeviceErrorKind::Media, flushes: true, lands: false };
         self.ssds.iter().for_each(|disk| disk.refuse(Some(refuses)));
         self.volume().flush().await.unwrap();
         for expected in self.pages.borrow_mut().iter_mut() {
@@ -507,11 +523,15 @@ fn whenever_the_daemon_dies_while_ssds_come_back_everything_is_there_afterwards(
     [2, 3, 4].into_iter().for_each(|ssds| everywhere(return_and_die, ssds, 1));
 }
 
-/// The SSDs take no writes, and the daemon dies at this write of what follows.
+/// The SSDs take no writes, or say so, and the daemon dies at this write of what follows.
 fn refuse_and_die(ssds: usize, crash_at: u64, ending: Ending) -> bool {
+    [false, true].into_iter().all(|lands| refuse_and_die_where(lands, ssds, crash_at, ending))
+}
+
+fn refuse_and_die_where(lands: bool, ssds: usize, crash_at: u64, ending: Ending) -> bool {
     let scene = Stage::new(crash_at % 7, ssds);
     scene.run(scene.clone().prepare(600), None);
-    if scene.run(scene.clone().refuse(false), Some(crash_at)) {
+    if scene.run(scene.clone().refuse(false, lands), Some(crash_at)) {
         return false;
     }
     scene.crash(ending);
@@ -538,7 +558,7 @@ fn ssds_that_take_writes_again_are_in_use_again_by_themselves() {
     for ssds in [2, 3, 4] {
         let scene = Stage::new(5, ssds);
         scene.run(scene.clone().prepare(600), None);
-        scene.run(scene.clone().refuse(false), None);
+        scene.run(scene.clone().refuse(false, ssds == 3), None);
         scene.run(scene.clone().all_take_writes_again(), None);
         scene.crash(Ending::PowerCut);
         scene.run(scene.clone().start_with_all(), None);
