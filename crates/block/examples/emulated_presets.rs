@@ -95,7 +95,7 @@ async fn measure(env: &HostEnv, directory: &Path, figure: &Figure, seconds: u32)
     let parameters = figure.preset.parameters(SIZE_BYTES);
     let file = directory.join(figure.preset.name());
     let spec = EmulatedArraySpec { parameters: parameters.clone(), file };
-    let device = HostDevice::Emulated(EmulatedArray::open(env, &spec, FileOptions::default())?);
+    let device = HostDevice::Emulated(EmulatedArray::open(env, &spec, FileOptions::default()).await?);
     let began = env.now().plus(WARM_UP);
     let ends = began.plus(Duration::from_secs(u64::from(seconds)));
     let load = Load { env, device: &device, requests: Requests::new(figure.pattern, &parameters), began, ends };

@@ -50,14 +50,11 @@ impl<T> Drop for End<T> {
     }
 }
 
-/// Does `work` on a thread of its own.
+/// Does `work`, which a file system or device may hold up, on a thread of its own; meanwhile others go on.
 ///
 /// # Errors
 /// `TimedOut`: it takes longer than [`ANSWER_LIMIT`], or too many others do.
-pub(crate) async fn apart<T: Send + 'static>(
-    env: &HostEnv,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
+pub async fn apart<T: Send + 'static>(env: &HostEnv, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     let silent = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
     if THREADS.fetch_add(1, Ordering::Relaxed) >= THREADS_MAX {
         THREADS.fetch_sub(1, Ordering::Relaxed);

@@ -96,7 +96,10 @@ impl FileDevice {
     /// `Busy` if somebody else holds it; `Unsupported` if it is neither a file nor a block device, or has logical
     /// blocks of a size we do not know.
     pub fn open(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
-        Self::open_through(env, path, options, Caching::Direct)
+        let storage = Storage::look(path)?;
+        check_ours(path, options.access(), &storage.footprint)?;
+        let opened = storage.open(options, Caching::Direct)?;
+        Self::of(env, storage, opened)
     }
 
     /// The same, and meanwhile others go on.
@@ -104,25 +107,27 @@ impl FileDevice {
     /// # Errors
     /// As [`FileDevice::open`]; and `Gone` if there is no answer within ten seconds.
     pub async fn open_apart(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        Self::open_apart_through(env, path, options, Caching::Direct).await
+    }
+
+    /// Opens and locks a file whose transfers go through the page cache: the store of a device whose speed is not the
+    /// file's. As [`FileDevice::open_apart`].
+    pub(crate) async fn open_cached(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
+        Self::open_apart_through(env, path, options, Caching::PageCache).await
+    }
+
+    async fn open_apart_through(
+        env: &HostEnv,
+        path: &Path,
+        options: FileOptions,
+        caching: Caching,
+    ) -> Result<Self, OpenError> {
         let unanswered = |source| OpenError::unanswered(path, source);
         let (looked_for, access) = (path.to_owned(), options.access());
         let storage = apart(env, move || Storage::look(&looked_for)).await.map_err(unanswered)??;
         check_ours(path, access, &storage.footprint)?;
         let found = storage.clone();
-        let opened = apart(env, move || found.open(options, Caching::Direct)).await.map_err(unanswered)??;
-        Self::of(env, storage, opened)
-    }
-
-    /// Opens and locks a file whose transfers go through the page cache: the store of a device whose speed is not the
-    /// file's.
-    pub(crate) fn open_cached(env: &HostEnv, path: &Path, options: FileOptions) -> Result<Self, OpenError> {
-        Self::open_through(env, path, options, Caching::PageCache)
-    }
-
-    fn open_through(env: &HostEnv, path: &Path, options: FileOptions, caching: Caching) -> Result<Self, OpenError> {
-        let storage = Storage::look(path)?;
-        check_ours(path, options.access(), &storage.footprint)?;
-        let opened = storage.open(options, caching)?;
+        let opened = apart(env, move || found.open(options, caching)).await.map_err(unanswered)??;
         Self::of(env, storage, opened)
     }
 
@@ -697,7 +702,7 @@ impl OpenError {
     }
 
     /// Nobody can say what it is.
-    fn unanswered(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn unanswered(path: &Path, source: io::Error) -> Self {
         Self { kind: DeviceErrorKind::Gone, path: path.to_owned(), doing: "open", source }
     }
 

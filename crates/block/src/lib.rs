@@ -35,6 +35,7 @@ mod sysfs;
 mod tail;
 mod task;
 
+pub use apart::apart;
 pub use buf::{Buf, BufPool, PAGE_BYTES};
 pub use counters::SharedCounters;
 pub use descriptors::{DescriptorUse, descriptors_for, may_keep, raise_descriptor_limit};

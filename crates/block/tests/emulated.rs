@@ -31,14 +31,14 @@ fn place() -> (TempDir, PathBuf) {
     (directory, path)
 }
 
-fn try_open(env: &HostEnv, path: &Path, keys: &str) -> Result<Array, OpenError> {
+async fn try_open(env: &HostEnv, path: &Path, keys: &str) -> Result<Array, OpenError> {
     let text = format!("emulated:disks=5,level=raid5,size={SIZE_BYTES},file={},chunk=16K{keys}", path.display());
     let spec: EmulatedArraySpec = text.parse().unwrap();
-    EmulatedArray::open(env, &spec, FileOptions::default())
+    EmulatedArray::open(env, &spec, FileOptions::default()).await
 }
 
-fn open(env: &HostEnv, path: &Path) -> Array {
-    try_open(env, path, "").unwrap()
+async fn open(env: &HostEnv, path: &Path) -> Array {
+    try_open(env, path, "").await.unwrap()
 }
 
 fn bytes(len: usize, seed: usize) -> Buf {
@@ -63,11 +63,11 @@ async fn write(array: &Array, offset: u64, buf: Buf) {
 fn it_says_what_it_is() {
     let (_directory, path) = place();
     run(async |env| {
-        let info = open(&env, &path).info();
+        let info = open(&env, &path).await.info();
         assert_eq!((info.size_bytes, info.logical_block_bytes, info.optimal_io_bytes), (SIZE_BYTES, 512, 4 * 16_384));
         assert_eq!((info.discard, info.read_only), (Discard::Zeroes, false));
         assert!(info.emulated && info.volatile_cache);
-        let cached = try_open(&env, &path, ",controller-cache=16M").unwrap();
+        let cached = try_open(&env, &path, ",controller-cache=16M").await.unwrap();
         assert!(!cached.info().volatile_cache, "a controller's cache survives a power cut");
     });
     assert_eq!(fs::metadata(&path).unwrap().blocks(), 0, "the file was made sparse");
@@ -77,7 +77,7 @@ fn it_says_what_it_is() {
 fn what_is_written_is_read_back_across_chunks_and_in_parts() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         let mut expected = vec![0; usize::try_from(SIZE_BYTES).unwrap()];
         let writes =
             [(0, 512), (16_384 - 512, 1024), (65_536 - 4096, 8192), (3 * 65_536, 65_536), (100 * 512, 200_192)];
@@ -95,7 +95,7 @@ fn what_is_written_is_read_back_across_chunks_and_in_parts() {
 fn data_are_in_the_file_when_the_write_is_acknowledged() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = try_open(&env, &path, ",controller-cache=16M").unwrap();
+        let array = try_open(&env, &path, ",controller-cache=16M").await.unwrap();
         for step in 0..20 {
             let buf = bytes(4096, step);
             let copy = buf.to_vec();
@@ -109,7 +109,7 @@ fn data_are_in_the_file_when_the_write_is_acknowledged() {
 fn discarded_and_zeroed_ranges_read_as_zeroes_and_show_in_the_allocation() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         let whole = ByteRange::at(0, SIZE_BYTES);
         assert_eq!(array.allocation(whole, 8).unwrap()[0].kind, ExtentKind::Hole);
         write(&array, 0, bytes(1 << 20, 1)).await;
@@ -132,7 +132,7 @@ fn discarded_and_zeroed_ranges_read_as_zeroes_and_show_in_the_allocation() {
 fn what_does_not_fit_is_refused_and_takes_no_time() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         let refused = |result: Result<(), hotset_block::DeviceError>| {
             assert_eq!(result.unwrap_err().kind, DeviceErrorKind::OutOfRange);
         };
@@ -152,11 +152,11 @@ fn a_file_of_another_size_is_refused_with_advice() {
     let (directory, path) = place();
     fs::write(&path, [0; 8192]).unwrap();
     run(async |env| {
-        let error = try_open(&env, &path, "").err().expect("8 KiB are not 16 MiB").to_string();
+        let error = try_open(&env, &path, "").await.err().expect("8 KiB are not 16 MiB").to_string();
         assert!(error.contains("its size is 8K, not 16M: say size=8K, name another file, or remove it"), "{error}");
-        let error = try_open(&env, directory.path(), "").err().expect("a directory").to_string();
+        let error = try_open(&env, directory.path(), "").await.err().expect("a directory").to_string();
         assert!(error.contains("regular file"), "{error}");
-        let error = try_open(&env, &path.join("below"), "").err().expect("not a directory").to_string();
+        let error = try_open(&env, &path.join("below"), "").await.err().expect("not a directory").to_string();
         assert!(error.contains("array image/below"), "{error}");
     });
     assert_eq!(fs::metadata(&path).unwrap().len(), 8192, "what is refused stays as it is");
@@ -166,12 +166,12 @@ fn a_file_of_another_size_is_refused_with_advice() {
 fn a_file_belongs_to_one_array_until_its_last_handle_is_gone() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         let other_handle = array.clone();
         drop(array);
-        assert_eq!(try_open(&env, &path, "").err().expect("in use").kind, DeviceErrorKind::Busy);
+        assert_eq!(try_open(&env, &path, "").await.err().expect("in use").kind, DeviceErrorKind::Busy);
         drop(other_handle);
-        read(&open(&env, &path), 0, 4096).await;
+        read(&open(&env, &path).await, 0, 4096).await;
     });
 }
 
@@ -179,7 +179,7 @@ fn a_file_belongs_to_one_array_until_its_last_handle_is_gone() {
 fn an_abandoned_request_disturbs_nobody() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         for _ in 0..10 {
             assert!(poll_immediate(array.read(0, Buf::zeroed(4096))).await.is_none());
             assert!(poll_immediate(array.write(8192, bytes(4096, 1))).await.is_none());
@@ -199,7 +199,7 @@ fn cpu_time() -> Duration {
 fn waiting_takes_the_arrays_time_and_hardly_any_of_the_processor() {
     let (_directory, path) = place();
     run(async |env| {
-        let array = open(&env, &path);
+        let array = open(&env, &path).await;
         let (began, cpu_before) = (Instant::now(), cpu_time());
         join_all((0..4).map(async |_| {
             for _ in 0..50 {

@@ -493,7 +493,7 @@ fn an_export_name_is_taken_only_once_and_connections_are_listed() {
     let _undecided = RawClient::greeted(&serving);
     serving.ask(|env, exports| async move {
         let again = Served { settings: VolumeSettings::default(), ..Served::memory("disk", 1 << 20) };
-        let refused = exports.add(again.open(&env)).expect_err("taken");
+        let refused = exports.add(again.open(&env).await).expect_err("taken");
         assert!(refused.to_string().contains("disk"), "{refused}");
         let connections = exports.connections();
         let exports: Vec<_> = connections.iter().map(|connection| connection.export.as_deref()).collect();

@@ -68,7 +68,7 @@ impl Daemon {
         Self::start_with("--missing-wait 1")
     }
 
-    /// … with more arguments to `serve`.
+    /// The same, with more arguments to `serve`.
     pub fn start_with(arguments: &str) -> Self {
         let mut daemon = Self::prepare(arguments);
         daemon.launch();
@@ -348,7 +348,7 @@ impl Daemon {
         self.ok(&format!("pool create p --type read --io-type custom --block-size 64K {arguments} --ssd {ssds}"));
     }
 
-    /// … a read-write pool.
+    /// Makes a read-write pool `p` of SSDs of these sizes.
     #[track_caller]
     pub fn make_read_write_pool(&self, sizes_mib: &[u64], arguments: &str) {
         let ssds = self.make_ssds(sizes_mib);

@@ -136,7 +136,7 @@ pub fn go_data(export: &str) -> Vec<u8> {
     data
 }
 
-/// … without a wish to learn anything.
+/// The data of NBD_OPT_GO of a client that wishes to learn nothing.
 fn go_data_of_the_simple(export: &str) -> Vec<u8> {
     let mut data = u32::try_from(export.len()).expect("names are short").to_be_bytes().to_vec();
     data.extend(export.as_bytes());
@@ -161,7 +161,7 @@ impl Client {
         Self::connect_by(socket, &go_data(export))
     }
 
-    /// … as a client does that knows nothing of block sizes.
+    /// Connects as a client does that knows nothing of block sizes.
     pub fn connect_as_simple(socket: &Path, export: &str) -> Result<Self, Error> {
         Self::connect_by(socket, &go_data_of_the_simple(export))
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 /// How long it goes on; shorter than a test may take, on a slow machine too.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// … unless so many requests were answered before.
+/// So many requests are enough.
 const REQUESTS_MAX: u32 = 4000;
 
 const SEED: u64 = 0x5EED;

@@ -203,8 +203,12 @@ fn a_file_whose_opening_hangs_holds_up_no_other_volume() {
     let mut client = daemon.client("v");
     let path = faulty.path().display();
     let pool = format!("pool create p --type read --io-type custom --block-size 64K --ssd {path}");
-    for (create, delete) in [(format!("volume create w --backing {path}"), "volume delete w"), (pool, "pool delete p")]
-    {
+    let array = format!("emulated:disks=5,level=raid5,size=24M,chunk=16K,file={path}");
+    for (create, delete) in [
+        (format!("volume create w --backing {path}"), "volume delete w"),
+        (format!("volume create w --backing {array}"), "volume delete w"),
+        (pool, "pool delete p"),
+    ] {
         faulty.set(Fault::HangOpens);
         let creating = daemon.begin(&create);
         tools::eventually("it is being opened", LIMIT, || faulty.is_awaited());

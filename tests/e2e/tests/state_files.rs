@@ -277,7 +277,7 @@ fn changes_last(daemon: &mut Daemon) {
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// … where one is needed. `None`, and loud words, where that is not possible.
+    /// A file system where the fault needs one. `None`, and loud words, where that is not possible.
     fn if_needed(fault: Fault, directory: &Path) -> Option<Option<Self>> {
         let at = directory.display().to_string();
         match fault {

@@ -7,17 +7,21 @@ use std::path::Path;
 
 use super::spelling::spell_size;
 use super::{EmulatedArray, EmulatedArraySpec};
+use crate::apart::apart;
 use crate::{FileDevice, FileOptions, HostEnv, OpenError};
 
 impl EmulatedArray<HostEnv, FileDevice> {
     /// Opens and locks the array's file, which is made sparse if it is not there. Its transfers go through the page
-    /// cache: the time that they take is the model's, not the file's. Blocks briefly.
+    /// cache: the time that they take is the model's, not the file's.
     ///
     /// # Errors
-    /// If there is something at the path that is no file of the right size, or the file is in use.
-    pub fn open(env: &HostEnv, spec: &EmulatedArraySpec, options: FileOptions) -> Result<Self, OpenError> {
-        prepare(&spec.file, spec.parameters.size_bytes, options)?;
-        let store = FileDevice::open_cached(env, &spec.file, options)?;
+    /// If there is something at the path that is no file of the right size, or the file is in use; and `Gone` if there is no
+    /// answer within ten seconds.
+    pub async fn open(env: &HostEnv, spec: &EmulatedArraySpec, options: FileOptions) -> Result<Self, OpenError> {
+        let (path, size_bytes) = (spec.file.clone(), spec.parameters.size_bytes);
+        let prepared = apart(env, move || prepare(&path, size_bytes, options)).await;
+        prepared.map_err(|source| OpenError::unanswered(&spec.file, source))??;
+        let store = FileDevice::open_cached(env, &spec.file, options).await?;
         Ok(Self::new(env, &spec.parameters, store))
     }
 }

@@ -125,9 +125,9 @@ impl EmulatedSsd<HostEnv, FileDevice> {
     /// Opens and locks the file, past the page cache. Blocks briefly.
     ///
     /// # Errors
-    /// As [`FileDevice::open`].
-    pub fn open(env: &HostEnv, spec: &EmulatedSsdSpec, options: FileOptions) -> Result<Self, OpenError> {
-        let store = FileDevice::open(env, Path::new(&spec.file), options)?;
+    /// As [`FileDevice::open_apart`].
+    pub async fn open(env: &HostEnv, spec: &EmulatedSsdSpec, options: FileOptions) -> Result<Self, OpenError> {
+        let store = FileDevice::open_apart(env, Path::new(&spec.file), options).await?;
         Ok(Self::new(env, spec.speed, store))
     }
 }

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 
 use hotset_block::emulated::{EmulatedArray, EmulatedArraySpec, EmulatedSsd, EmulatedSsdSpec, SpellingError};
-use hotset_block::{Device, DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError};
+use hotset_block::{Device, DeviceErrorKind, FileDevice, FileOptions, HostDevice, HostEnv, OpenError, apart};
 use hotset_cache::config::VolumeSpec;
 use hotset_cache::{Error, ErrorKind, LABEL_BYTES, Named, STATE_BYTES};
 
@@ -31,6 +31,7 @@ async fn open_file_or_ssd(env: &HostEnv, path: &str, options: FileOptions, what:
         let spec: EmulatedSsdSpec =
             path.parse().map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("{what}: {error}")))?;
         let ssd = EmulatedSsd::open(env, &spec, FileOptions { to_the_end: false, ..options })
+            .await
             .map_err(|error| of_open(what, &error))?;
         return Ok(HostDevice::EmulatedSsd(ssd));
     }
@@ -71,7 +72,9 @@ pub(super) async fn open_member_to_look(env: &HostEnv, path: &Path) -> Result<Ho
 
 /// The state directory's copy of a pool.
 pub(super) async fn open_member(env: &HostEnv, path: &Path) -> Result<HostDevice, Error> {
-    lengthen_member(path)?;
+    let lengthened = path.to_owned();
+    let unanswered = |error| Error::new(ErrorKind::Gone, format!("state of the pool, {}: {error}", path.display()));
+    apart(env, move || lengthen_member(&lengthened)).await.map_err(unanswered)??;
     let device =
         FileDevice::open_apart(env, path, FOR_US_ALONE).await.map_err(|error| of_open("state of the pool", &error))?;
     Ok(HostDevice::File(device))
@@ -100,7 +103,7 @@ pub(crate) async fn open_backing(env: &HostEnv, spec: &VolumeSpec) -> Result<Hos
     let read_only = spec.settings.read_only;
     let options = FileOptions { read_only, claimed: !read_only, to_the_end: true };
     if EmulatedArraySpec::is_spelled_by(&spec.backing) {
-        return open_emulated(env, &spec.backing, options);
+        return open_emulated(env, &spec.backing, options).await;
     }
     open_file_or_ssd(env, &spec.backing, options, "backing device").await
 }
@@ -131,11 +134,12 @@ pub(super) fn check_whole(device: &HostDevice, path: &str, block_bytes: u32) -> 
     Err(Error::new(ErrorKind::Invalid, message))
 }
 
-fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> Result<HostDevice, Error> {
+async fn open_emulated(env: &HostEnv, spelling: &str, options: FileOptions) -> Result<HostDevice, Error> {
     let spec: EmulatedArraySpec = spelling
         .parse()
         .map_err(|error: SpellingError| Error::new(ErrorKind::Invalid, format!("backing device: {error}")))?;
     let array = EmulatedArray::open(env, &spec, FileOptions { to_the_end: false, ..options })
+        .await
         .map_err(|error| of_open("backing device", &error))?;
     Ok(HostDevice::Emulated(array))
 }

@@ -49,7 +49,7 @@ impl Served {
         Self { name, backing: Backing::Memory(size_bytes), settings: VolumeSettings::default() }
     }
 
-    pub fn open(&self, env: &HostEnv) -> Volume<HostEnv> {
+    pub async fn open(&self, env: &HostEnv) -> Volume<HostEnv> {
         let device = match &self.backing {
             Backing::Memory(size_bytes) => HostDevice::Memory(MemoryDevice::new(*size_bytes, 512)),
             Backing::File(path) => {
@@ -59,7 +59,7 @@ impl Served {
             }
             Backing::Emulated(spelling) => {
                 let array = spelling.parse().expect("a valid spelling");
-                let opened = EmulatedArray::open(env, &array, FileOptions::default());
+                let opened = EmulatedArray::open(env, &array, FileOptions::default()).await;
                 HostDevice::Emulated(opened.expect("the array can be made"))
             }
         };
@@ -100,7 +100,7 @@ impl Serving {
                 let exports = Exports::new(env.clone(), settings, door);
                 let server = Server::new(exports.clone());
                 for volume in &volumes {
-                    let volume = volume.open(&env);
+                    let volume = volume.open(&env).await;
                     VOLUMES.with_borrow_mut(|volumes| volumes.push(volume.clone()));
                     exports.add(volume).expect("a new name");
                 }
