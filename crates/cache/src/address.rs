@@ -30,12 +30,16 @@ pub struct BlockKey {
 impl BlockKey {
     /// 64 well mixed bits (the finalizer of SplitMix64, Steele et al., OOPSLA'14). Tables take disjoint bits of it.
     pub(crate) fn hash(self) -> u64 {
-        let key = (u64::from(self.volume.0) << 32) | u64::from(self.block.0);
-        let mut mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        mixed((u64::from(self.volume.0) << 32) | u64::from(self.block.0))
     }
+}
+
+/// All of its bits depend on all bits of `key`.
+pub(crate) fn mixed(key: u64) -> u64 {
+    let mut mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// An index into a table in memory.

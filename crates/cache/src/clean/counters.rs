@@ -1,84 +1,66 @@
 //! Counts reads and writes of blocks that are not cached, until they are worth a slot (REQUIREMENTS D4).
 //!
-//! Bounded: the blocks counted first are forgotten first. Ageing: every counter is halved once per 64 counts per place
-//! of the table; a hand goes round and halves one set at a time, from the time when the first counts are that old. A wrong match of two blocks' tags (at worst 1 in 250
-//! for a new block, in large pools of 64 KiB blocks) populates a block somewhat early, nothing else.
+//! A sketch: no block has a place of its own, and none is forgotten before eight times as many others as there are slots have
+//! been counted. Each count that a block has reached is a member of a Bloom filter (Bloom, CACM 1970), as a word of its
+//! own: "read twice" is another word than "read once". There are two filters. The newer one takes what is counted; when as many
+//! words have come to it as it is made for, the older one is emptied and takes their place. So counts age: what is not counted
+//! again is forgotten, first counts first. A word that was never counted is found now and then because others set
+//! its bits: its block is populated somewhat early, nothing else.
 
-use crate::address::{BlockKey, at, low_half};
-use crate::clean::sets::{Set, Sets};
+use crate::address::{BlockKey, at, bucket, mixed, vec_bytes};
 
-/// Counters never have fewer places than this, unless 4 per slot are fewer.
-const PLACES_MIN: usize = 4096;
-/// Places per slot at most (DESIGN §4).
-const PLACES_PER_SLOT_MAX: usize = 4;
-/// Places of a set: one or half a cache line.
-const WAYS: usize = 16;
-/// Counts after which one set is halved: 64 per place of a set.
-const COUNTS_PER_AGEING: u64 = 64 * 16;
+/// Words that a filter takes for each slot: what is remembered at least.
+const WORDS_PER_SLOT: usize = 8;
+/// Words that the filters of a small pool take at least: such memory is not worth saving.
+const WORDS_MIN: usize = 32_768;
+/// A line of the processor's cache: the bits of a word lie in one.
+const LINE_BITS: usize = 512;
+/// Lines are made of these.
+const CELL_BITS: usize = 64;
+const CELLS_PER_LINE: usize = LINE_BITS / CELL_BITS;
+/// Filters.
+const FILTERS: usize = 2;
+/// Counts go so far.
+const COUNT_MAX: u8 = 4;
 
-/// The low bits of an entry: two counters of two bits. Above them is the block's tag.
-const COUNT_BITS: u32 = 4;
-const COUNTS_MASK: u32 = (1 << COUNT_BITS) - 1;
-const COUNT_MAX: u32 = 3;
-/// The counters' lower bits: what is left of the upper ones when both are halved.
-const HALVES_MASK: u32 = 0b0101;
+/// The bits of both filters for each slot of a pool that is not small. Blocks of 64 KiB leave four bytes a slot for
+/// counters; larger blocks leave room for bits enough that hardly a wrong word is found.
+const fn bits_per_slot(pages_per_block: u32) -> usize {
+    if pages_per_block <= 16 { 32 } else { 128 }
+}
 
 /// The bytes of memory per slot of a pool that is not small.
 pub(crate) fn bytes_per_slot(pages_per_block: u32) -> f64 {
-    if is_narrow(pages_per_block) { 1.0 } else { 16.0 }
+    f64::from(u32::try_from(bits_per_slot(pages_per_block) / 8).expect("a few bytes"))
 }
 
-/// Blocks of 64 KiB leave a byte per slot for counters; larger blocks leave room for all that may ever be useful.
-fn is_narrow(pages_per_block: u32) -> bool {
-    pages_per_block <= 16
-}
-
-/// Where an entry keeps which counter.
+/// What is counted.
 #[derive(Clone, Copy)]
 enum Direction {
     Read,
     Write,
 }
 
-impl Direction {
-    fn shift(self) -> u32 {
-        match self {
-            Self::Read => 0,
-            Self::Write => 2,
-        }
-    }
-}
-
-enum Table {
-    /// Entries with tags of 28 bits.
-    Wide(Sets<u32>),
-    /// Entries with tags of 12 bits.
-    Narrow(Sets<u16>),
-}
-
 /// The read and write counters of blocks that are not cached.
 pub struct Counters {
-    table: Table,
-    counts_until_ageing: u64,
-    /// The set that is halved next.
-    hand: usize,
+    /// Bit sets of equal size; [`Self::newer`] says which is which.
+    filters: [Vec<u64>; FILTERS],
+    newer: usize,
+    /// Words that the newer filter may take still.
+    left: usize,
+    words_max: usize,
 }
 
 impl Counters {
     /// Counters for a pool of `slots` slots.
     pub fn new(slots: u32, pages_per_block: u32) -> Self {
-        let places_max = (at(slots) * PLACES_PER_SLOT_MAX).max(1);
-        let table = if !is_narrow(pages_per_block) {
-            Table::Wide(Sets::new(places_max, WAYS))
-        } else if at(slots) <= 4 * PLACES_MIN {
-            Table::Wide(Sets::new(places_max.min(PLACES_MIN), WAYS))
-        } else {
-            Table::Narrow(Sets::new(at(slots) / 2, WAYS))
-        };
-        let mut counters = Self { table, counts_until_ageing: 0, hand: 0 };
-        counters.counts_until_ageing =
-            COUNTS_PER_AGEING * u64::try_from(counters.set_count()).expect("an address has 64 bits at most");
-        counters
+        Self::of((at(slots) * WORDS_PER_SLOT).max(WORDS_MIN), pages_per_block)
+    }
+
+    fn of(words_max: usize, pages_per_block: u32) -> Self {
+        let bits = words_max / WORDS_PER_SLOT * bits_per_slot(pages_per_block) / FILTERS;
+        let cells = bits.div_ceil(LINE_BITS) * CELLS_PER_LINE;
+        Self { filters: [vec![0; cells], vec![0; cells]], newer: 0, left: words_max, words_max }
     }
 
     /// Counts a read of `key`; answers how many there were of late, this one included: 1 to 4.
@@ -91,113 +73,109 @@ impl Counters {
         self.count(key, Direction::Write)
     }
 
-    /// Starts again from nothing for `key`.
+    /// Starts again from nothing for `key`. A word whose bit it shares is forgotten with it.
     pub fn forget(&mut self, key: BlockKey) {
-        match &mut self.table {
-            Table::Wide(sets) => forget(&mut sets.set_of(key.hash()), key.hash()),
-            Table::Narrow(sets) => forget(&mut sets.set_of(key.hash()), key.hash()),
+        for direction in [Direction::Read, Direction::Write] {
+            let words = (1..COUNT_MAX).map(|count| Word::new(key, direction, count));
+            for word in words {
+                if !self.has(word) {
+                    break;
+                }
+                let (place, [(cell, bit), _]) = (word.place(self.filters[0].len()), word.bits());
+                self.filters.iter_mut().for_each(|filter| filter[place + cell] &= !bit);
+            }
         }
+    }
+
+    fn has(&self, word: Word) -> bool {
+        let place = word.place(self.filters[0].len());
+        self.filters.iter().any(|filter| word.is_in(&filter[place..][..CELLS_PER_LINE]))
     }
 
     /// The memory that it takes, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        match &self.table {
-            Table::Wide(sets) => sets.memory_bytes(),
-            Table::Narrow(sets) => sets.memory_bytes(),
-        }
+        self.filters.iter().map(vec_bytes).sum()
     }
 
+    /// What the block has reached already is said again, so that it is remembered as long as what is new.
     fn count(&mut self, key: BlockKey, direction: Direction) -> u8 {
-        self.counts_until_ageing -= 1;
-        if self.counts_until_ageing == 0 {
-            self.counts_until_ageing = COUNTS_PER_AGEING;
-            self.age();
+        let mut count = 1;
+        while count < COUNT_MAX && self.say(Word::new(key, direction, count)) {
+            count += 1;
         }
-        match &mut self.table {
-            Table::Wide(sets) => count(&mut sets.set_of(key.hash()), key.hash(), direction),
-            Table::Narrow(sets) => count(&mut sets.set_of(key.hash()), key.hash(), direction),
+        count
+    }
+
+    /// Puts a word into the newer filter; answers whether one of the two had it.
+    fn say(&mut self, word: Word) -> bool {
+        let (place, older) = (word.place(self.filters[0].len()), 1 - self.newer);
+        let is_old = word.is_in(&self.filters[older][place..][..CELLS_PER_LINE]);
+        let line = &mut self.filters[self.newer][place..][..CELLS_PER_LINE];
+        if word.is_in(line) {
+            return true;
         }
-    }
-
-    fn age(&mut self) {
-        match &mut self.table {
-            Table::Wide(sets) => sets.set_at(self.hand).rewrite(halved),
-            Table::Narrow(sets) => sets.set_at(self.hand).rewrite(halved),
+        word.put_into(line);
+        self.left -= 1;
+        if self.left == 0 {
+            self.filters[older].fill(0);
+            (self.newer, self.left) = (older, self.words_max);
         }
-        self.hand = (self.hand + 1) % self.set_count();
-    }
-
-    fn set_count(&self) -> usize {
-        match &self.table {
-            Table::Wide(sets) => sets.set_count(),
-            Table::Narrow(sets) => sets.set_count(),
-        }
+        is_old
     }
 }
 
-/// An entry of a table: `u32` or `u16`. Never 0 but for an empty place, because a counter of it is not.
-trait Entry: Copy + Default + PartialEq + Into<u32> {
-    /// The bits of the tag in an entry.
-    const TAG_MASK: u32;
+/// That a block was read or written so many times.
+#[derive(Clone, Copy)]
+struct Word(u64);
 
-    fn from_bits(bits: u32) -> Self;
-}
-
-impl Entry for u32 {
-    const TAG_MASK: u32 = !COUNTS_MASK;
-
-    fn from_bits(bits: u32) -> Self {
-        bits
+impl Word {
+    fn new(key: BlockKey, direction: Direction, count: u8) -> Self {
+        let direction = match direction {
+            Direction::Read => 0,
+            Direction::Write => 4,
+        };
+        Self(mixed(key.hash() ^ u64::from(direction + count)))
     }
-}
 
-impl Entry for u16 {
-    const TAG_MASK: u32 = 0xffff & !COUNTS_MASK;
-
-    fn from_bits(bits: u32) -> Self {
-        u16::try_from(bits).expect("an entry has 16 bits")
+    /// The first cell of the word's line.
+    fn place(self, cells: usize) -> usize {
+        bucket(self.0, cells / CELLS_PER_LINE) * CELLS_PER_LINE
     }
-}
 
-fn position<T: Entry>(set: &Set<'_, T>, hash: u64) -> Option<usize> {
-    let tag = low_half(hash) & T::TAG_MASK;
-    set.position(|entry| entry.into() & T::TAG_MASK == tag)
-}
-
-fn count<T: Entry>(set: &mut Set<'_, T>, hash: u64, direction: Direction) -> u8 {
-    let one = 1 << direction.shift();
-    let Some(way) = position(set, hash) else {
-        set.push(T::from_bits((low_half(hash) & T::TAG_MASK) | one));
-        return 1;
-    };
-    let entry = set.get_mut(way);
-    let bits: u32 = (*entry).into();
-    let before = (bits >> direction.shift()) & COUNT_MAX;
-    if before < COUNT_MAX {
-        *entry = T::from_bits(bits + one);
+    /// Cell and bit, twice: the lowest eighteen bits of the word.
+    fn bits(self) -> [(usize, u64); 2] {
+        let bit = |from: u32| {
+            let position = usize::try_from((self.0 >> from) & 511).expect("nine bits");
+            (position / CELL_BITS, 1 << (position % CELL_BITS))
+        };
+        [bit(0), bit(9)]
     }
-    u8::try_from(before + 1).expect("at most 4")
-}
 
-fn forget<T: Entry>(set: &mut Set<'_, T>, hash: u64) {
-    if let Some(way) = position(set, hash) {
-        set.remove(way);
+    fn is_in(self, line: &[u64]) -> bool {
+        self.bits().iter().all(|(cell, bit)| line[*cell] & bit != 0)
     }
-}
 
-fn halved<T: Entry>(entry: T) -> T {
-    let bits: u32 = entry.into();
-    let counts = ((bits & COUNTS_MASK) >> 1) & HALVES_MASK;
-    if counts == 0 { T::default() } else { T::from_bits((bits & T::TAG_MASK) | counts) }
+    fn put_into(self, line: &mut [u64]) {
+        self.bits().iter().for_each(|(cell, bit)| line[*cell] |= bit);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::address::{BlockIndex, VolumeIndex};
 
     fn key(block: u32) -> BlockKey {
         BlockKey { volume: VolumeIndex(3), block: BlockIndex(block) }
+    }
+
+    /// How many of these blocks are taken for known.
+    fn known(counters: &mut Counters, blocks: std::ops::Range<u32>) -> usize {
+        blocks.filter(|block| counters.count_read(key(*block)) > 1).count()
     }
 
     // proves: D4
@@ -209,45 +187,84 @@ mod tests {
             assert_eq!([0; 5].map(|_| counters.count_write(key(7))), [1, 2, 3, 4, 4]);
             assert_eq!(counters.count_read(key(8)), 1);
             counters.forget(key(7));
-            assert_eq!((counters.count_write(key(7)), counters.count_read(key(7))), (1, 1));
+            assert_eq!([0; 5].map(|_| counters.count_write(key(7))), [1, 2, 3, 4, 4]);
+            assert_eq!([0; 5].map(|_| counters.count_read(key(7))), [1, 2, 3, 4, 4]);
             assert_eq!(counters.count_read(key(8)), 2);
         }
     }
 
+    // proves: D4
     #[test]
-    fn a_thousand_blocks_in_a_small_pool_are_counted_without_error() {
-        let mut counters = Counters::new(1024, 16);
-        assert!((0..1000).all(|block| counters.count_read(key(block)) == 1));
-        assert!((0..1000).all(|block| counters.count_read(key(block)) == 2));
+    fn eight_times_as_many_blocks_as_there_are_slots_are_remembered() {
+        for (slots, pages_per_block) in [(16_384, 16), (100_000, 16), (10_000, 256)] {
+            let mut counters = Counters::new(slots, pages_per_block);
+            known(&mut counters, 0..8 * slots);
+            for first in [0, 4 * slots, 8 * slots - 1000] {
+                assert_eq!(known(&mut counters, first..first + 1000), 1000, "{slots} slots, from {first} on");
+            }
+        }
     }
 
+    // proves: D4
     #[test]
-    fn the_blocks_counted_first_are_forgotten_first() {
-        let mut counters = Counters::new(16_384, 16);
-        for block in 0..40_960 {
-            counters.count_read(key(block));
-        }
-        let remembered = |counters: &mut Counters, blocks: std::ops::Range<u32>| {
-            blocks.filter(|block| counters.count_read(key(*block)) > 1).count()
-        };
-        assert!(remembered(&mut counters, 40_900..40_960) >= 58);
-        assert_eq!(remembered(&mut counters, 0..1000), 0);
+    fn a_set_as_large_as_the_pool_is_worth_its_slots_when_it_is_read_again() {
+        let mut counters = Counters::new(5136, 16);
+        assert!(known(&mut counters, 0..4800) < 480, "what nobody read before is hardly ever taken for known");
+        assert_eq!(known(&mut counters, 0..4800), 4800);
     }
 
     // proves: D4
     #[test]
     fn counts_age_while_other_blocks_are_counted() {
-        let mut counters = Counters::new(1024, 16);
+        let mut counters = Counters::new(16_384, 256);
         for _ in 0..3 {
             counters.count_read(key(1));
         }
-        for _ in 0..2 * 64 * 4096 {
-            counters.count_read(key(2));
+        known(&mut counters, 1000..1000 + 8 * 16_384);
+        assert_eq!(counters.count_read(key(1)), 4, "as many others are no reason to forget it");
+        // Its words are in the newer filter again: what that takes has to come twice, and some share all their bits with others.
+        known(&mut counters, 1_000_000..1_000_000 + 20 * 16_384);
+        assert_eq!(counters.count_read(key(1)), 1);
+    }
+
+    #[test]
+    fn few_blocks_are_taken_for_known_that_are_not() {
+        let wrong = |slots: u32, pages_per_block, times: u32| {
+            let mut counters = Counters::new(slots, pages_per_block);
+            known(&mut counters, 0..times * slots);
+            f64::from(u32::try_from(known(&mut counters, 2_000_000_000..2_000_010_000)).unwrap()) / 10_000.0
+        };
+        let figures = [
+            (wrong(100_000, 16, 1), 0.02),
+            (wrong(100_000, 16, 2), 0.07),
+            (wrong(100_000, 16, 4), 0.20),
+            (wrong(100_000, 256, 4), 0.02),
+            (wrong(100_000, 256, 8), 0.06),
+        ];
+        println!("{figures:?}");
+        assert!(figures.iter().all(|(found, most)| found <= most), "{figures:?}");
+    }
+
+    proptest! {
+        /// Against exact counters, of which each word is forgotten when as many have been said since as a filter takes.
+        #[test]
+        fn no_count_is_below_what_exact_counters_remember(
+            accesses in prop::collection::vec((0_u32..3000, any::<bool>()), 0..6000),
+        ) {
+            const WORDS: usize = 1024;
+            let mut counters = Counters::of(WORDS, 16);
+            let mut said: HashMap<(u32, bool, u8), usize> = HashMap::new();
+            let mut clock = 0;
+            for (block, is_write) in accesses {
+                let remembered = |count: u8| said.get(&(block, is_write, count)).is_some_and(|at| clock - at < WORDS);
+                let least = 1 + (1..COUNT_MAX).take_while(|count| remembered(*count)).count();
+                let count = if is_write { counters.count_write(key(block)) } else { counters.count_read(key(block)) };
+                prop_assert!(usize::from(count) >= least, "{count} of block {block}, and {least} are remembered");
+                for count in 1..=count.min(COUNT_MAX - 1) {
+                    clock += 1;
+                    said.insert((block, is_write, count), clock);
+                }
+            }
         }
-        assert_eq!(counters.count_read(key(1)), 2, "3 was halved to 1");
-        for _ in 0..2 * 64 * 4096 {
-            counters.count_read(key(2));
-        }
-        assert_eq!(counters.count_read(key(1)), 1, "halved to nothing");
     }
 }

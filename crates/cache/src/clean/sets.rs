@@ -41,17 +41,9 @@ pub(super) struct Set<'a, T> {
 }
 
 impl<T: Copy + Default + PartialEq> Set<'_, T> {
-    pub(super) fn position(&self, is_it: impl Fn(T) -> bool) -> Option<usize> {
-        self.places.iter().position(|entry| *entry != T::default() && is_it(*entry))
-    }
-
     /// Where exactly this entry is, which is not an empty place.
     pub(super) fn position_of(&self, entry: T) -> Option<usize> {
         position_of(self.places, entry)
-    }
-
-    pub(super) fn get_mut(&mut self, place: usize) -> &mut T {
-        &mut self.places[place]
     }
 
     /// Adds an entry; the oldest falls out if the set is full.
@@ -63,19 +55,6 @@ impl<T: Copy + Default + PartialEq> Set<'_, T> {
     pub(super) fn remove(&mut self, place: usize) {
         self.places.copy_within(place + 1.., place);
         *self.places.last_mut().expect("a set has a place") = T::default();
-    }
-
-    /// Replaces every entry by what `change` makes of it; those that become empty are removed.
-    pub(super) fn rewrite(&mut self, change: impl Fn(T) -> T) {
-        let mut kept = 0;
-        for place in 0..self.places.len() {
-            let changed = change(self.places[place]);
-            self.places[place] = T::default();
-            if changed != T::default() {
-                self.places[kept] = changed;
-                kept += 1;
-            }
-        }
     }
 }
 
@@ -104,11 +83,8 @@ mod tests {
             set.push(entry);
         }
         assert_eq!(entries(&set), [6, 5, 4, 3]);
-        set.remove(set.position(|entry| entry == 5).expect("it is there"));
+        set.remove(set.position_of(5).expect("it is there"));
         assert_eq!(entries(&set), [6, 4, 3, 0]);
-        assert_eq!(set.position(|entry| entry == 0), None, "an empty place is not an entry");
-        set.rewrite(|entry| if entry == 6 { 0 } else { entry * 2 });
-        assert_eq!(entries(&set), [8, 6, 0, 0]);
     }
 
     #[test]
