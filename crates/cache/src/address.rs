@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use hotset_block::ByteRange;
+
 use crate::config::PAGE;
 
 /// A slot, counted over all SSDs of the pool.
@@ -42,6 +44,58 @@ pub(crate) fn mixed(key: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
+/// How the pages of volumes make the cache blocks of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Blocks {
+    /// A power of two from 16 to 1,024.
+    pub(crate) pages_per_block: u32,
+}
+
+impl Blocks {
+    /// Of one block.
+    pub(crate) fn bytes(self) -> u64 {
+        u64::from(self.pages_per_block) * PAGE
+    }
+
+    /// The first page of a block in its volume.
+    pub(crate) fn first_page(self, block: BlockIndex) -> u64 {
+        u64::from(block.0) * u64::from(self.pages_per_block)
+    }
+
+    /// Splits pages of a volume into blocks: the block, and the pages within it.
+    pub(crate) fn of(self, pages: Range<u64>) -> impl Iterator<Item = (BlockIndex, Range<u32>)> {
+        let per_block = u64::from(self.pages_per_block);
+        let blocks = pages.start / per_block..pages.end.div_ceil(per_block);
+        blocks.map(move |block| {
+            let first = block * per_block;
+            let start = pages.start.max(first) - first;
+            let end = pages.end.min(first + per_block) - first;
+            let small = |page: u64| u32::try_from(page).expect("a block has at most 1024 pages");
+            (BlockIndex(u32::try_from(block).expect("volumes are checked at attach")), small(start)..small(end))
+        })
+    }
+
+    /// The one block that has all of these pages, which are not none.
+    pub(crate) fn one_of(self, pages: &Range<u64>) -> Option<BlockIndex> {
+        let per_block = u64::from(self.pages_per_block);
+        let block = pages.start / per_block;
+        let is_one = block == (pages.end - 1) / per_block;
+        is_one.then(|| BlockIndex(u32::try_from(block).expect("volumes are checked at attach")))
+    }
+
+    /// The pages' places in their block; they are all in one.
+    pub(crate) fn within(self, pages: &Range<u64>) -> Range<u32> {
+        let first = pages.start / u64::from(self.pages_per_block) * u64::from(self.pages_per_block);
+        let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
+        small(pages.start)..small(pages.end)
+    }
+}
+
+/// The pages that a byte range touches.
+pub(crate) fn pages_of(range: ByteRange) -> Range<u64> {
+    range.start / PAGE..range.end.div_ceil(PAGE)
+}
+
 /// An index into a table in memory.
 pub(crate) fn at(index: u32) -> usize {
     usize::try_from(index).expect("a usize has 32 bits at least")
@@ -75,4 +129,24 @@ pub(crate) const DETACHED: u64 = 0;
 /// The bytes of a request for these pages of a volume.
 pub(crate) fn bytes_of(pages: &Range<u64>) -> usize {
     usize::try_from((pages.end - pages.start) * PAGE).expect("a request fits in memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_split_at_the_ends_of_blocks() {
+        let blocks = Blocks { pages_per_block: 16 };
+        let split: Vec<_> = blocks.of(14..49).map(|(block, pages)| (block.0, pages)).collect();
+        assert_eq!(split, [(0, 14..16), (1, 0..16), (2, 0..16), (3, 0..1)]);
+        assert_eq!((blocks.one_of(&(16..32)), blocks.one_of(&(16..33))), (Some(BlockIndex(1)), None));
+        assert_eq!((blocks.within(&(17..32)), blocks.first_page(BlockIndex(3)), blocks.bytes()), (1..16, 48, 65_536));
+    }
+
+    #[test]
+    fn a_range_touches_the_pages_that_have_a_byte_of_it() {
+        assert_eq!(pages_of(ByteRange { start: 4095, end: 8193 }), 0..3);
+        assert_eq!(pages_of(ByteRange { start: 4096, end: 8192 }), 1..2);
+    }
 }

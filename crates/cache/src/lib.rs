@@ -4,6 +4,7 @@
 //! simulator. Each folder is a room with one owner, `format/` turns values into bytes; see `docs/ARCHITECTURE.md`.
 
 mod address;
+mod attachment_ids;
 mod attachments;
 mod clean;
 pub mod config;

@@ -389,8 +389,7 @@ impl<E: Env> Offline<E> {
     }
 
     fn volumes(&self) -> Vec<VolumeIndex> {
-        let volumes = u16::try_from(self.pool.volumes.borrow().len()).expect("volumes of a pool are bounded");
-        (0..volumes).map(VolumeIndex).collect()
+        self.pool.ids.indexes().collect()
     }
 }
 
@@ -442,7 +441,7 @@ fn next_piece<E: Env>(pool: &PoolInner<E>, volume: VolumeIndex, from: u64) -> Op
 fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
     let catalogue = pool.catalogue.borrow();
     let volumes = catalogue.volumes.iter().map(|volume| {
-        let index = pool.index_of(volume.attachment).expect("every volume of the catalogue has an index");
+        let index = pool.ids.index_of(volume.attachment).expect("every volume of the catalogue has an index");
         ReportedVolume {
             name: volume.spec.name.clone(),
             backing: volume.spec.backing.clone(),

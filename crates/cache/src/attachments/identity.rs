@@ -6,6 +6,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::{ByteRange, Device, DeviceIdentity, Env, Likeness, likeness};
 
+use crate::address::pages_of;
 use crate::attachments::evidence::BackingEvidence;
 use crate::config::{PAGE, limits};
 use crate::error::Error;
@@ -175,11 +176,11 @@ impl<E: Env> PoolInner<E> {
     /// Records that fingerprint pages in `range` are about to be written: they are not judged until they are settled
     /// again. The caller holds the range.
     pub(crate) async fn mark_unsettled(self: &Rc<Self>, attached: &Attached<E>, range: ByteRange) -> Result<(), Error> {
-        let touched = Self::pages_of(range);
+        let touched = pages_of(range);
         if !attached.settled_pages.borrow().iter().any(|page| touched.contains(page)) {
             return Ok(());
         }
-        let Some(attachment) = self.attachment_of(attached.index) else { return Ok(()) };
+        let Some(attachment) = self.ids.of(attached.index) else { return Ok(()) };
         self.change_catalogue(&|catalogue| {
             let volumes = catalogue.volumes.iter_mut().filter(|volume| volume.attachment == attachment);
             for fingerprint in volumes.flat_map(|volume| &mut volume.backing.fingerprints) {

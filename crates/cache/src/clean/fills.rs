@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::sync::Event;
+use hotset_block::sync::{Event, Wait};
 use hotset_block::{Buf, Instant};
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::address::{BlockKey, VolumeIndex};
 use crate::clean::page_set::PageSet;
+use crate::clean::slots::SlotContent;
 use crate::clean::sweep::Sweep;
 use crate::config::limits;
 
@@ -18,20 +19,43 @@ const WAITING_MAX: usize = 2;
 
 /// A block on its way into a slot.
 pub(crate) struct Fill {
-    pub(crate) key: BlockKey,
-    pub(crate) attachment: u64,
-    pub(crate) slot: SlotIndex,
-    pub(crate) generation: u32,
+    pub(super) content: SlotContent,
+    pub(super) attachment: u64,
     /// The pages that may still become visible (rule `fill-clean-only`): only ever shrinks.
-    pub(crate) pages: Cell<PageSet>,
-    pub(crate) began: Instant,
+    pages: Cell<PageSet>,
+    began: Instant,
     /// No read of it has begun yet.
-    pub(crate) waits: Cell<bool>,
+    waits: Cell<bool>,
     /// Pages that a host's miss has read already, with the index of the first.
-    pub(crate) offered: RefCell<Vec<(u32, Buf)>>,
+    offered: RefCell<Vec<(u32, Buf)>>,
 }
 
 impl Fill {
+    /// A block of this attachment comes into a slot, of which these pages may become visible.
+    pub(super) fn new(content: SlotContent, attachment: u64, pages: PageSet, began: Instant) -> Self {
+        let (waits, offered) = (Cell::new(true), RefCell::default());
+        Self { content, attachment, pages: Cell::new(pages), began, waits, offered }
+    }
+
+    pub(crate) fn key(&self) -> BlockKey {
+        self.content.key
+    }
+
+    /// What may still become visible.
+    pub(crate) fn pages(&self) -> PageSet {
+        self.pages.get()
+    }
+
+    /// A host's miss has read these pages, from this one on: they are not read again.
+    pub(crate) fn offer(&self, first_page: u32, pages: Buf) {
+        self.offered.borrow_mut().push((first_page, pages));
+    }
+
+    pub(crate) fn take_offered(&self) -> Vec<(u32, Buf)> {
+        self.offered.take()
+    }
+
+    /// These pages are written, discarded, or could not be read: they stay out.
     pub(crate) fn exclude(&self, pages: &Range<u32>) {
         let mut left = self.pages.get();
         left.remove(pages);
@@ -58,10 +82,33 @@ pub(crate) enum Request {
 pub(crate) struct Fills {
     running: RefCell<BTreeMap<BlockKey, Rc<Fill>>>,
     queue: RefCell<Sweep>,
-    pub(crate) ended: Event,
+    ended: Event,
+    pump_wanted: Event,
 }
 
 impl Fills {
+    /// Completes when a fill has ended, or will not be.
+    pub(crate) fn ended(&self) -> Wait<'_> {
+        self.ended.wait()
+    }
+
+    /// Those that wait may be able to start now: there is more room, or the pool is different.
+    pub(crate) fn wake_pump(&self) {
+        self.pump_wanted.wake_all();
+    }
+
+    /// Completes when those that wait may be able to start.
+    pub(crate) fn pump_wanted(&self) -> Wait<'_> {
+        self.pump_wanted.wait()
+    }
+
+    /// A fill has its turn to read: another one of its volume may queue up for the next.
+    pub(crate) fn begins_to_read(&self, fill: &Fill) {
+        if fill.waits.replace(false) {
+            self.wake_pump();
+        }
+    }
+
     pub(crate) fn running(&self) -> usize {
         self.running.borrow().len()
     }
@@ -70,19 +117,19 @@ impl Fills {
         !self.running.borrow().is_empty() && self.running.borrow().contains_key(&key)
     }
 
-    pub(crate) fn is_running_for(&self, volume: VolumeIndex) -> bool {
+    pub(super) fn is_running_for(&self, volume: VolumeIndex) -> bool {
         self.running.borrow().keys().any(|key| key.volume == volume)
     }
 
     /// Fills of a volume that run.
-    pub(crate) fn running_for(&self, volume: VolumeIndex) -> u32 {
+    pub(super) fn running_for(&self, volume: VolumeIndex) -> u32 {
         let count = self.running.borrow().keys().filter(|key| key.volume == volume).count();
         u32::try_from(count).expect("fills that run are bounded")
     }
 
     /// A fill brings a block into one of these slots: how long it takes is up to a backing device.
-    pub(crate) fn any_into(&self, slots: &Range<u32>) -> bool {
-        self.running.borrow().values().any(|fill| slots.contains(&fill.slot.0))
+    pub(super) fn any_into(&self, slots: &Range<u32>) -> bool {
+        self.running.borrow().values().any(|fill| slots.contains(&fill.content.slot.0))
     }
 
     pub(crate) fn is_known(&self, key: BlockKey) -> bool {
@@ -93,6 +140,7 @@ impl Fills {
         self.queue.borrow().len()
     }
 
+    /// Asks for a block to be filled when its turn comes.
     pub(crate) fn request(&self, key: BlockKey) -> Request {
         if self.is_known(key) {
             return Request::Known;
@@ -101,6 +149,7 @@ impl Fills {
             return Request::Refused;
         }
         self.queue.borrow_mut().insert(key);
+        self.wake_pump();
         Request::Queued
     }
 
@@ -111,7 +160,7 @@ impl Fills {
         if running.len() < at_once {
             return true;
         }
-        let stuck = running.values().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key.volume);
+        let stuck = running.values().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key().volume);
         let stuck: BTreeSet<VolumeIndex> = stuck.collect();
         let answered = running.keys().filter(|key| !stuck.contains(&key.volume)).count();
         answered < at_once && running.len() < at_once * limits::STUCK_FILLS
@@ -126,61 +175,62 @@ impl Fills {
     /// Whether one more fill of the volume may begin: few wait for their turn, and none is stuck.
     pub(crate) fn may_begin(&self, volume: VolumeIndex, now: Instant) -> bool {
         let running = self.running.borrow();
-        let own = || running.values().filter(|fill| fill.key.volume == volume);
+        let own = || running.values().filter(|fill| fill.key().volume == volume);
         own().filter(|fill| fill.waits.get()).count() < WAITING_MAX && !own().any(|fill| fill.is_stuck(now))
     }
 
-    pub(crate) fn begin(&self, fill: Rc<Fill>) {
-        let before = self.running.borrow_mut().insert(fill.key, fill);
+    pub(super) fn begin(&self, fill: Rc<Fill>) {
+        let before = self.running.borrow_mut().insert(fill.key(), fill);
         assert!(before.is_none(), "a block is filled once at a time");
     }
 
-    pub(crate) fn end(&self, key: BlockKey) {
-        self.running.borrow_mut().remove(&key);
+    /// Its block is in the cache, or does not come.
+    pub(crate) fn end(&self, fill: &Fill) {
+        self.running.borrow_mut().remove(&fill.key());
+        self.ended.wake_all();
+        self.wake_pump();
+    }
+
+    /// The block that was to be filled next is not: whoever waits for it looks again.
+    pub(crate) fn skipped(&self) {
         self.ended.wake_all();
     }
 
     /// These pages are written or discarded: a fill that runs must not bring them.
-    pub(crate) fn exclude(&self, key: BlockKey, pages: &Range<u32>) {
+    pub(super) fn exclude(&self, key: BlockKey, pages: &Range<u32>) {
         if let Some(fill) = self.running.borrow().get(&key) {
             fill.exclude(pages);
         }
     }
 
     /// Nothing of this volume may become visible any more.
-    pub(crate) fn abandon(&self, volume: VolumeIndex) {
-        for fill in self.running.borrow().values().filter(|fill| fill.key.volume == volume) {
+    pub(super) fn abandon(&self, volume: VolumeIndex) {
+        for fill in self.running.borrow().values().filter(|fill| fill.key().volume == volume) {
             fill.pages.set(PageSet::default());
         }
         self.queue.borrow_mut().forget(volume);
         self.ended.wake_all();
     }
 
+    /// Nothing waits any more, and whoever waits for a fill waits for nothing.
     pub(crate) fn forget_queue(&self) {
         self.queue.borrow_mut().clear();
+        self.ended.wake_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BlockIndex;
+    use crate::address::{BlockIndex, SlotIndex};
 
     fn key(volume: u16, block: u32) -> BlockKey {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
     }
 
     fn begin(fills: &Fills, key: BlockKey, began: Instant) -> Rc<Fill> {
-        let fill = Rc::new(Fill {
-            key,
-            attachment: 1,
-            slot: SlotIndex(0),
-            generation: 1,
-            pages: Cell::default(),
-            began,
-            waits: Cell::new(true),
-            offered: RefCell::default(),
-        });
+        let content = SlotContent { slot: SlotIndex(0), key, generation: 1 };
+        let fill = Rc::new(Fill::new(content, 1, PageSet::default(), began));
         fills.begin(Rc::clone(&fill));
         fill
     }

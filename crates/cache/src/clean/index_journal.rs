@@ -5,71 +5,262 @@ use std::collections::VecDeque;
 
 use hotset_block::sync::Event;
 
-use crate::format::index::Entry;
+use crate::format::index::{Entry, Place, Sector};
 
 /// Stands for an entry: durable when [`Journal::is_flushed`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(u64);
 
+/// Sectors that are written and flushed together.
+pub(super) struct Batch {
+    pub(super) sectors: Vec<Sector>,
+    /// Their entries.
+    pub(super) entries: u64,
+}
+
+impl Batch {
+    pub(super) fn has_drops(&self) -> bool {
+        self.sectors.iter().flat_map(|sector| &sector.entries).any(Entry::is_drop)
+    }
+}
+
+/// See the file's summary.
 #[derive(Default)]
-pub(crate) struct Journal {
+pub(super) struct Journal {
     pending: RefCell<VecDeque<Entry>>,
     /// Entries ever pushed, taken, and flushed.
     pushed: Cell<u64>,
     flushed: Cell<u64>,
     /// A task writes batches.
-    pub(crate) writing: Cell<bool>,
+    writing: Cell<bool>,
     /// A task writes a checkpoint.
-    pub(crate) checkpointing: Cell<bool>,
+    checkpointing: Cell<bool>,
     /// The number of the next sector.
-    pub(crate) next_number: Cell<u64>,
+    next_number: Cell<u64>,
     /// The first sector that is needed beside the newest checkpoint.
-    pub(crate) start: Cell<u64>,
-    pub(crate) checkpoint_number: Cell<u64>,
+    start: Cell<u64>,
+    checkpoint_number: Cell<u64>,
     /// Sectors of the first lap that a torn batch left unwritten, and behind which the journal goes on.
-    pub(crate) holes: RefCell<Vec<u64>>,
+    holes: RefCell<Vec<u64>>,
     event: Event,
 }
 
+/// What waits.
 impl Journal {
-    pub(crate) fn push(&self, entry: Entry) -> Ticket {
+    pub(super) fn push(&self, entry: Entry) -> Ticket {
         self.pending.borrow_mut().push_back(entry);
         self.pushed.set(self.pushed.get() + 1);
         Ticket(self.pushed.get())
     }
 
-    pub(crate) fn next(&self) -> Option<Entry> {
-        self.pending.borrow_mut().pop_front()
-    }
-
-    pub(crate) fn peek_fits(&self, fits: impl FnOnce(&Entry) -> bool) -> bool {
-        self.pending.borrow().front().is_some_and(fits)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.pending.borrow().is_empty()
     }
 
-    /// Everything that was taken out so far is flushed.
-    pub(crate) fn taken_is_flushed(&self, count: u64) {
+    /// Takes what waits, as far as it fits into so many sectors of this size.
+    pub(super) fn take_batch(&self, incarnation: u64, sector_bytes: u32, room: u64) -> Batch {
+        let first = self.next_number.get();
+        let mut pending = self.pending.borrow_mut();
+        let mut batch = Batch { sectors: Vec::new(), entries: 0 };
+        for number in first..first + room {
+            let entries = Vec::new();
+            let mut sector = Sector { place: Place::Journal, incarnation, number, flushed_below: first, entries };
+            while pending.front().is_some_and(|entry| sector.fits(entry, sector_bytes)) {
+                sector.entries.extend(pending.pop_front());
+                batch.entries += 1;
+            }
+            if sector.entries.is_empty() {
+                break;
+            }
+            batch.sectors.push(sector);
+        }
+        batch
+    }
+
+    /// So many entries that were taken are flushed.
+    pub(super) fn taken_is_flushed(&self, count: u64) {
         self.flushed.set(self.flushed.get() + count);
         self.event.wake_all();
     }
 
-    pub(crate) fn is_flushed(&self, ticket: Ticket) -> bool {
+    pub(super) fn is_flushed(&self, ticket: Ticket) -> bool {
         self.flushed.get() >= ticket.0
     }
 
-    pub(crate) fn last_ticket(&self) -> Ticket {
+    pub(super) fn last_ticket(&self) -> Ticket {
         Ticket(self.pushed.get())
     }
 
     /// Completes at the next flush, checkpoint or failure.
-    pub(crate) fn changed(&self) -> hotset_block::sync::Wait<'_> {
+    pub(super) fn changed(&self) -> hotset_block::sync::Wait<'_> {
         self.event.wait()
     }
 
-    pub(crate) fn wake_all(&self) {
+    pub(super) fn wake_all(&self) {
         self.event.wake_all();
+    }
+}
+
+/// Who writes.
+impl Journal {
+    /// True: nobody writes batches, and the caller is to.
+    pub(super) fn begin_writing(&self) -> bool {
+        !self.writing.replace(true)
+    }
+
+    pub(super) fn end_writing(&self) {
+        self.writing.set(false);
+    }
+
+    /// True: nobody writes a checkpoint, and the caller is to.
+    pub(super) fn begin_checkpoint(&self) -> bool {
+        !self.checkpointing.replace(true)
+    }
+
+    pub(super) fn end_checkpoint(&self) {
+        self.checkpointing.set(false);
+        self.event.wake_all();
+    }
+
+    pub(super) fn is_checkpointing(&self) -> bool {
+        self.checkpointing.get()
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.writing.get() || self.checkpointing.get()
+    }
+}
+
+/// The ring, of so many sectors.
+impl Journal {
+    /// The number of the sector that comes next: where the journal ends.
+    pub(super) fn end(&self) -> u64 {
+        self.next_number.get()
+    }
+
+    /// Where in the ring the next sector lies.
+    pub(super) fn position(&self, ring: u64) -> u64 {
+        self.next_number.get() % ring
+    }
+
+    /// Sectors that the newest checkpoint does not make needless.
+    pub(super) fn used(&self) -> u64 {
+        self.next_number.get() - self.start.get()
+    }
+
+    /// So many sectors more overwrite none that is needed.
+    pub(super) fn has_room(&self, ring: u64, sectors: u64) -> bool {
+        self.used() + sectors <= ring
+    }
+
+    /// A batch of so many sectors is on its way.
+    pub(super) fn goes_on_by(&self, sectors: usize) {
+        let sectors = u64::try_from(sectors).expect("an address has 64 bits at most");
+        self.next_number.set(self.next_number.get() + sectors);
+    }
+
+    pub(super) fn next_checkpoint(&self) -> u64 {
+        self.checkpoint_number.get() + 1
+    }
+
+    /// A checkpoint is durable, beside which the sectors from `start` on are needed.
+    pub(super) fn has_checkpoint(&self, number: u64, start: u64) {
+        assert!(number == self.next_checkpoint(), "checkpoints are written one after the other");
+        assert!(start >= self.start.get() && start <= self.next_number.get(), "a checkpoint is of what was journalled");
+        self.checkpoint_number.set(number);
+        self.start.set(start);
+    }
+
+    /// As a start found it; it goes on with `next_number`.
+    pub(super) fn opened(&self, checkpoint_number: u64, next_number: u64, unwritten: Vec<u64>) {
+        self.checkpoint_number.set(checkpoint_number);
+        self.next_number.set(next_number);
+        *self.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
+    }
+
+    /// Its ring is empty.
+    pub(super) fn emptied(&self) {
+        self.next_number.set(0);
+    }
+
+    /// Sectors that a torn batch left unwritten: all behind which the newest checkpoint begins.
+    pub(super) fn take_holes(&self) -> Vec<u64> {
+        let holes = self.holes.take();
+        assert!(
+            holes.iter().all(|number| *number < self.start.get()),
+            "the newest checkpoint needs nothing of a torn batch"
+        );
+        holes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn drop_of(slot: u32) -> Entry {
+        Entry::Drop { slot, generation: 1, first_page: 0, page_count: 1 }
+    }
+
+    fn publish_of(slot: u32, words: usize) -> Entry {
+        Entry::Publish { slot, generation: 1, attachment: 1, block: 1, mask: vec![1; words] }
+    }
+
+    proptest! {
+        /// Against a queue of which the front is flushed batch by batch.
+        #[test]
+        fn entries_are_taken_in_order_and_tickets_are_flushed_with_their_batch(
+            steps in prop::collection::vec((0_u32..4, 0_usize..16, 1_u64..4), 1..200),
+        ) {
+            let journal = Journal::default();
+            let (mut waiting, mut flushed, mut pushed) = (VecDeque::new(), 0_u64, 0_u64);
+            for (number, (action, words, room)) in (0..).zip(steps) {
+                if action < 3 {
+                    let entry = if action == 0 { drop_of(number) } else { publish_of(number, words) };
+                    waiting.push_back(entry.clone());
+                    pushed += 1;
+                    prop_assert_eq!(journal.push(entry), Ticket(pushed));
+                } else {
+                    let first = journal.end();
+                    let batch = journal.take_batch(9, 512, room);
+                    prop_assert!(u64::try_from(batch.sectors.len()).unwrap() <= room);
+                    for (number, sector) in (first..).zip(&batch.sectors) {
+                        prop_assert_eq!((sector.number, sector.flushed_below, sector.incarnation), (number, first, 9));
+                        for entry in &sector.entries {
+                            prop_assert_eq!(Some(entry.clone()), waiting.pop_front());
+                        }
+                    }
+                    prop_assert!(!batch.sectors.is_empty() || waiting.is_empty());
+                    journal.goes_on_by(batch.sectors.len());
+                    journal.taken_is_flushed(batch.entries);
+                    flushed += batch.entries;
+                }
+                prop_assert_eq!(journal.is_empty(), waiting.is_empty());
+                prop_assert!((0..=pushed).all(|ticket| journal.is_flushed(Ticket(ticket)) == (ticket <= flushed)));
+            }
+        }
+    }
+
+    #[test]
+    fn the_ring_has_room_up_to_what_the_newest_checkpoint_needs() {
+        let journal = Journal::default();
+        journal.opened(6, 10, vec![3, 12]);
+        assert_eq!((journal.end(), journal.position(8), journal.next_checkpoint()), (10, 2, 7));
+        journal.has_checkpoint(7, 10);
+        assert_eq!(journal.take_holes(), [3], "the journal has not come to the other one");
+        journal.goes_on_by(5);
+        assert!(journal.has_room(8, 3) && !journal.has_room(8, 4));
+        journal.has_checkpoint(8, 13);
+        assert_eq!(journal.used(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "needs nothing of a torn batch")]
+    fn a_hole_that_a_checkpoint_needs_is_a_bug() {
+        let journal = Journal::default();
+        journal.opened(0, 10, vec![3]);
+        journal.take_holes();
     }
 }

@@ -1,28 +1,280 @@
 //! Clean copies: what is cached, what is evicted, how blocks come in, when they are believed, and how they are dropped.
+//!
+//! [`Clean`] knows neither backing devices nor the write log, nor what they hold: whoever brings a block says which of its pages are
+//! what the backing device has, and whoever publishes, whose backing device was flushed.
 
 // Nouns: what is true now.
 pub(crate) mod counters;
 pub(crate) mod fills;
 pub(crate) mod ghost;
-pub(crate) mod grace;
-pub(crate) mod index_journal;
+mod grace;
+mod index_journal;
 pub(crate) mod links;
 pub(crate) mod map;
 pub(crate) mod page_set;
-pub(crate) mod pages;
+mod pages;
+pub(crate) mod pending_drops;
 pub(crate) mod policy;
-pub(crate) mod sets;
-pub(crate) mod shares;
-pub(crate) mod slot_ranges;
-pub(crate) mod sweep;
-pub(crate) mod table;
+mod sets;
+mod shares;
+mod slot_ranges;
+pub(crate) mod slots;
+mod sweep;
+mod table;
+pub(crate) mod unpublished;
 
 // Verbs: what happens.
-pub(crate) mod fill;
-pub(crate) mod invalidate;
-pub(crate) mod journal;
-pub(crate) mod publish;
+mod evict;
+mod fill;
+pub(crate) mod index;
+mod invalidate;
+mod publish;
+pub(crate) mod read_slot;
 pub(crate) mod recover;
-pub(crate) mod share;
 pub(crate) mod slot_ssd;
-pub(crate) mod wear;
+pub(crate) mod slot_ssds;
+
+pub(crate) use evict::ready_wanted;
+
+use std::cell::{Ref, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::address::{BlockKey, Blocks, SlotIndex, VolumeIndex};
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::counters::Counters;
+use crate::clean::fills::Fills;
+use crate::clean::index::Index;
+use crate::clean::links::SLOTS_MAX;
+use crate::clean::map::Map;
+use crate::clean::slot_ssd::SlotSsd;
+use crate::clean::slot_ssds::SlotSsds;
+use crate::clean::slots::Slots;
+use crate::clean::unpublished::Unpublished;
+use crate::config::{PolicyKind, PoolSettings};
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
+
+/// The clean copies of a pool.
+pub(crate) struct Clean<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    ids: Rc<AttachmentIds>,
+    blocks: Blocks,
+    checksums: bool,
+    ssds: Rc<SlotSsds<E>>,
+    /// What is visible.
+    slots: Rc<RefCell<Slots>>,
+    /// What is believed.
+    index: Rc<Index<E>>,
+    /// What is on its way to be visible.
+    fills: Rc<Fills>,
+    /// What is on its way to be believed.
+    unpublished: Unpublished,
+    /// What is not worth a slot yet.
+    counters: RefCell<Counters>,
+}
+
+/// Where the pages of one block are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The block is not in the cache.
+    Nothing,
+    /// All of them are in this slot, which can be read; the policy knows that it was hit.
+    All(SlotIndex),
+    /// Some are, or the slot cannot be read now.
+    Some,
+}
+
+impl<E: Env> Clean<E> {
+    /// Of a pool with these members, none of whose slots is looked at yet.
+    pub(crate) fn new(
+        env: E,
+        life: Rc<PoolLife>,
+        members: Rc<Members<E>>,
+        ids: Rc<AttachmentIds>,
+        settings: &PoolSettings,
+    ) -> Self {
+        let blocks = Blocks { pages_per_block: settings.block_bytes.pages() };
+        let ssds = Rc::new(SlotSsds::new(members.ssds()));
+        let mut map = Map::new(blocks.pages_per_block, settings.checksums);
+        for ssd in members.ssds() {
+            map.add_slots(ssd.layout.slot_count());
+        }
+        let counters = Counters::new(map.slot_count(), blocks.pages_per_block);
+        let slots = Rc::new(RefCell::new(Slots::new(map, settings.policy)));
+        let fills = Rc::<Fills>::default();
+        let tables = (Rc::clone(&ssds), Rc::clone(&slots), Rc::clone(&fills));
+        let index = Index::new(env.clone(), Rc::clone(&life), Rc::clone(&members), Rc::clone(&ids), tables);
+        Self {
+            env,
+            life,
+            members,
+            ids,
+            blocks,
+            checksums: settings.checksums,
+            ssds,
+            slots,
+            index: Rc::new(index),
+            fills,
+            unpublished: Unpublished::default(),
+            counters: RefCell::new(counters),
+        }
+    }
+
+    // ---- its parts
+
+    pub(crate) fn ssds(&self) -> &SlotSsds<E> {
+        &self.ssds
+    }
+
+    /// What is visible now; let go before anything changes.
+    pub(crate) fn slots(&self) -> Ref<'_, Slots> {
+        self.slots.borrow()
+    }
+
+    pub(crate) fn index(&self) -> &Index<E> {
+        &self.index
+    }
+
+    pub(crate) fn fills(&self) -> &Fills {
+        &self.fills
+    }
+
+    pub(crate) fn unpublished(&self) -> &Unpublished {
+        &self.unpublished
+    }
+
+    /// Whoever waits to fill or to publish looks whether it still should.
+    pub(crate) fn wake(&self) {
+        self.fills.wake_pump();
+        self.unpublished.wake();
+    }
+
+    pub(crate) fn set_policy(&self, kind: PolicyKind) {
+        self.slots.borrow_mut().set_policy(kind);
+        self.fills.wake_pump();
+    }
+
+    // ---- SSDs that join
+
+    /// Whether the tables hold so many slots more.
+    pub(crate) fn has_room_for_slots(&self, more: u64) -> bool {
+        u64::from(self.slots.borrow().slot_count()) + more <= u64::from(SLOTS_MAX)
+    }
+
+    /// A member that joined has slots from here on: those of one that left, or new ones. [`Self::capacity_changed`] follows.
+    pub(crate) fn take_in(&self, ssd: &Rc<SlotSsd<E>>) {
+        let taken = self.ssds.take_over(ssd, |former| !self.fills.any_into(&former.slots()));
+        let count = ssd.layout.slot_count();
+        let first = match taken {
+            Some(first) => {
+                self.unpublished.forget(&(first.0..first.0 + count));
+                first
+            }
+            None => {
+                let first = self.slots.borrow_mut().add_slots(count);
+                self.ssds.add_slots(ssd, first);
+                first
+            }
+        };
+        self.ssds.push(ssd, first);
+    }
+
+    /// There are more slots, or less: blocks that are not cached are counted anew.
+    pub(crate) fn capacity_changed(&self) {
+        let mut slots = self.slots.borrow_mut();
+        slots.capacity_changed();
+        *self.counters.borrow_mut() = Counters::new(slots.slot_count(), self.blocks.pages_per_block);
+    }
+
+    // ---- where pages are
+
+    fn is_readable(&self, slot: SlotIndex) -> bool {
+        self.ssds.of(slot).life().may_be_read()
+    }
+
+    /// Finds pages of one block for a host's read.
+    pub(crate) fn find(&self, key: BlockKey, pages: &Range<u32>) -> Found {
+        let mut slots = self.slots.borrow_mut();
+        let Some(slot) = slots.find(key) else { return Found::Nothing };
+        if slots.holds_all(slot, pages) && self.is_readable(slot) {
+            slots.touch(slot);
+            return Found::All(slot);
+        }
+        Found::Some
+    }
+
+    /// Tells where pages are for a host's read, run by run in their order: in which slot, with which block, or in none. The policy
+    /// knows what is hit.
+    pub(crate) fn find_runs(
+        &self,
+        volume: VolumeIndex,
+        pages: Range<u64>,
+        mut tell: impl FnMut(Range<u64>, Option<(SlotIndex, BlockKey)>),
+    ) {
+        let mut slots = self.slots.borrow_mut();
+        for (block, within) in self.blocks.of(pages) {
+            let first = self.blocks.first_page(block);
+            let key = BlockKey { volume, block };
+            let slot = slots.find(key).filter(|slot| self.is_readable(*slot));
+            let mut page = within.start;
+            while page < within.end {
+                let left = within.end - page;
+                let (valid, length) = slot.map_or((false, left), |slot| slots.run(slot, page, left));
+                let run = first + u64::from(page)..first + u64::from(page + length);
+                tell(run, slot.filter(|_| valid).map(|slot| (slot, key)));
+                page += length;
+            }
+            if let Some(slot) = slot {
+                slots.touch(slot);
+            }
+        }
+    }
+
+    // ---- what is counted
+
+    /// Counts a read that missed these pages, once for each block; answers the blocks that were missed so often of late.
+    pub(crate) fn count_read<'a>(
+        &self,
+        volume: VolumeIndex,
+        missing: impl Iterator<Item = &'a Range<u64>>,
+        threshold: u8,
+    ) -> Vec<BlockKey> {
+        let mut counters = self.counters.borrow_mut();
+        let mut counted = None;
+        let mut hot = Vec::new();
+        for (block, _) in missing.flat_map(|pages| self.blocks.of(pages.clone())) {
+            let key = BlockKey { volume, block };
+            if counted.replace(key) != Some(key) && counters.count_read(key) >= threshold {
+                hot.push(key);
+            }
+        }
+        hot
+    }
+
+    /// Counts a write around the cache; answers the blocks of it that were written so often of late and are not cached.
+    pub(crate) fn count_write(&self, volume: VolumeIndex, pages: Range<u64>, threshold: u8) -> Vec<BlockKey> {
+        let (slots, mut counters) = (self.slots.borrow(), self.counters.borrow_mut());
+        let keys = self.blocks.of(pages).map(|(block, _)| BlockKey { volume, block });
+        keys.filter(|key| counters.count_write(*key) >= threshold && slots.find(*key).is_none()).collect()
+    }
+
+    /// Counts a write that is cached if all of its blocks were written so often of late; answers whether they were.
+    pub(crate) fn count_to_cache(&self, volume: VolumeIndex, pages: Range<u64>, threshold: u8) -> bool {
+        let mut counters = self.counters.borrow_mut();
+        let mut reached = true;
+        for (block, _) in self.blocks.of(pages) {
+            reached &= counters.count_write(BlockKey { volume, block }) >= threshold;
+        }
+        reached
+    }
+
+    /// The memory of all tables of this room.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.slots.borrow().memory_bytes() + self.counters.borrow().memory_bytes() + self.ssds.memory_bytes()
+    }
+}

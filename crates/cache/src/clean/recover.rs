@@ -5,21 +5,20 @@
 //! session.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use hotset_block::Env;
 
 use crate::address::{BlockIndex, BlockKey};
+use crate::clean::Clean;
 use crate::clean::page_set::PageSet;
 use crate::clean::slot_ssd::SlotSsd;
+use crate::clean::slots::SlotContent;
 use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::format::members::Member;
 use crate::format::{OtherStream, Unreadable};
-use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
 use crate::planted::{Planted, planted};
-use crate::pool::PoolInner;
 
 /// Bytes that recovery reads at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -56,9 +55,9 @@ fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
     Err(Unbelieved::Cold(reason.into()))
 }
 
-impl<E: Env> PoolInner<E> {
-    /// Brings the slots that the SSD's index believes into the map; answers their number.
-    pub(crate) async fn recover_ssd(self: &Rc<Self>, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
+impl<E: Env> Clean<E> {
+    /// Makes visible what the SSD's index believes of its slots; answers their number. Every other slot of it is ready.
+    pub(crate) async fn recover_ssd(&self, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
         let checkpoint = newest_checkpoint(ssd).await?;
         let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
         if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
@@ -79,74 +78,35 @@ impl<E: Env> PoolInner<E> {
             ssd.has_lost_writes();
             return cold(LOST_TAIL);
         }
-        ssd.journal.checkpoint_number.set(checkpoint.number);
         let next_number = end.max(highest.map_or(0, |number| number + 1));
-        ssd.journal.next_number.set(next_number);
+        ssd.journal.opened(checkpoint.number, next_number, unwritten);
         ssd.has_flushed_index(end);
-        *ssd.journal.holes.borrow_mut() = unwritten.into_iter().filter(|number| *number < next_number).collect();
-        ssd.fills.set(checkpoint.generation_ceiling);
+        ssd.fills_begin_at(checkpoint.generation_ceiling);
         Ok(self.take_over(ssd, slots))
     }
 
-    /// Puts what is believed into the map; every other slot is ready.
-    fn take_over(self: &Rc<Self>, ssd: &SlotSsd<E>, slots: Vec<Option<Believed>>) -> u64 {
+    fn take_over(&self, ssd: &SlotSsd<E>, slots: Vec<Option<Believed>>) -> u64 {
         let mut count = 0;
-        for (local, believed) in (0..ssd.layout.slot_count()).zip(slots) {
-            let for_slots = {
-                let segments = ssd.segments.borrow();
-                segments.is_for_slots(segments.of(local))
-            };
-            let taken = for_slots && believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed));
-            if taken {
+        for (local, believed) in (0..ssd.layout.slot_count()).zip(slots).filter(|(local, _)| ssd.is_for_slots(*local)) {
+            if believed.is_some_and(|believed| self.take_over_slot(ssd, local, &believed)) {
                 count += 1;
-            } else if for_slots {
-                ssd.ready.borrow_mut().push(local);
+            } else {
+                ssd.add_ready([local]);
             }
         }
         count
     }
 
     fn take_over_slot(&self, ssd: &SlotSsd<E>, local: u32, believed: &Believed) -> bool {
-        let Some(volume) = self.index_of(believed.attachment) else { return false };
+        let Some(volume) = self.ids.index_of(believed.attachment) else { return false };
         let Ok(block) = u32::try_from(believed.block) else { return false };
         let key = BlockKey { volume, block: BlockIndex(block) };
-        let mut map = self.map.borrow_mut();
-        let block = PageSet::from_range(0..self.pages_per_block).words();
-        let mask: Vec<u64> = if believed.mask.is_empty() {
-            block.to_vec()
-        } else {
-            believed.mask.iter().zip(block).map(|(word, block)| word & block).collect()
-        };
-        if mask.iter().all(|word| *word == 0) || map.find(key).is_some() {
-            return false;
+        let content = SlotContent { slot: ssd.slot_index(local), key, generation: believed.generation };
+        let taken = self.slots.borrow_mut().believe(content, &believed.pages(self.blocks.pages_per_block));
+        if taken {
+            ssd.slot_is_used();
         }
-        let slot = ssd.slot_index(local);
-        map.insert(slot, key, believed.generation);
-        map.set_valid_words(slot, mask);
-        map.set_published(slot, true);
-        self.policy.borrow_mut().inserted(&mut map, slot);
-        ssd.slots_used.set(ssd.slots_used.get() + 1);
-        true
-    }
-
-    /// Makes an SSD's index empty, under its incarnation: nothing that it said before is believed.
-    pub(crate) async fn reset_index(self: &Rc<Self>, ssd: &SlotSsd<E>) -> Result<(), Fault> {
-        let mut offset = ssd.layout.checkpoint_offset(0);
-        let end = ssd.layout.journal_offset() + ssd.layout.journal_bytes;
-        while offset < end {
-            let length = CHUNK_BYTES.min(end - offset);
-            let zeroes =
-                self.env.buffers().take_zeroed(usize::try_from(length).expect("what lies in memory has an address"));
-            ssd.write(Purpose::Index, offset, zeroes).await?;
-            offset += length;
-        }
-        ssd.flush().await?;
-        ssd.journal.next_number.set(0);
-        ssd.has_flushed_index(0);
-        let segments = ssd.segments.borrow();
-        let free = (0..ssd.layout.slot_count()).rev().filter(|local| segments.is_for_slots(segments.of(*local)));
-        *ssd.ready.borrow_mut() = free.collect();
-        Ok(())
+        taken
     }
 }
 
@@ -285,7 +245,7 @@ fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved>
             let same = place.as_ref().is_some_and(|believed| believed.generation == generation);
             if let Some(believed) = place.as_mut().filter(|_| same && !planted(Planted::DropNotReplayed)) {
                 let first = u32::from(first_page);
-                believed.invalidate_durably(first..(first + u32::from(page_count)).min(1024));
+                believed.drop_pages(first..(first + u32::from(page_count)).min(1024));
             }
         }
     }
@@ -293,7 +253,16 @@ fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved>
 }
 
 impl Believed {
-    fn invalidate_durably(&mut self, pages: std::ops::Range<u32>) {
+    /// Of a block with so many pages, 64 a word.
+    fn pages(&self, pages_per_block: u32) -> Vec<u64> {
+        let block = PageSet::from_range(0..pages_per_block).words();
+        if self.mask.is_empty() {
+            return block.to_vec();
+        }
+        self.mask.iter().zip(block).map(|(word, block)| word & block).collect()
+    }
+
+    fn drop_pages(&mut self, pages: std::ops::Range<u32>) {
         let gone = PageSet::from_range(pages).words();
         if self.mask.is_empty() {
             self.mask = vec![u64::MAX; gone.len()];

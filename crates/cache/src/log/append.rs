@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, DETACHED};
+use crate::address::DETACHED;
 use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
 use crate::log::write_log::{Append, Body, Log, Mirror, Row};
@@ -92,7 +92,7 @@ impl<E: Env> PoolInner<E> {
         page: u64,
         body: Body,
     ) -> hotset_block::sync::Promised<Result<(), Error>> {
-        match self.attachment_of(attached.index) {
+        match self.ids.of(attached.index) {
             None => Promise::new().1,
             // While the write waited for something.
             Some(DETACHED) => {
@@ -141,23 +141,6 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn until_left(&self, ssd: &crate::members::ssd::Ssd<E>) {
         while !ssd.life().has_left() && !self.life.is_fenced() {
             ssd.left_event.wait().await;
-        }
-    }
-
-    /// Takes pages out of the slots, whose content is superseded now. Their drops are flushed before the row is freed.
-    pub(crate) fn supersede(self: &Rc<Self>, volume: crate::address::VolumeIndex, pages: Range<u64>) {
-        if self.fills.running() == 0 && self.map.borrow().used_pages_of(volume) == 0 {
-            return;
-        }
-        for (block, in_block) in self.blocks_of(pages) {
-            let key = BlockKey { volume, block };
-            if !planted(Planted::FillIgnoresWrite) {
-                self.fills.exclude(key, &in_block);
-            }
-            let slot = self.map.borrow().find(key);
-            if let Some(slot) = slot {
-                self.hide_slot_pages(slot, key, &in_block);
-            }
         }
     }
 

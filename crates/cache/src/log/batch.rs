@@ -367,7 +367,7 @@ impl<E: Env> PoolInner<E> {
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
             log.uncount_queued(&append);
-            let lives = self.attachment_of(append.volume) == Some(append.attachment);
+            let lives = self.ids.of(append.volume) == Some(append.attachment);
             if lives {
                 self.show_append(log, row, &append, position, own);
             }
@@ -397,7 +397,7 @@ impl<E: Env> PoolInner<E> {
         let pages = append.pages();
         match &append.body {
             Body::Data(_) => {
-                self.supersede(append.volume, pages.clone());
+                self.clean.supersede(append.volume, pages.clone());
                 for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
                     let content = Content::Data { checksum: *checksum };
                     let place = Place::new(row.slot, position + offset);
@@ -405,7 +405,7 @@ impl<E: Env> PoolInner<E> {
                 }
             }
             Body::Zeroes(_) => {
-                self.supersede(append.volume, pages.clone());
+                self.clean.supersede(append.volume, pages.clone());
                 let place = Place::new(row.slot, position);
                 for page in pages {
                     let content = Content::Zeroes;

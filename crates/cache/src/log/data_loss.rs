@@ -15,7 +15,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::{Buf, ByteRange, Env};
 
-use crate::address::{SsdIndex, VolumeIndex, at, bytes_of};
+use crate::address::{SsdIndex, VolumeIndex, at, bytes_of, pages_of};
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
 use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group, Loss, Losses};
@@ -103,7 +103,7 @@ impl<E: Env> PoolInner<E> {
         let overlay = log.overlay.borrow();
         let mut lost = Vec::new();
         if !rows.is_empty() {
-            for live in self.volume_indexes().flat_map(|volume| overlay.range(volume, 0..PAGES_MAX)) {
+            for live in self.ids.indexes().flat_map(|volume| overlay.range(volume, 0..PAGES_MAX)) {
                 let Some(row) = rows.get(&live.place.row()) else { continue };
                 let (segment, _) = row.locate(live.place.position());
                 if row.segments[at(segment)].iter().all(is_gone) {
@@ -170,7 +170,7 @@ impl<E: Env> PoolInner<E> {
         let mut groups: BTreeMap<(u64, u64, Loss), Vec<Range<u64>>> = BTreeMap::new();
         let mut rows: BTreeMap<u64, AsideRow> = BTreeMap::new();
         for (row, live) in lost {
-            let Some(attachment) = self.attachment_of(live.volume) else { continue };
+            let Some(attachment) = self.ids.of(live.volume) else { continue };
             let what = match (live.dirty && !is_mended(&live), live.content) {
                 (false, _) if row.is_aside() && nothing_is_older(log, &row) => continue,
                 (false, _) => Loss::Clean,
@@ -220,7 +220,7 @@ impl<E: Env> PoolInner<E> {
         if planted(Planted::ConcernedForgotten) {
             with_loss.clear();
         }
-        with_loss.retain(|attachment| self.index_of(*attachment).is_some());
+        with_loss.retain(|attachment| self.ids.index_of(*attachment).is_some());
     }
 
     /// Writes the losses record; durable when this answers.
@@ -265,7 +265,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut all = Vec::new();
         for volume in &self.catalogue.borrow().volumes {
-            let Some(index) = self.index_of(volume.attachment).filter(|index| log.counts(*index).lost > 0) else {
+            let Some(index) = self.ids.index_of(volume.attachment).filter(|index| log.counts(*index).lost > 0) else {
                 continue;
             };
             let overlay = log.overlay.borrow();
@@ -394,7 +394,7 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
         buf: Buf,
     ) -> Result<(), Error> {
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
         self.replace_lost(attached, log, &pages, data).await
     }

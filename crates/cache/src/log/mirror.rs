@@ -151,7 +151,7 @@ impl<E: Env> PoolInner<E> {
         if log.mirrors.set_space(space) {
             log.cleaner_wanted.wake_all();
             log.mover_wanted.wake_all();
-            self.fill_pump_wanted.wake_all();
+            self.clean.fills().wake_pump();
         }
     }
 

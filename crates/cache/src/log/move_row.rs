@@ -226,7 +226,7 @@ impl<E: Env> PoolInner<E> {
 
     fn submit_move(&self, log: &Log, run: &LogRun, body: Body, moves: &mut Moves) {
         let volume = run.first.volume;
-        if let Some(attachment) = self.attachment_of(volume) {
+        if let Some(attachment) = self.ids.of(volume) {
             moves.0.push_back(self.submit_for(log, volume, attachment, run.pages.start, body));
         }
     }
@@ -246,10 +246,8 @@ impl<E: Env> PoolInner<E> {
 
     pub(crate) fn living_in(&self, log: &Log, row: &Row) -> Vec<Entry> {
         let overlay = log.overlay.borrow();
-        let volumes = self.volumes.borrow().len();
         let mut entries = Vec::new();
-        for index in 0..volumes {
-            let volume = VolumeIndex(u16::try_from(index).expect("volumes are bounded"));
+        for volume in self.ids.indexes() {
             for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {
                 let data = matches!(live.content, Content::Data { .. });
                 let (position, version) = (live.place.position(), row.version_ceiling());
@@ -283,7 +281,7 @@ impl<E: Env> PoolInner<E> {
                 if !row.may_live_at(positions(own, count, data)) {
                     continue;
                 }
-                if let Some(volume) = self.index_of(attachment) {
+                if let Some(volume) = self.ids.index_of(attachment) {
                     entries.push(Entry { volume, page, count, position: own, version, data });
                 }
             }

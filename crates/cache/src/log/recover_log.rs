@@ -262,8 +262,7 @@ impl<E: Env> PoolInner<E> {
             let known = catalogue.volumes.iter().find(|known| known.attachment == attachment);
             known.map_or(0, |known| known.backing.size_bytes.div_ceil(PAGE))
         };
-        let volumes = self.volumes.borrow();
-        volumes.iter().map(|volume| volume.as_ref().map_or(0, |volume| pages_of(volume.attachment))).collect()
+        self.ids.indexes().map(|index| self.ids.of(index).map_or(0, pages_of)).collect()
     }
 
     /// The row before this one could not be listed: the chain begins anew behind it.
@@ -397,7 +396,7 @@ impl<E: Env> PoolInner<E> {
         let position = u32::try_from(segment).expect("segments of a row are bounded") * row.segment_pages;
         let (version, place) = (row.version_ceiling(), Place::new(row.slot, position));
         for group in losses.groups.iter().filter(|group| group.row == row.number) {
-            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let Some(volume) = self.ids.index_of(group.attachment) else { continue };
             let (content, clean) = match group.what {
                 Loss::Lost => (Content::Lost, false),
                 Loss::Zeroes => (Content::Zeroes, false),
@@ -416,7 +415,7 @@ impl<E: Env> PoolInner<E> {
         for listed in &losses.rows {
             let Some(row) = log.aside_of(listed.number) else { continue };
             for pages in &listed.volumes {
-                let Some(volume) = self.index_of(pages.attachment) else { continue };
+                let Some(volume) = self.ids.index_of(pages.attachment) else { continue };
                 let end = gathered.inside(volume, 0..PAGES_MAX).end;
                 for entry in pages.pages.iter().filter(|entry| entry.page < end) {
                     let Some(content) = content_aside(&row, entry) else { continue };
@@ -428,7 +427,7 @@ impl<E: Env> PoolInner<E> {
         for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
             let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
             let Some(row) = log.aside_of(group.row).filter(|_| !lacks) else { continue };
-            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let Some(volume) = self.ids.index_of(group.attachment) else { continue };
             let (version, place, content) = (row.version_ceiling(), Place::new(row.slot, 0), Content::Lost);
             for pages in &group.pages {
                 let pages = gathered.inside(volume, pages.clone());
@@ -451,7 +450,7 @@ impl<E: Env> PoolInner<E> {
                 | Entry::Zeroes { attachment, page, version, .. }
                 | Entry::Lost { attachment, page, version, .. } => (*attachment, *page, *version),
             };
-            let volume = self.index_of(attachment);
+            let volume = self.ids.index_of(attachment);
             let mut note = |count: u32, content: Content| {
                 if let Some(volume) = volume {
                     let pages = gathered.inside(volume, page..page + u64::from(count));
@@ -822,8 +821,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What the slots hold of pages that have a live copy is superseded. After the session has begun.
     pub(crate) async fn hide_all_superseded(self: &Rc<Self>, log: &Log) {
-        let indexes = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
-        for volume in (0..indexes).map(VolumeIndex) {
+        for volume in self.ids.indexes() {
             let mut from = 0;
             loop {
                 let live: Vec<u64> =
@@ -831,7 +829,7 @@ impl<E: Env> PoolInner<E> {
                 let Some(last) = live.last() else { break };
                 from = last + 1;
                 for page in live {
-                    self.supersede(volume, page..page + 1);
+                    self.clean.supersede(volume, page..page + 1);
                 }
                 self.env.sleep(std::time::Duration::ZERO).await;
             }

@@ -6,9 +6,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::Env;
 
-use crate::address::{SlotIndex, at};
-use crate::clean::invalidate::Why;
-use crate::clean::slot_ssd::SlotSsd;
+use crate::address::at;
 use crate::config::limits;
 use crate::error::Error;
 use crate::format::log::summary_pages;
@@ -37,8 +35,6 @@ const LENGTH: u64 = 3;
 const ROWS_KEPT: u64 = 4;
 /// Pause before a row that could not be opened is tried again.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
-/// Segments that are looked at to find the one that is given up most cheaply.
-const CANDIDATES: usize = 64;
 
 /// How large a write log can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -213,53 +209,22 @@ impl<E: Env> PoolInner<E> {
                 return Some(segment);
             }
             if !ssd.segments.borrow().is_draining() {
-                self.claim_segment(self.slot_ssd(ssd.index))?;
+                self.claim_segment(ssd)?;
                 continue;
             }
             ssd.segments_change().await;
         }
     }
 
-    /// Takes a segment from the slots, the one with the fewest that are used among some; `None` if no segment is left. None
-    /// that is being filled, for a backing device that hangs must not hold up the log.
-    fn claim_segment(self: &Rc<Self>, ssd: &SlotSsd<E>) -> Option<()> {
-        let candidates: Vec<u32> = {
-            let segments = ssd.segments.borrow();
-            let slots = |segment: &u32| {
-                let slots = segments.slots(*segment);
-                ssd.slot_index(slots.start).0..ssd.slot_index(slots.end).0
-            };
-            let all: Vec<u32> = segments.for_slots().filter(|segment| !self.fills.any_into(&slots(segment))).collect();
-            let from = all.len() - at(crate::address::low_half(self.env.random())) % all.len().max(1);
-            all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
-        };
-        // What volumes were promised goes last, and comes back.
-        let used = |segment: &u32| {
-            let (map, policy) = (self.map.borrow(), self.policy.borrow());
-            let slots = ssd.segments.borrow().slots(*segment).map(|local| ssd.slot_index(local));
-            let keys: Vec<_> = slots.filter_map(|slot| map.key(slot)).collect();
-            (keys.iter().filter(|key| policy.is_at_minimum(&map, key.volume)).count(), keys.len())
-        };
-        let segment = candidates.into_iter().min_by_key(used)?;
-        ssd.segments.borrow_mut().claim(segment);
-        let slots = ssd.segments.borrow().slots(segment);
-        let ready = ssd.take_ready_of(&slots);
-        for local in ready {
-            ssd.segments.borrow_mut().release_slot(local);
+    /// Takes a segment from the slots; `None` if none is left.
+    fn claim_segment(&self, ssd: &Ssd<E>) -> Option<()> {
+        let claimed = self.clean.claim_segment(ssd.index, self.env.random())?;
+        for volume in claimed.evicted {
+            self.count_evictions(volume, 1);
         }
-        for local in slots {
-            let slot: SlotIndex = ssd.slot_index(local);
-            let key = self.map.borrow().key(slot);
-            if let Some(key) = key {
-                let promised = self.policy.borrow().is_at_minimum(&self.map.borrow(), key.volume);
-                self.count_eviction(slot);
-                self.free_slot(slot, Why::Evicted);
-                if promised {
-                    self.request_fill(key);
-                }
-            }
+        for key in claimed.promised {
+            self.request_fill(key);
         }
-        ssd.wake_for_segments();
         Some(())
     }
 
@@ -382,8 +347,7 @@ impl<E: Env> PoolInner<E> {
             self.flush_log(log).await?;
         }
         if !planted(Planted::FreeBeforeDropsFlushed) {
-            let tickets = self.last_tickets();
-            self.drops_settled(tickets).await?;
+            self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         }
         until_no_orphans(log).await;
         // It may name what this row supersedes, or lack what was here.
@@ -443,8 +407,7 @@ impl<E: Env> PoolInner<E> {
             let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
             let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
             if let Some(segment) = returned {
-                let slots = ssd.segments.borrow().slots(segment);
-                self.slot_ssd(index).ready.borrow_mut().extend(slots);
+                self.clean.return_segment(index, segment);
             }
             ssd.wake_for_segments();
         }
@@ -452,7 +415,7 @@ impl<E: Env> PoolInner<E> {
         if log.mirrors.left() > 0 {
             log.mirrors.wanted.wake_all();
         }
-        self.fill_pump_wanted.wake_all();
+        self.clean.fills().wake_pump();
     }
 
     /// An SSD has left: its copies are lost, and no row goes on with them.

@@ -387,7 +387,7 @@ impl<E: Env> PoolInner<E> {
             for pages in unavailable_runs(log, index) {
                 let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // No slot must be believed that they superseded.
-                self.invalidate_durably(index, pages).await?;
+                self.clean.invalidate_durably(index, pages).await?;
             }
             volumes.push(index);
         }
@@ -398,10 +398,10 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn accept_unavailable_at_start(self: &Rc<Self>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         self.check_returned(log).await;
-        let volumes: Vec<VolumeIndex> = self.volume_indexes().filter(|index| log.counts(*index).lost > 0).collect();
+        let volumes: Vec<VolumeIndex> = self.ids.indexes().filter(|index| log.counts(*index).lost > 0).collect();
         for index in &volumes {
             for pages in unavailable_runs(log, *index) {
-                self.invalidate_durably(*index, pages).await?;
+                self.clean.invalidate_durably(*index, pages).await?;
             }
         }
         self.discard_unavailable(log, &volumes).await.map(drop)
@@ -475,8 +475,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn free_aside(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Result<(), Error> {
         self.flush_log(log).await?;
-        let tickets = self.last_tickets();
-        self.drops_settled(tickets).await?;
+        self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         {
             let _one_at_a_time = log.losses_lock.acquire(1).await;
             // It leaves out what is clean here, for nothing is older.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hotset_block::Env;
 
-use crate::address::{DETACHED, VolumeIndex};
+use crate::address::VolumeIndex;
 use crate::attachments::evidence::BackingEvidence;
 use crate::attachments::identity::settled_pages;
 use crate::config::{PAGE, limits};
@@ -19,7 +19,7 @@ use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::log::overlay::PAGES_MAX;
 use crate::members::io::add;
 use crate::planted::{Planted, planted};
-use crate::pool::{FenceCause, PoolInner, PoolVolume, Reattached};
+use crate::pool::{FenceCause, PoolInner, Reattached};
 use crate::time_limit::within;
 use crate::volume::locks::Held;
 use crate::volume::{Attached, VolumeInner};
@@ -41,7 +41,7 @@ impl<E: Env> PoolInner<E> {
             catalogue.volumes.push(entry.clone());
         })
         .await?;
-        self.put_volume(self.free_index(), attachment, volume, &backing).await?;
+        self.put_volume(self.ids.free_index(), attachment, volume, &backing).await?;
         drop(held);
         Ok(())
     }
@@ -101,15 +101,6 @@ impl<E: Env> PoolInner<E> {
         if free && planted(Planted::AttachmentIdReused) { reused } else { next }
     }
 
-    fn free_index(&self) -> VolumeIndex {
-        let mut volumes = self.volumes.borrow_mut();
-        let index = volumes.iter().position(Option::is_none).unwrap_or(volumes.len());
-        if index == volumes.len() {
-            volumes.push(None);
-        }
-        VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
-    }
-
     /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
     /// its name. If that fails, the pool knows it as one that is still to be attached again.
     async fn put_volume(
@@ -119,14 +110,13 @@ impl<E: Env> PoolInner<E> {
         volume: &Rc<VolumeInner<E>>,
         backing: &BackingIdentity,
     ) -> Result<(), Error> {
-        if let Some(place) = self.volumes.borrow_mut().get_mut(usize::from(index.0))
-            && place.as_ref().is_none_or(|entry| entry.attachment != attachment)
-        {
-            *place = Some(PoolVolume { attachment, volume: None });
+        if self.ids.of(index) != Some(attachment) {
+            self.ids.attach(index, attachment);
+            self.volumes.borrow_mut().remove(&index);
         }
         self.record_spec(attachment, volume).await?;
-        let entry = PoolVolume { attachment, volume: Some(Rc::clone(volume)) };
-        self.volumes.borrow_mut()[usize::from(index.0)] = Some(entry);
+        self.ids.attach(index, attachment);
+        self.volumes.borrow_mut().insert(index, Rc::clone(volume));
         self.apply_share(index, &volume.spec.borrow().settings);
         let settled = RefCell::new(settled_pages(backing));
         let attached =
@@ -146,7 +136,7 @@ impl<E: Env> PoolInner<E> {
         let known = known
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))?;
         let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
-        let index = self.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
+        let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
             index.ok_or_else(|| Error::new(ErrorKind::Refused, format!("volume {name} is attached already")))?;
         self.check_volume_size(volume, volume.size_bytes.get())?;
@@ -173,7 +163,7 @@ impl<E: Env> PoolInner<E> {
         self.forget_final_mark(&known).await?;
         self.put_volume(index, known.attachment, volume, &known.backing).await?;
         drop(held);
-        Ok(Reattached::Warm { bytes: self.used_bytes_of(index) })
+        Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
     }
 
     /// What speaks for and against the backing device of a volume of this pool.
@@ -197,7 +187,7 @@ impl<E: Env> PoolInner<E> {
             let name = &volume.spec.borrow().name;
             Err(Error::new(ErrorKind::Refused, format!("volume {name}: {why}")))
         };
-        let Some(index) = self.index_of(known.attachment).filter(|_| volume.fenced.borrow().is_some()) else {
+        let Some(index) = self.ids.index_of(known.attachment).filter(|_| volume.fenced.borrow().is_some()) else {
             return refused("it is not fenced".to_owned());
         };
         if let Some(reason) = self.unknown_loss(known.attachment) {
@@ -213,7 +203,7 @@ impl<E: Env> PoolInner<E> {
         self.check_volume_size(volume, size_bytes)?;
         let held = volume.in_time(volume.hold_all()).await?;
         let backing = volume.capture_durable_identity(size_bytes).await?;
-        self.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
+        self.clean.invalidate_durably(index, 0..size_bytes.div_ceil(PAGE)).await?;
         let accepted = self.record_growth(known, backing).await?;
         self.put_volume(index, accepted.attachment, volume, &accepted.backing).await?;
         drop(held);
@@ -271,7 +261,7 @@ impl<E: Env> PoolInner<E> {
         self.check_volume_size(volume, size_bytes)?;
         let _held = volume.in_time(volume.hold_all()).await?;
         let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
-        let attachment = self.attachment_of(attached.index);
+        let attachment = self.ids.of(attached.index);
         let catalogue = self.catalogue.borrow().clone();
         let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
         let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
@@ -316,11 +306,9 @@ impl<E: Env> PoolInner<E> {
             }
         })
         .await?;
-        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
-            entry.attachment = DETACHED;
-        }
+        self.ids.detach(index);
         self.forget_live_pages_of(index).await;
-        self.discard_slots_of(index).await;
+        self.clean.forget_volume(index).await;
         self.put_volume(index, attachment, volume, &backing).await
     }
 }

@@ -65,11 +65,11 @@ impl<E: Env> PoolInner<E> {
         self.stop_log().await?;
         let durable = self.flush_cleaned(durable, &mut not_durable).await;
         let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
-        self.drops_settled(tickets).await?;
-        for last in self.last_tickets() {
-            self.drops_settled(vec![last]).await?;
+        self.clean.index().wait_durable(tickets).await?;
+        for last in self.clean.index().last_tickets() {
+            self.clean.index().wait_durable(vec![last]).await?;
         }
-        self.finish_checkpoints().await;
+        self.clean.index().finish_checkpoints().await;
         self.record_identities(&durable).await?;
         self.members.keep_witnesses().await;
         self.write_clean_mark().await?;
@@ -83,7 +83,7 @@ impl<E: Env> PoolInner<E> {
         let reason = "the pool has stopped";
         self.life.end(reason);
         self.members.end(reason);
-        self.slot_ssds.iter().for_each(|ssd| ssd.went_out_of_use());
+        self.clean.ssds().end();
         if let Some(log) = &self.log {
             self.refuse_appends(log);
             for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
@@ -93,10 +93,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn stop_volumes(&self) -> Vec<Attachment<E>> {
-        let count = self.volumes.borrow().len();
-        let indexes = (0..count).map(|index| VolumeIndex(u16::try_from(index).expect("volumes are bounded")));
-        let volumes: Vec<_> =
-            indexes.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect();
+        let volumes = self.attached_volumes();
         for (_, volume) in &volumes {
             volume.stopped.set(true);
         }
@@ -106,14 +103,13 @@ impl<E: Env> PoolInner<E> {
     /// Ends the background tasks; fills that run end without a slot.
     async fn stop_fills(&self) {
         self.life.end_fills();
-        self.fills.forget_queue();
-        self.fill_pump_wanted.wake_all();
-        self.publish_wanted.wake_all();
+        let fills = self.clean.fills();
+        fills.forget_queue();
+        self.clean.wake();
         self.members.spares().wanted().wake_all();
-        self.fills.ended.wake_all();
         let ended = async {
-            while self.fills.running() > 0 {
-                self.fills.ended.wait().await;
+            while fills.running() > 0 {
+                fills.ended().await;
             }
         };
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, ended).await;
@@ -212,21 +208,13 @@ impl<E: Env> PoolInner<E> {
         done
     }
 
-    async fn finish_checkpoints(&self) {
-        for ssd in self.slot_ssds.iter() {
-            while ssd.journal.checkpointing.get() && ssd.is_online() {
-                ssd.journal.changed().await;
-            }
-        }
-    }
-
     /// Records what the backing devices are now, so that any later change is noticed.
     async fn record_identities(self: &Rc<Self>, volumes: &[Attachment<E>]) -> Result<(), Error> {
         let mut identities = Vec::new();
         for (index, volume) in volumes {
             let capture = volume.capture_identity(volume.size_bytes.get(), true);
             let captured = within(&self.env, limits::STOP_FLUSH_TIMEOUT, capture).await;
-            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.attachment_of(*index)) {
+            if let (Some(Ok(identity)), Some(attachment)) = (captured, self.ids.of(*index)) {
                 identities.push((attachment, identity));
             }
         }
@@ -244,8 +232,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
-        let ends: Vec<(u128, u64)> =
-            self.slot_ssds.iter().map(|ssd| (ssd.uuid, ssd.journal.next_number.get())).collect();
+        let ends = self.clean.index().ends();
         self.members
             .change_record(&|members: &mut MembersRecord| {
                 members.clean = true;
@@ -263,15 +250,16 @@ impl<E: Env> PoolInner<E> {
             *volume.attached.borrow_mut() = None;
         }
         self.volumes.borrow_mut().clear();
+        self.ids.clear();
     }
 
     /// What the end of a process does to a pool and its volumes, which hold each other: they are gone.
     #[cfg(feature = "planted")]
     pub(crate) fn abandon(&self) {
-        let volumes = self.volumes.take();
-        for volume in volumes.iter().flatten().filter_map(|entry| entry.volume.as_ref()) {
+        for volume in self.volumes.take().into_values() {
             *volume.attached.borrow_mut() = None;
         }
+        self.ids.clear();
     }
 
     /// Detaches all volumes, which go on uncached, and erases the superblocks.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hotset_block::{Device, DeviceError, Env, Instant};
 
-use crate::address::{SlotIndex, at};
+use crate::address::at;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
@@ -129,16 +129,15 @@ impl<E: Env> PoolInner<E> {
         superblock: Superblock,
     ) -> Result<(), Error> {
         let newcomer = Rc::new(self.newcomer_again(path, device, &superblock));
-        let ssd = Rc::new(SlotSsd::new(newcomer, SlotIndex(0)));
+        let ssd = Rc::new(SlotSsd::new(newcomer));
         ssd.incarnation.set(self.env.random());
         // Its superblock stays, so that a crash leaves what it was.
         let aside = self.rows_aside();
         let emptied = async {
             self.hold_segments(&ssd, &aside).await;
             let copies = self.hold_copies(&ssd).await;
-            self.reset_index(&ssd).await?;
             let session = self.members.record().session;
-            self.write_checkpoint(&ssd, session).await?;
+            self.clean.index().format(&ssd, session).await?;
             Ok(copies)
         };
         let copies = ssd.in_time(emptied).await?;
@@ -187,7 +186,8 @@ impl<E: Env> PoolInner<E> {
         self.hold_segments(&ssd, &aside).await;
         ssd.is_only_read(error);
         let ssd = Rc::new(ssd);
-        self.push_ssd(&Rc::new(SlotSsd::new(Rc::clone(&ssd), SlotIndex(0))));
+        self.members.push(&ssd);
+        self.clean.ssds().push_without_slots(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
         self.take_back(&ssd).await;
     }

@@ -76,7 +76,7 @@ pub(crate) async fn create<E: Env>(
     }
     pool.members.claim(&Entry::none()).await?;
     pool.watch();
-    let fresh: Vec<Rc<SlotSsd<E>>> = pool.slot_ssds.iter().cloned().collect();
+    let fresh: Vec<Rc<SlotSsd<E>>> = pool.clean.ssds().iter().cloned().collect();
     pool.start_cold(&fresh).await;
     pool.write_first_records().await?;
     pool.write_superblocks(&superblocks).await?;

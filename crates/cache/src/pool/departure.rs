@@ -20,7 +20,7 @@ impl<E: Env> PoolInner<E> {
         while let Some(gone) = self.members.next_gone() {
             match gone {
                 Gone::OutOfUse(ssd) => {
-                    self.slot_ssd(ssd.index).went_out_of_use();
+                    self.clean.ssds().went_out_of_use(ssd.index);
                     let pool = Rc::clone(self);
                     self.env.spawn(async move { pool.leave(&ssd).await });
                 }
@@ -58,13 +58,13 @@ impl<E: Env> PoolInner<E> {
         drop(one_at_a_time);
         self.apply_shares();
         ssd.left_event.wake_all();
-        self.slot_ssd(ssd.index).went_out_of_use();
+        self.clean.ssds().went_out_of_use(ssd.index);
         if self.life.is_fenced()
             && let Some(log) = &self.log
         {
             self.refuse_appends(log);
         }
-        self.forget_slots_of(ssd).await;
+        self.clean.forget_ssd(ssd.index).await;
         ssd.change(LifeChange::SlotsForgotten);
         if !self.life.is_fenced() {
             // Whoever opens the device finds it free, once nothing of it is in flight.
@@ -97,23 +97,6 @@ impl<E: Env> PoolInner<E> {
             // If that cannot be recorded either, a start asks for the SSDs, which is safe.
             let _ = self.record_rows(log).await;
         }
-    }
-
-    /// Takes the slots of an offline SSD out of the map, some at a time.
-    async fn forget_slots_of(&self, ssd: &Rc<Ssd<E>>) {
-        let slots = self.slot_ssd(ssd.index);
-        for local in 0..ssd.layout.slot_count() {
-            self.forget_slot(slots.slot_index(local));
-            if local % 4096 == 4095 {
-                self.env.sleep(std::time::Duration::ZERO).await;
-            }
-        }
-        self.drops.borrow_mut().retain(|_, pending| {
-            pending.retain(|(index, _)| *index != ssd.index);
-            !pending.is_empty()
-        });
-        self.freed.borrow_mut().retain(|freed| freed.ssd != ssd.index);
-        self.fill_pump_wanted.wake_all();
     }
 }
 

@@ -10,8 +10,7 @@ use std::time::Duration;
 use hotset_block::Env;
 use hotset_block::sync::Promise;
 
-use crate::address::{DETACHED, SlotIndex, VolumeIndex};
-use crate::clean::invalidate::Why;
+use crate::address::VolumeIndex;
 use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
@@ -22,9 +21,6 @@ use crate::time_limit::within;
 use crate::volume::VolumeInner;
 use crate::volume::cleaner::Drained;
 use crate::volume::locks::Held;
-
-/// Slots that are freed before others have their turn.
-const SLOTS_PER_TURN: u32 = 1024;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn detach(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
@@ -44,7 +40,7 @@ impl<E: Env> PoolInner<E> {
         }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let index = self.index_named(name)?;
-        let attachment = self.attachment_of(index).expect("it has an index");
+        let attachment = self.ids.of(index).expect("it has an index");
         let volume = self.attached_volume(index).map(|(volume, _)| volume);
         let held = match &volume {
             Some(volume) => match volume.in_time(volume.hold_all()).await {
@@ -66,10 +62,8 @@ impl<E: Env> PoolInner<E> {
             *volume.clean_error.borrow_mut() = None;
             *volume.fenced.borrow_mut() = held.is_none().then(|| volume.left_behind());
         }
-        if let Some(entry) = &mut self.volumes.borrow_mut()[usize::from(index.0)] {
-            entry.volume = None;
-            entry.attachment = DETACHED;
-        }
+        self.volumes.borrow_mut().remove(&index);
+        self.ids.detach(index);
         let answers = volume.is_none() || held.is_some();
         let (forgotten, is_forgotten) = Promise::new();
         let pool = Rc::clone(self);
@@ -133,12 +127,9 @@ impl<E: Env> PoolInner<E> {
             }
             drop(held);
         }
-        self.discard_slots_of(index).await;
-        self.policy.borrow_mut().forget_share(index);
-        // The pool may have stopped meanwhile.
-        if let Some(entry) = self.volumes.borrow_mut().get_mut(usize::from(index.0)) {
-            *entry = None;
-        }
+        self.clean.forget_volume(index).await;
+        self.clean.forget_share(index);
+        self.ids.release(index);
     }
 
     /// Forgets what the log has of an attachment whose id is dead.
@@ -149,28 +140,6 @@ impl<E: Env> PoolInner<E> {
         }
         log.room.wake_all();
         log.mover_wanted.wake_all();
-    }
-
-    /// Frees the slots of an attachment whose id is dead: nothing believes them, so no drop is recorded.
-    pub(super) async fn discard_slots_of(self: &Rc<Self>, index: VolumeIndex) {
-        self.fills.abandon(index);
-        while self.fills.is_running_for(index) {
-            self.fills.ended.wait().await;
-        }
-        let mut from = SlotIndex(0);
-        let mut turn = 0;
-        loop {
-            let found = self.map.borrow().next_slot_of(index, from);
-            let Some(slot) = found else { break };
-            self.map.borrow_mut().set_published(slot, false);
-            self.free_slot(slot, Why::Emptied);
-            from = slot;
-            turn += 1;
-            if turn % SLOTS_PER_TURN == 0 {
-                self.env.sleep(Duration::ZERO).await;
-            }
-        }
-        self.drops.borrow_mut().retain(|key, _| key.volume != index);
     }
 }
 

@@ -9,9 +9,7 @@ use std::rc::Rc;
 use futures_util::future::try_join_all;
 use hotset_block::{Device, Env};
 
-use crate::address::{SlotIndex, SsdIndex};
-use crate::clean::counters::Counters;
-use crate::clean::links::SLOTS_MAX;
+use crate::address::SsdIndex;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
 use crate::error::{Error, ErrorKind, Remedy};
@@ -149,8 +147,7 @@ impl<E: Env> PoolInner<E> {
         if self.members.room() < layouts.len() {
             return refused("so many SSDs came and went that the daemon has to be restarted first".to_owned());
         }
-        let more: u64 = layouts.iter().map(|layout| u64::from(layout.slot_count())).sum();
-        if u64::from(self.map.borrow().slot_count()) + more > u64::from(SLOTS_MAX) {
+        if !self.clean.has_room_for_slots(layouts.iter().map(|layout| u64::from(layout.slot_count())).sum()) {
             return refused("its cache blocks would be more than a pool can hold: use larger blocks".to_owned());
         }
         Ok(())
@@ -168,7 +165,7 @@ impl<E: Env> PoolInner<E> {
             let index = self.members.next_index(ssds.len());
             let ssd = Ssd::newcomer(self.env.clone(), index, newcomer.path, newcomer.device, superblock);
             ssd.incarnation.set(self.incarnation_for(superblock.ssd_uuid));
-            ssds.push(Rc::new(SlotSsd::new(Rc::new(ssd), SlotIndex(0))));
+            ssds.push(Rc::new(SlotSsd::new(Rc::new(ssd))));
         }
         let formats = ssds.iter().map(|ssd| ssd.in_time(self.format_index(ssd)));
         try_join_all(formats).await?;
@@ -184,12 +181,11 @@ impl<E: Env> PoolInner<E> {
     async fn format_index(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) -> Result<(), Fault> {
         ssd.erase_superblock().await?;
         if planted(Planted::StaleNewcomerBelieved) {
-            ssd.fill_ceiling.set(u64::MAX);
+            ssd.believe_as_it_is();
             return Ok(());
         }
-        self.reset_index(ssd).await?;
         let session = self.members.record().session;
-        self.write_checkpoint(ssd, session).await
+        self.clean.index().format(ssd, session).await
     }
 
     /// The records, the superblocks, and then the members record that makes SSDs of them.
@@ -199,7 +195,7 @@ impl<E: Env> PoolInner<E> {
         superblocks: &[Superblock],
     ) -> Result<(), Error> {
         // What is on its way to be published is named by slots: they must not be another SSD's meanwhile.
-        let _nothing_is_published = self.publish_lock.acquire(1).await;
+        let _nothing_is_published = self.clean.unpublished().hold().await;
         let _one_at_a_time = self.members.one_change().await;
         let newcomers: Vec<Rc<Ssd<E>>> = ssds.iter().map(|ssd| Rc::clone(&ssd.ssd)).collect();
         let catalogue = self.catalogue.borrow().encode();
@@ -230,45 +226,19 @@ impl<E: Env> PoolInner<E> {
     /// From here on the newcomers get their share.
     fn take_in(self: &Rc<Self>, ssds: &[Rc<SlotSsd<E>>]) {
         for ssd in ssds {
-            let first: SlotIndex = self.slots_for(ssd);
-            ssd.first_slot.set(first);
+            self.clean.take_in(ssd);
             ssd.change(LifeChange::Joined);
             ssd.owned_by(self.members.owner());
-            self.push_ssd(ssd);
+            self.members.push(&ssd.ssd);
             self.members.forget_one_gone(&ssd.path);
         }
-        let slots = self.map.borrow().slot_count();
-        self.policy.borrow_mut().set_capacity(slots);
-        *self.counters.borrow_mut() = Counters::new(slots, self.pages_per_block);
+        self.clean.capacity_changed();
         self.members_changed();
-    }
-
-    /// It is one of the pool's, with its slots.
-    pub(super) fn push_ssd(&self, ssd: &Rc<SlotSsd<E>>) {
-        self.members.push(&ssd.ssd);
-        self.slot_ssds.push(Rc::clone(ssd));
-    }
-
-    /// Slots for an SSD that joins: those of one that left, or new ones.
-    fn slots_for(&self, newcomer: &Ssd<E>) -> SlotIndex {
-        let count = newcomer.layout.slot_count();
-        let is_free = |index: SsdIndex| {
-            let ssd = self.slot_ssd(index);
-            ssd.gives_slots_away() && !self.fills.any_into(&ssd.slots())
-        };
-        if let Some(first) = self.slot_ranges.borrow_mut().take_over(newcomer.index, count, is_free) {
-            let taken = first.0..first.0 + count;
-            self.unpublished.borrow_mut().retain(|(slot, _)| !taken.contains(&slot.0));
-            return first;
-        }
-        let first = self.map.borrow_mut().add_slots(count);
-        self.slot_ranges.borrow_mut().push(first, count, newcomer.index);
-        first
     }
 
     /// Whatever depends on how many SSDs there are looks again.
     pub(crate) fn members_changed(self: &Rc<Self>) {
-        self.fill_pump_wanted.wake_all();
+        self.clean.fills().wake_pump();
         self.members.spares().wanted().wake_all();
         if let Some(log) = &self.log {
             self.measure_log(log);

@@ -13,8 +13,10 @@ pub(crate) mod detach;
 pub(crate) mod join;
 pub(crate) mod old_copy;
 pub(crate) mod open;
+pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod scrub;
+pub(crate) mod shares;
 pub(crate) mod silence;
 pub(crate) mod survey;
 pub(crate) mod takeover;
@@ -25,19 +27,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hotset_block::Env;
-use hotset_block::sync::{Event, Semaphore};
+use hotset_block::sync::Semaphore;
 
-use crate::address::{BlockKey, SlotIndex, SsdIndex, VolumeIndex};
+use crate::address::{Blocks, VolumeIndex};
+use crate::attachment_ids::AttachmentIds;
 use crate::attachments::evidence::BackingEvidence;
-use crate::clean::counters::Counters;
-use crate::clean::fills::Fills;
-use crate::clean::index_journal::Ticket;
-use crate::clean::invalidate::{Drops, Freed};
+use crate::clean::Clean;
 use crate::clean::links::SLOTS_MAX;
-use crate::clean::map::Map;
-use crate::clean::policy::Policy;
-use crate::clean::slot_ranges::SlotRanges;
-use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
@@ -46,16 +42,16 @@ use crate::log::overlay::Counts;
 use crate::log::rows::{LogSize, ROWS_MIN, capacity};
 use crate::log::write_log::{CopyOrder, Log};
 use crate::members::Members;
-use crate::members::io::add;
 use crate::members::label::Named;
 use crate::members::pool_life::PoolLife;
-use crate::members::roster::Roster;
 use crate::members::ssd::Ssd;
 use crate::memory::MemoryTerms;
 use crate::pool::come_back::Returns;
 use crate::pool::remove::Removed;
 use crate::pool::scrub_progress::Scrub;
-use crate::status::{CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, WriteLogStatus};
+use crate::status::{
+    CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
+};
 use crate::volume::cleaner::Drained;
 use crate::volume::{Volume, VolumeInner};
 
@@ -95,34 +91,19 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) name: PoolName,
     pub(crate) kind: PoolKind,
     pub(crate) settings: Cell<PoolSettings>,
-    pub(crate) pages_per_block: u32,
+    pub(crate) blocks: Blocks,
     pub(crate) members: Rc<Members<E>>,
-    /// As [`Self::members`] has them, with their slots.
-    pub(crate) slot_ssds: Roster<SlotSsd<E>>,
-    /// Whose slots lie where in the map.
-    pub(crate) slot_ranges: RefCell<SlotRanges>,
+    pub(crate) clean: Rc<Clean<E>>,
+    pub(crate) ids: Rc<AttachmentIds>,
     /// One removal of SSDs at a time.
     pub(crate) removal_lock: Semaphore,
     pub(crate) removal_cancelled: Cell<bool>,
-    pub(crate) map: RefCell<Map>,
-    pub(crate) policy: RefCell<Policy>,
-    pub(crate) counters: RefCell<Counters>,
-    /// By [`VolumeIndex`]: the attachment, and the volume once it is there.
-    pub(crate) volumes: RefCell<Vec<Option<PoolVolume<E>>>>,
+    /// Those that are there: a volume that the catalogue names comes when it is attached again after a start.
+    pub(crate) volumes: RefCell<BTreeMap<VolumeIndex, Rc<VolumeInner<E>>>>,
 
     pub(crate) catalogue: RefCell<Catalogue>,
     /// One attach, detach or setting at a time.
     pub(crate) admin_lock: Semaphore,
-    pub(crate) publish_lock: Semaphore,
-
-    pub(crate) fills: Fills,
-    pub(crate) fill_pump_wanted: Event,
-    /// What is believed of blocks although it is out of sight: drops that are not flushed yet.
-    pub(crate) drops: RefCell<BTreeMap<BlockKey, Drops>>,
-    pub(crate) freed: RefCell<Vec<Freed>>,
-    /// Filled slots (with their generation) that are not published.
-    pub(crate) unpublished: RefCell<Vec<(SlotIndex, u32)>>,
-    pub(crate) publish_wanted: Event,
     pub(crate) life: Rc<PoolLife>,
     pub(crate) recovery: RefCell<String>,
 
@@ -137,13 +118,6 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) scrub: Scrub,
     /// SSDs that came back in this run.
     pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
-}
-
-/// A volume as the pool holds it.
-pub(crate) struct PoolVolume<E: Env> {
-    pub(crate) attachment: u64,
-    /// `None` until the volume is attached again after a start.
-    pub(crate) volume: Option<Rc<VolumeInner<E>>>,
 }
 
 impl<E: Env> Clone for Pool<E> {
@@ -224,9 +198,8 @@ impl<E: Env> Pool<E> {
     /// The volumes that the catalogue names and that no `reattach` or `detach` has dealt with yet.
     pub fn unattached_volumes(&self) -> Vec<VolumeSpec> {
         let volumes = self.inner.volumes.borrow();
-        let waiting = |attachment: u64| {
-            volumes.iter().flatten().any(|volume| volume.attachment == attachment && volume.volume.is_none())
-        };
+        let index_of = |attachment| self.inner.ids.index_of(attachment);
+        let waiting = |attachment| index_of(attachment).is_some_and(|index| !volumes.contains_key(&index));
         let catalogue = self.inner.catalogue.borrow();
         let unattached = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
         unattached.map(|volume| volume.spec.clone()).collect()
@@ -292,11 +265,7 @@ impl<E: Env> Pool<E> {
         }
         pool.members.change_record(&|members| members.settings = settings).await?;
         pool.settings.set(settings);
-        let mut policy = pool.policy.borrow_mut();
-        if policy.kind() != settings.policy {
-            policy.set_kind(settings.policy);
-        }
-        pool.fill_pump_wanted.wake_all();
+        pool.clean.set_policy(settings.policy);
         Ok(())
     }
 
@@ -461,54 +430,18 @@ fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
 
 impl<E: Env> PoolInner<E> {
     pub(crate) fn block_bytes(&self) -> u64 {
-        u64::from(self.pages_per_block) * crate::config::PAGE
-    }
-
-    /// The SSD that has this slot.
-    pub(crate) fn ssd_of(&self, slot: SlotIndex) -> &Rc<SlotSsd<E>> {
-        self.slot_ssd(self.slot_ranges.borrow().ssd_of(slot))
-    }
-
-    pub(crate) fn slot_ssd(&self, index: SsdIndex) -> &Rc<SlotSsd<E>> {
-        &self.slot_ssds[usize::from(index.0)]
-    }
-
-    /// The SSDs that have their share of what is new.
-    pub(crate) fn serving_slot_ssds(&self) -> impl Iterator<Item = &Rc<SlotSsd<E>>> {
-        self.slot_ssds.iter().filter(|ssd| ssd.life().is_serving())
-    }
-
-    /// Of the slot indexes of all SSDs in use: whoever waits for these waits for all that is queued by now.
-    pub(crate) fn last_tickets(&self) -> Vec<(SsdIndex, Ticket)> {
-        let online = self.slot_ssds.iter().filter(|ssd| ssd.is_online());
-        online.map(|ssd| (ssd.index, ssd.journal.last_ticket())).collect()
+        self.blocks.bytes()
     }
 
     /// The volume that is attached under this index, and its attachment id.
     pub(crate) fn attached_volume(&self, index: VolumeIndex) -> Option<(Rc<VolumeInner<E>>, u64)> {
-        let volumes = self.volumes.borrow();
-        let entry = volumes.get(usize::from(index.0))?.as_ref()?;
-        Some((Rc::clone(entry.volume.as_ref()?), entry.attachment))
-    }
-
-    pub(crate) fn attachment_of(&self, index: VolumeIndex) -> Option<u64> {
-        let volumes = self.volumes.borrow();
-        Some(volumes.get(usize::from(index.0))?.as_ref()?.attachment)
+        let volume = Rc::clone(self.volumes.borrow().get(&index)?);
+        Some((volume, self.ids.of(index)?))
     }
 
     pub(crate) fn catalogued_at(&self, index: VolumeIndex) -> Option<CataloguedVolume> {
-        let attachment = self.attachment_of(index)?;
+        let attachment = self.ids.of(index)?;
         self.catalogue.borrow().volumes.iter().find(|known| known.attachment == attachment).cloned()
-    }
-
-    pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
-        let volumes = self.volumes.borrow();
-        let found = volumes.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.attachment == attachment));
-        found.map(|index| VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded")))
-    }
-
-    pub(crate) fn used_bytes_of(&self, index: VolumeIndex) -> u64 {
-        self.map.borrow().used_pages_of(index) * crate::config::PAGE
     }
 
     /// What a volume has of the pool, open or not.
@@ -516,18 +449,11 @@ impl<E: Env> PoolInner<E> {
         let counts = self.log_counts(index);
         let since = self.log.as_ref().and_then(|log| log.dirty_since(index));
         CacheUse {
-            used_bytes: self.used_bytes_of(index) + counts.stored * crate::config::PAGE,
+            used_bytes: self.clean.slots().used_bytes_of(index) + counts.stored * crate::config::PAGE,
             write_log_bytes: counts.stored * crate::config::PAGE,
             dirty_bytes: counts.dirty * crate::config::PAGE,
             lost_bytes: counts.lost * crate::config::PAGE,
             oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
-        }
-    }
-
-    pub(crate) fn count_eviction(&self, slot: SlotIndex) {
-        let key = self.map.borrow().key(slot);
-        if let Some((volume, _)) = key.and_then(|key| self.attached_volume(key.volume)) {
-            add(&volume.stats.evicted_blocks, 1);
         }
     }
 
@@ -537,7 +463,7 @@ impl<E: Env> PoolInner<E> {
         index: VolumeIndex,
         settings: VolumeSettings,
     ) -> Result<(), Error> {
-        let attachment = self.attachment_of(index);
+        let attachment = self.ids.of(index);
         self.change_catalogue(&|catalogue| {
             for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
                 volume.spec.settings = settings;
@@ -548,7 +474,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Records a volume's new name in the catalogue.
     pub(crate) async fn record_name(self: &Rc<Self>, index: VolumeIndex, to: &VolumeName) -> Result<(), Error> {
-        let attachment = self.attachment_of(index);
+        let attachment = self.ids.of(index);
         if self.catalogue.borrow().volumes.iter().any(|volume| volume.spec.name == *to) {
             let message = format!("pool {} knows a volume {to} already", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
@@ -672,7 +598,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn status(&self) -> PoolStatus {
-        let ssd_writes = self.ssd_writes();
+        let day_bytes = self.members.written_today();
+        let ssd_writes = SsdWritesStatus { day_bytes, populating_stopped: self.is_worn_for_today() };
         let (health, mut reason) = self.health();
         if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
             && ssd_writes.populating_stopped
@@ -684,11 +611,10 @@ impl<E: Env> PoolInner<E> {
                 ssd_writes.day_bytes
             );
         }
-        let map = self.map.borrow();
         let online_slots: u64 = self.members.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
         let catalogue = self.catalogue.borrow();
         let volumes = catalogue.volumes.iter().map(|volume| volume.spec.name.clone()).collect();
-        let uses = catalogue.volumes.iter().map(|volume| self.index_of(volume.attachment));
+        let uses = catalogue.volumes.iter().map(|volume| self.ids.index_of(volume.attachment));
         let uses: Vec<CacheUse> =
             uses.map(|index| index.map_or_else(CacheUse::default, |index| self.use_of(index))).collect();
         let shown = self.members.ssds().filter(|ssd| !ssd.life().is_replaced());
@@ -706,11 +632,8 @@ impl<E: Env> PoolInner<E> {
             capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
-            slots_used: u64::from(map.slots_used()),
-            memory_bytes: map.memory_bytes()
-                + self.policy.borrow().memory_bytes()
-                + self.counters.borrow().memory_bytes()
-                + self.slot_ssds.iter().map(|ssd| ssd.memory_bytes()).sum::<u64>()
+            slots_used: u64::from(self.clean.slots().slots_used()),
+            memory_bytes: self.clean.memory_bytes()
                 + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
             rebuild: self.rebuild_status(),
@@ -740,7 +663,7 @@ impl<E: Env> PoolInner<E> {
             evacuation: self.evacuation_of(ssd),
             reason: self.reason_of(ssd),
             slots: u64::from(ssd.layout.slot_count()),
-            slots_used: u64::from(self.slot_ssd(ssd.index).slots_used.get()),
+            slots_used: u64::from(self.clean.ssds().slots_used_on(ssd.index)),
             read_errors: ssd.read_errors_ever(),
             lost_writes: ssd.lost_writes(),
             bytes_written: ssd.bytes_written.get(),

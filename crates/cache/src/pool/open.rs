@@ -6,19 +6,15 @@
 //! of the new session; then the new session is recorded. A crash at any moment between leaves a start that can be repeated.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use hotset_block::sync::{Event, Semaphore};
+use hotset_block::sync::Semaphore;
 use hotset_block::{Device, Env};
 
-use crate::address::{SlotIndex, SsdIndex};
-use crate::clean::counters::Counters;
-use crate::clean::fills::Fills;
-use crate::clean::map::Map;
-use crate::clean::policy::Policy;
+use crate::address::{Blocks, SsdIndex};
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::Clean;
 use crate::clean::recover::Unbelieved;
-use crate::clean::slot_ranges::SlotRanges;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::{PoolKind, limits};
 use crate::error::Error;
@@ -31,7 +27,6 @@ use crate::members::label::Named;
 use crate::members::newest::Records;
 use crate::members::owner::Entry;
 use crate::members::pool_life::PoolLife;
-use crate::members::roster::Roster;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
 use crate::members::{Members, MembersParts};
@@ -39,7 +34,7 @@ use crate::pool::departure::run_departures;
 use crate::pool::scrub_progress::Scrub;
 use crate::pool::survey::{Membership, Survey};
 use crate::pool::takeover::run_owner;
-use crate::pool::{Missing, Pool, PoolInner, PoolVolume};
+use crate::pool::{Missing, Pool, PoolInner};
 use crate::status::SsdStatus;
 
 /// Everything that a pool is put together from.
@@ -126,24 +121,13 @@ impl<E: Env> Parts<E> {
     pub(crate) fn assemble(self) -> Rc<PoolInner<E>> {
         let Records { members, catalogue, rows, witnesses: found, .. } = self.records;
         let (name, kind, settings) = (members.value.name.clone(), members.value.kind, members.value.settings);
-        let pages_per_block = settings.block_bytes.pages();
-        let mut map = Map::new(pages_per_block, settings.checksums);
-        let mut slot_ranges = SlotRanges::default();
-        let (mut ssds, mut slot_ssds) = (Vec::new(), Vec::new());
-        for (index, (named, superblock)) in self.ssds.into_iter().enumerate() {
-            let index = SsdIndex(u16::try_from(index).expect("SSDs of a pool are bounded"));
-            let first_slot: SlotIndex = map.add_slots(superblock.layout.slot_count());
-            slot_ranges.push(first_slot, superblock.layout.slot_count(), index);
-            let ssd = Rc::new(Ssd::new(self.env.clone(), index, named, &superblock));
-            slot_ssds.push(Rc::new(SlotSsd::new(Rc::clone(&ssd), first_slot)));
-            ssds.push(ssd);
-        }
-        let slots = map.slot_count();
-        let volumes = catalogue.value.volumes.iter();
-        let volumes = volumes.map(|volume| Some(PoolVolume { attachment: volume.attachment, volume: None })).collect();
+        let numbered = (0..).map(SsdIndex).zip(self.ssds);
+        let ssd = |(index, (named, superblock))| Rc::new(Ssd::new(self.env.clone(), index, named, &superblock));
+        let ssds = numbered.map(ssd).collect();
+        let ids = Rc::new(AttachmentIds::new(catalogue.value.volumes.iter().map(|volume| volume.attachment)));
         let life = Rc::new(PoolLife::default());
         let scrub = Scrub::opened(found.seen.scrub);
-        let members = Members::new(MembersParts {
+        let members = Rc::new(Members::new(MembersParts {
             env: self.env.clone(),
             pool_uuid: self.uuid,
             life: Rc::clone(&life),
@@ -156,32 +140,23 @@ impl<E: Env> Parts<E> {
             catalogue_number: catalogue.number,
             rows_number: rows.number,
             found,
-        });
+        }));
+        let clean = Clean::new(self.env.clone(), Rc::clone(&life), Rc::clone(&members), Rc::clone(&ids), &settings);
         Rc::new(PoolInner {
             env: self.env,
             uuid: self.uuid,
             name,
             kind,
             settings: Cell::new(settings),
-            pages_per_block,
-            members: Rc::new(members),
-            slot_ssds: Roster::new(slot_ssds, limits::JOINS_MAX),
-            slot_ranges: RefCell::new(slot_ranges),
+            blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
+            members,
+            clean: Rc::new(clean),
+            ids,
             removal_lock: Semaphore::new(1),
             removal_cancelled: Cell::new(false),
-            map: RefCell::new(map),
-            policy: RefCell::new(Policy::new(settings.policy, slots)),
-            counters: RefCell::new(Counters::new(slots, pages_per_block)),
-            volumes: RefCell::new(volumes),
+            volumes: RefCell::default(),
             catalogue: RefCell::new(catalogue.value),
             admin_lock: Semaphore::new(1),
-            publish_lock: Semaphore::new(1),
-            fills: Fills::default(),
-            fill_pump_wanted: Event::new(),
-            drops: RefCell::new(BTreeMap::new()),
-            freed: RefCell::default(),
-            unpublished: RefCell::default(),
-            publish_wanted: Event::new(),
             life,
             recovery: RefCell::default(),
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
@@ -269,7 +244,7 @@ impl<E: Env> PoolInner<E> {
         self.apply_shares();
         let mut cold = Vec::new();
         let mut slots = 0;
-        for ssd in self.slot_ssds.iter() {
+        for ssd in self.clean.ssds().iter() {
             let known = before.members.value.member(ssd.uuid).filter(|_| plan.all_cold.is_none());
             let Some(member) = known else {
                 let why = plan.all_cold.as_deref().unwrap_or("it came back to the pool with old content");
@@ -277,7 +252,7 @@ impl<E: Env> PoolInner<E> {
                 cold.push(Rc::clone(ssd));
                 continue;
             };
-            match self.recover_ssd(ssd, member).await {
+            match self.clean.recover_ssd(ssd, member).await {
                 Ok(count) => slots += count,
                 Err(Unbelieved::Cold(reason)) => {
                     notes.push(format!("SSD {} starts empty: {reason}", ssd.path));
@@ -330,7 +305,7 @@ impl<E: Env> PoolInner<E> {
     /// Empties the indexes of these SSDs.
     pub(crate) async fn start_cold(self: &Rc<Self>, cold: &[Rc<SlotSsd<E>>]) {
         for ssd in cold {
-            if let Err(fault) = self.reset_index(ssd).await {
+            if let Err(fault) = ssd.empty_index().await {
                 self.members.ssd_failed(&ssd.ssd, &fault);
             }
         }
@@ -339,12 +314,8 @@ impl<E: Env> PoolInner<E> {
     /// A checkpoint of the new session on every SSD, then the session's record.
     pub(crate) async fn begin_session(self: &Rc<Self>) -> Result<(), Error> {
         let session = self.members.record().session + 1;
-        for ssd in self.slot_ssds.iter() {
-            let begun = match self.write_checkpoint(ssd, session).await {
-                Ok(()) => self.fill_journal_holes(ssd).await,
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = begun {
+        for ssd in self.clean.ssds().iter() {
+            if let Err(fault) = self.clean.index().begin_session(ssd, session).await {
                 self.members.ssd_failed(&ssd.ssd, &fault);
             }
         }

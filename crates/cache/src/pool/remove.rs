@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hotset_block::Env;
 
-use crate::clean::invalidate::Why;
+use crate::address::at;
 use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
 use crate::log::rows::{ROWS_MIN, capacity};
@@ -111,7 +111,7 @@ impl<E: Env> PoolInner<E> {
         let segments = self.log.as_ref().map_or(0, |log| copies_on(log, ssd));
         let log =
             u64::try_from(segments).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE;
-        log + u64::from(self.slot_ssd(ssd.index).slots_used.get()) * self.block_bytes()
+        log + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.block_bytes()
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
@@ -137,29 +137,21 @@ impl<E: Env> PoolInner<E> {
             // A row that took no batch may still be in the record.
             self.record_rows(log).await?;
         }
-        for ssd in leaving.iter().map(|ssd| self.slot_ssd(ssd.index)) {
-            while self.fills.any_into(&ssd.slots()) && ssd.is_online() {
-                within(&self.env, INTERVAL, self.fills.ended.wait()).await;
+        for ssd in leaving {
+            while self.clean.is_being_filled(ssd.index) && ssd.is_online() {
+                within(&self.env, INTERVAL, self.clean.fills().ended()).await;
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
             }
-            for local in 0..ssd.layout.slot_count() {
-                let slot = ssd.slot_index(local);
-                let used = ssd.is_online() && self.map.borrow().is_used(slot);
-                if used {
-                    self.free_slot(slot, Why::Evicted);
-                }
-                if local % SLOTS_PER_TURN == SLOTS_PER_TURN - 1 {
-                    let written = vec![(ssd.index, ssd.journal.last_ticket())];
-                    self.drops_settled(written).await?;
-                    if self.check_removal(leaving)? == Removed::Cancelled {
-                        return Ok(Removed::Cancelled);
-                    }
+            let count = ssd.layout.slot_count();
+            for first in (0..count).step_by(at(SLOTS_PER_TURN)) {
+                let written = self.clean.empty_slots(ssd.index, first..count.min(first + SLOTS_PER_TURN));
+                self.clean.index().wait_durable(written).await?;
+                if self.check_removal(leaving)? == Removed::Cancelled {
+                    return Ok(Removed::Cancelled);
                 }
             }
-            let written = vec![(ssd.index, ssd.journal.last_ticket())];
-            self.drops_settled(written).await?;
         }
         self.check_removal(leaving)
     }
@@ -188,15 +180,14 @@ impl<E: Env> PoolInner<E> {
 
     /// The members record without the SSD, then its superblock; then it is nobody's.
     async fn release_ssd(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Result<(), Error> {
-        let journal = &self.slot_ssd(ssd.index).journal;
-        let busy = || ssd.is_busy() || journal.writing.get() || journal.checkpointing.get();
+        let busy = || ssd.is_busy() || self.clean.index().is_being_written(ssd.index);
         while ssd.is_online() && busy() {
             // Whatever hangs makes the watchdog expel it.
             self.env.sleep(INTERVAL / 20).await;
         }
         let device = ssd.is_online().then(|| ssd.device()).and_then(Result::ok);
         if ssd.go_offline(LifeChange::Replaced, "it was removed") {
-            self.slot_ssd(ssd.index).went_out_of_use();
+            self.clean.ssds().went_out_of_use(ssd.index);
             self.leave(ssd).await;
         }
         self.until_left(ssd).await;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use hotset_block::Env;
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::address::{BlockKey, SlotIndex};
+use crate::clean::read_slot::Header;
+use crate::clean::slots::SlotContent;
 use crate::config::{FetchRate, PAGE};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::{Content, PAGES_MAX};
@@ -21,7 +23,6 @@ use crate::log::write_log::Log;
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::{ScrubState, ScrubStatus};
-use crate::volume::read::Header;
 
 /// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
 const STRETCH_PAGES: u32 = 64;
@@ -49,7 +50,7 @@ impl<E: Env> PoolInner<E> {
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let live_pages = self.log.as_ref().map_or(0, |log| log.overlay.borrow().total().live);
-        self.scrub.begin((self.map.borrow().used_pages() + 2 * live_pages) * PAGE);
+        self.scrub.begin((self.clean.slots().used_pages() + 2 * live_pages) * PAGE);
         let started = self.env.real_now();
         if let Some(log) = &self.log {
             self.scrub_log(log).await;
@@ -74,9 +75,10 @@ impl<E: Env> PoolInner<E> {
 
     async fn scrub_slots(self: &Rc<Self>) {
         let mut slot = 0;
-        while self.scrub_goes_on() && slot < self.map.borrow().slot_count() {
-            if self.map.borrow().key(SlotIndex(slot)).is_some() {
-                self.scrub_slot(SlotIndex(slot)).await;
+        while self.scrub_goes_on() && slot < self.clean.slots().slot_count() {
+            let content = self.clean.slots().content(SlotIndex(slot));
+            if let Some(content) = content {
+                self.scrub_slot(content).await;
             } else if slot % SLOTS_OF_A_TURN == 0 {
                 self.env.sleep(Duration::ZERO).await;
             }
@@ -84,22 +86,13 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    async fn scrub_slot(self: &Rc<Self>, slot: SlotIndex) {
-        let (key, generation) = {
-            let map = self.map.borrow();
-            let Some(key) = map.key(slot) else { return };
-            (key, map.generation(slot))
-        };
+    async fn scrub_slot(self: &Rc<Self>, content: SlotContent) {
+        let SlotContent { slot, key, .. } = content;
         let Some(mut bad) = self.scrub_header(slot, key).await else { return };
         let mut page = 0;
-        while bad == 0 && page < self.pages_per_block && self.scrub_goes_on() {
-            let (valid, length) = {
-                let map = self.map.borrow();
-                if map.key(slot) != Some(key) || map.generation(slot) != generation {
-                    return;
-                }
-                map.valid_run(slot, page, STRETCH_PAGES.min(self.pages_per_block - page))
-            };
+        while bad == 0 && page < self.blocks.pages_per_block && self.scrub_goes_on() {
+            let most = STRETCH_PAGES.min(self.blocks.pages_per_block - page);
+            let Some((valid, length)) = self.clean.slots().run_of(content, page, most) else { return };
             if valid {
                 bad += self.scrub_stretch(slot, key, page..page + length).await;
             }
@@ -114,7 +107,7 @@ impl<E: Env> PoolInner<E> {
     /// One stretch of a slot; answers how many of its pages were bad and have left the cache.
     async fn scrub_stretch(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: Range<u32>) -> u64 {
         let began = self.env.now();
-        let bad = self.check_slot(slot, key, &pages).await;
+        let bad = self.clean.check_slot(slot, key, &pages).await;
         self.scrub.found(|status| {
             status.checked_bytes += u64::from(pages.end - pages.start) * PAGE;
             status.bad_pages += bad;
@@ -126,8 +119,8 @@ impl<E: Env> PoolInner<E> {
     /// The header of a slot; answers how many pages have left the cache because it was bad. `None`: the slot is being freed, and
     /// nobody read what its pages are to be checked by.
     async fn scrub_header(self: &Rc<Self>, slot: SlotIndex, key: crate::address::BlockKey) -> Option<u64> {
-        let held = u64::from(self.map.borrow().valid_count(slot));
-        let bad = match self.check_header(slot, key).await {
+        let held = u64::from(self.clean.slots().pages_in(slot));
+        let bad = match self.clean.check_header(slot, key).await {
             Header::Wrong => held,
             Header::Confirmed => 0,
             Header::Superseded => return None,
@@ -137,9 +130,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn scrub_log(self: &Rc<Self>, log: &Rc<Log>) {
-        let volumes = self.volumes.borrow().len();
-        for volume in 0..volumes {
-            let index = VolumeIndex(u16::try_from(volume).expect("volumes of a pool are bounded"));
+        for index in self.ids.indexes() {
             let mut page = 0;
             while self.scrub_goes_on() {
                 let Some(first) = log.overlay.borrow().first_in(index, &(page..PAGES_MAX)) else { break };

@@ -126,7 +126,7 @@ impl<E: Env> PoolInner<E> {
     fn suspect(&self, ssd: &Ssd<E>) {
         if ssd.change(LifeChange::FellSilent) {
             ssd.fell_silent();
-            self.fill_pump_wanted.wake_all();
+            self.clean.fills().wake_pump();
             if let Some(log) = &self.log {
                 log.room.wake_all();
             }
@@ -148,7 +148,7 @@ impl<E: Env> PoolInner<E> {
         let error = crate::error::Error::new(crate::error::ErrorKind::Gone, message.clone());
         self.life.fence_first(|| error);
         ssd.go_offline(LifeChange::Failed, &message);
-        self.slot_ssd(ssd.index).went_out_of_use();
+        self.clean.ssds().went_out_of_use(ssd.index);
         for other in self.members.ssds() {
             other.left_event.wake_all();
         }

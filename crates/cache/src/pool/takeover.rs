@@ -46,8 +46,7 @@ impl<E: Env> PoolInner<E> {
         self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));
         self.members.lose_all(&reason);
         self.life.end_fills();
-        self.fill_pump_wanted.wake_all();
-        self.publish_wanted.wake_all();
+        self.clean.wake();
         self.members.spares().wanted().wake_all();
         self.end();
     }

@@ -117,14 +117,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
-        self.volume_indexes()
-            .filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume)))
-            .collect()
-    }
-
-    pub(crate) fn volume_indexes(&self) -> impl Iterator<Item = VolumeIndex> + use<E> {
-        let count = u16::try_from(self.volumes.borrow().len()).expect("volumes of a pool are bounded");
-        (0..count).map(VolumeIndex)
+        let known = self.ids.indexes();
+        known.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect()
     }
 
     /// Whether the volume is to be cleaned now, and how.
@@ -422,7 +416,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let Some(log) = &self.log else { return Ok(Drained::Clean) };
         let index = self.index_named(name)?;
-        if let Some(reason) = self.attachment_of(index).and_then(|attachment| self.unknown_loss(attachment)) {
+        if let Some(reason) = self.ids.of(index).and_then(|attachment| self.unknown_loss(attachment)) {
             return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
         }
         let Some((volume, _)) = self.attached_volume(index) else {
@@ -513,7 +507,7 @@ impl<E: Env> PoolInner<E> {
         let catalogue = self.catalogue.borrow();
         let known = catalogue.volumes.iter().find(|volume| volume.spec.name == *name);
         known
-            .and_then(|volume| self.index_of(volume.attachment))
+            .and_then(|volume| self.ids.index_of(volume.attachment))
             .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name)))
     }
 }

@@ -11,12 +11,9 @@ use std::time::Duration;
 use hotset_block::sync::Promise;
 use hotset_block::{Device, DeviceInfo, Env};
 
-use crate::address::VolumeIndex;
-use crate::clean::invalidate::Why;
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::planted::{Planted, planted};
-use crate::pool::PoolInner;
 use crate::volume::cleaner::Effort;
 use crate::volume::{Attached, VolumeInner};
 
@@ -54,7 +51,7 @@ impl<E: Env> VolumeInner<E> {
         let held = self.in_time(self.hold_all()).await?;
         let not_cleaned = self.in_time(self.clean_locks.exclusive(0..PAGES_MAX)).await?;
         let not_published = match &attached {
-            Some(attached) => Some(self.in_time(attached.pool.publish_lock.acquire(1)).await?),
+            Some(attached) => Some(self.in_time(attached.pool.clean.unpublished().hold()).await?),
             None => None,
         };
         // A pool that it joined meanwhile has looked at the device, and not at what is written here.
@@ -111,7 +108,7 @@ impl<E: Env> VolumeInner<E> {
         if let Some(attached) = attached {
             attached.written_out.borrow_mut().clear();
             if !planted(Planted::ClearKeepsUnflushed) {
-                attached.pool.forget_unpublished_of(attached.index);
+                attached.pool.clean.forget_unpublished_of(attached.index);
             }
         }
         self.backing.close();
@@ -168,20 +165,5 @@ impl<E: Env> VolumeInner<E> {
             promise.set(passed.map(|_| ()));
         });
         self.in_time(written).await?.unwrap_or(Ok(()))
-    }
-}
-
-impl<E: Env> PoolInner<E> {
-    /// Forgets the slots of a volume that no flush of its backing device vouches for, and has fills that run bring nothing.
-    /// The caller holds the publisher off.
-    fn forget_unpublished_of(self: &Rc<Self>, index: VolumeIndex) {
-        self.fills.abandon(index);
-        for (slot, generation) in self.unpublished.take() {
-            match self.unpublished_volume(slot, generation) {
-                Some(volume) if volume == index => self.free_slot(slot, Why::Emptied),
-                Some(_) => self.unpublished.borrow_mut().push((slot, generation)),
-                None => {}
-            }
-        }
     }
 }

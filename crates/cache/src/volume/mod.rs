@@ -14,6 +14,7 @@ pub(crate) mod turns;
 pub(crate) mod backing;
 pub(crate) mod cleaner;
 pub(crate) mod clear;
+pub(crate) mod fill;
 pub(crate) mod read;
 pub(crate) mod relocate;
 pub(crate) mod route;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 
 use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
 
-use crate::address::{BlockKey, VolumeIndex};
+use crate::address::{BlockKey, VolumeIndex, pages_of};
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::Content;
@@ -364,8 +365,8 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         volume.check(range, limits::REQUEST_BYTES_MAX)?;
         let Some(attached) = volume.attached() else { return Ok(()) };
-        let pages = PoolInner::<E>::pages_of(range);
-        for (block, _) in attached.pool.blocks_of(pages) {
+        let pages = pages_of(range);
+        for (block, _) in attached.pool.blocks.of(pages) {
             attached.pool.populate_block(BlockKey { volume: attached.index, block }).await;
             add(&volume.steps, 1);
         }

@@ -1,27 +1,21 @@
-//! A host's read: per page from the slot that holds it, else from the backing device; runs together, all at once.
+//! A host's read: per page from the log or the slot that holds it, else from the backing device; runs together, all at once.
 //!
-//! A slot's bytes go to a host only if the slot's header names this block in this generation, and every page has the
-//! checksum that the header says (rule `checked-or-not-served`). A clean slot is only a copy: whatever is wrong with
-//! it, the backing device answers.
+//! A clean slot is only a copy: whatever is wrong with it (`clean/read_slot.rs`), the backing device answers.
 
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, join_all, select};
-use hotset_block::{Buf, BufPool, ByteRange, DeviceError, Env, PAGE_BYTES};
+use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
 
-use crate::address::{BlockIndex, BlockKey, DETACHED, SlotIndex, VolumeIndex, bytes_of};
-use crate::clean::fills::Request;
-use crate::clean::grace::Epoch;
-use crate::clean::slot_ssd::SlotSsd;
-use crate::config::{PAGE, limits};
+use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
+use crate::clean::Found;
+use crate::clean::read_slot::Brought;
+use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
-use crate::format::crc32c;
-use crate::format::slot_header::SlotHeader;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
-use crate::members::ssd::{Fault, is_gone};
 use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
@@ -80,33 +74,18 @@ impl Destination {
     }
 }
 
-/// A read of a slot: while it lives, the slot is not filled again.
-struct Reading<'a, E: Env> {
-    pool: &'a Rc<PoolInner<E>>,
-    ssd: &'a Rc<SlotSsd<E>>,
-    epoch: Epoch,
-}
-
-impl<E: Env> Drop for Reading<'_, E> {
-    fn drop(&mut self) {
-        if self.ssd.grace.end(self.epoch) {
-            self.pool.collect_ready(self.ssd);
-        }
-    }
-}
-
 impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
         let Some(attached) = self.place()? else { return self.read_backing(range, destination).await };
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         let settings = self.spec.borrow().settings;
         let streaming =
             self.streams_past(range, &self.read_streams, settings.read_cutoff_bytes) || !settings.read_cache;
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
-                if let Some(buf) = attached.pool.read_slot(slot, key, &pages, &self.stats, destination).await {
+                if let Some(buf) = self.read_slot(&attached, slot, key, &pages, destination).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
                 }
@@ -137,7 +116,8 @@ impl<E: Env> VolumeInner<E> {
         destination: Destination,
     ) -> Result<Buf, Error> {
         let pool = &attached.pool;
-        let hot = pool.count_read(attached.index, std::iter::once(pages));
+        let threshold = pool.settings.get().populate_on_read;
+        let hot = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
         let [key] = hot[..] else {
             for key in hot {
                 pool.request_fill(key);
@@ -145,8 +125,8 @@ impl<E: Env> VolumeInner<E> {
             return self.read_missing(pool, pages, range, destination).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
-        let now =
-            pool.fills.queued() == 0 && pool.fills.may_begin(attached.index, pool.env.now()) && pool.may_start_fill();
+        let fills = pool.clean.fills();
+        let now = fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.may_start_fill();
         let begun = if now { pool.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
             pool.request_fill(key);
@@ -154,13 +134,13 @@ impl<E: Env> VolumeInner<E> {
         };
         let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
         if let Ok(buf) = &read {
-            let first = u64::from(key.block.0) * u64::from(pool.pages_per_block);
-            let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.pages_per_block));
+            let first = pool.blocks.first_page(key.block);
+            let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.blocks.pages_per_block));
             let offset = usize::try_from((within.start - pages.start) * PAGE).expect("a request fits in memory");
             let bytes = usize::try_from((within.end - within.start) * PAGE).expect("a request fits in memory");
             let copy = crate::members::records::to_buf(self.env.buffers(), &buf[offset..offset + bytes]);
             let first_page = u32::try_from(within.start - first).expect("a block has at most 1024 pages");
-            fill.offered.borrow_mut().push((first_page, copy));
+            fill.offer(first_page, copy);
         }
         pool.spawn_fill(fill, volume);
         Ok(within_pages(read?, pages, range))
@@ -178,7 +158,7 @@ impl<E: Env> VolumeInner<E> {
         let (attached, slot, key) = {
             let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
             loop {
-                let filled = pool.fills.ended.wait();
+                let filled = pool.clean.fills().ended();
                 if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
                     return self.read_in_turn(turn, range, destination).await;
                 }
@@ -189,7 +169,7 @@ impl<E: Env> VolumeInner<E> {
                 }
             }
         };
-        if let Some(buf) = attached.pool.read_slot(slot, key, pages, &self.stats, destination).await {
+        if let Some(buf) = self.read_slot(&attached, slot, key, pages, destination).await {
             add(&self.stats.read_hits, 1);
             return Ok(within_pages(buf, pages, range));
         }
@@ -210,7 +190,8 @@ impl<E: Env> VolumeInner<E> {
         let all_cached = runs.iter().all(Run::is_cached);
         if !all_cached && counted == Counted::Yes {
             let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
-            for key in pool.count_read(attached.index, missing) {
+            let threshold = pool.settings.get().populate_on_read;
+            for key in pool.clean.count_read(attached.index, missing, threshold) {
                 pool.request_fill(key);
             }
         }
@@ -238,8 +219,9 @@ impl<E: Env> VolumeInner<E> {
         let length = part.len();
         match run.source {
             Source::Slot(slot, key) => {
-                let key_pages = attached.pool.in_block(&run.pages);
-                if let Some(part) = attached.pool.read_slot_into(slot, key, key_pages, part, &self.stats).await {
+                let within = attached.pool.blocks.within(&run.pages);
+                let brought = attached.pool.clean.read_slot(slot, key, within, part).await;
+                if let Some(part) = self.brought(brought) {
                     return Ok(part);
                 }
             }
@@ -367,21 +349,44 @@ fn within_pages(buf: Buf, pages: &Range<u64>, range: ByteRange) -> Buf {
     buf.narrow(skip, usize::try_from(range.length()).expect("a request fits in memory"))
 }
 
+impl<E: Env> VolumeInner<E> {
+    /// Pages of one slot, checked; `None` if the slot does not bring them.
+    async fn read_slot(
+        &self,
+        attached: &Attached<E>,
+        slot: SlotIndex,
+        key: BlockKey,
+        pages: &Range<u64>,
+        destination: Destination,
+    ) -> Option<Buf> {
+        let buf = destination.buf(self.env.buffers(), bytes_of(pages));
+        let within = attached.pool.blocks.within(pages);
+        self.brought(attached.pool.clean.read_slot(slot, key, within, buf).await)
+    }
+
+    /// What a slot brought, if it did; what it did not is not the host's trouble.
+    fn brought(&self, brought: Brought) -> Option<Buf> {
+        match brought {
+            Brought::Pages(buf) => Some(buf),
+            Brought::Bad => {
+                add(&self.stats.read_errors_hidden, 1);
+                None
+            }
+            Brought::Superseded => None,
+        }
+    }
+}
+
 impl<E: Env> PoolInner<E> {
     /// Finds where pages are now, and tells the policy what is hit.
     fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
-        let per_block = u64::from(self.pages_per_block);
         let live = self.log.as_ref().is_some_and(|log| log.overlay.borrow().first_in(volume, pages).is_some());
-        if pages.start / per_block == (pages.end - 1) / per_block && !live {
-            let block = BlockIndex(u32::try_from(pages.start / per_block).expect("volumes are checked at attach"));
-            let within = self.in_block(pages);
-            let mut map = self.map.borrow_mut();
+        if !live && let Some(block) = self.blocks.one_of(pages) {
             let key = BlockKey { volume, block };
-            let Some(slot) = map.find(key) else { return Plan::Miss };
-            let length = within.end - within.start;
-            if map.valid_run(slot, within.start, length) == (true, length) && self.is_readable(slot) {
-                self.policy.borrow_mut().touched(&mut map, slot);
-                return Plan::Hit(slot, key);
+            match self.clean.find(key, &self.blocks.within(pages)) {
+                Found::Nothing => return Plan::Miss,
+                Found::All(slot) => return Plan::Hit(slot, key),
+                Found::Some => {}
             }
         }
         self.plan_runs(volume, pages)
@@ -406,242 +411,11 @@ impl<E: Env> PoolInner<E> {
 
     /// Of pages that have no live copy in the log.
     fn plan_clean_runs(&self, runs: &mut Vec<Run>, volume: VolumeIndex, pages: Range<u64>) {
-        let mut map = self.map.borrow_mut();
-        for (block, within) in self.blocks_of(pages) {
-            let first = u64::from(block.0) * u64::from(self.pages_per_block);
-            let key = BlockKey { volume, block };
-            let slot = map.find(key).filter(|slot| self.is_readable(*slot));
-            let mut page = within.start;
-            while page < within.end {
-                let (valid, length) =
-                    slot.map_or((false, within.end - page), |slot| map.valid_run(slot, page, within.end - page));
-                let pages = first + u64::from(page)..first + u64::from(page + length);
-                let source = match slot {
-                    Some(slot) if valid => Source::Slot(slot, key),
-                    Some(_) | None => Source::Backing,
-                };
-                push_run(runs, Run { source, pages });
-                page += length;
-            }
-            if let Some(slot) = slot {
-                self.policy.borrow_mut().touched(&mut map, slot);
-            }
-        }
+        self.clean.find_runs(volume, pages, |pages, slot| {
+            let source = slot.map_or(Source::Backing, |(slot, key)| Source::Slot(slot, key));
+            push_run(runs, Run { source, pages });
+        });
     }
-
-    fn is_readable(&self, slot: SlotIndex) -> bool {
-        self.ssd_of(slot).life().may_be_read()
-    }
-
-    /// The pages' places in their block; they are all in one.
-    pub(crate) fn in_block(&self, pages: &Range<u64>) -> Range<u32> {
-        let first = pages.start / u64::from(self.pages_per_block) * u64::from(self.pages_per_block);
-        let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
-        small(pages.start)..small(pages.end)
-    }
-
-    /// Counts a read that missed these pages, once for each block; answers the blocks that are hot now.
-    fn count_read<'a>(&self, volume: VolumeIndex, missing: impl Iterator<Item = &'a Range<u64>>) -> Vec<BlockKey> {
-        let threshold = self.settings.get().populate_on_read;
-        let mut counters = self.counters.borrow_mut();
-        let mut counted = None;
-        let mut hot = Vec::new();
-        for (block, _) in missing.flat_map(|pages| self.blocks_of(pages.clone())) {
-            let key = BlockKey { volume, block };
-            if counted.replace(key) != Some(key) && counters.count_read(key) >= threshold {
-                hot.push(key);
-            }
-        }
-        hot
-    }
-
-    /// Pages of one slot, checked; `None` if the slot does not bring them.
-    async fn read_slot(
-        self: &Rc<Self>,
-        slot: SlotIndex,
-        key: BlockKey,
-        pages: &Range<u64>,
-        stats: &crate::volume::Stats,
-        destination: Destination,
-    ) -> Option<Buf> {
-        let buf = destination.buf(self.env.buffers(), bytes_of(pages));
-        self.read_slot_into(slot, key, self.in_block(pages), buf, stats).await
-    }
-
-    async fn read_slot_into(
-        self: &Rc<Self>,
-        slot: SlotIndex,
-        key: BlockKey,
-        pages: Range<u32>,
-        buf: Buf,
-        stats: &crate::volume::Stats,
-    ) -> Option<Buf> {
-        let ssd = self.ssd_of(slot);
-        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
-        let (holds, loaded) = {
-            let map = self.map.borrow();
-            (map.key(slot), map.header_loaded(slot))
-        };
-        if holds != Some(key) {
-            return None;
-        }
-        match if loaded { Header::Confirmed } else { Box::pin(self.load_header(ssd, slot, key)).await } {
-            Header::Confirmed => {}
-            Header::Wrong => {
-                add(&stats.read_errors_hidden, 1);
-                return None;
-            }
-            Header::Superseded => return None,
-        }
-        let offset =
-            ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(pages.start) * PAGE;
-        let error = match ssd.read_clean(offset, buf).await {
-            Ok(buf) if self.checksums_match(slot, pages.start, &buf) => return Some(buf),
-            Ok(_) => None,
-            Err(Fault::Offline) => return None,
-            Err(Fault::Device(error)) => Some(error),
-        };
-        add(&stats.read_errors_hidden, 1);
-        self.count_read_error(ssd, error.as_ref());
-        self.hide_bad_pages(slot, key, &pages);
-        None
-    }
-
-    /// For a scrub: reads pages of a slot that holds this block, and takes those that are bad out of the cache. Answers how
-    /// many they were.
-    pub(crate) async fn check_slot(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) -> u64 {
-        let ssd = self.ssd_of(slot);
-        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
-        if self.map.borrow().key(slot) != Some(key) {
-            return 0;
-        }
-        let mut bad = 0;
-        let at =
-            |page: u32| ssd.layout.slot_offset(ssd.local(slot)) + ssd.layout.header_bytes() + u64::from(page) * PAGE;
-        let buf = self.env.buffers().take(bytes_of(&(u64::from(pages.start)..u64::from(pages.end))));
-        if ssd.read(at(pages.start), buf).await.is_ok_and(|buf| self.checksums_match(slot, pages.start, &buf)) {
-            return 0;
-        }
-        for page in pages.clone() {
-            let error = match ssd.read(at(page), self.env.buffers().take(PAGE_BYTES)).await {
-                Ok(buf) if self.checksums_match(slot, page, &buf) => continue,
-                Ok(_) => None,
-                Err(Fault::Offline) => return bad,
-                Err(Fault::Device(error)) => Some(error),
-            };
-            bad += 1;
-            self.count_read_error(ssd, error.as_ref());
-            self.hide_bad_pages(slot, key, &(page..page + 1));
-        }
-        bad
-    }
-
-    /// For a scrub: reads a slot's header again.
-    pub(crate) async fn check_header(self: &Rc<Self>, slot: SlotIndex, key: BlockKey) -> Header {
-        let ssd = self.ssd_of(slot);
-        let _reading = Reading { pool: self, ssd, epoch: ssd.grace.begin() };
-        if self.map.borrow().key(slot) != Some(key) {
-            return Header::Superseded;
-        }
-        self.load_header(ssd, slot, key).await
-    }
-
-    /// An SSD brought nothing (`error`), or bytes that are not what was stored: too often, and it leaves.
-    fn count_read_error(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, error: Option<&DeviceError>) {
-        let errors = ssd.has_misread();
-        match error {
-            Some(error) if is_gone(error) => self.members.expel(&ssd.ssd, &format!("{error}")),
-            Some(_) | None if errors > limits::SSD_READ_ERRORS_MAX => {
-                self.members.expel(&ssd.ssd, &format!("{} of its reads failed or brought wrong bytes", errors));
-            }
-            Some(_) | None => {}
-        }
-    }
-
-    /// What the slot holds there is bad: it leaves the cache, if the slot still holds this block.
-    fn hide_bad_pages(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) {
-        if self.map.borrow().find(key) == Some(slot) {
-            self.hide_slot_pages(slot, key, pages);
-        }
-    }
-
-    fn checksums_match(&self, slot: SlotIndex, first_page: u32, bytes: &[u8]) -> bool {
-        if planted(Planted::ChecksumNotChecked) {
-            return true;
-        }
-        let map = self.map.borrow();
-        let Some(checksums) = map.checksums(slot) else { return true };
-        let expected = &checksums[usize::try_from(first_page).expect("what lies in memory has an address")..];
-        bytes.chunks_exact(PAGE_BYTES).zip(expected).all(|(page, checksum)| crc32c(page) == *checksum)
-    }
-
-    /// Reads the slot's header, which confirms whose block it holds and brings the checksums.
-    async fn load_header(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, slot: SlotIndex, key: BlockKey) -> Header {
-        let local = ssd.local(slot);
-        let buf = self.env.buffers().take(usize::try_from(ssd.layout.header_bytes()).expect("a few pages"));
-        let read = ssd.read_clean(ssd.layout.slot_offset(local), buf).await;
-        // A volume that is leaving the pool has no id any more, and its slots are about to be free.
-        let leaving = self.attachment_of(key.volume).is_none_or(|attachment| attachment == DETACHED);
-        if leaving || self.map.borrow().find(key) != Some(slot) {
-            return Header::Superseded;
-        }
-        let confirmed = match &read {
-            Ok(bytes) => SlotHeader::decode(bytes).ok().filter(|header| self.confirms(header, ssd, slot, key)),
-            Err(_) => None,
-        };
-        if let Some(header) = confirmed {
-            let mut map = self.map.borrow_mut();
-            if self.settings.get().checksums {
-                map.set_checksums(slot, 0, &header.checksums);
-            }
-            map.set_header_loaded(slot, true);
-            return Header::Confirmed;
-        }
-        let error = match &read {
-            Err(Fault::Offline) => return Header::Superseded,
-            Err(Fault::Device(error)) => Some(error),
-            Ok(_) => None,
-        };
-        self.count_read_error(ssd, error);
-        if ssd.is_online() {
-            self.free_slot(slot, crate::clean::invalidate::Why::Emptied);
-        }
-        Header::Wrong
-    }
-
-    fn confirms(&self, header: &SlotHeader, ssd: &SlotSsd<E>, slot: SlotIndex, key: BlockKey) -> bool {
-        let address = self.attachment_of(key.volume) == Some(header.attachment)
-            && header.block == u64::from(key.block.0)
-            && header.slot == ssd.local(slot);
-        let generation =
-            header.generation == self.map.borrow().generation(slot) && header.incarnation == ssd.incarnation.get();
-        let pages = usize::try_from(self.pages_per_block).expect("what lies in memory has an address");
-        let checksums = !self.settings.get().checksums || header.checksums.len() == pages;
-        (address || planted(Planted::HeaderNotChecked))
-            && (generation || planted(Planted::HeaderNotChecked) || planted(Planted::GenerationNotChecked))
-            && checksums
-    }
-
-    /// Fills a block because the client asks for it (NBD's `CACHE`); returns when it is there, or cannot be.
-    pub(crate) async fn populate_block(self: &Rc<Self>, key: BlockKey) {
-        if self.request_fill(key) == Request::Refused {
-            return;
-        }
-        while self.fills.is_known(key) && !self.life.is_stopping() {
-            self.fills.ended.wait().await;
-        }
-    }
-}
-
-/// What a slot's header says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Header {
-    /// The slot holds the block.
-    Confirmed,
-    /// Nothing good: the slot has left the cache.
-    Wrong,
-    /// Nobody wants to know any more: the slot has another block by now, or none, or its SSD is gone.
-    Superseded,
 }
 
 /// Appends a run, or lengthens the last one.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use hotset_block::Env;
 
-use crate::address::{BlockKey, VolumeIndex};
+use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::log::mirrors::RebuildSpace;
 use crate::log::write_log::Log;
@@ -151,7 +151,7 @@ impl<E: Env> PoolInner<E> {
             None => true,
         };
         let dirty = |index| if is_stuck(index) { log.counts(index).cleanable() } else { 0 };
-        takes_nothing(volume) && self.volume_indexes().map(dirty).sum::<u64>() >= log.dirty_max() / 2
+        takes_nothing(volume) && self.ids.indexes().map(dirty).sum::<u64>() >= log.dirty_max() / 2
     }
 
     /// What is dirty in the pool, or will be.
@@ -200,12 +200,7 @@ impl<E: Env> PoolInner<E> {
         if threshold <= 1 {
             return true;
         }
-        let mut counters = self.counters.borrow_mut();
-        let mut reached = true;
-        for (block, _) in self.blocks_of(pages.clone()) {
-            reached &= counters.count_write(BlockKey { volume: attached.index, block }) >= threshold;
-        }
-        reached
+        self.clean.count_to_cache(attached.index, pages.clone(), threshold)
     }
 
     /// Pages from which on cleaning goes on beside hosts, where so many may be dirty.

@@ -8,12 +8,11 @@ use std::rc::Rc;
 use futures_util::future::join;
 use hotset_block::{Buf, ByteRange, Env};
 
-use crate::address::{BlockKey, bytes_of};
+use crate::address::{bytes_of, pages_of};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::members::io::add;
 use crate::planted::{Planted, planted};
-use crate::pool::PoolInner;
 use crate::volume::locks::Held;
 use crate::volume::read::Destination;
 use crate::volume::route::{AfterAppend, Route, WriteHints};
@@ -100,7 +99,7 @@ impl<E: Env> VolumeInner<E> {
         if planted(Planted::DropAfterBackingWrite)
             && let Some(attached) = attached
         {
-            attached.pool.invalidate_durably(attached.index, PoolInner::<E>::pages_of(range)).await?;
+            attached.pool.clean.invalidate_durably(attached.index, pages_of(range)).await?;
         }
         drop(held);
         Ok(())
@@ -113,7 +112,7 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
         hints: WriteHints,
     ) -> Result<(Option<Held>, Option<Rc<Attached<E>>>, Route), Error> {
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         loop {
             let held = self.hold(range).await;
             let Some(attached) = self.place()? else { return Ok((held, None, Route::Around)) };
@@ -146,7 +145,7 @@ impl<E: Env> VolumeInner<E> {
         durability: Durability,
     ) -> Result<(), Error> {
         let log = attached.pool.log.as_ref().expect("the route goes through the log");
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
         if durability == Durability::Durable {
             log.flush_habit.ask();
@@ -169,7 +168,7 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
         buf: Buf,
     ) -> Result<Buf, Error> {
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         let mut whole = if range == self.bytes_of_pages(&pages) {
             // All that the volume has of them: nothing is kept, so that nothing need be readable.
             self.env.buffers().take_zeroed(bytes_of(&pages))
@@ -207,7 +206,7 @@ impl<E: Env> VolumeInner<E> {
         if loose {
             return None;
         }
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         // Mostly nobody has them.
         match self.locks.try_exclusive(&pages) {
             Some(held) => Some(held),
@@ -225,7 +224,7 @@ impl<E: Env> VolumeInner<E> {
         without_drop: Planted,
     ) -> Result<Option<Held>, Error> {
         let Some(attached) = attached else { return Ok(None) };
-        let pages = PoolInner::<E>::pages_of(range);
+        let pages = pages_of(range);
         // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
         let not_cleaned = match &attached.pool.log {
             Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
@@ -236,14 +235,16 @@ impl<E: Env> VolumeInner<E> {
             return Ok(not_cleaned);
         }
         if planted(without_drop) {
-            attached.pool.only_hide(attached.index, pages, without_drop);
+            if without_drop != Planted::TrimKeepsCachedPages {
+                attached.pool.clean.only_hide(attached.index, pages);
+            }
             return Ok(not_cleaned);
         }
         if planted(Planted::DropNotFlushed) {
-            attached.pool.invalidate(attached.index, pages);
+            attached.pool.clean.invalidate(attached.index, pages);
             return Ok(not_cleaned);
         }
-        attached.pool.invalidate_durably(attached.index, pages).await?;
+        attached.pool.clean.invalidate_durably(attached.index, pages).await?;
         Ok(not_cleaned)
     }
 
@@ -269,12 +270,8 @@ impl<E: Env> VolumeInner<E> {
         if threshold == 0 {
             return;
         }
-        for (block, _) in pool.blocks_of(PoolInner::<E>::pages_of(range)) {
-            let key = BlockKey { volume: attached.index, block };
-            let cached = pool.map.borrow().find(key).is_some();
-            if pool.counters.borrow_mut().count_write(key) >= threshold && !cached {
-                pool.request_fill(key);
-            }
+        for key in pool.clean.count_write(attached.index, pages_of(range), threshold) {
+            pool.request_fill(key);
         }
     }
 }

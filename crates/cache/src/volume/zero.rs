@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 
+use crate::address::pages_of;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::write_log::{Body, Log};
 use crate::members::io::add;
 use crate::planted::{Planted, planted};
-use crate::pool::PoolInner;
 use crate::volume::pieces::Pieces;
 use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort};
 
@@ -105,7 +105,7 @@ impl<E: Env> VolumeInner<E> {
         let mut around = Vec::new();
         let mut start = range.start;
         while start < range.end {
-            let pages = PoolInner::<E>::pages_of(ByteRange { start, end: range.end });
+            let pages = pages_of(ByteRange { start, end: range.end });
             let live = log.overlay.borrow().first_in(attached.index, &pages);
             let Some(live) = live else { break };
             add(&self.steps, 1);
@@ -270,28 +270,6 @@ fn edges(range: ByteRange, inner: ByteRange) -> Vec<ByteRange> {
     let head = ByteRange { start: range.start, end: inner.start };
     let tail = ByteRange { start: inner.end, end: range.end };
     [head, tail].into_iter().filter(|part| !part.is_empty()).collect()
-}
-
-impl<E: Env> PoolInner<E> {
-    /// The planted bugs' way to make way: out of sight (or not even that), without a drop record.
-    pub(crate) fn only_hide(
-        self: &Rc<Self>,
-        volume: crate::address::VolumeIndex,
-        pages: std::ops::Range<u64>,
-        bug: Planted,
-    ) {
-        if bug == Planted::TrimKeepsCachedPages && planted(bug) {
-            return;
-        }
-        for (block, within) in self.blocks_of(pages) {
-            let key = crate::address::BlockKey { volume, block };
-            self.fills.exclude(key, &within);
-            let slot = self.map.borrow().find(key);
-            if let Some(slot) = slot {
-                self.map.borrow_mut().clear_valid(slot, within);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

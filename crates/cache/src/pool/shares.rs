@@ -7,7 +7,7 @@ use std::time::Duration;
 use hotset_block::Env;
 
 use crate::address::VolumeIndex;
-use crate::clean::invalidate::{Why, ready_wanted};
+use crate::clean::ready_wanted;
 use crate::config::{VolumeName, VolumeSettings};
 use crate::error::{Error, ErrorKind};
 use crate::pool::PoolInner;
@@ -66,7 +66,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn apply_shares(self: &Rc<Self>) {
         let volumes = self.catalogue.borrow().volumes.clone();
         for volume in volumes {
-            if let Some(index) = self.index_of(volume.attachment) {
+            if let Some(index) = self.ids.index_of(volume.attachment) {
                 self.apply_share(index, &volume.spec.settings);
             }
         }
@@ -76,42 +76,25 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn apply_share(self: &Rc<Self>, index: VolumeIndex, settings: &VolumeSettings) {
         let (min, max) = self.share_slots(settings);
         let slots = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        self.policy.borrow_mut().set_share(&self.map.borrow(), index, slots(min), slots(max));
-        if self.map.borrow().slots_used_by(index) > 0 && !self.life.is_stopping() {
+        self.clean.set_share(index, slots(min), slots(max));
+        if self.clean.slots().slots_used_by(index) > 0 && !self.life.is_stopping() {
             let pool = Rc::clone(self);
             self.env.spawn(async move { pool.enforce_share(index).await });
         }
     }
 
     /// Moves the volume's slots to its own queues, then evicts what it has above its maximum.
-    async fn enforce_share(self: &Rc<Self>, index: VolumeIndex) {
-        while self.policy.borrow_mut().take_over(&mut self.map.borrow_mut(), index, SLOTS_PER_TURN) {
+    async fn enforce_share(&self, index: VolumeIndex) {
+        while self.clean.list_by_share(index, SLOTS_PER_TURN) {
             self.env.sleep(Duration::ZERO).await;
         }
-        while !self.life.is_stopping() && !self.evict_own(index, 0, SLOTS_PER_TURN) {
-            if self.policy.borrow_mut().victim_of_volume(&mut self.map.borrow_mut(), index).is_none() {
+        while !self.life.is_stopping() {
+            let room = self.clean.make_room_in_share(index, 0, SLOTS_PER_TURN);
+            self.count_evictions(index, room.evicted);
+            if room.enough || !self.clean.has_victim_of(index) {
                 return;
             }
             self.env.sleep(Duration::ZERO).await;
         }
-    }
-
-    /// Evicts blocks of the volume, at most `count`, until it may have so many slots more; true: it may.
-    pub(crate) fn evict_own(self: &Rc<Self>, index: VolumeIndex, more: u32, count: u32) -> bool {
-        let max = self.policy.borrow().max_slots(index);
-        if max == u32::MAX {
-            return true;
-        }
-        let coming = self.fills.running_for(index) + more;
-        for _ in 0..count {
-            if self.map.borrow().slots_used_by(index) + coming <= max {
-                return true;
-            }
-            let victim = self.policy.borrow_mut().victim_of_volume(&mut self.map.borrow_mut(), index);
-            let Some(slot) = victim else { return false };
-            self.count_eviction(slot);
-            self.free_slot(slot, Why::Evicted);
-        }
-        self.map.borrow().slots_used_by(index) + coming <= max
     }
 }

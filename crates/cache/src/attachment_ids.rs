@@ -1,0 +1,90 @@
+//! Which attachment an index of a volume stands for: one table for all rooms, for slots and batches on SSDs name attachments, and
+//! tables in memory indexes.
+
+use std::cell::RefCell;
+
+use crate::address::{DETACHED, VolumeIndex};
+
+/// By [`VolumeIndex`]; `None`: nobody has the index.
+#[derive(Default)]
+pub(crate) struct AttachmentIds(RefCell<Vec<Option<u64>>>);
+
+impl AttachmentIds {
+    /// Of the volumes of a catalogue, in its order.
+    pub(crate) fn new(attachments: impl Iterator<Item = u64>) -> Self {
+        Self(RefCell::new(attachments.map(Some).collect()))
+    }
+
+    /// The attachment of an index; [`DETACHED`] while what was under it is being forgotten.
+    pub(crate) fn of(&self, index: VolumeIndex) -> Option<u64> {
+        self.0.borrow().get(usize::from(index.0)).copied()?
+    }
+
+    pub(crate) fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
+        let found = self.0.borrow().iter().position(|id| *id == Some(attachment));
+        found.map(|index| VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded")))
+    }
+
+    /// Every index up to the highest that was ever in use, also those that nobody has.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = VolumeIndex> + use<> {
+        let count = u16::try_from(self.0.borrow().len()).expect("volumes of a pool are bounded");
+        (0..count).map(VolumeIndex)
+    }
+
+    /// An index that nobody has.
+    pub(crate) fn free_index(&self) -> VolumeIndex {
+        let mut ids = self.0.borrow_mut();
+        let index = ids.iter().position(Option::is_none).unwrap_or(ids.len());
+        if index == ids.len() {
+            ids.push(None);
+        }
+        VolumeIndex(u16::try_from(index).expect("volumes of a pool are bounded"))
+    }
+
+    /// The index stands for this attachment. Nothing if the pool has stopped meanwhile.
+    pub(crate) fn attach(&self, index: VolumeIndex, attachment: u64) {
+        self.set(index, Some(attachment));
+    }
+
+    /// What is still on its way under the index is of nobody; the index is not given away yet.
+    pub(crate) fn detach(&self, index: VolumeIndex) {
+        self.set(index, Some(DETACHED));
+    }
+
+    /// Nothing is left of what was under the index.
+    pub(crate) fn release(&self, index: VolumeIndex) {
+        self.set(index, None);
+    }
+
+    /// The pool has stopped: no index stands for anything.
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    fn set(&self, index: VolumeIndex, id: Option<u64>) {
+        if let Some(place) = self.0.borrow_mut().get_mut(usize::from(index.0)) {
+            *place = id;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_is_given_away_when_nothing_is_left_of_what_was_under_it() {
+        let ids = AttachmentIds::new([7, 9].into_iter());
+        assert_eq!((ids.of(VolumeIndex(1)), ids.index_of(9)), (Some(9), Some(VolumeIndex(1))));
+        ids.detach(VolumeIndex(0));
+        assert_eq!((ids.of(VolumeIndex(0)), ids.index_of(7)), (Some(DETACHED), None));
+        assert_eq!(ids.free_index(), VolumeIndex(2), "the first is not free yet");
+        ids.release(VolumeIndex(0));
+        assert_eq!(ids.free_index(), VolumeIndex(0));
+        ids.attach(VolumeIndex(0), 11);
+        assert_eq!((ids.index_of(11), ids.indexes().count()), (Some(VolumeIndex(0)), 3));
+        ids.clear();
+        ids.attach(VolumeIndex(0), 12);
+        assert_eq!((ids.of(VolumeIndex(0)), ids.indexes().count()), (None, 0), "the pool has stopped");
+    }
+}

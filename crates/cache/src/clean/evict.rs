@@ -1,0 +1,178 @@
+//! Slots are given up for other blocks, for the write log, or because an SSD is to leave.
+//!
+//! Whoever has slots evicted counts them to their volumes: that is why the verbs answer whose they were.
+
+use std::ops::Range;
+
+use hotset_block::Env;
+
+use crate::address::{BlockKey, SlotIndex, SsdIndex, VolumeIndex, at, at_u64, low_half};
+use crate::clean::Clean;
+use crate::clean::pending_drops::Drops;
+use crate::clean::slot_ssd::SlotSsd;
+use crate::clean::slots::Why;
+
+/// Segments that are looked at to find the one that is given up most cheaply.
+const CANDIDATES: usize = 64;
+
+/// Slots that the pool keeps ready for fills: a 64th, within these bounds, and at most an eighth.
+const READY_MIN: usize = 8;
+const READY_MAX: usize = 256;
+
+/// Slots that a pool with so many keeps ready.
+pub(crate) fn ready_wanted(slots: u64) -> usize {
+    let slots = at_u64(slots);
+    (slots / 64).clamp(READY_MIN, READY_MAX).min(slots / 8).max(1)
+}
+
+/// What came of a look for room in a volume's share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShareRoom {
+    /// It may have so many slots more.
+    pub(crate) enough: bool,
+    /// Blocks of its own that were evicted for that.
+    pub(crate) evicted: u32,
+}
+
+/// What became of the slots of a segment that the log takes.
+pub(crate) struct Claimed {
+    /// Whose blocks they held, one for each.
+    pub(crate) evicted: Vec<VolumeIndex>,
+    /// Blocks that their volumes were promised to keep: they are to be filled anew.
+    pub(crate) promised: Vec<BlockKey>,
+}
+
+impl<E: Env> Clean<E> {
+    /// Evicts until enough slots are ready, or on their way to be; answers whose blocks they held.
+    #[must_use]
+    pub(crate) fn make_room(&self) -> Vec<VolumeIndex> {
+        let wanted = ready_wanted(u64::from(self.slots.borrow().slot_count()));
+        let coming = self.index.freed_count();
+        let ready = self.ssds.serving().map(|ssd| ssd.ready_count() + ssd.slots_in_limbo());
+        let mut free: usize = ready.sum::<usize>() + coming;
+        let mut evicted = Vec::new();
+        while free < wanted {
+            let victim = self.slots.borrow_mut().victim();
+            let Some(slot) = victim else { break };
+            evicted.extend(self.evict(slot));
+            free += 1;
+        }
+        evicted
+    }
+
+    /// Frees a used slot for something better; answers whose it was.
+    fn evict(&self, slot: SlotIndex) -> Option<VolumeIndex> {
+        let key = self.slots.borrow().key(slot)?;
+        self.free_slot(slot, Why::Evicted);
+        Some(key.volume)
+    }
+
+    // ---- shares
+
+    /// The volume has its share from here on: between so many slots and so many. What it has already follows by
+    /// [`Self::list_by_share`] and [`Self::make_room_in_share`].
+    pub(crate) fn set_share(&self, index: VolumeIndex, min_slots: u32, max_slots: u32) {
+        self.slots.borrow_mut().set_share(index, min_slots, max_slots);
+    }
+
+    /// The volume is like all others that have no share.
+    pub(crate) fn forget_share(&self, index: VolumeIndex) {
+        self.slots.borrow_mut().forget_share(index);
+    }
+
+    /// Moves slots of the volume to its own queues, after a look at so many; true: there are more.
+    pub(crate) fn list_by_share(&self, index: VolumeIndex, count: u32) -> bool {
+        self.slots.borrow_mut().list_by_share(index, count)
+    }
+
+    /// Evicts blocks of the volume, at most `count`, until it may have so many slots more.
+    #[must_use]
+    pub(crate) fn make_room_in_share(&self, index: VolumeIndex, more: u32, count: u32) -> ShareRoom {
+        let coming = self.fills.running_for(index) + more;
+        let mut evicted = 0;
+        while evicted < count && !self.slots.borrow().has_room_in_share(index, coming) {
+            let victim = self.slots.borrow_mut().victim_of(index);
+            let Some(slot) = victim else { return ShareRoom { enough: false, evicted } };
+            self.free_slot(slot, Why::Evicted);
+            evicted += 1;
+        }
+        ShareRoom { enough: self.slots.borrow().has_room_in_share(index, coming), evicted }
+    }
+
+    /// Whether a block of the volume could be evicted.
+    pub(crate) fn has_victim_of(&self, index: VolumeIndex) -> bool {
+        self.slots.borrow_mut().victim_of(index).is_some()
+    }
+
+    // ---- segments for the log
+
+    /// Takes a segment of an SSD from the slots for the log, the one with the fewest that are used among some, from `random` on;
+    /// `None` if no segment is left. None that is being filled, for a backing device that hangs must not hold up the log. It is the
+    /// log's when all of its slots are free.
+    #[must_use]
+    pub(crate) fn claim_segment(&self, index: SsdIndex, random: u64) -> Option<Claimed> {
+        let ssd = self.ssds.get(index);
+        // What volumes were promised goes last, and comes back.
+        let used = |segment: &u32| self.slots.borrow().used_among(slots_of(ssd, *segment));
+        let segment = self.claimable_segments(ssd, random).into_iter().min_by_key(used)?;
+        ssd.segments.borrow_mut().claim(segment);
+        let slots = ssd.segments.borrow().slots(segment);
+        for local in ssd.take_ready_of(&slots) {
+            ssd.segments.borrow_mut().release_slot(local);
+        }
+        let mut claimed = Claimed { evicted: Vec::new(), promised: Vec::new() };
+        for slot in slots.map(|local| ssd.slot_index(local)) {
+            let key = self.slots.borrow().key(slot);
+            let Some(key) = key else { continue };
+            if self.slots.borrow().is_at_minimum(key.volume) {
+                claimed.promised.push(key);
+            }
+            claimed.evicted.extend(self.evict(slot));
+        }
+        ssd.wake_for_segments();
+        Some(claimed)
+    }
+
+    /// Some segments that the log could have, from a place on that `random` says.
+    fn claimable_segments(&self, ssd: &SlotSsd<E>, random: u64) -> Vec<u32> {
+        let segments = ssd.segments.borrow();
+        let is_quiet = |segment: &u32| {
+            let local = segments.slots(*segment);
+            !self.fills.any_into(&(ssd.slot_index(local.start).0..ssd.slot_index(local.end).0))
+        };
+        let all: Vec<u32> = segments.for_slots().filter(is_quiet).collect();
+        let from = all.len() - at(low_half(random)) % all.len().max(1);
+        all.iter().cycle().skip(from % all.len().max(1)).take(all.len().min(CANDIDATES)).copied().collect()
+    }
+
+    /// The log needs a segment no more: its slots can be filled.
+    pub(crate) fn return_segment(&self, index: SsdIndex, segment: u32) {
+        let ssd = self.ssds.get(index);
+        let slots = ssd.segments.borrow().slots(segment);
+        ssd.add_ready(slots);
+    }
+
+    // ---- an SSD that is to leave
+
+    /// A fill brings a block to this SSD.
+    pub(crate) fn is_being_filled(&self, index: SsdIndex) -> bool {
+        self.fills.any_into(&self.ssds.get(index).slots())
+    }
+
+    /// Frees the slots of this range of an SSD, if it is in use; answers what has to be flushed before nothing believes them.
+    pub(crate) fn empty_slots(&self, index: SsdIndex, locals: Range<u32>) -> Drops {
+        let ssd = self.ssds.get(index);
+        for slot in locals.map(|local| ssd.slot_index(local)) {
+            let used = ssd.is_online() && self.slots.borrow().is_used(slot);
+            if used {
+                self.free_slot(slot, Why::Evicted);
+            }
+        }
+        vec![(index, ssd.journal.last_ticket())]
+    }
+}
+
+fn slots_of<E: Env>(ssd: &SlotSsd<E>, segment: u32) -> Range<SlotIndex> {
+    let local = ssd.segments.borrow().slots(segment);
+    ssd.slot_index(local.start)..ssd.slot_index(local.end)
+}

@@ -1,0 +1,64 @@
+//! Filled slots become believed (rule `publish-late`): backing devices and SSDs are flushed, then the slot indexes say so.
+
+use std::rc::Rc;
+
+use futures_util::future::{join, join_all};
+use hotset_block::Env;
+use hotset_block::sync::Promise;
+
+use crate::address::VolumeIndex;
+use crate::clean::pending_drops::Drops;
+use crate::config::limits;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::time_limit::within;
+use crate::volume::VolumeInner;
+
+impl<E: Env> PoolInner<E> {
+    /// The task that publishes now and then.
+    pub(crate) async fn run_publisher(self: Rc<Self>) {
+        while !self.life.is_stopping() {
+            within(&self.env, limits::PUBLISH_INTERVAL, self.clean.unpublished().wanted()).await;
+            if !self.life.is_stopping() && !self.clean.unpublished().is_empty() {
+                self.publish().await;
+            }
+        }
+    }
+
+    /// Publishes the slots that are visible now; answers what is durable when they are believed. Slots of a volume whose backing
+    /// device does not flush stay unpublished.
+    pub(crate) async fn publish(&self) -> Drops {
+        let _one_at_a_time = self.clean.unpublished().hold().await;
+        let batch = self.clean.unpublished().take();
+        let backings = self.flush_backings(self.clean.volumes_of(&batch));
+        let (flushed, ()) = join(backings, self.clean.flush_slots(&batch)).await;
+        self.clean.publish(batch, &flushed)
+    }
+
+    /// Flushes the backing devices of these volumes; answers those whose flush succeeded.
+    async fn flush_backings(&self, volumes: Vec<VolumeIndex>) -> Vec<VolumeIndex> {
+        let flushes = volumes.into_iter().map(async |index| {
+            let (volume, _) = self.attached_volume(index)?;
+            if !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush) {
+                return Some(index);
+            }
+            self.flushed_in_time(volume).await.then_some(index)
+        });
+        join_all(flushes).await.into_iter().flatten().collect()
+    }
+
+    /// Whether the backing device flushes within the limit: one that hangs holds up its own slots only. Who gives up the
+    /// wait does not give up the flush, for only the flush itself learns that it failed.
+    async fn flushed_in_time(&self, volume: Rc<VolumeInner<E>>) -> bool {
+        if volume.backing.flushing_to_publish.replace(true) {
+            return false;
+        }
+        let (promise, flushed) = Promise::new();
+        self.env.spawn(async move {
+            let result = volume.backing.flush().await;
+            volume.backing.flushing_to_publish.set(false);
+            promise.set(result.is_ok());
+        });
+        within(&self.env, limits::STOP_FLUSH_TIMEOUT, flushed).await.flatten() == Some(true)
+    }
+}

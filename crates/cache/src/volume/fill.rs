@@ -1,0 +1,297 @@
+//! A block is brought into the cache: read from the backing device once, beside what hosts do, and handed to the room of clean
+//! copies.
+//!
+//! A fill never takes a page that was written or discarded at any moment between its start and its publication (rule
+//! `fill-clean-only`): pages under a lock at its start are left out, and so are those with a live copy in the write log; writes that
+//! begin later take theirs out.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use hotset_block::{Buf, Env, PAGE_BYTES};
+
+use crate::address::{BlockKey, VolumeIndex, at_u64};
+use crate::clean::fills::{Fill, Request};
+use crate::clean::page_set::PageSet;
+use crate::config::{FetchRate, PAGE, limits};
+use crate::members::io::add;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+use crate::time_limit::within;
+use crate::volume::VolumeInner;
+
+/// How often what waits in the queue is looked at without any news.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Blocks that a volume gives up at most for one that it gets: more than one only after its share was made smaller.
+const OWN_EVICTIONS: u32 = 64;
+
+/// Fills that run at once, and the length of their reads: what hosts wait behind.
+fn pace(rate: FetchRate) -> (usize, u64) {
+    match rate {
+        FetchRate::Low => (1, limits::FILL_CHUNK_BYTES / 8),
+        FetchRate::Medium => (4, limits::FILL_CHUNK_BYTES / 2),
+        FetchRate::High => (64, limits::FILL_CHUNK_BYTES),
+    }
+}
+
+impl<E: Env> PoolInner<E> {
+    /// Asks for a block to be filled when its turn comes.
+    pub(crate) fn request_fill(&self, key: BlockKey) -> Request {
+        let request = self.clean.fills().request(key);
+        if request == Request::Queued
+            && let Some((volume, _)) = self.attached_volume(key.volume)
+        {
+            volume.backing.block_is_wanted();
+        }
+        request
+    }
+
+    /// Fills a block because the client asks for it (NBD's `CACHE`); returns when it is there, or cannot be.
+    pub(crate) async fn populate_block(&self, key: BlockKey) {
+        if self.request_fill(key) == Request::Refused {
+            return;
+        }
+        let fills = self.clean.fills();
+        while fills.is_known(key) && !self.life.is_stopping() {
+            fills.ended().await;
+        }
+    }
+
+    /// The task that starts queued fills whenever something changed that may let them start.
+    pub(crate) async fn run_fill_pump(self: Rc<Self>) {
+        let fills = self.clean.fills();
+        while !self.life.is_stopping() {
+            self.start_queued_fills();
+            let wanted = fills.pump_wanted();
+            if fills.queued() == 0 {
+                wanted.await;
+            } else {
+                // Nobody tells that a backing device hangs by now.
+                within(&self.env, INTERVAL, wanted).await;
+            }
+        }
+    }
+
+    fn start_queued_fills(self: &Rc<Self>) {
+        let fills = self.clean.fills();
+        if self.members.online_ssds().next().is_none() || self.fills_nothing() {
+            fills.forget_queue();
+        }
+        while fills.queued() > 0 && self.may_start_fill() {
+            let Some(key) = fills.next_queued(self.env.now()) else { return };
+            if let Some((fill, volume)) = self.begin_fill(key) {
+                self.spawn_fill(fill, volume);
+            } else {
+                fills.skipped();
+            }
+        }
+    }
+
+    /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2); nor when the SSDs have taken
+    /// what they may in a day.
+    fn fills_nothing(&self) -> bool {
+        (self.log.is_some() && !self.may_cache_writes()) || self.is_worn_for_today()
+    }
+
+    /// The SSDs have taken what an administrator allows them in a day, fills that run included: nothing more is populated. Hosts'
+    /// writes, cleaning and copies go on.
+    pub(crate) fn is_worn_for_today(&self) -> bool {
+        let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return false };
+        let running = u64::try_from(self.clean.fills().running()).expect("an address has 64 bits at most");
+        self.members.written_today().saturating_add(running * self.block_bytes()) >= limit
+    }
+
+    /// Whether there is a slot and a permit for one more fill.
+    pub(crate) fn may_start_fill(&self) -> bool {
+        let (at_once, _) = pace(self.settings.get().fetch_rate);
+        let by_memory = at_u64(limits::FILL_BYTES_MAX / self.block_bytes());
+        let has_room = || self.clean.fills().leave_room(at_once.min(by_memory.max(2)), self.env.now());
+        if self.life.is_stopping() || self.fills_nothing() || !has_room() {
+            return false;
+        }
+        for volume in self.clean.make_room() {
+            self.count_evictions(volume, 1);
+        }
+        self.clean.has_ready_slot()
+    }
+
+    pub(crate) fn count_evictions(&self, volume: VolumeIndex, count: u32) {
+        if let Some((volume, _)) = self.attached_volume(volume) {
+            add(&volume.stats.evicted_blocks, u64::from(count));
+        }
+    }
+
+    /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
+    /// slot, or the block needs no fill (any more).
+    pub(crate) fn begin_fill(&self, key: BlockKey) -> Option<(Rc<Fill>, Rc<VolumeInner<E>>)> {
+        let (volume, attachment) = self.attached_volume(key.volume)?;
+        if !self.clean.needs_fill(key, self.pages_in_block(key, &volume)) {
+            return None;
+        }
+        // A volume that has all that it may have gives up a block of its own.
+        let room = self.clean.make_room_in_share(key.volume, 1, OWN_EVICTIONS);
+        add(&volume.stats.evicted_blocks, u64::from(room.evicted));
+        if !room.enough {
+            return None;
+        }
+        let fill = self.clean.begin_fill(key, attachment, self.fillable_pages(key, &volume))?;
+        Some((fill, volume))
+    }
+
+    /// The pages of the block that lie inside the volume.
+    fn pages_in_block(&self, key: BlockKey, volume: &VolumeInner<E>) -> u32 {
+        let left = volume.size_bytes.get().div_ceil(PAGE).saturating_sub(self.blocks.first_page(key.block));
+        let most = u64::from(self.blocks.pages_per_block);
+        u32::try_from(left.min(most)).expect("a block has at most 1024 pages")
+    }
+
+    /// The pages of the block that no write or discard is just changing, and that have no live copy.
+    fn fillable_pages(&self, key: BlockKey, volume: &VolumeInner<E>) -> PageSet {
+        let count = self.pages_in_block(key, volume);
+        let mut pages = PageSet::from_range(0..count);
+        let first = self.blocks.first_page(key.block);
+        for held in volume.locks.held_in(&(first..first + u64::from(count))) {
+            let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
+            pages.remove(&(small(held.start)..small(held.end)));
+        }
+        if let Some(log) = &self.log
+            && !planted(Planted::FillTakesLivePages)
+        {
+            for live in log.overlay.borrow().range(key.volume, first..first + u64::from(count)) {
+                let page = u32::try_from(live.page - first).expect("a block has at most 1024 pages");
+                pages.remove(&(page..page + 1));
+            }
+        }
+        pages
+    }
+
+    pub(crate) fn spawn_fill(self: &Rc<Self>, fill: Rc<Fill>, volume: Rc<VolumeInner<E>>) {
+        let pool = Rc::clone(self);
+        self.env.spawn(async move {
+            pool.run_fill(&fill, &volume).await;
+            pool.clean.fills().end(&fill);
+        });
+    }
+
+    async fn run_fill(&self, fill: &Fill, volume: &VolumeInner<E>) {
+        let header_bytes = self.clean.header_bytes(fill);
+        let whole = self.env.buffers().take(header_bytes + at_u64(self.block_bytes()));
+        let (header, data) = whole.split_at(header_bytes);
+        let data = self.read_block(fill, volume, data).await;
+        let pages = self.clean.complete_fill(fill, header, data).await;
+        add(&volume.stats.populated_bytes, u64::from(pages) * PAGE);
+    }
+
+    /// Reads what the fill wants into `data`, except what misses have brought already. Pages that cannot be read leave
+    /// the fill.
+    async fn read_block(&self, fill: &Fill, volume: &VolumeInner<E>, data: Buf) -> Buf {
+        let mut wanted = fill.pages();
+        let offered = fill.take_offered();
+        for (first, buf) in &offered {
+            let count = u32::try_from(buf.len() / PAGE_BYTES).expect("a block has at most 1024 pages");
+            wanted.remove(&(*first..first + count));
+        }
+        let (_, chunk_bytes) = pace(self.settings.get().fetch_rate);
+        let chunk = u32::try_from(chunk_bytes / PAGE).expect("they are counted in 32 bits");
+        let mut reads = Vec::new();
+        let mut rest = data;
+        for (pages, read) in pieces_of(&wanted, chunk, self.blocks.pages_per_block) {
+            let (piece, next) = rest.split_at(PAGE_BYTES * pages.len());
+            rest = next;
+            reads.push(self.read_piece(fill, volume, pages, read, piece));
+        }
+        let parts = join_all(reads).await;
+        let mut whole = parts.into_iter().reduce(Buf::join).expect("a block has pages");
+        for (first, buf) in offered {
+            let start = PAGE_BYTES * usize::try_from(first).expect("what lies in memory has an address");
+            whole[start..start + buf.len()].copy_from_slice(&buf);
+        }
+        whole
+    }
+
+    async fn read_piece(
+        &self,
+        fill: &Fill,
+        volume: &VolumeInner<E>,
+        pages: Range<u32>,
+        read: Reading,
+        mut piece: Buf,
+    ) -> Buf {
+        match read {
+            Reading::Skip => {
+                piece.fill(0);
+                piece
+            }
+            Reading::Backing => {
+                let offset = (self.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
+                let demand = || (self.settings.get().fetch_rate, volume.stats.read_hits.get());
+                let read = async |offset, part: Buf| {
+                    let turn = volume.backing.fills_turn(part.len(), demand).await;
+                    self.clean.fills().begins_to_read(fill);
+                    turn.read(offset, part).await
+                };
+                let (piece, result) = volume.read_pages(offset, piece, read).await;
+                if result.is_err() {
+                    fill.exclude(&pages);
+                }
+                piece
+            }
+        }
+    }
+}
+
+/// What is done for a piece of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Backing,
+    Skip,
+}
+
+/// Cuts a block of `count` pages into consecutive pieces: what is wanted in pieces of at most `chunk` pages, and the
+/// gaps between.
+fn pieces_of(wanted: &PageSet, chunk: u32, count: u32) -> Vec<(Range<u32>, Reading)> {
+    let mut pieces = Vec::new();
+    let mut next = 0;
+    for run in wanted.runs() {
+        if next < run.start {
+            pieces.push((next..run.start, Reading::Skip));
+        }
+        let mut start = run.start;
+        while start < run.end {
+            let end = run.end.min((start / chunk + 1) * chunk);
+            pieces.push((start..end, Reading::Backing));
+            start = end;
+        }
+        next = run.end;
+    }
+    if next < count {
+        pieces.push((next..count, Reading::Skip));
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_the_block_in_order_and_read_only_what_is_wanted() {
+        let mut wanted = PageSet::from_range(2..9);
+        wanted.remove(&(5..6));
+        let pieces = pieces_of(&wanted, 4, 16);
+        let expected = [
+            (0..2, Reading::Skip),
+            (2..4, Reading::Backing),
+            (4..5, Reading::Backing),
+            (5..6, Reading::Skip),
+            (6..8, Reading::Backing),
+            (8..9, Reading::Backing),
+            (9..16, Reading::Skip),
+        ];
+        assert_eq!(pieces, expected);
+        assert_eq!(pieces_of(&PageSet::default(), 4, 16), [(0..16, Reading::Skip)]);
+    }
+}
