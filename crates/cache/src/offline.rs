@@ -269,9 +269,8 @@ impl<E: Env> Offline<E> {
         anywhere: bool,
         mut progress: impl FnMut(u64),
     ) -> Result<Applied, Error> {
-        let index = self.pool.index_named(name)?;
-        let known = self.pool.catalogue.borrow().volumes.iter().find(|volume| volume.spec.name == *name).cloned();
-        let known = known.expect("it has an index");
+        let index = self.pool.attachments.index_named(name)?;
+        let known = self.pool.attachments.named(name)?;
         let backing = Backing::new(self.pool.env.clone(), known.spec.backing.clone(), device);
         let identity = backing.device()?.identity().map_err(|error| backing.error(&error))?;
         if backing.info.size_bytes < known.backing.size_bytes {
@@ -439,7 +438,7 @@ fn next_piece<E: Env>(pool: &PoolInner<E>, volume: VolumeIndex, from: u64) -> Op
 }
 
 fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
-    let catalogue = pool.catalogue.borrow();
+    let catalogue = pool.attachments.catalogue();
     let volumes = catalogue.volumes.iter().map(|volume| {
         let index = pool.ids.index_of(volume.attachment).expect("every volume of the catalogue has an index");
         ReportedVolume {

@@ -24,7 +24,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 
 /// Rooms with an owner of their own: their verbs are its methods, and none of their files names the pool.
-const OWNERS: &[&str] = &["members", "clean"];
+const OWNERS: &[&str] = &["members", "clean", "attachments"];
 
 /// The handles by which a verb reaches the pool and the volume that it works for; a noun knows neither.
 const HANDLES: &[&str] =

@@ -264,7 +264,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<ByteRange>)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut all = Vec::new();
-        for volume in &self.catalogue.borrow().volumes {
+        for volume in &self.attachments.catalogue().volumes {
             let Some(index) = self.ids.index_of(volume.attachment).filter(|index| log.counts(*index).lost > 0) else {
                 continue;
             };

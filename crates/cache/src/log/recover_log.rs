@@ -257,7 +257,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Pages that the catalogue gives each volume.
     fn volume_pages(&self) -> Vec<u64> {
-        let catalogue = self.catalogue.borrow();
+        let catalogue = self.attachments.catalogue();
         let pages_of = |attachment: u64| {
             let known = catalogue.volumes.iter().find(|known| known.attachment == attachment);
             known.map_or(0, |known| known.backing.size_bytes.div_ceil(PAGE))

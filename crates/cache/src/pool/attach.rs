@@ -33,34 +33,13 @@ impl<E: Env> PoolInner<E> {
         self.check_attach(volume)?;
         let held = volume.in_time(volume.hold_all()).await?;
         let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
-        let attachment = self.next_attachment();
+        let attachment = self.attachments.next_attachment();
         let spec = volume.spec.borrow().clone();
         let entry = CataloguedVolume { attachment, spec, backing: backing.clone() };
-        self.change_catalogue(&|catalogue| {
-            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
-            catalogue.volumes.push(entry.clone());
-        })
-        .await?;
+        self.attachments.record_newcomer(&entry).await?;
         self.put_volume(self.ids.free_index(), attachment, volume, &backing).await?;
         drop(held);
         Ok(())
-    }
-
-    /// Records a volume's settings and its name as they are by now: while it joins, nobody else knows where.
-    async fn record_spec(self: &Rc<Self>, attachment: u64, volume: &VolumeInner<E>) -> Result<(), Error> {
-        loop {
-            let spec = volume.spec.borrow().clone();
-            let is_it = |entry: &CataloguedVolume| entry.attachment == attachment && entry.spec == spec;
-            if self.catalogue.borrow().volumes.iter().any(is_it) {
-                return Ok(());
-            }
-            self.change_catalogue(&|catalogue| {
-                for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == attachment) {
-                    entry.spec = spec.clone();
-                }
-            })
-            .await?;
-        }
     }
 
     fn check_attach(&self, volume: &Rc<VolumeInner<E>>) -> Result<(), Error> {
@@ -72,13 +51,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(attached) = volume.attached() {
             return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
         }
-        let catalogue = self.catalogue.borrow();
-        if catalogue.volumes.iter().any(|other| other.spec.name == name) {
-            return refuse(format!("pool {} knows a volume {name} already", self.name));
-        }
-        if catalogue.volumes.len() >= limits::VOLUMES_MAX {
-            return refuse(format!("pool {} has {} volumes, which is the most", self.name, limits::VOLUMES_MAX));
-        }
+        self.attachments.check_newcomer(&name)?;
         self.check_shares(&name, &volume.spec.borrow().settings)?;
         self.check_volume_size(volume, volume.size_bytes.get())
     }
@@ -91,14 +64,6 @@ impl<E: Env> PoolInner<E> {
         let name = &volume.spec.borrow().name;
         let message = format!("volume {name} is larger than {most} bytes: use a pool with larger cache blocks");
         Err(Error::new(ErrorKind::Refused, message))
-    }
-
-    fn next_attachment(&self) -> u64 {
-        let catalogue = self.catalogue.borrow();
-        let next = catalogue.next_attachment.max(1);
-        let reused = next - 1;
-        let free = reused > 0 && catalogue.volumes.iter().all(|volume| volume.attachment != reused);
-        if free && planted(Planted::AttachmentIdReused) { reused } else { next }
     }
 
     /// From here on the volume's requests see the cache. What it is called is durable before: a start finds its dirty data by
@@ -114,7 +79,7 @@ impl<E: Env> PoolInner<E> {
             self.ids.attach(index, attachment);
             self.volumes.borrow_mut().remove(&index);
         }
-        self.record_spec(attachment, volume).await?;
+        self.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
         self.ids.attach(index, attachment);
         self.volumes.borrow_mut().insert(index, Rc::clone(volume));
         self.apply_share(index, &volume.spec.borrow().settings);
@@ -132,9 +97,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn reattach(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>) -> Result<Reattached, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let name = volume.spec.borrow().name.clone();
-        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == name).cloned();
-        let known = known
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))?;
+        let known = self.attachments.named(&name)?;
         let again = volume.fenced.borrow().is_some() && !volume.detached_from(self);
         let index = self.ids.index_of(known.attachment).filter(|_| again || volume.attached().is_none());
         let index =
@@ -160,7 +123,7 @@ impl<E: Env> PoolInner<E> {
             add(&volume.stats.cache_drops, 1);
             return Ok(Reattached::Dropped { reason });
         }
-        self.forget_final_mark(&known).await?;
+        self.attachments.forget_final_mark(&known).await?;
         self.put_volume(index, known.attachment, volume, &known.backing).await?;
         drop(held);
         Ok(Reattached::Warm { bytes: self.clean.slots().used_bytes_of(index) })
@@ -173,9 +136,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn catalogued(&self, volume: &VolumeInner<E>) -> Result<CataloguedVolume, Error> {
-        let name = &volume.spec.borrow().name;
-        let known = self.catalogue.borrow().volumes.iter().find(|other| other.spec.name == *name).cloned();
-        known.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} knows no volume {name}", self.name)))
+        self.attachments.named(&volume.spec.borrow().name)
     }
 
     /// Takes the backing device that a fenced volume has for the right one, whatever speaks against it: its dirty data goes there.
@@ -233,12 +194,7 @@ impl<E: Env> PoolInner<E> {
         backing: BackingIdentity,
     ) -> Result<CataloguedVolume, Error> {
         let grown = CataloguedVolume { backing, ..known };
-        self.change_catalogue(&|catalogue| {
-            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == grown.attachment) {
-                entry.backing = grown.backing.clone();
-            }
-        })
-        .await?;
+        self.attachments.record_identities(&[(grown.attachment, grown.backing.clone())]).await?;
         Ok(grown)
     }
 
@@ -261,9 +217,7 @@ impl<E: Env> PoolInner<E> {
         self.check_volume_size(volume, size_bytes)?;
         let _held = volume.in_time(volume.hold_all()).await?;
         let _not_cleaned = volume.in_time(volume.clean_locks.exclusive(0..PAGES_MAX)).await?;
-        let attachment = self.ids.of(attached.index);
-        let catalogue = self.catalogue.borrow().clone();
-        let known = catalogue.volumes.into_iter().find(|known| Some(known.attachment) == attachment);
+        let known = self.attachments.at(attached.index);
         let Some(known) = known.filter(|_| !volume.detached_from(self)) else {
             return refused("its cache is being taken away");
         };
@@ -274,20 +228,6 @@ impl<E: Env> PoolInner<E> {
         Ok(())
     }
 
-    /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
-    /// until then it stays, whatever else crashes.
-    async fn forget_final_mark(self: &Rc<Self>, known: &CataloguedVolume) -> Result<(), Error> {
-        if !known.backing.mark_is_final || planted(Planted::CleanMarkKept) {
-            return Ok(());
-        }
-        self.change_catalogue(&|catalogue| {
-            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
-                entry.backing.mark_is_final = false;
-            }
-        })
-        .await
-    }
-
     /// Attaches a volume whose backing device is not what it was: under a new id, with nothing cached.
     async fn start_anew(
         self: &Rc<Self>,
@@ -295,17 +235,11 @@ impl<E: Env> PoolInner<E> {
         index: VolumeIndex,
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<(), Error> {
-        let attachment = self.next_attachment();
+        let attachment = self.attachments.next_attachment();
         let backing = volume.capture_durable_identity(volume.size_bytes.get()).await?;
         let spec = volume.spec.borrow().clone();
         let anew = CataloguedVolume { attachment, spec, backing: backing.clone() };
-        self.change_catalogue(&|catalogue| {
-            catalogue.next_attachment = catalogue.next_attachment.max(attachment + 1);
-            for entry in catalogue.volumes.iter_mut().filter(|entry| entry.attachment == known.attachment) {
-                *entry = anew.clone();
-            }
-        })
-        .await?;
+        self.attachments.record_anew(known.attachment, &anew).await?;
         self.ids.detach(index);
         self.forget_live_pages_of(index).await;
         self.clean.forget_volume(index).await;

@@ -221,14 +221,7 @@ impl<E: Env> PoolInner<E> {
         if identities.is_empty() {
             return Ok(());
         }
-        self.change_catalogue(&|catalogue| {
-            for volume in &mut catalogue.volumes {
-                if let Some((_, identity)) = identities.iter().find(|(id, _)| *id == volume.attachment) {
-                    volume.backing = identity.clone();
-                }
-            }
-        })
-        .await
+        self.attachments.record_identities(&identities).await
     }
 
     async fn write_clean_mark(self: &Rc<Self>) -> Result<(), Error> {
@@ -265,13 +258,14 @@ impl<E: Env> PoolInner<E> {
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
     pub(crate) async fn delete(self: &Rc<Self>, dirty: DirtyData) -> Result<(), Error> {
         let _one_at_a_time = loop {
-            let names: Vec<_> = self.catalogue.borrow().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
+            let names: Vec<_> =
+                self.attachments.catalogue().volumes.iter().map(|volume| volume.spec.name.clone()).collect();
             for name in names {
                 self.detach(&name, dirty).await?;
             }
             let lock = self.admin_lock.acquire(1).await;
             // A volume may have been attached while this waited.
-            if self.catalogue.borrow().volumes.is_empty() {
+            if self.attachments.catalogue().volumes.is_empty() {
                 break lock;
             }
         };

@@ -111,7 +111,7 @@ fn check_state_size<E: Env>(state: &E::Device) -> Result<(), Error> {
 impl<E: Env> PoolInner<E> {
     async fn write_first_records(self: &Rc<Self>) -> Result<(), Error> {
         self.members.write_record(RecordKind::Rows, Rows::default().encode()).await?;
-        self.change_catalogue(&|_| {}).await?;
+        self.attachments.record_again().await?;
         self.members.change_record(&|_| {}).await
     }
 

@@ -13,7 +13,6 @@ use hotset_block::sync::Promise;
 use crate::address::VolumeIndex;
 use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
-use crate::format::catalogue::Catalogue;
 use crate::log::overlay::PAGES_MAX;
 use crate::planted::{Planted, planted};
 use crate::pool::{DirtyData, PoolInner};
@@ -39,7 +38,7 @@ impl<E: Env> PoolInner<E> {
             self.drain_in_time(name).await?;
         }
         let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let index = self.index_named(name)?;
+        let index = self.attachments.index_named(name)?;
         let attachment = self.ids.of(index).expect("it has an index");
         let volume = self.attached_volume(index).map(|(volume, _)| volume);
         let held = match &volume {
@@ -53,8 +52,7 @@ impl<E: Env> PoolInner<E> {
         };
         // Nobody overwrites anything any more.
         while cleans && self.drain_in_time(name).await? != Drained::Clean {}
-        let without = |catalogue: &mut Catalogue| catalogue.volumes.retain(|volume| volume.attachment != attachment);
-        self.change_catalogue(&without).await?;
+        self.attachments.record_departure(attachment).await?;
         if let Some(volume) = &volume {
             *volume.attached.borrow_mut() = None;
             volume.draining.set(false);
@@ -80,7 +78,7 @@ impl<E: Env> PoolInner<E> {
     /// Drains a volume as far as hosts let it, unless its backing device takes nothing.
     async fn drain_in_time(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let refused = |what: String| Err(Error::new(ErrorKind::Refused, format!("volume {name}: {what}")));
-        let index = self.index_named(name)?;
+        let index = self.attachments.index_named(name)?;
         let mut left = self.log_counts(index).dirty;
         let mut drain = pin!(self.drain(name));
         loop {

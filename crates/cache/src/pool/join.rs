@@ -198,7 +198,7 @@ impl<E: Env> PoolInner<E> {
         let _nothing_is_published = self.clean.unpublished().hold().await;
         let _one_at_a_time = self.members.one_change().await;
         let newcomers: Vec<Rc<Ssd<E>>> = ssds.iter().map(|ssd| Rc::clone(&ssd.ssd)).collect();
-        let catalogue = self.catalogue.borrow().encode();
+        let catalogue = self.attachments.catalogue().encode();
         self.members.write_record_to(RecordKind::Catalogue, catalogue, &newcomers).await?;
         let rows = self.log.as_ref().map(|log| log.record()).unwrap_or_default().encode();
         self.members.write_record_to(RecordKind::Rows, rows, &newcomers).await?;

@@ -31,12 +31,12 @@ use hotset_block::sync::Semaphore;
 
 use crate::address::{Blocks, VolumeIndex};
 use crate::attachment_ids::AttachmentIds;
+use crate::attachments::Attachments;
 use crate::attachments::evidence::BackingEvidence;
 use crate::clean::Clean;
 use crate::clean::links::SLOTS_MAX;
-use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSettings, VolumeSpec, limits};
+use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::overlay::Counts;
 use crate::log::rows::{LogSize, ROWS_MIN, capacity};
@@ -94,6 +94,7 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) blocks: Blocks,
     pub(crate) members: Rc<Members<E>>,
     pub(crate) clean: Rc<Clean<E>>,
+    pub(crate) attachments: Attachments<E>,
     pub(crate) ids: Rc<AttachmentIds>,
     /// One removal of SSDs at a time.
     pub(crate) removal_lock: Semaphore,
@@ -101,7 +102,6 @@ pub(crate) struct PoolInner<E: Env> {
     /// Those that are there: a volume that the catalogue names comes when it is attached again after a start.
     pub(crate) volumes: RefCell<BTreeMap<VolumeIndex, Rc<VolumeInner<E>>>>,
 
-    pub(crate) catalogue: RefCell<Catalogue>,
     /// One attach, detach or setting at a time.
     pub(crate) admin_lock: Semaphore,
     pub(crate) life: Rc<PoolLife>,
@@ -200,7 +200,7 @@ impl<E: Env> Pool<E> {
         let volumes = self.inner.volumes.borrow();
         let index_of = |attachment| self.inner.ids.index_of(attachment);
         let waiting = |attachment| index_of(attachment).is_some_and(|index| !volumes.contains_key(&index));
-        let catalogue = self.inner.catalogue.borrow();
+        let catalogue = self.inner.attachments.catalogue();
         let unattached = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
         unattached.map(|volume| volume.spec.clone()).collect()
     }
@@ -439,11 +439,6 @@ impl<E: Env> PoolInner<E> {
         Some((volume, self.ids.of(index)?))
     }
 
-    pub(crate) fn catalogued_at(&self, index: VolumeIndex) -> Option<CataloguedVolume> {
-        let attachment = self.ids.of(index)?;
-        self.catalogue.borrow().volumes.iter().find(|known| known.attachment == attachment).cloned()
-    }
-
     /// What a volume has of the pool, open or not.
     pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
         let counts = self.log_counts(index);
@@ -455,36 +450,6 @@ impl<E: Env> PoolInner<E> {
             lost_bytes: counts.lost * crate::config::PAGE,
             oldest_dirty_seconds: since.map(|since| self.env.real_now().since(since).as_secs()),
         }
-    }
-
-    /// Records a volume's settings in the catalogue. By its attachment: it may be given another name at the same time.
-    pub(crate) async fn record_settings(
-        self: &Rc<Self>,
-        index: VolumeIndex,
-        settings: VolumeSettings,
-    ) -> Result<(), Error> {
-        let attachment = self.ids.of(index);
-        self.change_catalogue(&|catalogue| {
-            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
-                volume.spec.settings = settings;
-            }
-        })
-        .await
-    }
-
-    /// Records a volume's new name in the catalogue.
-    pub(crate) async fn record_name(self: &Rc<Self>, index: VolumeIndex, to: &VolumeName) -> Result<(), Error> {
-        let attachment = self.ids.of(index);
-        if self.catalogue.borrow().volumes.iter().any(|volume| volume.spec.name == *to) {
-            let message = format!("pool {} knows a volume {to} already", self.name);
-            return Err(Error::new(ErrorKind::Refused, message));
-        }
-        self.change_catalogue(&|catalogue| {
-            for volume in catalogue.volumes.iter_mut().filter(|volume| Some(volume.attachment) == attachment) {
-                volume.spec.name = to.clone();
-            }
-        })
-        .await
     }
 
     /// Pages of a volume in the write log.
@@ -612,7 +577,7 @@ impl<E: Env> PoolInner<E> {
             );
         }
         let online_slots: u64 = self.members.online_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
-        let catalogue = self.catalogue.borrow();
+        let catalogue = self.attachments.catalogue();
         let volumes = catalogue.volumes.iter().map(|volume| volume.spec.name.clone()).collect();
         let uses = catalogue.volumes.iter().map(|volume| self.ids.index_of(volume.attachment));
         let uses: Vec<CacheUse> =

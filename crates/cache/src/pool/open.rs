@@ -13,6 +13,7 @@ use hotset_block::{Device, Env};
 
 use crate::address::{Blocks, SsdIndex};
 use crate::attachment_ids::AttachmentIds;
+use crate::attachments::Attachments;
 use crate::clean::Clean;
 use crate::clean::recover::Unbelieved;
 use crate::clean::slot_ssd::SlotSsd;
@@ -142,6 +143,7 @@ impl<E: Env> Parts<E> {
             found,
         }));
         let clean = Clean::new(self.env.clone(), Rc::clone(&life), Rc::clone(&members), Rc::clone(&ids), &settings);
+        let attachments = Attachments::new(name.clone(), Rc::clone(&members), Rc::clone(&ids), catalogue.value);
         Rc::new(PoolInner {
             env: self.env,
             uuid: self.uuid,
@@ -151,11 +153,11 @@ impl<E: Env> Parts<E> {
             blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
             members,
             clean: Rc::new(clean),
+            attachments,
             ids,
             removal_lock: Semaphore::new(1),
             removal_cancelled: Cell::new(false),
             volumes: RefCell::default(),
-            catalogue: RefCell::new(catalogue.value),
             admin_lock: Semaphore::new(1),
             life,
             recovery: RefCell::default(),
@@ -217,7 +219,7 @@ impl<E: Env> PoolInner<E> {
         self.upgrade(plan).await?;
         if changed || plan.catalogue_behind || plan.is_upgrade() {
             // Whoever was lost, or knows nothing, is made good for: every member has the newest catalogue.
-            self.change_catalogue(&|_| {}).await?;
+            self.attachments.record_again().await?;
         }
         self.members.take_incarnations();
         Ok(())

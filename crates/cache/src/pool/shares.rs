@@ -41,7 +41,7 @@ impl<E: Env> PoolInner<E> {
             let what = format!("cache-min is {} bytes and above cache-max, {} bytes", self.bytes(min), self.bytes(max));
             return refused(what);
         }
-        let catalogue = self.catalogue.borrow();
+        let catalogue = self.attachments.catalogue();
         let others = catalogue.volumes.iter().filter(|volume| volume.spec.name != *name);
         let promised: u64 = others.map(|volume| self.share_slots(&volume.spec.settings).0).sum();
         let slots = self.clean_slots_min();
@@ -64,7 +64,7 @@ impl<E: Env> PoolInner<E> {
 
     /// All volumes have their shares of the pool as it is now.
     pub(crate) fn apply_shares(self: &Rc<Self>) {
-        let volumes = self.catalogue.borrow().volumes.clone();
+        let volumes = self.attachments.catalogue().volumes.clone();
         for volume in volumes {
             if let Some(index) = self.ids.index_of(volume.attachment) {
                 self.apply_share(index, &volume.spec.settings);

@@ -268,7 +268,7 @@ impl<E: Env> PoolInner<E> {
         }
         let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
         for extent in &extents {
-            self.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
+            volume.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
         }
         let writes = extents.into_iter().map(async |mut extent| {
             let lives = extent.runs.iter().all(|run| run.hold_again(log));
@@ -415,7 +415,7 @@ impl<E: Env> PoolInner<E> {
     /// See [`crate::Pool::drain`].
     pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let Some(log) = &self.log else { return Ok(Drained::Clean) };
-        let index = self.index_named(name)?;
+        let index = self.attachments.index_named(name)?;
         if let Some(reason) = self.ids.of(index).and_then(|attachment| self.unknown_loss(attachment)) {
             return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
         }
@@ -492,7 +492,7 @@ impl<E: Env> PoolInner<E> {
 
     /// If it is attached.
     pub(crate) fn volume_named(&self, name: &VolumeName) -> Option<Rc<VolumeInner<E>>> {
-        let index = self.index_named(name).ok()?;
+        let index = self.attachments.index_named(name).ok()?;
         self.attached_volume(index).map(|(volume, _)| volume)
     }
 
@@ -501,14 +501,6 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.room.wake_all();
         }
-    }
-
-    pub(crate) fn index_named(&self, name: &VolumeName) -> Result<VolumeIndex, Error> {
-        let catalogue = self.catalogue.borrow();
-        let known = catalogue.volumes.iter().find(|volume| volume.spec.name == *name);
-        known
-            .and_then(|volume| self.ids.index_of(volume.attachment))
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.name)))
     }
 }
 

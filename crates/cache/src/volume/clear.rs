@@ -130,7 +130,7 @@ impl<E: Env> VolumeInner<E> {
         if (DeviceInfo { size_bytes: before.size_bytes, ..info }) != before {
             return Err(self.not_as_it_was("its block size, or what it can do, is another one"));
         }
-        let known = attached.and_then(|attached| attached.pool.catalogued_at(attached.index));
+        let known = attached.and_then(|attached| attached.pool.attachments.at(attached.index));
         if let Some(known) = known {
             if let Some(difference) = self.in_time(self.difference(&known.backing)).await? {
                 return Err(self.not_as_it_was(&difference));

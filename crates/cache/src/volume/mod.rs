@@ -15,6 +15,7 @@ pub(crate) mod backing;
 pub(crate) mod cleaner;
 pub(crate) mod clear;
 pub(crate) mod fill;
+pub(crate) mod identity;
 pub(crate) mod read;
 pub(crate) mod relocate;
 pub(crate) mod route;
@@ -436,7 +437,7 @@ impl<E: Env> Volume<E> {
         let attached = volume.attached();
         if let Some(attached) = attached.as_ref().filter(|_| !planted(Planted::SettingsNotRecorded)) {
             attached.pool.check_shares(&self.name(), &settings)?;
-            attached.pool.record_settings(attached.index, settings).await?;
+            attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
         if let Some(attached) = attached {
@@ -450,7 +451,7 @@ impl<E: Env> Volume<E> {
     /// has that name, and to where hosts find it.
     pub async fn rename(&self, name: VolumeName) -> Result<(), Error> {
         if let Some(attached) = self.inner.attached().filter(|_| !planted(Planted::RenameNotRecorded)) {
-            attached.pool.record_name(attached.index, &name).await?;
+            attached.pool.attachments.record_name(attached.index, &name).await?;
         }
         self.inner.spec.borrow_mut().name = name;
         Ok(())

@@ -230,7 +230,7 @@ impl<E: Env> VolumeInner<E> {
             Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),
             None => None,
         };
-        attached.pool.mark_unsettled(attached, range).await?;
+        self.mark_unsettled(attached, range).await?;
         if planted(Planted::DropAfterBackingWrite) {
             return Ok(not_cleaned);
         }
