@@ -16,7 +16,7 @@ use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::create::{Creation, check_memory, without};
 use super::flush::{DrainedFor, Draining, Extent, Flushes, Outcome, Subject, dirty_bytes};
-use super::operations::Operations;
+use super::operations::{AskedBy, Operations};
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
 use crate::daemon::conversion::{Phase, Target};
@@ -66,19 +66,17 @@ impl Conversions {
             };
         }
         if target == Target::of(now) {
-            let id = self.operations.begin(OperationKind::ConvertPool, subject.for_api(), 0, false);
-            self.operations.end(id, None);
-            return Ok(id);
+            return Ok(self.operations.done_at_once(OperationKind::ConvertPool, subject.for_api()));
         }
         self.rewriting.check_convertible(now, &snapshot)?;
         self.check_target(now, target, request.allow_same_disk, &snapshot).await?;
         let conversion = conversion_of(now, target, Vec::new()).await?;
         self.converting.write_conversion(conversion)?;
-        Ok(self.drain_to_convert(&now.name, &snapshot))
+        Ok(self.drain_to_convert(&now.name, &snapshot, AskedBy::Administrator))
     }
 
     /// The caller holds the change lock, and found no flush of the pool; answers the id of the operation.
-    pub(crate) fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot) -> u64 {
+    fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot, asked_by: AskedBy) -> u64 {
         let subject = Subject::Pool(name.clone());
         let volumes = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
         let extent = Extent {
@@ -86,7 +84,7 @@ impl Conversions {
             volumes: volumes.map(|volume| volume.name.clone()).collect(),
             dirty_bytes: dirty_bytes(&subject, snapshot),
         };
-        self.draining.begin_flush(&subject, FlushPurpose::ConvertPool, extent, Arc::clone(self)).id()
+        self.draining.begin_flush(&subject, FlushPurpose::ConvertPool, extent, asked_by, Arc::clone(self)).id()
     }
 
     fn open_of<'a>(&self, name: &str, snapshot: &'a Snapshot) -> Result<&'a PoolStatus, ApiError> {
@@ -124,7 +122,7 @@ impl Conversions {
 
     /// What its flush or what followed came to. A conversion that was cut off by the end of the daemon goes on at the next
     /// start; one whose pool is unharmed is undone.
-    pub(crate) fn conversion_ended(&self, pool: &str, outcome: &Outcome) {
+    fn conversion_ended(&self, pool: &str, outcome: &Outcome) {
         let phase = self.converting.conversions().get(pool).map(|conversion| conversion.phase);
         if self.records.offline().begun_conversions.contains(pool) {
             // Volumes have left the pool for it: it goes on by itself.
@@ -203,7 +201,7 @@ impl Conversions {
             return self.undo(name).await;
         }
         tracing::info!(pool = %name, "its conversion goes on");
-        self.drain_to_convert(name, &snapshot);
+        self.drain_to_convert(name, &snapshot, AskedBy::Daemon);
         Ok(())
     }
 

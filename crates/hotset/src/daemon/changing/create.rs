@@ -7,7 +7,7 @@ use hotset_api::{ApiError, ApiErrorKind, OperationKind, PoolCreate, PoolPlan, Su
 use hotset_cache::config::{BlockBytes, PoolKind, PoolName, PoolSettings, limits};
 use hotset_cache::{PoolSpec, PoolStatus};
 
-use super::operations::Operations;
+use super::operations::{AskedBy, Begin, Begun, Cancel, Operations};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::pool_name;
 use crate::daemon::opening::converting::Converting;
@@ -113,7 +113,7 @@ impl Creation {
     }
 
     /// The plan beside the pools of `others`; whether its memory is there is judged by [`check_memory`].
-    pub(crate) fn plan_of(&self, spec: &PoolSpec, sizes: &[u64], others: &Snapshot) -> Result<PoolPlan, ApiError> {
+    pub(super) fn plan_of(&self, spec: &PoolSpec, sizes: &[u64], others: &Snapshot) -> Result<PoolPlan, ApiError> {
         let plan = plane::plan(spec, sizes).map_err(|error| words::error(&error))?;
         let in_use = memory_in_use(others);
         let limit = self.records.config.memory_limit_bytes;
@@ -143,14 +143,15 @@ impl Creation {
     }
 
     /// Writes sparse image files in full, and tells how far it is.
-    pub(crate) async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
+    pub(super) async fn fill_sparse(&self, name: &PoolName, candidates: &[Candidate]) -> Result<(), ApiError> {
         let sparse: Vec<_> = candidates.iter().filter(|candidate| candidate.sparse).collect();
         let total_bytes = sparse.iter().map(|candidate| candidate.size_bytes).sum();
         if total_bytes == 0 {
             return Ok(());
         }
         let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let id = self.operations.begin(OperationKind::WriteImages, subject, total_bytes, false);
+        let (kind, asked_by, cancel) = (OperationKind::WriteImages, AskedBy::Administrator, Cancel::Never);
+        let Begun { id, .. } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes, cancel });
         let mut outcome = Ok(());
         for candidate in sparse {
             outcome = self.fill_one(candidate.path.clone(), id).await;
@@ -190,7 +191,7 @@ pub(crate) fn memory_in_use(snapshot: &Snapshot) -> u64 {
 }
 
 /// Bytes of each SSD that a pool uses, and of each that may take over.
-pub(crate) fn sizes_with_spares(pool: &PoolStatus) -> Vec<u64> {
+pub(super) fn sizes_with_spares(pool: &PoolStatus) -> Vec<u64> {
     let online = pool.ssds.iter().filter(|ssd| ssd.online).map(|ssd| ssd.size_bytes);
     online.chain(pool.spares.iter().map(|spare| spare.size_bytes)).collect()
 }
@@ -227,7 +228,7 @@ fn spec_of(request: &PoolCreate) -> Result<PoolSpec, ApiError> {
     Ok(PoolSpec { name, kind, settings })
 }
 
-pub(crate) fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
+pub(super) fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
     if plan.memory_in_use_bytes.saturating_add(plan.memory_bytes) <= plan.memory_limit_bytes {
         return Ok(());
     }
@@ -245,7 +246,7 @@ pub(crate) fn check_memory(plan: &PoolPlan) -> Result<(), ApiError> {
 }
 
 /// An SSD that is too small is named here; the engine knows sizes only.
-pub(crate) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
+pub(super) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
     let small = candidates.iter().find(|candidate| candidate.size_bytes < limits::SSD_BYTES_MIN);
     let Some(Candidate { path, size_bytes, .. }) = small else { return Ok(()) };
     let (has, least) = (human(*size_bytes), human(limits::SSD_BYTES_MIN));
@@ -254,7 +255,7 @@ pub(crate) fn check_sizes(candidates: &[Candidate]) -> Result<(), ApiError> {
     )))
 }
 
-pub(crate) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
+pub(super) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     for (index, candidate) in candidates.iter().enumerate() {
         if let Some(same) = candidates[..index].iter().find(|other| other.footprint.overlaps(&candidate.footprint)) {
             return Err(invalid(format!("SSDs {} and {} are the same device", same.path, candidate.path)));
@@ -263,7 +264,7 @@ pub(crate) fn check_distinct(candidates: &[Candidate]) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub(crate) fn check_unsigned<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Result<(), ApiError> {
+pub(super) fn check_unsigned<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Result<(), ApiError> {
     let mut candidates = candidates.into_iter();
     let signed = candidates.find_map(|candidate| Some((&candidate.path, candidate.signature.as_ref()?)));
     let Some((path, signature)) = signed else { return Ok(()) };

@@ -13,7 +13,7 @@ use hotset_cache::config::{PoolName, VolumeName};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::operations::{Operations, eta_seconds};
+use super::operations::{AskedBy, Begin, Begun, Cancel, Cancelled, Operations, WaitsFor, eta_seconds};
 use crate::daemon::naming::{pool_name, volume_name};
 use crate::daemon::opening::records::Records;
 use crate::plane::Snapshot;
@@ -43,7 +43,7 @@ impl Subject {
         pool_name(name).map(Self::Pool)
     }
 
-    pub(crate) fn for_api(&self) -> hotset_api::Subject {
+    pub(super) fn for_api(&self) -> hotset_api::Subject {
         let kind = match self {
             Self::Volume(_) => SubjectKind::Volume,
             Self::Pool(_) => SubjectKind::Pool,
@@ -97,7 +97,7 @@ pub(crate) struct Running {
     purpose: FlushPurpose,
     extent: Extent,
     began: Instant,
-    cancel: Arc<watch::Sender<bool>>,
+    cancelled: Cancelled,
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
@@ -115,13 +115,13 @@ impl Running {
     }
 
     /// Cancels it, and waits until nothing of it runs; it may have come to its end just before.
-    pub(crate) async fn stop(self) -> Outcome {
-        self.cancel.send_replace(true);
+    pub(crate) async fn stop(self, operations: &Operations) -> Outcome {
+        operations.cancel(self.id);
         self.ended().await
     }
 
     /// A second request of the same kind joins the first; any other one has to wait.
-    pub(crate) fn joined_by(self, subject: &Subject, purpose: FlushPurpose) -> Result<Self, ApiError> {
+    pub(super) fn joined_by(self, subject: &Subject, purpose: FlushPurpose) -> Result<Self, ApiError> {
         if (&self.subject, self.purpose) == (subject, purpose) {
             return Ok(self);
         }
@@ -174,7 +174,7 @@ impl Flushes {
     }
 
     /// The one that drains the subject, alone or among others.
-    pub(crate) fn concerning(&self, subject: &Subject) -> Option<Running> {
+    pub(super) fn concerning(&self, subject: &Subject) -> Option<Running> {
         let running = self.running();
         let concerns = |flush: &&Running| match subject {
             Subject::Volume(name) => flush.extent.volumes.contains(name),
@@ -184,7 +184,7 @@ impl Flushes {
     }
 
     /// Whether all of a pool is flushed, because it goes or is made anew: nothing new may come to it.
-    pub(crate) fn flushes_pool(&self, name: &PoolName) -> bool {
+    pub(super) fn flushes_pool(&self, name: &PoolName) -> bool {
         self.running().contains_key(&Subject::Pool(name.clone()))
     }
 
@@ -224,28 +224,33 @@ pub(crate) struct Draining {
 impl Draining {
     /// Starts a flush, at whose end the removal follows. The caller holds the change lock, and found no other flush of
     /// any of these volumes.
-    pub(crate) fn begin_flush(
+    pub(super) fn begin_flush(
         self: &Arc<Self>,
         subject: &Subject,
         purpose: FlushPurpose,
         extent: Extent,
+        asked_by: AskedBy,
         drained_for: Arc<impl DrainedFor>,
     ) -> Running {
         let (told, outcome) = watch::channel(None);
-        let (cancel, cancelled) = watch::channel(false);
-        let (subject, cancel) = (subject.clone(), Arc::new(cancel));
-        let id = self.operations.begin(purpose.into(), subject.for_api(), extent.dirty_bytes, true);
-        let told_of = subject.for_api();
+        let (subject, told_of) = (subject.clone(), subject.for_api());
+        let Begun { id, cancelled } = self.operations.begin(Begin {
+            kind: purpose.into(),
+            subject: told_of.clone(),
+            asked_by,
+            total_bytes: extent.dirty_bytes,
+            cancel: Cancel::Anytime,
+        });
         self.records.register.clear_for(ConditionKind::Flush, told_of.clone());
-        let running = Running { id, subject, purpose, extent, began: Instant::now(), cancel, outcome };
+        let running = Running { id, subject, purpose, extent, began: Instant::now(), cancelled, outcome };
         self.flushes.running().insert(running.subject.clone(), running.clone());
         let (this, flush) = (Arc::clone(self), running.clone());
         tokio::spawn(async move {
-            let outcome = this.flush_and_carry_out(&flush, cancelled, &*drained_for).await;
+            let outcome = this.flush_and_carry_out(&flush, &*drained_for).await;
             if let Err(error) = &outcome {
                 this.cancel_drains(&flush.extent).await;
                 let reason = format!("its flush for {} ended: {error}", flush.purpose.word());
-                match *flush.cancel.borrow() {
+                match flush.cancelled.is_asked() {
                     true => tracing::warn!("{}: {reason}", flush.subject),
                     false => this.records.register.raise_for(ConditionKind::Flush, told_of, reason),
                 }
@@ -258,29 +263,25 @@ impl Draining {
         running
     }
 
-    async fn flush_and_carry_out(
-        &self,
-        flush: &Running,
-        mut cancelled: watch::Receiver<bool>,
-        drained_for: &impl DrainedFor,
-    ) -> Outcome {
+    async fn flush_and_carry_out(&self, flush: &Running, drained_for: &impl DrainedFor) -> Outcome {
         let (subject, bytes) = (&flush.subject, flush.extent.dirty_bytes);
         tracing::info!("{subject}: flushing {bytes} dirty bytes for {}", flush.purpose.word());
+        let mut cancelled = flush.cancelled.clone();
         let _one_at_a_time = tokio::select! {
-            lock = self.drain_and_lock(&flush.extent) => lock?,
-            _ = cancelled.wait_for(|cancelled| *cancelled) => return Err(cancellation(subject)),
+            lock = self.drain_and_lock(flush) => lock?,
+            () = cancelled.asked() => return Err(cancellation(subject)),
         };
-        if *cancelled.borrow() {
+        if cancelled.is_asked() {
             return Err(cancellation(subject));
         }
         drained_for.carry_out(subject, flush.purpose).await
     }
 
     /// Drains all volumes side by side, each at its own backing device's pace, then waits for its turn to change things.
-    async fn drain_and_lock(&self, extent: &Extent) -> Result<tokio::sync::MutexGuard<'_, ()>, ApiError> {
+    async fn drain_and_lock(&self, flush: &Running) -> Result<tokio::sync::MutexGuard<'_, ()>, ApiError> {
         let mut drains = JoinSet::new();
-        for volume in extent.volumes.clone() {
-            let (plane, pool) = (self.records.plane.clone(), extent.pool.clone());
+        for volume in flush.extent.volumes.clone() {
+            let (plane, pool) = (self.records.plane.clone(), flush.extent.pool.clone());
             drains.spawn(async move {
                 let name = volume.clone();
                 let drained = plane.of_pool(&pool.clone()).call(move |plane| plane.drain(pool, name)).await?;
@@ -295,7 +296,10 @@ impl Draining {
                 (volume, Drained::Cancelled) => return Err(cancellation(&Subject::Volume(volume))),
             }
         }
-        Ok(self.records.change.lock().await)
+        self.operations.waits(flush.id, WaitsFor::OtherChanges);
+        let one_at_a_time = self.records.change.lock().await;
+        self.operations.goes_on(flush.id);
+        Ok(one_at_a_time)
     }
 
     /// The volumes that are still in the pool cache writes again.
@@ -321,7 +325,7 @@ impl Draining {
             self.check_exists(subject).await?;
             return Ok(FlushCancelled { changed: false, name: subject.name().to_owned() });
         };
-        match running.stop().await {
+        match running.stop(&self.operations).await {
             Ok(_) => Err(ApiError::new(
                 ApiErrorKind::Refused,
                 format!("{subject}: the flush had come to its end, and what it was made for is done"),
@@ -342,7 +346,7 @@ impl Draining {
 }
 
 /// What cannot be flushed can be given up.
-pub(crate) fn or_by_force(error: ApiError) -> ApiError {
+pub(super) fn or_by_force(error: ApiError) -> ApiError {
     match error.kind {
         ApiErrorKind::Refused => ApiError::new(error.kind, format!("{error} (--force --yes-lose-data)")),
         ApiErrorKind::Invalid
@@ -371,17 +375,7 @@ fn none_under_way(subject: &Subject) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-
-    #[test]
-    fn the_time_left_follows_from_the_pace_so_far() {
-        assert_eq!(eta_seconds(100, 0, Duration::from_secs(5)), None, "there is no pace yet");
-        assert_eq!(eta_seconds(300, 100, Duration::from_secs(5)), Some(15));
-        assert_eq!(eta_seconds(1, 3, Duration::from_secs(1)), Some(1), "less than a second is not none");
-        assert_eq!(eta_seconds(0, 100, Duration::from_secs(5)), Some(0));
-    }
 
     fn running(purpose: FlushPurpose) -> Running {
         let extent = Extent { pool: "p".parse().unwrap(), volumes: vec!["v".parse().unwrap()], dirty_bytes: 1 };
@@ -389,8 +383,14 @@ mod tests {
             FlushPurpose::DeletePool | FlushPurpose::ConvertPool => Subject::Pool("p".parse().unwrap()),
             FlushPurpose::DeleteVolume | FlushPurpose::DisableCache => Subject::Volume("v".parse().unwrap()),
         };
-        let (cancel, outcome) = (Arc::new(watch::channel(false).0), watch::channel(None).1);
-        Running { id: 1, subject, purpose, extent, began: Instant::now(), cancel, outcome }
+        let Begun { id, cancelled } = Operations::default().begin(Begin {
+            kind: purpose.into(),
+            subject: subject.for_api(),
+            asked_by: AskedBy::Administrator,
+            total_bytes: 1,
+            cancel: Cancel::Anytime,
+        });
+        Running { id, subject, purpose, extent, began: Instant::now(), cancelled, outcome: watch::channel(None).1 }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hotset_cache::{PoolSpec, PoolStatus, Removed};
 use tokio::sync::oneshot;
 
 use super::create::{Creation, check_distinct, check_memory, check_sizes, check_unsigned, sizes_with_spares, without};
-use super::operations::Operations;
+use super::operations::{AskedBy, Begin, Begun, Cancel, Operations, WaitsFor, carry_on};
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::devices::Devices;
@@ -137,7 +137,7 @@ impl Members {
 
     /// Begins to empty SSDs; answers the id of the operation, and where its end is told. No lock is held while they are
     /// emptied: the engine refuses what cannot go together.
-    pub(crate) async fn begin_ssd_removal(
+    pub(super) async fn begin_ssd_removal(
         self: &Arc<Self>,
         name: &str,
         remove: &SsdsRemove,
@@ -147,11 +147,16 @@ impl Members {
         let known: Vec<(u128, &str)> = now.ssds.iter().map(|ssd| (ssd.uuid, ssd.path.as_str())).collect();
         let uuids = select(name, &known, &remove.ssds)?;
         let subject = Subject::new(SubjectKind::Pool, name);
-        let id = self.operations.begin(OperationKind::RemoveSsds, subject, 0, true);
+        let (kind, asked_by, cancel) = (OperationKind::RemoveSsds, AskedBy::Administrator, Cancel::Anytime);
+        let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel });
         let ((begun, under_way), (told, ended)) = (oneshot::channel(), oneshot::channel());
         let (this, ssds) = (Arc::clone(self), remove.ssds.clone());
         tokio::spawn(async move {
-            let outcome = this.empty_ssds(&pool, uuids, begun).await;
+            let cancel = async {
+                // One that has just ended, with its pool, is not cancelled any more.
+                let _ = this.cancel_removal(pool.as_str()).await;
+            };
+            let outcome = carry_on(cancelled, this.empty_ssds(&pool, uuids, begun, id), cancel).await;
             match &outcome {
                 Ok(()) => tracing::info!(%pool, ?ssds, "removed"),
                 Err(error) => tracing::warn!(%pool, ?ssds, "not removed: {error}"),
@@ -165,7 +170,13 @@ impl Members {
         Ok((id, ended))
     }
 
-    async fn empty_ssds(&self, name: &PoolName, uuids: Vec<u128>, begun: oneshot::Sender<()>) -> Result<(), ApiError> {
+    async fn empty_ssds(
+        &self,
+        name: &PoolName,
+        uuids: Vec<u128>,
+        begun: oneshot::Sender<()>,
+        operation: u64,
+    ) -> Result<(), ApiError> {
         let (of, leaving) = (name.clone(), uuids.clone());
         let told_of = Subject::new(SubjectKind::Pool, name.as_str());
         self.records.register.clear_for(ConditionKind::Removal, told_of.clone());
@@ -193,7 +204,9 @@ impl Members {
             self.records.offline().notes.remove(name.as_str());
         }
         {
+            self.operations.waits(operation, WaitsFor::OtherChanges);
             let _one_at_a_time = self.records.change.lock().await;
+            self.operations.goes_on(operation);
             self.records.save_pool(name).await?;
         }
         match removed? {
@@ -273,7 +286,8 @@ pub(crate) fn tell(snapshot: &Snapshot, operations: &Operations) {
         match (pool.rebuild.filter(|rebuild| rebuild.copies_lost && !rebuild.space_insufficient), running) {
             (Some(rebuild), None) => {
                 let subject = Subject::new(SubjectKind::Pool, name);
-                operations.begin(OperationKind::Rebuild, subject, rebuild.total_bytes, false);
+                let (kind, asked_by, cancel) = (OperationKind::Rebuild, AskedBy::Daemon, Cancel::Never);
+                operations.begin(Begin { kind, subject, asked_by, total_bytes: rebuild.total_bytes, cancel });
             }
             (Some(rebuild), Some(id)) => operations.progress(id, rebuild.done_bytes, rebuild.total_bytes),
             (None, Some(id)) => operations.end(id, why_it_ended(pool).as_ref()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hotset_api::{
     ApiError, ApiErrorKind, FlushPurpose, Operation, OperationCancelled, OperationKind, OperationList, OperationStart,
-    OperationState, Removal, SsdsRemove, SubjectKind,
+    OperationState, Removal, SsdsRemove,
 };
 
 use super::flush::{self, Draining, Flushes};
@@ -82,22 +82,18 @@ impl Operating {
             let message = format!("operation {id}, {}: it cannot be cancelled", operation.kind.word());
             return Err(ApiError::new(ApiErrorKind::Refused, message).with_hint("it ends by itself"));
         }
-        if operation.kind == OperationKind::Scrub {
-            let changed = self.scrubs.cancel_scrub(&operation.subject.name).await?;
-            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
-        }
-        if operation.kind == OperationKind::RemoveSsds {
-            let changed = self.members.cancel_removal(&operation.subject.name).await?;
-            return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
-        }
-        let subject = match operation.subject.kind {
-            SubjectKind::Volume => flush::Subject::volume(&operation.subject.name)?,
-            SubjectKind::Pool => flush::Subject::pool(&operation.subject.name)?,
-            SubjectKind::Daemon | SubjectKind::Ssd => {
-                return Err(ApiError::new(ApiErrorKind::Internal, format!("operation {id} flushes neither")));
+        let drained = match operation.kind {
+            OperationKind::DisableCache | OperationKind::DeleteVolume => {
+                flush::Subject::volume(&operation.subject.name)?
+            }
+            OperationKind::DeletePool | OperationKind::ConvertPool => flush::Subject::pool(&operation.subject.name)?,
+            OperationKind::WriteImages | OperationKind::Scrub | OperationKind::RemoveSsds | OperationKind::Rebuild => {
+                let changed = self.operations.cancel(id);
+                return Ok(OperationCancelled { changed, operation: self.operation(id).await? });
             }
         };
-        let cancelled = self.draining.cancel_flush(&subject).await?;
+        // Answered when writes are cached again.
+        let cancelled = self.draining.cancel_flush(&drained).await?;
         Ok(OperationCancelled { changed: cancelled.changed, operation: self.operation(id).await? })
     }
 }

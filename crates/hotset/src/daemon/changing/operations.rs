@@ -1,18 +1,147 @@
-//! The register of operations: what takes long, how far it is, and what became of it.
+//! The register of operations: whatever takes long, who asked for it, how far it is, what it waits for, and what became of it.
 //!
-//! Whatever takes long begins one, tells how far it is, and ends it. The last ones that ended are kept, so that who was
-//! away can see what happened.
+//! Whatever takes long begins one, tells how far it is, heeds that it is cancelled, and ends it. The last ones that ended are kept, so
+//! that who was away can see what happened.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use hotset_api::{ApiError, ApiErrorKind, Operation, OperationKind, OperationState, Subject, Work};
+use tokio::sync::watch;
 
 use crate::daemon::clock::unix_ms;
 
 /// Operations that ended and are still shown.
 const ENDED_MAX: usize = 100;
+
+/// How far an operation is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Waiting(WaitsFor),
+    /// Somebody wants it to end; it may still come to its end before it hears of that.
+    Cancelling,
+    Done,
+    Failed,
+    Cancelled,
+}
+
+/// What keeps an operation from going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// Other changes are under way, and come one after the other.
+    OtherChanges,
+}
+
+/// What happens to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Waits(WaitsFor),
+    GoesOn,
+    Cancel,
+    Succeeds,
+    Fails,
+    /// It heeds that it was cancelled.
+    GivesWay,
+}
+
+impl Phase {
+    /// What it is then; `None` if that cannot happen to it: it stays as it is.
+    fn after(self, turn: Turn) -> Option<Self> {
+        match (self, turn) {
+            (Self::Running | Self::Waiting(_), Turn::Waits(on)) => Some(Self::Waiting(on)),
+            (Self::Waiting(_), Turn::GoesOn) => Some(Self::Running),
+            (Self::Running | Self::Waiting(_), Turn::Cancel) => Some(Self::Cancelling),
+            (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::Succeeds) => Some(Self::Done),
+            (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::Fails) => Some(Self::Failed),
+            // The engine may give it up by itself, because what it was for goes away.
+            (Self::Running | Self::Waiting(_) | Self::Cancelling, Turn::GivesWay) => Some(Self::Cancelled),
+            // Who is cancelled waits and goes on as before, and has been told.
+            (Self::Running, Turn::GoesOn)
+            | (Self::Cancelling, Turn::Waits(_) | Turn::GoesOn | Turn::Cancel)
+            | (Self::Done | Self::Failed | Self::Cancelled, _) => None,
+        }
+    }
+
+    fn state(self) -> OperationState {
+        match self {
+            Self::Running | Self::Waiting(_) | Self::Cancelling => OperationState::Running,
+            Self::Done => OperationState::Done,
+            Self::Failed => OperationState::Failed,
+            Self::Cancelled => OperationState::Cancelled,
+        }
+    }
+}
+
+impl WaitsFor {
+    fn words(self) -> &'static str {
+        match self {
+            Self::OtherChanges => "for other changes to end",
+        }
+    }
+}
+
+/// Who wants an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskedBy {
+    Administrator,
+    /// Nobody did: it follows from what happened, or goes on after a start.
+    Daemon,
+}
+
+impl AskedBy {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Administrator => "an administrator asked for it",
+            Self::Daemon => "by itself",
+        }
+    }
+}
+
+/// Whether an operation can be ended before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancel {
+    Never,
+    Anytime,
+}
+
+/// What an operation is, at its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Begin {
+    pub(crate) kind: OperationKind,
+    pub(crate) subject: Subject,
+    pub(crate) asked_by: AskedBy,
+    /// 0: not known yet.
+    pub(crate) total_bytes: u64,
+    pub(crate) cancel: Cancel,
+}
+
+/// An operation that has begun, for whoever carries it out.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: u64,
+    pub(crate) cancelled: Cancelled,
+}
+
+/// Tells that an operation is cancelled.
+#[derive(Clone, Debug)]
+pub(crate) struct Cancelled(watch::Receiver<bool>);
+
+impl Cancelled {
+    pub(super) fn is_asked(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is; for ever, if it ends before.
+    pub(crate) async fn asked(&mut self) {
+        if self.0.wait_for(|asked| *asked).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Operations(Mutex<Register>);
@@ -28,7 +157,9 @@ struct Register {
 #[derive(Debug)]
 struct Running {
     operation: Operation,
+    phase: Phase,
     began: Instant,
+    cancel: watch::Sender<bool>,
 }
 
 impl Running {
@@ -36,12 +167,20 @@ impl Running {
         let elapsed = self.began.elapsed();
         let Operation { done_bytes, total_bytes, .. } = self.operation;
         Operation {
+            state: self.phase.state(),
             elapsed_seconds: elapsed.as_secs(),
             rate_bytes_per_second: u64::try_from(u128::from(done_bytes) * 1000 / elapsed.as_millis().max(1))
                 .unwrap_or(u64::MAX),
             eta_seconds: eta_seconds(total_bytes.saturating_sub(done_bytes), done_bytes, elapsed),
             ..self.operation.clone()
         }
+    }
+
+    /// Whether that could happen to it.
+    fn turn(&mut self, turn: Turn) -> bool {
+        let after = self.phase.after(turn);
+        self.phase = after.unwrap_or(self.phase);
+        after.is_some()
     }
 }
 
@@ -51,17 +190,18 @@ impl Operations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers its id.
-    pub(crate) fn begin(&self, kind: OperationKind, subject: Subject, total_bytes: u64, cancellable: bool) -> u64 {
+    pub(crate) fn begin(&self, begin: Begin) -> Begun {
+        let Begin { kind, subject, asked_by, total_bytes, cancel } = begin;
         let mut register = self.register();
         register.last_id += 1;
         let id = register.last_id;
+        tracing::debug!("operation {id}, {} of {subject}: begins, {}", kind.word(), asked_by.words());
         let operation = Operation {
             id,
             kind,
             subject,
             state: OperationState::Running,
-            cancellable,
+            cancellable: cancel == Cancel::Anytime,
             done_bytes: 0,
             total_bytes,
             rate_bytes_per_second: 0,
@@ -71,7 +211,16 @@ impl Operations {
             ended_unix_ms: None,
             error: None,
         };
-        register.running.insert(id, Running { operation, began: Instant::now() });
+        let (cancel, cancelled) = watch::channel(false);
+        register.running.insert(id, Running { operation, phase: Phase::Running, began: Instant::now(), cancel });
+        Begun { id, cancelled: Cancelled(cancelled) }
+    }
+
+    /// One that took no time at all; answers its id.
+    pub(super) fn done_at_once(&self, kind: OperationKind, subject: Subject) -> u64 {
+        let asked_by = AskedBy::Administrator;
+        let Begun { id, .. } = self.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel: Cancel::Never });
+        self.end(id, None);
         id
     }
 
@@ -84,10 +233,71 @@ impl Operations {
     }
 
     /// So much more of it is done.
-    pub(crate) fn advance(&self, id: u64, more_bytes: u64) {
+    pub(super) fn advance(&self, id: u64, more_bytes: u64) {
         if let Some(running) = self.register().running.get_mut(&id) {
             running.operation.done_bytes += more_bytes;
         }
+    }
+
+    /// As `progress`, for the one of this kind that runs there.
+    pub(super) fn progress_of(&self, kind: OperationKind, name: &str, done_bytes: u64, total_bytes: u64) {
+        if let Some(id) = self.running(kind, name) {
+            self.progress(id, done_bytes, total_bytes);
+        }
+    }
+
+    /// It cannot go on now, and says why.
+    pub(crate) fn waits(&self, id: u64, on: WaitsFor) {
+        if let Some(running) = self.register().running.get_mut(&id)
+            && running.turn(Turn::Waits(on))
+        {
+            let Operation { kind, subject, .. } = &running.operation;
+            tracing::debug!("operation {id}, {} of {subject}: waits {}", kind.word(), on.words());
+        }
+    }
+
+    pub(super) fn goes_on(&self, id: u64) {
+        if let Some(running) = self.register().running.get_mut(&id) {
+            running.turn(Turn::GoesOn);
+        }
+    }
+
+    /// Tells whoever carries it out to end it. False: it cannot be cancelled, has ended, or was told before.
+    pub(crate) fn cancel(&self, id: u64) -> bool {
+        let mut register = self.register();
+        let running = register.running.get_mut(&id).filter(|running| running.operation.cancellable);
+        running.is_some_and(|running| {
+            running.cancel.send_replace(true);
+            running.turn(Turn::Cancel)
+        })
+    }
+
+    /// The one of this kind that runs there.
+    pub(crate) fn running(&self, kind: OperationKind, name: &str) -> Option<u64> {
+        let register = self.register();
+        let mut running = register.running.values().map(|running| &running.operation);
+        running.find(|operation| operation.kind == kind && operation.subject.name == name).map(|operation| operation.id)
+    }
+
+    pub(crate) fn end(&self, id: u64, error: Option<&ApiError>) {
+        let mut register = self.register();
+        let Some(mut running) = register.running.remove(&id) else { return };
+        running.turn(match error {
+            None => Turn::Succeeds,
+            Some(error) if error.kind == ApiErrorKind::Cancelled => Turn::GivesWay,
+            Some(_) => Turn::Fails,
+        });
+        let now = running.now();
+        let done_bytes = if running.phase == Phase::Done { now.total_bytes } else { now.done_bytes };
+        let ended =
+            Operation { done_bytes, eta_seconds: None, ended_unix_ms: Some(unix_ms()), error: error.cloned(), ..now };
+        register.ended.push_front(ended);
+        register.ended.truncate(ENDED_MAX);
+    }
+
+    pub(crate) fn list(&self) -> Vec<Operation> {
+        let register = self.register();
+        register.running.values().map(Running::now).chain(register.ended.iter().cloned()).collect()
     }
 
     /// How far what is written for pools to come is.
@@ -110,48 +320,24 @@ impl Operations {
         });
         works.collect()
     }
+}
 
-    /// As `progress`, for the one of this kind that runs there.
-    pub(crate) fn progress_of(&self, kind: OperationKind, name: &str, done_bytes: u64, total_bytes: u64) {
-        let is_it = |running: &&mut Running| running.operation.kind == kind && running.operation.subject.name == name;
-        if let Some(running) = self.register().running.values_mut().find(is_it) {
-            running.operation.done_bytes = done_bytes;
-            running.operation.total_bytes = total_bytes;
-        }
-    }
-
-    /// The one of this kind that runs there.
-    pub(crate) fn running(&self, kind: OperationKind, name: &str) -> Option<u64> {
-        let register = self.register();
-        let mut running = register.running.values().map(|running| &running.operation);
-        running.find(|operation| operation.kind == kind && operation.subject.name == name).map(|operation| operation.id)
-    }
-
-    pub(crate) fn end(&self, id: u64, error: Option<&ApiError>) {
-        let mut register = self.register();
-        let Some(running) = register.running.remove(&id) else { return };
-        let (state, done_bytes) = match error {
-            None => (OperationState::Done, running.operation.total_bytes),
-            Some(error) if error.kind == ApiErrorKind::Cancelled => {
-                (OperationState::Cancelled, running.operation.done_bytes)
-            }
-            Some(_) => (OperationState::Failed, running.operation.done_bytes),
-        };
-        let ended = Operation {
-            state,
-            done_bytes,
-            eta_seconds: None,
-            ended_unix_ms: Some(unix_ms()),
-            error: error.cloned(),
-            ..running.now()
-        };
-        register.ended.push_front(ended);
-        register.ended.truncate(ENDED_MAX);
-    }
-
-    pub(crate) fn list(&self) -> Vec<Operation> {
-        let register = self.register();
-        register.running.values().map(Running::now).chain(register.ended.iter().cloned()).collect()
+/// Carries `work` on to its end. When it is cancelled, `cancel` sees to it that this comes soon.
+pub(super) async fn carry_on<T>(
+    mut cancelled: Cancelled,
+    work: impl Future<Output = T>,
+    cancel: impl Future<Output = ()>,
+) -> T {
+    let mut work = pin!(work);
+    let told = async {
+        cancelled.asked().await;
+        cancel.await;
+        std::future::pending::<Infallible>().await
+    };
+    tokio::select! {
+        biased;
+        ended = &mut work => ended,
+        never = told => match never {},
     }
 }
 
@@ -164,12 +350,41 @@ pub(crate) fn eta_seconds(left_bytes: u64, done_bytes: u64, elapsed: std::time::
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use hotset_api::SubjectKind;
 
     use super::*;
 
+    fn begin_as(operations: &Operations, cancel: Cancel) -> Begun {
+        let subject = Subject::new(SubjectKind::Pool, "p");
+        let (kind, asked_by) = (OperationKind::DeletePool, AskedBy::Administrator);
+        operations.begin(Begin { kind, subject, asked_by, total_bytes: 100, cancel })
+    }
+
     fn begin(operations: &Operations) -> u64 {
-        operations.begin(OperationKind::DeletePool, Subject::new(SubjectKind::Pool, "p"), 100, true)
+        begin_as(operations, Cancel::Anytime).id
+    }
+
+    #[test]
+    fn each_turn_leads_from_each_phase_to_one_and_what_has_ended_stays_so() {
+        use Phase::{Cancelled, Cancelling, Done, Failed, Running, Waiting};
+        let on = WaitsFor::OtherChanges;
+        let turns = [Turn::Waits(on), Turn::GoesOn, Turn::Cancel, Turn::Succeeds, Turn::Fails, Turn::GivesWay];
+        for (phase, after) in [
+            (Running, [Some(Waiting(on)), None, Some(Cancelling), Some(Done), Some(Failed), Some(Cancelled)]),
+            (
+                Waiting(on),
+                [Some(Waiting(on)), Some(Running), Some(Cancelling), Some(Done), Some(Failed), Some(Cancelled)],
+            ),
+            (Cancelling, [None, None, None, Some(Done), Some(Failed), Some(Cancelled)]),
+            (Done, [None; 6]),
+            (Failed, [None; 6]),
+            (Cancelled, [None; 6]),
+        ] {
+            assert_eq!(turns.map(|turn| phase.after(turn)), after, "{phase:?}");
+            let is_over = phase.state() != OperationState::Running;
+            assert_eq!(is_over, after == [None; 6], "{phase:?}: what is under way can end");
+        }
     }
 
     #[test]
@@ -182,9 +397,49 @@ mod tests {
         let list = operations.list();
         assert_eq!((list[0].id, list[0].state, list[0].done_bytes), (first, OperationState::Running, 40));
         assert_eq!((list[1].state, list[1].error.as_ref()), (OperationState::Cancelled, Some(&error)));
+        operations.advance(first, 10);
+        operations.waits(first, WaitsFor::OtherChanges);
+        assert_eq!((operations.list()[0].state, operations.list()[0].done_bytes), (OperationState::Running, 50));
+        operations.goes_on(first);
         operations.end(first, None);
         let list = operations.list();
         assert_eq!((list[0].id, list[0].state, list[0].done_bytes), (first, OperationState::Done, 100));
+        operations.progress(first, 1, 2);
+        operations.end(first, Some(&error));
+        assert_eq!(operations.list(), list, "it has ended");
+    }
+
+    #[test]
+    fn who_carries_an_operation_out_hears_once_that_it_is_cancelled_and_what_cannot_be_is_left_alone() {
+        let operations = Operations::default();
+        let Begun { id, mut cancelled } = begin_as(&operations, Cancel::Anytime);
+        assert_eq!((cancelled.is_asked(), cancelled.asked().now_or_never()), (false, None));
+        assert_eq!((operations.cancel(id), operations.cancel(id)), (true, false));
+        assert_eq!((cancelled.is_asked(), cancelled.asked().now_or_never()), (true, Some(())));
+        assert_eq!(operations.list()[0].state, OperationState::Running, "it has still to heed that");
+        operations.end(id, Some(&ApiError::new(ApiErrorKind::Cancelled, "it stays")));
+        assert_eq!((operations.cancel(id), operations.list()[0].state), (false, OperationState::Cancelled));
+        let Begun { id, mut cancelled } = begin_as(&operations, Cancel::Never);
+        assert!(!operations.cancel(id) && !cancelled.is_asked());
+        operations.end(id, None);
+        assert_eq!(cancelled.asked().now_or_never(), None, "what has ended is not cancelled any more");
+        assert!(!operations.cancel(77), "there is no such one");
+    }
+
+    #[tokio::test]
+    async fn what_is_cancelled_is_carried_on_until_it_has_ended() {
+        let operations = Operations::default();
+        let Begun { id, cancelled } = begin_as(&operations, Cancel::Anytime);
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let work = async { stopped.await.expect("it is stopped") };
+        let carried = carry_on(cancelled.clone(), work, async { stop.send("stopped").expect("somebody listens") });
+        let mut carried = pin!(carried);
+        assert_eq!(carried.as_mut().now_or_never(), None, "nobody has cancelled it");
+        assert!(operations.cancel(id));
+        // It is told, and then it ends.
+        let told = carried.as_mut().now_or_never();
+        assert_eq!(told.or_else(|| carried.now_or_never()), Some("stopped"));
+        assert_eq!(carry_on(cancelled, async { "ended" }, std::future::pending()).await, "ended");
     }
 
     #[test]
@@ -195,5 +450,14 @@ mod tests {
             operations.end(id, None);
         }
         assert_eq!(operations.list().len(), ENDED_MAX);
+    }
+
+    #[test]
+    fn the_time_left_follows_from_the_pace_so_far() {
+        let seconds = std::time::Duration::from_secs;
+        assert_eq!(eta_seconds(100, 0, seconds(5)), None, "there is no pace yet");
+        assert_eq!(eta_seconds(300, 100, seconds(5)), Some(15));
+        assert_eq!(eta_seconds(1, 3, seconds(1)), Some(1), "less than a second is not none");
+        assert_eq!(eta_seconds(0, 100, seconds(5)), Some(0));
     }
 }

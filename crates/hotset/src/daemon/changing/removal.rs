@@ -9,7 +9,7 @@ use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
 use super::flush::{DrainedFor, Draining, Extent, Flushes, Outcome, Running, Subject, dirty_bytes, or_by_force};
-use super::operations::Operations;
+use super::operations::{AskedBy, Operations};
 use super::volumes::Volumes;
 use crate::daemon::clients;
 use crate::daemon::naming::{no_such_pool, no_such_volume, pool_name};
@@ -112,15 +112,19 @@ impl Removals {
         let _one_at_a_time = self.records.change.lock().await;
         Ok(match self.plan_removal(subject, purpose, removal).await? {
             Plan::Remove(dirty) => Begun::Done(self.take_away(subject, purpose, dirty).await?),
-            Plan::Flush(extent) => {
-                Begun::Flushing(self.draining.begin_flush(subject, purpose, extent, Arc::clone(self)))
-            }
+            Plan::Flush(extent) => Begun::Flushing(self.draining.begin_flush(
+                subject,
+                purpose,
+                extent,
+                AskedBy::Administrator,
+                Arc::clone(self),
+            )),
             Plan::Join(flush) => Begun::Flushing(flush),
         })
     }
 
     /// Begins a removal; answers the id of its operation.
-    pub(crate) async fn begin_removal(
+    pub(super) async fn begin_removal(
         self: &Arc<Self>,
         purpose: FlushPurpose,
         name: &str,
@@ -132,11 +136,7 @@ impl Removals {
         };
         match self.begin(&subject, purpose, removal).await? {
             Begun::Flushing(flush) => Ok(flush.id()),
-            Begun::Done(_) => {
-                let id = self.operations.begin(purpose.into(), subject.for_api(), 0, false);
-                self.operations.end(id, None);
-                Ok(id)
-            }
+            Begun::Done(_) => Ok(self.operations.done_at_once(purpose.into(), subject.for_api())),
         }
     }
 
@@ -150,7 +150,7 @@ impl Removals {
             }
             self.plan_for(subject, removal, &snapshot)?;
             // Whoever waits for it hears that it was cancelled. It cannot be at its end: that needs the lock which we hold.
-            let _ = flush.stop().await;
+            let _ = flush.stop(&self.operations).await;
         }
         self.plan_for(subject, removal, &snapshot)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Rewriting {
 
 impl Rewriting {
     /// Whether all is there that has to be there again afterwards.
-    pub(crate) fn check_convertible(&self, now: &PoolStatus, snapshot: &Snapshot) -> Result<(), ApiError> {
+    pub(super) fn check_convertible(&self, now: &PoolStatus, snapshot: &Snapshot) -> Result<(), ApiError> {
         let name = now.name.as_str();
         if words::health(now.health) != Health::Good {
             return Err(refused(name, &format!("it is not good, and only a good pool is converted: {}", now.reason)));
@@ -59,7 +59,7 @@ impl Rewriting {
     }
 
     /// Makes a drained pool anew. The caller holds the change lock.
-    pub(crate) async fn convert_now(&self, name: &PoolName) -> Result<(), ApiError> {
+    pub(super) async fn convert_now(&self, name: &PoolName) -> Result<(), ApiError> {
         let begun = self.converting.conversions().get(name.as_str()).cloned();
         let begun = begun.ok_or_else(|| refused(name.as_str(), "nothing is known of its conversion"))?;
         let snapshot = self.records.plane.snapshot().await?;
@@ -98,7 +98,7 @@ impl Rewriting {
     }
 
     /// Carries a conversion on from where its record says that it is.
-    pub(crate) async fn go_on(&self, name: &PoolName) -> Result<(), ApiError> {
+    pub(super) async fn go_on(&self, name: &PoolName) -> Result<(), ApiError> {
         let recorded = self.converting.conversions().get(name.as_str()).cloned();
         let Some(mut conversion) = recorded else { return Ok(()) };
         if conversion.phase == Phase::Rewriting {
@@ -204,7 +204,7 @@ impl Rewriting {
 }
 
 /// A conversion at its beginning; of the pool as it is now, and of volumes that have left it already.
-pub(crate) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<String>) -> Result<Conversion, ApiError> {
+pub(super) async fn conversion_of(now: &PoolStatus, target: Target, left: Vec<String>) -> Result<Conversion, ApiError> {
     let settings = target.settings(now.settings).map_err(|error| words::error(&error))?;
     let ssds = now.ssds.iter().map(|ssd| ssd.path.clone()).collect();
     let spares = now.spares.iter().map(|spare| spare.path.clone()).collect();

@@ -6,7 +6,7 @@ use hotset_api::{ApiError, ApiErrorKind, OperationKind, Subject, SubjectKind};
 use hotset_cache::config::PoolName;
 use hotset_cache::{Error, ScrubState};
 
-use super::operations::Operations;
+use super::operations::{AskedBy, Begin, Begun, Cancel, Operations, carry_on};
 use crate::daemon::naming::{no_such_pool, pool_name};
 use crate::daemon::opening::records::Records;
 use crate::plane::Snapshot;
@@ -19,7 +19,7 @@ pub(crate) struct Scrubs {
 
 impl Scrubs {
     /// Begins a scrub; answers the id of its operation.
-    pub(crate) async fn begin_scrub(self: &Arc<Self>, name: &str) -> Result<u64, ApiError> {
+    pub(super) async fn begin_scrub(self: &Arc<Self>, name: &str) -> Result<u64, ApiError> {
         let name = pool_name(name)?;
         // Two that begin at once are told apart by what both see.
         let _one_at_a_time = self.records.change.lock().await;
@@ -32,11 +32,12 @@ impl Scrubs {
                 .with_hint("`hotset operations` shows how far it is and `hotset operations cancel ID` ends it"));
         }
         let subject = Subject::new(SubjectKind::Pool, name.as_str());
-        let id = self.operations.begin(OperationKind::Scrub, subject, 0, true);
+        let (kind, asked_by, cancel) = (OperationKind::Scrub, AskedBy::Administrator, Cancel::Anytime);
+        let Begun { id, cancelled } = self.operations.begin(Begin { kind, subject, asked_by, total_bytes: 0, cancel });
         let (begun, under_way) = tokio::sync::oneshot::channel();
         let this = Arc::clone(self);
         tokio::spawn(async move {
-            let outcome = this.scrub(name.clone(), begun).await;
+            let outcome = carry_on(cancelled, this.scrub(name.clone(), begun), this.cancel_scrub(&name)).await;
             match &outcome {
                 Ok(()) => tracing::info!("pool {name}: the scrub has ended"),
                 Err(error) => tracing::warn!("pool {name}: the scrub ended: {error}"),
@@ -64,20 +65,14 @@ impl Scrubs {
         }
     }
 
-    /// Ends the scrub of a pool. False: none runs.
-    pub(crate) async fn cancel_scrub(&self, name: &str) -> Result<bool, ApiError> {
-        let name = pool_name(name)?;
-        let thread = self.records.plane.of_pool(&name);
+    /// A pool that is gone scrubs nothing.
+    async fn cancel_scrub(&self, name: &PoolName) {
+        let (thread, name) = (self.records.plane.of_pool(name), name.clone());
         let cancel = move |plane: std::rc::Rc<crate::plane::Plane>| async move {
-            let pool = plane.pool(&name)?;
-            let runs = pool.status().scrub.state == ScrubState::Running;
-            pool.cancel_scrub();
-            Ok::<bool, Error>(runs)
+            plane.pool(&name)?.cancel_scrub();
+            Ok::<(), Error>(())
         };
-        match thread.call(cancel).await {
-            Err(error) if error.kind == ApiErrorKind::NotFound => Ok(false),
-            outcome => outcome,
-        }
+        let _ = thread.call(cancel).await;
     }
 }
 

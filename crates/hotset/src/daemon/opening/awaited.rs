@@ -21,7 +21,7 @@ pub(crate) struct AwaitedSsds {
 
 impl AwaitedSsds {
     /// Of the SSDs that left a pool which is not open, those that it has use for: they are opened with it although they failed.
-    pub(crate) async fn awaited_by(&self, record: &PoolRecord) -> BTreeSet<String> {
+    pub(super) async fn awaited_by(&self, record: &PoolRecord) -> BTreeSet<String> {
         let Ok(name) = pool_name(&record.name) else { return BTreeSet::new() };
         let member = self.records.state.member(&name);
         if record.left.iter().all(|left| left.failed.is_none()) || !member.exists() {

@@ -46,7 +46,7 @@ impl Converting {
     }
 
     /// Removes the record of a conversion that has ended, if it is still there.
-    pub(crate) fn remove_ended_conversion(&self, pool: &str) -> Result<(), ApiError> {
+    pub(super) fn remove_ended_conversion(&self, pool: &str) -> Result<(), ApiError> {
         if !self.records.offline().ended_conversions.contains(pool) {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Converting {
     }
 
     /// At the start: what the last run had begun.
-    pub(crate) fn read_conversions(&self) {
+    pub(super) fn read_conversions(&self) {
         let read = match self.records.state.conversions() {
             Ok(read) => read,
             // The pools' records are in the same folder: neither can be read.
@@ -107,7 +107,7 @@ impl Converting {
         }
     }
 
-    pub(crate) fn take_conversion(&self, conversion: Conversion) {
+    fn take_conversion(&self, conversion: Conversion) {
         if conversion.phase == Phase::Rewriting {
             self.show_rewritten(&conversion, "it is being converted");
         }
@@ -115,7 +115,7 @@ impl Converting {
     }
 
     /// What could not be read at the start is known by now, or was moved away: the pools whose conversions these are.
-    pub(crate) async fn read_conversions_again(&self) -> Vec<String> {
+    pub(super) async fn read_conversions_again(&self) -> Vec<String> {
         let _one_at_a_time = self.records.change.lock().await;
         let Ok(mut read) = self.records.state.conversions() else { return Vec::new() };
         let unread = std::mem::take(&mut self.records.offline().unread_conversions);
@@ -141,7 +141,7 @@ impl Converting {
     }
 
     /// Why a pool is not to be opened: nobody knows whether what its SSDs hold means anything.
-    pub(crate) fn unread_conversion(&self, pool: &str) -> Option<ApiError> {
+    pub(super) fn unread_conversion(&self, pool: &str) -> Option<ApiError> {
         let why = self.records.offline().unread_conversions.get(pool)?.clone();
         let message = format!("pool {pool}: it was being converted, and how far that has come cannot be read: {why}");
         let hint = format!(

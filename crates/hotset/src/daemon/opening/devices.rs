@@ -19,7 +19,7 @@ use crate::daemon::state::VolumeRecord;
 use crate::plane::Snapshot;
 
 /// How long a device may take: a disk that was asleep takes ten seconds.
-pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Devices that are asked at once.
 pub(crate) const AT_ONCE: usize = 32;
@@ -42,7 +42,7 @@ impl Devices {
     }
 
     /// Finds out which of these volumes' backing devices do not answer: from then on each is refused at once.
-    pub(crate) async fn ask_backing_devices(&self, volumes: &[VolumeRecord]) {
+    pub(super) async fn ask_backing_devices(&self, volumes: &[VolumeRecord]) {
         join_all(volumes.iter().map(|volume| self.check_answers(&volume.backing))).await;
     }
 

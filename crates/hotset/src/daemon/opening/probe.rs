@@ -94,7 +94,7 @@ pub(crate) struct BackingFound {
 }
 
 /// `None`: it cannot be looked at, which is for whoever opens it to say.
-pub(crate) fn backing_found(spelling: &str) -> Option<BackingFound> {
+pub(super) fn backing_found(spelling: &str) -> Option<BackingFound> {
     let path = Path::new(backing_path(spelling));
     let id = hotset_block::identify(path).ok()?.id;
     let size_bytes = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok()?;
@@ -112,7 +112,7 @@ fn better_path(path: &Path) -> Option<String> {
 }
 
 /// The device behind a backing device's spelling, if there is one that can be told from others.
-pub(crate) fn backing_key(spelling: &str) -> Option<DeviceKey> {
+pub(super) fn backing_key(spelling: &str) -> Option<DeviceKey> {
     std::fs::metadata(backing_path(spelling)).ok().as_ref().and_then(key_of)
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn footprint(spelling: &str) -> Option<Footprint> {
 }
 
 /// The path within the spelling of a device.
-pub(crate) fn backing_path(spelling: &str) -> &str {
+pub(super) fn backing_path(spelling: &str) -> &str {
     let prefixes = ["emulated:", "emulated-ssd:"];
     let Some(parts) = prefixes.iter().find_map(|prefix| spelling.strip_prefix(prefix)) else { return spelling };
     parts.split(',').find_map(|part| part.strip_prefix("file=")).unwrap_or("")
@@ -191,7 +191,7 @@ fn key_of(metadata: &Metadata) -> Option<DeviceKey> {
 }
 
 /// What this process has open.
-pub(crate) fn open_devices() -> std::io::Result<BTreeSet<DeviceKey>> {
+pub(super) fn open_devices() -> std::io::Result<BTreeSet<DeviceKey>> {
     let mut open = BTreeSet::new();
     for descriptor in std::fs::read_dir("/proc/self/fd")? {
         // One that was closed meanwhile is not open.

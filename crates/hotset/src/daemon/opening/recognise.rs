@@ -104,7 +104,7 @@ impl Backings {
     }
 
     /// As `recognise`, where the volume joins a pool that has nothing of it that is newer than its backing device.
-    pub(crate) async fn recognise_for(
+    pub(super) async fn recognise_for(
         &self,
         pool: &PoolName,
         volume: &VolumeName,
@@ -175,7 +175,7 @@ impl Backings {
     }
 
     /// Best effort: it is tried again, and told until then.
-    pub(crate) fn save_backings(&self) {
+    pub(super) fn save_backings(&self) {
         let known = self.backings().clone();
         let written = self.records.state.write_backings(&known);
         let told = written.map_err(|error| format!("which backing device is whose is not kept: {error}"));

@@ -42,7 +42,7 @@ impl Records {
     }
 
     /// What a read-write pool holds of them may be newer than their backing devices.
-    pub(crate) fn hold_back_volumes(&self, record: &PoolRecord) {
+    pub(super) fn hold_back_volumes(&self, record: &PoolRecord) {
         let reason = format!(
             "pool {} cannot be opened, and may hold data of this volume that its backing device lacks",
             record.name
@@ -55,7 +55,7 @@ impl Records {
         }
     }
 
-    pub(crate) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
+    pub(super) fn set_volume_offline(&self, spec: &VolumeSpec, pool: Option<&PoolName>, error: &ApiError) {
         let seconds = RETRY_INTERVAL.as_secs();
         let reason = match pool {
             // The pool may have data of it that nothing else has.
@@ -71,7 +71,7 @@ impl Records {
     }
 
     /// The pool that has a volume over this backing device, if one has.
-    pub(crate) async fn pool_over(&self, backing: &str) -> Option<String> {
+    pub(super) async fn pool_over(&self, backing: &str) -> Option<String> {
         let snapshot = self.plane.snapshot().await.ok()?;
         let open = snapshot.volumes.iter().find(|volume| volume.pool.is_some() && volume.backing == backing);
         let of_open = open.and_then(|volume| volume.pool.as_ref().map(PoolName::to_string));
@@ -92,14 +92,14 @@ impl Records {
         of_offline || snapshot.is_ok_and(|open| open.volumes.iter().any(|open| open.name.as_str() == volume))
     }
 
-    pub(crate) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
+    pub(super) fn set_offline(&self, record: &PoolRecord, reason: &str, waiting: Waiting) {
         let (record_of, reason, action) = (record.clone(), reason.to_owned(), String::new());
         let pool = OfflinePool { record: record_of, reason, waiting, action, closed: None };
         self.offline().pools.insert(record.name.clone(), pool);
     }
 
     /// Why it is offline, if it still is. Its record stays: an administrator may have taken volumes from it meanwhile.
-    pub(crate) fn explain_offline(&self, name: &str, reason: String, waiting: Waiting, action: String) {
+    pub(super) fn explain_offline(&self, name: &str, reason: String, waiting: Waiting, action: String) {
         if let Some(pool) = self.offline().pools.get_mut(name) {
             (pool.reason, pool.waiting, pool.action) = (reason, waiting, action);
         }
@@ -114,7 +114,7 @@ impl Records {
     }
 
     /// What is to be recorded of the SSDs that have left an open pool.
-    pub(crate) fn departed_ssds_of(&self, pool: &PoolStatus) -> Vec<LeftRecord> {
+    fn departed_ssds_of(&self, pool: &PoolStatus) -> Vec<LeftRecord> {
         let mut offline = self.offline();
         let left = offline.departed_ssds.entry(pool.name.to_string()).or_default();
         follow(left, &pool.ssds);

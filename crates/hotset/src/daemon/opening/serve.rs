@@ -21,7 +21,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    pub(crate) async fn open_and_attach(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
+    pub(super) async fn open_and_attach(&self, pool: &PoolName, spec: VolumeSpec) -> Result<(), ApiError> {
         let volume = spec.name.clone();
         let backing = spec.backing.clone();
         let snapshot = self.records.plane.snapshot().await?;
@@ -106,7 +106,7 @@ impl Serving {
     }
 
     /// A read pool holds copies only, so its volumes can do without it, once nothing it holds can be believed any more.
-    pub(crate) async fn serve_without_pool(&self, record: &PoolRecord) {
+    pub(super) async fn serve_without_pool(&self, record: &PoolRecord) {
         let forgotten = pool_name(&record.name)
             .and_then(|name| self.records.state.reset_member(&name).map_err(|error| self.records.state_failed(&error)));
         let snapshot = self.records.plane.snapshot().await;
@@ -131,7 +131,7 @@ impl Serving {
         }
     }
 
-    pub(crate) async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
+    async fn serve_uncached(&self, spec: VolumeSpec) -> Result<(), ApiError> {
         self.devices.check_answers(&spec.backing).await?;
         self.backings.recognise(&spec.name, &spec.backing).await?;
         let name = spec.name.clone();
@@ -142,7 +142,7 @@ impl Serving {
 
     /// A crash came between a volume's leaving its pool, or before its joining it, or between its getting another name, and
     /// the record of that.
-    pub(crate) async fn serve_left_over(
+    pub(super) async fn serve_left_over(
         &self,
         volume: &VolumeRecord,
         catalogued: &[VolumeSpec],
@@ -161,7 +161,7 @@ impl Serving {
         self.serve_or_set_offline(volume).await
     }
 
-    pub(crate) async fn open_uncached_volumes(&self) {
+    pub(super) async fn open_uncached_volumes(&self) {
         let records = match self.records.state.volumes() {
             Ok(records) => {
                 self.records.offline().unread_volumes = None;

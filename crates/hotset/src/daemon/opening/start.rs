@@ -206,7 +206,7 @@ impl Opening {
     }
 
     /// Opens a pool whose record, or what else it takes to open it, came to light after the start.
-    pub(crate) async fn open_and_wait(self: Arc<Self>, record: PoolRecord) {
+    pub(super) async fn open_and_wait(self: Arc<Self>, record: PoolRecord) {
         if let Some(record) = self.open_recorded(record).await {
             self.wait_for_ssds(record).await;
         }

@@ -139,7 +139,7 @@ pub(crate) struct SsdFacts {
     pub(crate) leaving: bool,
 }
 
-pub(crate) fn ssd_state(facts: SsdFacts) -> SsdState {
+pub(super) fn ssd_state(facts: SsdFacts) -> SsdState {
     match (facts.online, facts.missing) {
         _ if facts.silent => SsdState::Silent,
         (false, false) if facts.refuses == Some(Refusal::NoSpace) => SsdState::NoSpace,
@@ -153,7 +153,7 @@ pub(crate) fn ssd_state(facts: SsdFacts) -> SsdState {
 }
 
 /// Why an SSD is not simply online and good. `said`: by its pool; `alert`: by itself.
-pub(crate) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: &str) -> String {
+pub(super) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: &str) -> String {
     let of_state = match state {
         SsdState::Online => "",
         SsdState::Rebuilding => "it gets copies of dirty data that has lost one",
@@ -172,7 +172,7 @@ pub(crate) fn ssd_reason(state: SsdState, health: SsdHealth, said: &str, alert: 
 }
 
 /// What to do about an SSD.
-pub(crate) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHealth) -> String {
+pub(super) fn ssd_action(state: SsdState, pool: &str, path: &str, health: SsdHealth) -> String {
     match (state, health) {
         (SsdState::Flushing, _) => format!("wait, or keep it with `hotset pool cancel-remove {pool}`"),
         (SsdState::Silent, _) => {

@@ -13,7 +13,7 @@ const PKI: &str = "/etc/pki/hotset";
 const RECONNECT_S: u32 = 60;
 
 /// The URI of an export (NBD URI specification); of the server, with an empty name.
-pub(crate) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
+pub(super) fn nbd_uri(endpoint: &Endpoint, tls: bool, name: &str) -> String {
     match endpoint {
         Endpoint::Unix(path) => format!("nbd+unix:///{name}?socket={}", path.display()),
         Endpoint::Tcp(address) if tls => format!("nbds://{address}/{name}"),

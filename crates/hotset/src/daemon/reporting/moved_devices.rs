@@ -9,7 +9,7 @@ use super::conditions::joined;
 const WHAT: &str = "is not at its path any more: it was removed, renamed or replaced there";
 
 /// Says so of the SSDs of a pool.
-pub(crate) fn tell_of_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
+pub(super) fn tell_of_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
     for ssd in pool.ssds.iter_mut().filter(|ssd| ssd.online && moved.contains(&ssd.path)) {
         ssd.reason = joined(&ssd.reason, &format!("it {WHAT}"));
         ssd.action = format!(
@@ -23,7 +23,7 @@ pub(crate) fn tell_of_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
 }
 
 /// Says so of the backing device of a volume.
-pub(crate) fn tell_of_backing(volume: &mut Volume, moved: &BTreeSet<String>) {
+pub(super) fn tell_of_backing(volume: &mut Volume, moved: &BTreeSet<String>) {
     if volume.state == VolumeState::Offline || !moved.contains(&volume.backing) {
         return;
     }

@@ -36,7 +36,7 @@ pub(crate) fn of_pool(pool: &Pool) -> Vec<Seen> {
 
 /// A pool is not good while one of its SSDs is not. Of those that are out of use it says so itself, if it is not good.
 /// `moved`: paths of those of which the pool says already what to do. What is to be done about several is said once.
-pub(crate) fn blame_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
+pub(super) fn blame_ssds(pool: &mut Pool, moved: &BTreeSet<String>) {
     if pool.state == PoolState::Offline {
         return;
     }
@@ -101,7 +101,7 @@ fn of_end(volume: &Volume) -> Option<Seen> {
 }
 
 /// Of records that cannot be read.
-pub(crate) fn of_records(broken: &[String]) -> Option<Seen> {
+pub(super) fn of_records(broken: &[String]) -> Option<Seen> {
     (!broken.is_empty()).then(|| Seen {
         kind: ConditionKind::RecordUnreadable,
         subject: Subject::new(SubjectKind::Daemon, ""),
@@ -114,7 +114,7 @@ pub(crate) fn of_records(broken: &[String]) -> Option<Seen> {
 }
 
 /// Of pools that the scan found and that are not opened: hosts do not get what they have.
-pub(crate) fn of_not_opened(reasons: &[String]) -> Option<Seen> {
+pub(super) fn of_not_opened(reasons: &[String]) -> Option<Seen> {
     (!reasons.is_empty()).then(|| Seen {
         kind: ConditionKind::PoolNotOpened,
         subject: Subject::new(SubjectKind::Daemon, ""),
@@ -129,7 +129,7 @@ pub(crate) fn of_not_opened(reasons: &[String]) -> Option<Seen> {
 }
 
 /// How bad it is with a volume and its cache.
-pub(crate) fn volume_health(volume: &Volume) -> Health {
+pub(super) fn volume_health(volume: &Volume) -> Health {
     let of_cache = match volume.cache_health {
         None | Some(CacheHealth::Optimal) => Health::Good,
         Some(CacheHealth::PartiallyOptimal | CacheHealth::Degraded) => Health::Degraded,
@@ -139,7 +139,7 @@ pub(crate) fn volume_health(volume: &Volume) -> Health {
 }
 
 /// How bad it is with an SSD.
-pub(crate) fn ssd_health(ssd: &Ssd) -> Health {
+pub(super) fn ssd_health(ssd: &Ssd) -> Health {
     let of_state = match ssd.state {
         SsdState::Online | SsdState::Rebuilding | SsdState::Flushing => Health::Good,
         SsdState::Missing | SsdState::Silent => Health::Degraded,

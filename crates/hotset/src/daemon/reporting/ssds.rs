@@ -58,12 +58,12 @@ impl Drives {
         Ok(open.collect())
     }
 
-    pub(crate) fn known_ssds(&self) -> &Known {
+    pub(super) fn known_ssds(&self) -> &Known {
         &self.known
     }
 
     /// Without it the counts go on in memory.
-    pub(crate) fn save_ledger(&self, ledger: &Ledger) {
+    fn save_ledger(&self, ledger: &Ledger) {
         let written = self.records.state.write_ssd_ledger(ledger).map_err(|error| {
             format!(
                 "{}: {error}; what is written to the SSDs is counted in memory only",
@@ -81,7 +81,7 @@ impl Drives {
     }
 
     /// Adds to a pool what its SSDs say of themselves.
-    pub(crate) fn describe_ssds(&self, pool: &mut Pool) {
+    pub(super) fn describe_ssds(&self, pool: &mut Pool) {
         for ssd in &mut pool.ssds {
             (ssd.identity, ssd.smart) = self.known.of(&ssd.uuid);
             ssd.health = health(ssd.state, ssd.read_errors, &ssd.smart.alert);

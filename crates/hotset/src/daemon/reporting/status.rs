@@ -188,7 +188,7 @@ impl Reporting {
     }
 
     /// The status, as the observer asks for it every second: what took how long since it asked last is remembered.
-    pub(crate) async fn observe(&self) -> Result<Status, ApiError> {
+    pub(super) async fn observe(&self) -> Result<Status, ApiError> {
         let Look { snapshot, latencies } = self.look().await?;
         self.recent().add(latencies);
         Ok(self.status_of(&snapshot))
@@ -409,7 +409,7 @@ fn write_log(status: &WriteLogStatus) -> WriteLog {
 }
 
 /// A pool of which only the settings are known.
-pub(crate) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
+pub(super) fn with_settings(kind: PoolKind, settings: PoolSettings) -> Pool {
     Pool {
         name: String::new(),
         uuid: String::new(),
