@@ -1,24 +1,30 @@
 //! A pool's SSDs, looked at without a daemon: what is on them, whether it is whole, and the dirty data written to where it
-//! belongs. For the day when all else failed. Nothing is ever written to an SSD here.
+//! belongs. For the day when all else failed. Nothing is ever written to an SSD here: what is read is read by the scan of a start, which cannot
+//! write.
 
 use std::rc::Rc;
 
 use hotset_block::{Device, Env, Likeness, likeness};
 
-use crate::address::VolumeIndex;
+use crate::address::{SsdIndex, VolumeIndex};
 use crate::attachments::identity::was_written;
 use crate::config::{PAGE, PoolKind, PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind, Remedy};
-use crate::format::catalogue::CataloguedVolume;
+use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::format::crc64;
 use crate::format::record::RecordKind;
 use crate::log::overlay::{Content, PAGES_MAX};
+use crate::log::read_copies::{count_good_copies, read_run};
 use crate::log::read_log::LogRun;
+use crate::log::scan::{LogScan, MissingPart};
+use crate::log::write_log::{Log, StreamMark};
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
-use crate::members::owner::Entry;
-use crate::pool::open::Parts;
-use crate::pool::survey::{Survey, none_readable, state_record};
-use crate::pool::{Missing, PoolInner};
+use crate::members::newest::Records;
+use crate::members::reading::ReadSsds;
+use crate::members::roster::Roster;
+use crate::members::ssd::Ssd;
+use crate::pool::Missing;
+use crate::pool::survey::{Found, LeftOut, Survey, none_readable, state_record};
 use crate::time_limit::within;
 use crate::volume::backing::Backing;
 
@@ -139,7 +145,11 @@ pub async fn state_of_pool<E: Env>(env: &E, ssds: &[Named<E::Device>], members: 
 
 /// An opened set of SSDs.
 pub struct Offline<E: Env> {
-    pool: Rc<PoolInner<E>>,
+    env: E,
+    ssds: Roster<Ssd<E>>,
+    catalogue: Catalogue,
+    /// What the write log of a read-write pool holds.
+    log: Option<Log>,
     report: Report,
 }
 
@@ -156,80 +166,34 @@ impl<E: Env> Offline<E> {
         if survey.found.is_empty() && !unreadable.is_empty() {
             return Err(none_readable(&unreadable));
         }
-        let records = survey.records.clone();
-        let members = &records.members.value;
-        let is_member = |uuid| members.member(uuid).is_some();
-        let listed = records.known_losses().cloned().unwrap_or_default();
-        let is_awaited = |uuid| !is_member(uuid) && listed.names(uuid);
-        let mut ssds: Vec<ReportedSsd> = Vec::new();
-        for found in &survey.found {
-            let uuid = found.superblock.ssd_uuid;
-            let (path, member, awaited) = (found.named.path.clone(), is_member(uuid), is_awaited(uuid));
-            ssds.push(ReportedSsd { path, uuid, present: true, member, awaited, unreadable: None });
+        let mut found = Findings { ssds: reported_ssds(&survey), problems: Vec::new(), doubts: doubts_of(&survey) };
+        found.tell_old_copies(&survey, old_copies);
+        found.tell_unreadable(unreadable);
+        let Survey { records, state_knows, pool_uuid, found: ssds, .. } = survey;
+        let ssds = of_use(&env, ssds, &records);
+        let mut log = (records.members.value.kind == PoolKind::ReadWrite).then(Log::new);
+        if let Some(log) = &mut log {
+            let (name, (row, index)) = (&records.members.value.name, records.witnesses.seen.log_flushed);
+            let scan = LogScan::new(ReadSsds::new(&ssds), log, name, MissingPart::GoOn, env.real_now());
+            // What is noted of rows is that a part of them cannot be had.
+            found.doubts.extend(scan.run(&records, StreamMark { row, index }).await?.notes);
         }
-        let (mut problems, mut doubts) = (Vec::new(), doubts_of(&survey));
-        let (old, told): (Vec<u128>, Vec<String>) =
-            old_copies.into_iter().map(|(uuid, why)| (uuid, why.to_string())).unzip();
-        // Beside another copy, what is bad of an old one is known by its checksums.
-        if survey.misses(&old) {
-            doubts.extend(told)
-        } else {
-            problems.extend(told)
-        }
-        for member in &members.ssds {
-            if !ssds.iter().any(|ssd| ssd.uuid == member.ssd_uuid) {
-                let (path, uuid) = (member.path.clone(), member.ssd_uuid);
-                ssds.push(ReportedSsd { path, uuid, present: false, member: true, awaited: false, unreadable: None });
-            }
-        }
-        for (uuid, path) in listed.ssds.iter().filter(|(uuid, _)| is_awaited(*uuid)) {
-            if !ssds.iter().any(|ssd| ssd.uuid == *uuid) {
-                let (path, uuid) = (path.clone(), *uuid);
-                ssds.push(ReportedSsd { path, uuid, present: false, member: false, awaited: true, unreadable: None });
-            }
-        }
-        for (path, error) in unreadable {
-            problems.push(format!("SSD {path} cannot be read: {error}"));
-            tell_unreadable(&mut ssds, path, &error);
-        }
-        let state_read = survey.state_knows;
-        let found = survey.found.into_iter().filter(|ssd| {
-            let uuid = ssd.superblock.ssd_uuid;
-            is_member(uuid) || is_awaited(uuid)
-        });
-        let parts = Parts {
-            uuid: survey.pool_uuid,
-            absent: Vec::new(),
-            spares: Vec::new(),
-            ssds: found.map(|ssd| (ssd.named, ssd.superblock)).collect(),
-            state: None,
-            records: survey.records,
-            offline: true,
-            accepts_loss: false,
-            entry: Entry::none(),
-            env,
-        };
-        let pool = parts.assemble();
-        if let Some(log) = &pool.log {
-            pool.recover_log(log, &records.rows.value, records.known_losses()).await?;
-        }
-        // What is noted of rows is that a part of them cannot be had.
-        doubts.extend(pool.offline.iter().flat_map(|notes| notes.borrow().clone()));
+        let Findings { ssds: reported, mut problems, doubts } = found;
         problems.extend(doubts.clone());
-        let volumes = reported_volumes(&pool);
+        let members = records.members.value;
         let report = Report {
-            pool: members.name.clone(),
-            pool_uuid: pool.uuid,
+            pool: members.name,
+            pool_uuid,
             kind: members.kind,
             epoch: members.epoch,
             clean_stop: members.clean,
-            state_read,
-            ssds,
-            volumes,
+            state_read: state_knows,
+            ssds: reported,
+            volumes: reported_volumes(&records.catalogue.value, log.as_ref()),
             problems,
             doubts,
         };
-        Ok(Self { pool, report })
+        Ok(Self { env, ssds, catalogue: records.catalogue.value, log, report })
     }
 
     pub fn report(&self) -> &Report {
@@ -239,13 +203,13 @@ impl<E: Env> Offline<E> {
     /// Reads every copy of all dirty data and compares the checksums. `progress` hears of the bytes that are done.
     pub async fn verify(&self, mut progress: impl FnMut(u64)) -> Verified {
         let mut verified = Verified::default();
-        let Some(log) = &self.pool.log else { return verified };
-        for volume in self.volumes() {
+        let Some(log) = &self.log else { return verified };
+        for volume in volumes_of(&self.catalogue) {
             let mut from = 0;
-            while let Some(pages) = next_piece(&self.pool, volume, from) {
+            while let Some(pages) = next_piece(log, volume, from) {
                 from = pages.end;
                 for run in log.runs(volume, pages, |live| live.dirty) {
-                    for copies in self.pool.copies_by_page(&run).await {
+                    for copies in self.copies_by_page(&run).await {
                         verified.count_page(&copies);
                         if run.row().is_aside() {
                             verified.unavailable_bytes += PAGE;
@@ -269,9 +233,11 @@ impl<E: Env> Offline<E> {
         anywhere: bool,
         mut progress: impl FnMut(u64),
     ) -> Result<Applied, Error> {
-        let index = self.pool.attachments.index_named(name)?;
-        let known = self.pool.attachments.named(name)?;
-        let backing = Backing::new(self.pool.env.clone(), known.spec.backing.clone(), device);
+        let mut volumes = volumes_of(&self.catalogue).zip(&self.catalogue.volumes);
+        let (index, known) = volumes.find(|(_, volume)| volume.spec.name == *name).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("pool {} caches no volume {name}", self.report.pool))
+        })?;
+        let backing = Backing::new(self.env.clone(), known.spec.backing.clone(), device);
         let identity = backing.device()?.identity().map_err(|error| backing.error(&error))?;
         if backing.info.size_bytes < known.backing.size_bytes {
             let message = format!(
@@ -293,7 +259,7 @@ impl<E: Env> Offline<E> {
                 );
                 return Err(Error::new(ErrorKind::Refused, message).with_remedy(Remedy::Force));
             }
-            let telling = self.check_fingerprints(index, &known, &backing).await?;
+            let telling = self.check_fingerprints(index, known, &backing).await?;
             if telling == 0 && alike == Likeness::Unknown {
                 return Err(other_device(name, &known.backing.device.id, &identity.id));
             }
@@ -313,7 +279,7 @@ impl<E: Env> Offline<E> {
     ) -> Result<usize, Error> {
         let mut telling = 0;
         let is_dirty = |page| {
-            let log = self.pool.log.as_ref();
+            let log = self.log.as_ref();
             log.is_some_and(|log| log.overlay.borrow().range(index, page..page + 1).any(|live| live.dirty))
         };
         for fingerprint in known.backing.fingerprints.iter().filter(|fingerprint| !fingerprint.unsettled) {
@@ -323,7 +289,7 @@ impl<E: Env> Offline<E> {
             let start = fingerprint.page * PAGE;
             let bytes_to =
                 |end: u64| usize::try_from(PAGE.min(end.saturating_sub(start))).expect("a page fits in memory");
-            let buf = self.pool.env.buffers().take(bytes_to(backing.info.size_bytes));
+            let buf = self.env.buffers().take(bytes_to(backing.info.size_bytes));
             let (buf, read) = backing.read(start, buf).await;
             read?;
             let seen = &buf[..bytes_to(known.backing.size_bytes)];
@@ -348,9 +314,9 @@ impl<E: Env> Offline<E> {
         progress: &mut impl FnMut(u64),
     ) -> Result<Applied, Error> {
         let mut applied = Applied::default();
-        let Some(log) = &self.pool.log else { return Ok(applied) };
+        let Some(log) = &self.log else { return Ok(applied) };
         let mut from = 0;
-        while let Some(pages) = next_piece(&self.pool, index, from) {
+        while let Some(pages) = next_piece(log, index, from) {
             from = pages.end;
             for run in log.runs(index, pages, |live| live.dirty) {
                 if self.write_run(&run, size_bytes, backing, &mut applied).await? {
@@ -378,8 +344,7 @@ impl<E: Env> Offline<E> {
         backing: &Backing<E>,
         applied: &mut Applied,
     ) -> Result<bool, Error> {
-        let buf = self.pool.env.buffers().take(run.bytes());
-        let Some(data) = self.pool.read_run_of_log(run, buf).await else { return Ok(false) };
+        let Some(data) = read_run(ReadSsds::new(&self.ssds), run).await else { return Ok(false) };
         let length = bytes_of(run, size_bytes);
         let data = data.narrow(0, usize::try_from(length).expect("a run fits in memory"));
         backing.write(run.pages.start * PAGE, data).await?;
@@ -387,8 +352,16 @@ impl<E: Env> Offline<E> {
         Ok(true)
     }
 
-    fn volumes(&self) -> Vec<VolumeIndex> {
-        self.pool.ids.indexes().collect()
+    async fn copies_by_page(&self, run: &LogRun) -> Vec<PageCopies> {
+        let all_alike = |good| run.pages.clone().map(|_| PageCopies { good, wanted: 1 }).collect();
+        match run.first.content {
+            Content::Zeroes => all_alike(1),
+            Content::Lost | Content::Unavailable { .. } => all_alike(0),
+            Content::Data { .. } => {
+                let copies = count_good_copies(ReadSsds::new(&self.ssds), run).await;
+                copies.into_iter().map(|good| PageCopies { good, wanted: 2 }).collect()
+            }
+        }
     }
 }
 
@@ -418,6 +391,66 @@ fn doubts_of<E: Env>(survey: &Survey<E>) -> Vec<String> {
     doubts
 }
 
+/// What is told of the SSDs while they are looked at.
+struct Findings {
+    ssds: Vec<ReportedSsd>,
+    problems: Vec<String>,
+    doubts: Vec<String>,
+}
+
+impl Findings {
+    /// Beside another copy, what is bad of an old one is known by its checksums.
+    fn tell_old_copies<E: Env>(&mut self, survey: &Survey<E>, old_copies: Vec<(u128, Error)>) {
+        let (old, told): (Vec<u128>, Vec<String>) =
+            old_copies.into_iter().map(|(uuid, why)| (uuid, why.to_string())).unzip();
+        if survey.misses(&old) { self.doubts.extend(told) } else { self.problems.extend(told) }
+    }
+
+    fn tell_unreadable(&mut self, unreadable: Vec<LeftOut>) {
+        for (path, error) in unreadable {
+            self.problems.push(format!("SSD {path} cannot be read: {error}"));
+            tell_unreadable(&mut self.ssds, path, &error);
+        }
+    }
+}
+
+/// Who is there, and who should be.
+fn reported_ssds<E: Env>(survey: &Survey<E>) -> Vec<ReportedSsd> {
+    let members = &survey.records.members.value;
+    let is_member = |uuid| members.member(uuid).is_some();
+    let listed = survey.records.known_losses().cloned().unwrap_or_default();
+    let mut ssds: Vec<ReportedSsd> = Vec::new();
+    for found in &survey.found {
+        let (path, uuid) = (found.named.path.clone(), found.superblock.ssd_uuid);
+        let (member, awaited) = (is_member(uuid), !is_member(uuid) && listed.names(uuid));
+        ssds.push(ReportedSsd { path, uuid, present: true, member, awaited, unreadable: None });
+    }
+    let mut missing = Vec::new();
+    let is_here = |uuid: u128| survey.found.iter().any(|found| found.superblock.ssd_uuid == uuid);
+    for member in members.ssds.iter().filter(|member| !is_here(member.ssd_uuid)) {
+        let (path, uuid) = (member.path.clone(), member.ssd_uuid);
+        missing.push(ReportedSsd { path, uuid, present: false, member: true, awaited: false, unreadable: None });
+    }
+    for (uuid, path) in listed.ssds.iter().filter(|(uuid, _)| !is_member(*uuid) && !is_here(*uuid)) {
+        let (path, uuid) = (path.clone(), *uuid);
+        missing.push(ReportedSsd { path, uuid, present: false, member: false, awaited: true, unreadable: None });
+    }
+    ssds.extend(missing);
+    ssds
+}
+
+/// Those of the SSDs that are believed.
+fn of_use<E: Env>(env: &E, found: Vec<Found<E::Device>>, records: &Records) -> Roster<Ssd<E>> {
+    let is_awaited = |uuid| records.known_losses().is_some_and(|losses| losses.names(uuid));
+    let of_use =
+        found.into_iter().filter(|ssd| ssd.is_in(&records.members.value) || is_awaited(ssd.superblock.ssd_uuid));
+    let ssds = (0..).zip(of_use).map(|(index, ssd)| {
+        let Found { named, superblock, .. } = ssd;
+        Rc::new(Ssd::new(env.clone(), SsdIndex(index), named, &superblock))
+    });
+    Roster::new(ssds.collect(), 0)
+}
+
 /// Says why an SSD that was given is not present; one that the pool knows by another path is in the list once more.
 fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
     let reason = Some(error.to_string());
@@ -430,36 +463,35 @@ fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
 }
 
 /// The next dirty pages from `from` on, a piece of them.
-fn next_piece<E: Env>(pool: &PoolInner<E>, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
-    let log = pool.log.as_ref()?;
+fn next_piece(log: &Log, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
     let overlay = log.overlay.borrow();
     let first = overlay.range(volume, from..PAGES_MAX).find(|live| live.dirty)?.page;
     Some(first..first + PIECE_PAGES)
 }
 
-fn reported_volumes<E: Env>(pool: &PoolInner<E>) -> Vec<ReportedVolume> {
-    let catalogue = pool.attachments.catalogue();
-    let volumes = catalogue.volumes.iter().map(|volume| {
-        let index = pool.ids.index_of(volume.attachment).expect("every volume of the catalogue has an index");
-        ReportedVolume {
-            name: volume.spec.name.clone(),
-            backing: volume.spec.backing.clone(),
-            size_bytes: volume.backing.size_bytes,
-            dirty_bytes: pool.log_counts(index).dirty * PAGE,
-            unavailable_bytes: unavailable_bytes(pool, index),
-            dirty_extents: dirty_extents(pool, index),
-        }
+/// The indexes of the catalogue's volumes, in its order.
+fn volumes_of(catalogue: &Catalogue) -> impl Iterator<Item = VolumeIndex> {
+    let count = u16::try_from(catalogue.volumes.len()).expect("volumes of a pool are bounded");
+    (0..count).map(VolumeIndex)
+}
+
+fn reported_volumes(catalogue: &Catalogue, log: Option<&Log>) -> Vec<ReportedVolume> {
+    let volumes = volumes_of(catalogue).zip(&catalogue.volumes).map(|(index, volume)| ReportedVolume {
+        name: volume.spec.name.clone(),
+        backing: volume.spec.backing.clone(),
+        size_bytes: volume.backing.size_bytes,
+        dirty_bytes: log.map_or(0, |log| log.counts(index).dirty) * PAGE,
+        unavailable_bytes: log.map_or(0, |log| unavailable_bytes(log, index)),
+        dirty_extents: log.map_or_else(Vec::new, |log| dirty_extents(log, index)),
     });
     volumes.collect()
 }
 
-fn unavailable_bytes<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> u64 {
-    let rows = pool.log.as_ref().map_or_else(Vec::new, |log| log.rows_aside());
-    rows.iter().map(|row| u64::from(row.dirty_of(index)) * PAGE).sum()
+fn unavailable_bytes(log: &Log, index: VolumeIndex) -> u64 {
+    log.rows_aside().iter().map(|row| u64::from(row.dirty_of(index)) * PAGE).sum()
 }
 
-fn dirty_extents<E: Env>(pool: &PoolInner<E>, index: VolumeIndex) -> Vec<(u64, u64)> {
-    let Some(log) = &pool.log else { return Vec::new() };
+fn dirty_extents(log: &Log, index: VolumeIndex) -> Vec<(u64, u64)> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     for live in log.overlay.borrow().range(index, 0..PAGES_MAX).filter(|live| live.dirty) {
         let full = extents.len() == EXTENTS_MAX;
@@ -489,20 +521,6 @@ impl Verified {
         self.good_bytes += if good > 0 { PAGE } else { 0 };
         self.one_copy_bytes += if good > 0 && good < wanted { PAGE } else { 0 };
         self.lost_bytes += if good == 0 { PAGE } else { 0 };
-    }
-}
-
-impl<E: Env> PoolInner<E> {
-    async fn copies_by_page(self: &Rc<Self>, run: &LogRun) -> Vec<PageCopies> {
-        let all_alike = |good| run.pages.clone().map(|_| PageCopies { good, wanted: 1 }).collect();
-        match run.first.content {
-            Content::Zeroes => all_alike(1),
-            Content::Lost | Content::Unavailable { .. } => all_alike(0),
-            Content::Data { .. } => {
-                let copies = self.count_good_copies(run).await;
-                copies.into_iter().map(|good| PageCopies { good, wanted: 2 }).collect()
-            }
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hotset_block::Env;
 
-use crate::address::{BlockIndex, BlockKey};
+use crate::address::{BlockIndex, BlockKey, at, at_u64};
 use crate::clean::Clean;
 use crate::clean::page_set::PageSet;
 use crate::clean::slot_ssd::SlotSsd;
@@ -17,6 +17,7 @@ use crate::format::checkpoint::CheckpointHeader;
 use crate::format::index::{Entry, Place, Sector};
 use crate::format::members::Member;
 use crate::format::{OtherStream, Unreadable};
+use crate::members::reading::ReadSsd;
 use crate::members::ssd::Fault;
 use crate::planted::{Planted, planted};
 
@@ -58,15 +59,15 @@ fn cold<T>(reason: impl Into<String>) -> Result<T, Unbelieved> {
 impl<E: Env> Clean<E> {
     /// Makes visible what the SSD's index believes of its slots; answers their number. Every other slot of it is ready.
     pub(crate) async fn recover_ssd(&self, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
-        let checkpoint = newest_checkpoint(ssd).await?;
+        let checkpoint = newest_checkpoint(ssd.to_read()).await?;
         let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
         if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
             return cold("its slot index is older than the pool: an old copy of the SSD");
         }
         let mut slots: Vec<Option<Believed>> = Vec::new();
         slots.resize_with(crate::address::at(ssd.layout.slot_count()), || None);
-        read_checkpoint(ssd, &checkpoint, &mut slots).await?;
-        let (journal, unwritten) = read_journal(ssd).await?;
+        read_checkpoint(ssd.to_read(), &checkpoint, &mut slots).await?;
+        let (journal, unwritten) = read_journal(ssd.to_read()).await?;
         let highest = journal.keys().next_back().copied();
         let end = replay(journal, checkpoint.journal_start, &mut slots)?;
         // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
@@ -110,20 +111,16 @@ impl<E: Env> Clean<E> {
     }
 }
 
-async fn newest_checkpoint<E: Env>(ssd: &SlotSsd<E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
+async fn newest_checkpoint<E: Env>(ssd: ReadSsd<'_, E>) -> Result<Option<CheckpointHeader>, Unbelieved> {
     let mut newest: Option<CheckpointHeader> = None;
     for area in 0..2 {
-        let buf = ssd
-            .env
-            .buffers()
-            .take(usize::try_from(ssd.layout.sector_bytes).expect("what lies in memory has an address"));
-        let bytes = ssd.read(ssd.layout.checkpoint_offset(area), buf).await?;
+        let bytes = ssd.read(ssd.layout().checkpoint_offset(area), at(ssd.layout().sector_bytes)).await?;
         let header = match CheckpointHeader::decode(&bytes) {
             Ok(header) => header,
             Err(Unreadable::OtherStream(other)) => return Err(Unbelieved::OtherStream(other)),
             Err(Unreadable::Corrupt(_)) => continue,
         };
-        let ours = header.incarnation == ssd.incarnation.get() && header.number % 2 == area;
+        let ours = header.incarnation == ssd.incarnation() && header.number % 2 == area;
         if ours && newest.is_none_or(|other| other.number < header.number) {
             newest = Some(header);
         }
@@ -132,21 +129,19 @@ async fn newest_checkpoint<E: Env>(ssd: &SlotSsd<E>) -> Result<Option<Checkpoint
 }
 
 async fn read_checkpoint<E: Env>(
-    ssd: &SlotSsd<E>,
+    ssd: ReadSsd<'_, E>,
     header: &CheckpointHeader,
     slots: &mut [Option<Believed>],
 ) -> Result<(), Unbelieved> {
-    let sector_bytes = u64::from(ssd.layout.sector_bytes);
-    if (header.sectors + 1).saturating_mul(sector_bytes) > ssd.layout.checkpoint_area_bytes {
+    let sector_bytes = u64::from(ssd.layout().sector_bytes);
+    if (header.sectors + 1).saturating_mul(sector_bytes) > ssd.layout().checkpoint_area_bytes {
         return cold("its checkpoint is longer than its area");
     }
-    let start = ssd.layout.checkpoint_offset(header.number % 2) + sector_bytes;
+    let start = ssd.layout().checkpoint_offset(header.number % 2) + sector_bytes;
     let mut number = 0;
     while number < header.sectors {
         let count = (header.sectors - number).min(CHUNK_BYTES / sector_bytes);
-        let buf =
-            ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("what lies in memory has an address"));
-        let bytes = ssd.read(start + number * sector_bytes, buf).await?;
+        let bytes = ssd.read(start + number * sector_bytes, at_u64(count * sector_bytes)).await?;
         for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
             let sector = match Sector::decode(chunk) {
                 Ok(sector) => sector,
@@ -167,21 +162,20 @@ async fn read_checkpoint<E: Env>(
 }
 
 /// Every journal record of this incarnation that is in the ring, by number; and the positions that hold nothing yet.
-async fn read_journal<E: Env>(ssd: &SlotSsd<E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
-    let sector_bytes = u64::from(ssd.layout.sector_bytes);
-    let ring = ssd.layout.journal_sectors();
+async fn read_journal<E: Env>(ssd: ReadSsd<'_, E>) -> Result<(BTreeMap<u64, Sector>, Vec<u64>), Unbelieved> {
+    let sector_bytes = u64::from(ssd.layout().sector_bytes);
+    let ring = ssd.layout().journal_sectors();
     let mut records = BTreeMap::new();
     let mut unwritten = Vec::new();
     let mut position = 0;
     while position < ring {
         let count = (ring - position).min(CHUNK_BYTES / sector_bytes);
-        let buf =
-            ssd.env.buffers().take(usize::try_from(count * sector_bytes).expect("what lies in memory has an address"));
-        let bytes = ssd.read(ssd.layout.journal_offset() + position * sector_bytes, buf).await?;
+        let offset = ssd.layout().journal_offset() + position * sector_bytes;
+        let bytes = ssd.read(offset, at_u64(count * sector_bytes)).await?;
         for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
             match Sector::decode(chunk) {
                 Ok(sector) if sector.place == Place::Journal && sector.number % ring == position => {
-                    if sector.incarnation == ssd.incarnation.get() {
+                    if sector.incarnation == ssd.incarnation() {
                         records.insert(sector.number, sector);
                     }
                 }

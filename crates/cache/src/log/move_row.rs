@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::format::log::{self, Summary};
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::read_log::LogRun;
-use crate::log::write_log::{Body, Log, Mirror, Row, RowState};
+use crate::log::read_summary::good_summary;
+use crate::log::write_log::{Body, Log, Row, RowState};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 
@@ -289,31 +290,12 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The summary of one of the row's segments, from whichever copy is good.
-    pub(crate) async fn read_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<Summary> {
+    pub(crate) async fn read_summary(&self, row: &Row, segment: u32) -> Option<Summary> {
         self.good_summary(row, segment).await.map(|(summary, _)| summary)
     }
 
-    /// The same summary, and its bytes.
-    pub(crate) async fn good_summary(self: &Rc<Self>, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
-        for (_, mirror) in row.copies_one_by_one(segment) {
-            let Some(bytes) = self.read_summary_of(row, mirror).await else { continue };
-            let Ok(summary) = Summary::decode(&bytes) else { continue };
-            if summary.header == row.header(segment) && summary.fits(row.batches_end()) {
-                return Some((summary, bytes));
-            }
-        }
-        None
-    }
-
-    pub(crate) async fn read_summary_of(self: &Rc<Self>, row: &Row, mirror: Mirror) -> Option<Buf> {
-        let ssd = self.members.ssd(mirror.ssd?);
-        let offset = self.log_offset(mirror, row.batches_end());
-        let first = ssd.read(offset, self.env.buffers().take(PAGE_BYTES)).await.ok()?;
-        let pages = Summary::peek(&first)?;
-        let most = usize::try_from(log::summary_pages(row.segment_pages)).expect("what lies in memory has an address");
-        if pages > most {
-            return None;
-        }
-        ssd.read(offset, self.env.buffers().take(pages * PAGE_BYTES)).await.ok()
+    /// The same summary, and its bytes. No row of a pool that is open is of another stream: its start looked.
+    pub(crate) async fn good_summary(&self, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
+        good_summary(self.members.to_read(), row, segment).await.ok().flatten()
     }
 }

@@ -11,6 +11,7 @@ use crate::address::VolumeIndex;
 use crate::config::PAGE;
 use crate::format::crc32c;
 use crate::log::overlay::{Content, Live, Place};
+use crate::log::read_copies::{read_page, read_pages};
 use crate::log::write_log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
 use crate::members::io::add;
 use crate::members::segments::Purpose;
@@ -172,7 +173,7 @@ impl<E: Env> PoolInner<E> {
             bad.push(mirror);
             buf = self.env.buffers().take(length);
         }
-        if run.checksums.len() > 1 { self.read_pages_of_log(run).await } else { None }
+        if run.checksums.len() > 1 { read_pages(self.members.to_read(), run).await } else { None }
     }
 
     /// The copies of a segment, by turns one or the other first.
@@ -192,58 +193,12 @@ impl<E: Env> PoolInner<E> {
         ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
 
-    /// Page by page, each from whichever copy is good: no copy brings the whole run.
-    async fn read_pages_of_log(self: &Rc<Self>, run: &LogRun) -> Option<Buf> {
-        let (segment, first) = run.row.locate(run.first.place.position());
-        let mut whole = self.env.buffers().take(run.bytes());
-        for ((chunk, checksum), page) in whole.chunks_exact_mut(PAGE_BYTES).zip(&run.checksums).zip(first..) {
-            chunk.copy_from_slice(&self.read_page_of_log(run, segment, page, *checksum).await?);
-        }
-        Some(whole)
-    }
-
-    /// One page from whichever copy is good.
-    async fn read_page_of_log(self: &Rc<Self>, run: &LogRun, segment: u32, page: u32, checksum: u32) -> Option<Buf> {
-        for (index, mirror) in run.row.copies_one_by_one(segment) {
-            let buf = self.env.buffers().take(PAGE_BYTES);
-            let read = self.members.ssd(index).read(self.log_offset(mirror, page), buf).await;
-            if let Some(bytes) = read.ok().filter(|bytes| matches(bytes, std::slice::from_ref(&checksum))) {
-                return Some(bytes);
-            }
-        }
-        None
-    }
-
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
     pub(crate) fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         if let Some(error) = error.filter(|error| is_gone(error)) {
             self.members.expel(ssd, &error.to_string());
         }
         ssd.has_misread_log();
-    }
-
-    /// Of each page of a run of data, how many copies have the right checksum.
-    pub(crate) async fn count_good_copies(self: &Rc<Self>, run: &LogRun) -> Vec<usize> {
-        let (segment, first) = run.row.locate(run.first.place.position());
-        let mut good = vec![0; run.checksums.len()];
-        for (index, mirror) in run.row.copies_one_by_one(segment) {
-            let ssd = self.members.ssd(index);
-            let read = async |page: u32, bytes: usize| {
-                ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
-            };
-            let whole = read(first, run.bytes()).await;
-            for ((good, checksum), (number, page)) in good.iter_mut().zip(&run.checksums).zip((0..).zip(first..)) {
-                let right = match &whole {
-                    Some(bytes) => matches(&bytes[number * PAGE_BYTES..][..PAGE_BYTES], std::slice::from_ref(checksum)),
-                    // One page that cannot be read says nothing of the others.
-                    None => read(page, PAGE_BYTES)
-                        .await
-                        .is_some_and(|bytes| matches(&bytes, std::slice::from_ref(checksum))),
-                };
-                *good += usize::from(right);
-            }
-        }
-        good
     }
 
     /// For a scrub: reads every copy of a run of data, and mends the bad ones from the good.
@@ -291,7 +246,7 @@ impl<E: Env> PoolInner<E> {
         }
         let whole = match good {
             Some(bytes) => Some(bytes),
-            None => self.read_pages_of_log(run).await,
+            None => read_pages(self.members.to_read(), run).await,
         };
         match whole {
             Some(bytes) => {
@@ -310,7 +265,7 @@ impl<E: Env> PoolInner<E> {
         let (segment, first) = run.row.locate(run.first.place.position());
         let mut lost = 0;
         for (checksum, page) in run.checksums.iter().zip(first..) {
-            lost += u64::from(self.read_page_of_log(run, segment, page, *checksum).await.is_none());
+            lost += u64::from(read_page(self.members.to_read(), run, segment, page, *checksum).await.is_none());
         }
         lost
     }
@@ -318,7 +273,7 @@ impl<E: Env> PoolInner<E> {
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
     async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
         for mirror in bad {
-            let Some(index) = mirror.ssd.filter(|_| self.offline.is_none()) else { continue };
+            let Some(index) = mirror.ssd else { continue };
             let ssd = self.members.ssd(index);
             let copy = crate::members::records::to_buf(self.env.buffers(), good);
             match ssd.write(Purpose::Log, self.log_offset(*mirror, page), copy).await {
@@ -349,7 +304,7 @@ fn is_believed_blindly(row: &Row) -> bool {
     planted(Planted::ReturnNotCompared) && row.is_aside()
 }
 
-fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
+pub(super) fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
     if planted(Planted::ChecksumNotChecked) {
         return true;
     }

@@ -12,18 +12,17 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::{Env, PAGE_BYTES};
+use hotset_block::Env;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
-use crate::format::log::SegmentHeader;
-use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
-use crate::format::rows::{Copy, Rows};
-use crate::log::append::{has_lost_segment, rows_available};
+use crate::log::append::rows_available;
 use crate::log::data_loss::nothing_is_older;
 use crate::log::move_row::Entry;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::read_copies::count_good_copies;
+use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::write_log::{Log, Mirror, Row};
 use crate::members::ssd::Ssd;
 use crate::planted::{Planted, planted};
@@ -93,7 +92,9 @@ impl<E: Env> PoolInner<E> {
             return Some(twin);
         }
         let Row { number, incarnation, segment_pages, .. } = *row;
-        let twin = self.add_aside_row(log, number, incarnation, row.segments.len(), segment_pages)?;
+        let (segments, now) = (row.segments.len(), self.env.real_now());
+        let twin = |slot| Row::new_aside(slot, number, incarnation, segments, segment_pages, now);
+        let twin = add_aside_row(log, twin)?;
         twin.is_unflushed.set(row.number >= log.flushed.get().row);
         Some(twin)
     }
@@ -146,98 +147,6 @@ impl<E: Env> PoolInner<E> {
 
     // ---- a start
 
-    /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.
-    pub(crate) async fn list_set_aside(self: &Rc<Self>, log: &Log, rows: &Rows, losses: &Losses) {
-        log.paths_away.borrow_mut().extend(losses.ssds.iter().cloned());
-        for listed in &losses.rows {
-            // More of the row may be lost yet.
-            let in_log = rows.rows.iter().find(|row| row.number == listed.number).map_or(0, |row| row.segments.len());
-            let named = listed.segments.iter().map(|segment| at(segment.position) + 1).max().unwrap_or(0);
-            let count = in_log.max(named);
-            let (number, incarnation, segment_pages) = (listed.number, listed.incarnation, listed.segment_pages);
-            let Some(row) = self.add_aside_row(log, number, incarnation, count, segment_pages) else { continue };
-            for segment in listed.segments.iter().filter(|segment| !is_in_log(rows, listed, segment)) {
-                for (cell, (ssd_uuid, number)) in row.segments[at(segment.position)].iter().zip(segment.copies) {
-                    cell.set(Mirror { ssd_uuid, ssd: None, segment: number });
-                }
-            }
-            for ssd in self.members.ssds() {
-                self.hold_segments(ssd, std::slice::from_ref(&row)).await;
-                self.find_copies(ssd, &row).await;
-            }
-            let is_here = |uuid: u128| self.members.ssds().any(|ssd| ssd.uuid == uuid);
-            let copies = row.segments.iter().flatten().map(|copy| copy.get().ssd_uuid);
-            log.awaited.borrow_mut().extend(copies.filter(|uuid| *uuid != 0 && !is_here(*uuid)));
-        }
-        // Of others, what is clean is listed alone, as long as something older is in the log.
-        for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
-            let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
-            let is_newest = log.rows_live().iter().all(|row| row.number >= group.row);
-            if !lacks && !is_newest && log.aside_of(group.row).is_none() {
-                self.add_aside_row(log, group.row, 0, 1, self.segment_pages());
-            }
-        }
-    }
-
-    /// `None`: there is no place in memory for one more.
-    fn add_aside_row(
-        &self,
-        log: &Log,
-        number: u64,
-        incarnation: u64,
-        segments: usize,
-        segment_pages: u32,
-    ) -> Option<Rc<Row>> {
-        let (slot, now) = (log.free_row_slot()?, self.env.real_now());
-        let row = Rc::new(Row::new_aside(slot, number, incarnation, segments, segment_pages, now));
-        log.add_aside(&row);
-        Some(row)
-    }
-
-    /// The segments that rows which are set aside have on an SSD are used for nothing else. Before it has slots.
-    pub(crate) async fn hold_segments(self: &Rc<Self>, ssd: &Ssd<E>, rows: &[Rc<Row>]) {
-        for row in rows {
-            for (position, pair) in (0..).zip(&row.segments) {
-                for mirror in pair.iter().map(Cell::get).filter(|mirror| mirror.ssd_uuid == ssd.uuid) {
-                    self.hold_segment(ssd, row, position, mirror.segment).await;
-                }
-            }
-        }
-    }
-
-    /// False: it was used for something else since.
-    pub(crate) async fn hold_segment(self: &Rc<Self>, ssd: &Ssd<E>, row: &Row, position: u32, segment: u32) -> bool {
-        self.is_own_segment(ssd, row, position, segment).await && ssd.segments.borrow_mut().set_log(segment)
-    }
-
-    /// The segment has the header of this row: it was not used for anything else.
-    async fn is_own_segment(&self, ssd: &Ssd<E>, row: &Row, position: u32, segment: u32) -> bool {
-        if u64::from(segment) >= ssd.layout.segment_count() {
-            return false;
-        }
-        if planted(Planted::ReturnNotCompared) {
-            return true;
-        }
-        let page = self.env.buffers().take(PAGE_BYTES);
-        let read = ssd.read(ssd.layout.segment_offset(segment), page).await;
-        read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(position)))
-    }
-
-    async fn find_copies(self: &Rc<Self>, ssd: &Ssd<E>, row: &Row) {
-        for (position, pair) in (0..).zip(&row.segments) {
-            for cell in pair {
-                let mirror = cell.get();
-                let is_there = mirror.ssd_uuid == ssd.uuid
-                    && mirror.ssd.is_none()
-                    && ssd.segments.borrow().is_of_log(mirror.segment)
-                    && self.is_own_segment(ssd, row, position, mirror.segment).await;
-                if is_there && ssd.life().is_readable() {
-                    cell.set(Mirror { ssd: Some(ssd.index), ..mirror });
-                }
-            }
-        }
-    }
-
     // ---- an SSD is back
 
     /// An SSD of the pool can be read again: what is listed and lies there is dirty as before.
@@ -245,7 +154,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = &self.log else { return };
         log.awaited.borrow_mut().remove(&ssd.uuid);
         for row in log.rows_aside() {
-            self.find_copies(ssd, &row).await;
+            find_copies(ssd.to_read(), &row).await;
         }
         self.show_returned(log).await;
         self.spawn_check(log);
@@ -268,7 +177,7 @@ impl<E: Env> PoolInner<E> {
         for live in lives.filter(|live| live.dirty && !live.is_lost()) {
             let is_same = |now: &Live| *now == live;
             for run in log.runs(live.volume, live.page..live.page + 1, is_same) {
-                let good = self.count_good_copies(&run).await;
+                let good = count_good_copies(self.members.to_read(), &run).await;
                 let now = log.overlay.borrow().get(live.volume, live.page);
                 if good.iter().all(|good| *good == 0) && now == Some(live) && !planted(Planted::ReturnNotCompared) {
                     self.lose_page(log, &live);
@@ -560,13 +469,4 @@ fn unavailable_runs(log: &Log, volume: VolumeIndex) -> Vec<Range<u64>> {
 fn is_back(row: &Row, live: &Live) -> bool {
     let (segment, _) = row.locate(live.place.position());
     live.is_unavailable() && row.mirrors(segment).next().is_some()
-}
-
-/// The row record still has a copy that the list sets aside: the record of the losses was written, and that of the rows without
-/// them was not.
-fn is_in_log(rows: &Rows, listed: &AsideRow, segment: &AsideSegment) -> bool {
-    let row = rows.rows.iter().find(|row| (row.number, row.incarnation) == (listed.number, listed.incarnation));
-    let pair = row.and_then(|row| row.segments.get(at(segment.position)));
-    let is_listed = |copy: &Copy| !copy.lost && segment.copies.contains(&(copy.ssd_uuid, copy.segment));
-    pair.is_some_and(|pair| pair.iter().any(is_listed))
 }

@@ -41,9 +41,6 @@ impl<E: Env> Members<E> {
 
     /// False: it is out of use already.
     pub(crate) fn take_out(&self, ssd: &Rc<Ssd<E>>, change: LifeChange, reason: &str) -> bool {
-        if self.offline {
-            return false;
-        }
         let (was_member, was_read_only) = (ssd.life().has_joined(), ssd.life().is_read_only());
         let taken = ssd.go_offline(change, reason);
         if taken && was_member {

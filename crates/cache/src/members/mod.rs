@@ -25,6 +25,7 @@ pub(crate) mod expel;
 pub(crate) mod flush;
 pub(crate) mod gone;
 pub(crate) mod owner;
+pub(crate) mod reading;
 pub(crate) mod records;
 pub(crate) mod ssd;
 pub(crate) mod state_directory;
@@ -61,8 +62,6 @@ pub(crate) struct Members<E: Env> {
     pool_uuid: u128,
     pool_name: PoolName,
     life: Rc<PoolLife>,
-    /// The SSDs are looked at without a daemon: nothing is written to them, and none leaves.
-    offline: bool,
     /// In the order of their slots in the map. Those that went offline stay here, offline.
     ssds: Roster<Ssd<E>>,
     /// SSDs that were members, or look like it, and are not used: for the status.
@@ -94,7 +93,6 @@ pub(crate) struct MembersParts<E: Env> {
     pub(crate) env: E,
     pub(crate) pool_uuid: u128,
     pub(crate) life: Rc<PoolLife>,
-    pub(crate) offline: bool,
     pub(crate) ssds: Vec<Rc<Ssd<E>>>,
     pub(crate) absent: Vec<SsdStatus>,
     pub(crate) spares: Vec<Spare<E::Device>>,
@@ -127,7 +125,6 @@ impl<E: Env> Members<E> {
             pool_uuid: parts.pool_uuid,
             pool_name: record.value.name.clone(),
             life: parts.life,
-            offline: parts.offline,
             ssds: Roster::new(parts.ssds, limits::JOINS_MAX),
             absent: RefCell::new(parts.absent),
             gone_before: RefCell::default(),

@@ -201,7 +201,7 @@ impl<E: Env> Members<E> {
 
     /// What the state directory did not take is written there again.
     pub(crate) fn watch_state(self: &Rc<Self>) {
-        let may = !self.life.is_stopping() && !self.offline;
+        let may = !self.life.is_stopping();
         if self.state.wants_records() && may && !self.writing_state_again.replace(true) {
             let members = Rc::clone(self);
             self.env.spawn(async move {

@@ -28,7 +28,7 @@ impl<E: Env> Members<E> {
     pub(crate) fn watch_writes(self: &Rc<Self>) {
         let Some(limit) = self.record.borrow().settings.ssd_writes_per_day_bytes else { return };
         self.note_writes();
-        let due = self.budget.borrow().is_due(limit) && !self.life.is_stopping() && !self.offline;
+        let due = self.budget.borrow().is_due(limit) && !self.life.is_stopping();
         if due && !self.recording_writes.replace(true) {
             let members = Rc::clone(self);
             self.env.spawn(async move {

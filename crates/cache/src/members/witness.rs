@@ -149,7 +149,7 @@ impl<E: Env> Members<E> {
     /// Makes what members are to know durable on all of them, if it changed.
     pub(crate) fn watch_witnesses(self: &Rc<Self>) {
         self.witnesses.note(self.seen().encode());
-        let due = !self.witnesses.is_kept() && !self.life.is_stopping() && !self.offline;
+        let due = !self.witnesses.is_kept() && !self.life.is_stopping();
         if due && !self.witnesses.keeping.replace(true) {
             let members = Rc::clone(self);
             self.env.spawn(async move {
@@ -164,9 +164,6 @@ impl<E: Env> Members<E> {
 
     /// Tells the members, and returns when all that answer in time know it.
     pub(crate) async fn keep_witnesses(self: &Rc<Self>) {
-        if self.offline {
-            return;
-        }
         let wanted = self.witnesses.change();
         self.ask_state();
         let on_ssds = within(&self.env, KEEPING_MAX, self.keep_on_ssds(wanted));

@@ -17,6 +17,8 @@ use crate::config::limits;
 use crate::error::{Error, ErrorKind};
 use crate::format::log::Summary;
 use crate::format::superblock::Superblock;
+use crate::log::read_summary::read_summary_of;
+use crate::log::scan_aside::{hold_segment, hold_segments};
 use crate::log::write_log::{Mirror, Row, RowState};
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
@@ -134,7 +136,7 @@ impl<E: Env> PoolInner<E> {
         // Its superblock stays, so that a crash leaves what it was.
         let aside = self.rows_aside();
         let emptied = async {
-            self.hold_segments(&ssd, &aside).await;
+            hold_segments(ssd.to_read(), &aside).await;
             let copies = self.hold_copies(&ssd).await;
             let session = self.members.record().session;
             self.clean.index().format(&ssd, session).await?;
@@ -183,7 +185,7 @@ impl<E: Env> PoolInner<E> {
     ) {
         let ssd = self.newcomer_again(path, device, superblock);
         let aside = self.rows_aside();
-        self.hold_segments(&ssd, &aside).await;
+        hold_segments(ssd.to_read(), &aside).await;
         ssd.is_only_read(error);
         let ssd = Rc::new(ssd);
         self.members.push(&ssd);
@@ -238,7 +240,7 @@ impl<E: Env> PoolInner<E> {
             for (position, pair) in (0..).zip(&row.segments) {
                 for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
                     let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();
-                    if is_its && self.hold_segment(ssd, row, position, mirror.segment).await {
+                    if is_its && hold_segment(ssd.to_read(), row, position, mirror.segment).await {
                         held.push(OldCopy { row: Rc::clone(row), position, side, mirror });
                     }
                 }
@@ -275,7 +277,9 @@ impl<E: Env> PoolInner<E> {
 
     /// It says of itself what the row is known to be: it was whole before the SSD left.
     async fn is_sealed_copy(self: &Rc<Self>, copy: &OldCopy, mirror: Mirror) -> bool {
-        let Some(bytes) = self.read_summary_of(&copy.row, mirror).await else { return false };
+        let Some(index) = mirror.ssd else { return false };
+        let ssd = self.members.to_read().get(index);
+        let Some(bytes) = read_summary_of(ssd, &copy.row, mirror).await else { return false };
         let row = &copy.row;
         Summary::decode(&bytes).is_ok_and(|summary| {
             summary.header == row.header(copy.position)

@@ -44,7 +44,6 @@ pub(crate) async fn create<E: Env>(
         spares: Vec::new(),
         state: Some(state),
         records: Records::first(first_members(&spec)),
-        offline: false,
         accepts_loss: false,
         entry: Entry::none(),
         env,

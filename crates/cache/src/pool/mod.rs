@@ -109,8 +109,6 @@ pub(crate) struct PoolInner<E: Env> {
 
     /// The write log of a read-write pool.
     pub(crate) log: Option<Rc<Log>>,
-    /// The SSDs are looked at without a daemon: nothing is written to them, and what is wrong is noted here.
-    pub(crate) offline: Option<RefCell<Vec<String>>>,
     /// Dirty data of which no copy is left is given up.
     pub(crate) accepts_loss: bool,
     /// Which copy is read first next time.

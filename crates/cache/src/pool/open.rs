@@ -47,8 +47,6 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) spares: Vec<Spare<E::Device>>,
     pub(crate) state: Option<E::Device>,
     pub(crate) records: Records,
-    /// Nothing is to be written to the SSDs.
-    pub(crate) offline: bool,
     pub(crate) accepts_loss: bool,
     pub(crate) entry: Entry,
 }
@@ -84,7 +82,6 @@ pub(crate) async fn open<E: Env>(
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
         state: state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN),
         records: survey.records,
-        offline: false,
         accepts_loss: missing == Missing::AcceptLoss,
         entry,
         env,
@@ -132,7 +129,6 @@ impl<E: Env> Parts<E> {
             env: self.env.clone(),
             pool_uuid: self.uuid,
             life: Rc::clone(&life),
-            offline: self.offline,
             ssds,
             absent: self.absent,
             spares: self.spares,
@@ -162,7 +158,6 @@ impl<E: Env> Parts<E> {
             life,
             recovery: RefCell::default(),
             log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
-            offline: self.offline.then(RefCell::default),
             accepts_loss: self.accepts_loss,
             log_copy_order: Cell::default(),
             scrub,
@@ -240,7 +235,7 @@ impl<E: Env> PoolInner<E> {
         let mut notes = Vec::new();
         if let Some(log) = &self.log {
             // First, so that no slot is found where the log lies.
-            notes.push(self.recover_log(log, &before.rows.value, before.known_losses()).await?);
+            notes.push(self.recover_log(log, before).await?);
         }
         // Before any slot is listed, so that each is in the right queue at once.
         self.apply_shares();

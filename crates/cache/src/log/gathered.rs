@@ -1,0 +1,305 @@
+//! What a scan finds in the write log: pages and ranges of pages as its entries describe them, in whatever order; and in the end the newest
+//! of each, which alone counts.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::address::{VolumeIndex, at};
+use crate::config::PAGE;
+use crate::error::{Error, ErrorKind};
+use crate::format::catalogue::Catalogue;
+use crate::format::log::Entry;
+use crate::format::losses::{AsidePage, Loss, Losses};
+use crate::log::append::has_lost_segment;
+use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::write_log::{Log, Mirror, Row, StreamMark};
+use crate::planted::{Planted, planted};
+
+/// A page as an entry of the log describes it.
+struct Found {
+    volume: VolumeIndex,
+    page: u64,
+    version: u64,
+    place: Place,
+    content: Content,
+    /// It is on the backing device.
+    clean: bool,
+}
+
+/// Pages that are zeroes, or lost, by one entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FoundRange {
+    volume: VolumeIndex,
+    pages: Range<u64>,
+    version: u64,
+    place: Place,
+    content: Content,
+    clean: bool,
+}
+
+impl FoundRange {
+    fn page(&self, page: u64) -> Found {
+        let Self { volume, version, place, content, clean, .. } = *self;
+        Found { volume, page, version, place, content, clean }
+    }
+}
+
+/// What was gathered so far.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    found: Vec<Found>,
+    /// Many pages by few bytes: they are told apart when it is known which of them are the newest.
+    ranges: Vec<FoundRange>,
+    /// They have no more pages than this.
+    range_pages_max: u64,
+    /// By [`VolumeIndex`]: the attachment, and the pages that the catalogue gives it.
+    volumes: Vec<(u64, u64)>,
+    /// Row number, position, count.
+    hints: Vec<(u64, u32, u32)>,
+    /// What batches claimed to be flushed before them, or another member saw.
+    pub(super) flushed: StreamMark,
+    /// The first batch that is missing, if a row ends before what was flushed would show.
+    pub(super) cuts: Vec<StreamMark>,
+    /// The checksum of the last batch; `None`: of a row that is free by now.
+    pub(super) previous: Option<u32>,
+    /// Where a sealed row was found to end that has room for more: the row behind it has to say that this is its end.
+    pub(super) unproven: Option<StreamMark>,
+}
+
+impl Gathered {
+    /// Nothing yet. `ssd_bytes`: of all SSDs that are there; `flushed`: what another member saw.
+    pub(super) fn new(catalogue: &Catalogue, ssd_bytes: u64, flushed: StreamMark) -> Self {
+        let pages = |size_bytes: u64| size_bytes.div_ceil(PAGE);
+        let volumes = catalogue.volumes.iter().map(|volume| (volume.attachment, pages(volume.backing.size_bytes)));
+        // Zeroes and losses take the place of what lay in the log, on SSDs of which some may have left since.
+        let range_pages_max = ssd_bytes / PAGE * 4;
+        Self { range_pages_max, volumes: volumes.collect(), flushed, ..Self::default() }
+    }
+
+    fn index_of(&self, attachment: u64) -> Option<VolumeIndex> {
+        let place = self.volumes.iter().position(|(of, _)| *of == attachment)?;
+        Some(VolumeIndex(u16::try_from(place).expect("volumes of a pool are bounded")))
+    }
+
+    /// The pages of these that the volume has. No host could have written to others: a volume's size is recorded before it
+    /// grows.
+    fn inside(&self, volume: VolumeIndex, pages: Range<u64>) -> Range<u64> {
+        let end = self.volumes[usize::from(volume.0)].1;
+        pages.start.min(end)..pages.end.min(end)
+    }
+
+    /// Notes what a batch's entries say; its header begins at `position` of the row.
+    pub(super) fn gather(&mut self, row: &Row, position: u32, header_pages: u32, entries: &[Entry]) {
+        let mut next = position + header_pages;
+        let nowhere = Place::new(row.slot, position);
+        for entry in entries {
+            match entry {
+                Entry::Cleaned { row, position, count } => self.hints.push((*row, *position, *count)),
+                Entry::Pages { attachment, page, version, checksums } => {
+                    self.gather_pages(*attachment, *page, *version, checksums, Place::new(row.slot, next));
+                    next += u32::try_from(checksums.len()).expect("a 16-bit count");
+                }
+                Entry::Zeroes { attachment, page, version, count } => {
+                    self.gather_range(*attachment, *page, *version, *count, nowhere, Content::Zeroes);
+                }
+                Entry::Lost { attachment, page, version, count } => {
+                    self.gather_range(*attachment, *page, *version, *count, nowhere, Content::Lost);
+                }
+            }
+        }
+    }
+
+    /// Pages that lie one behind the other from this place on.
+    fn gather_pages(&mut self, attachment: u64, page: u64, version: u64, checksums: &[u32], place: Place) {
+        let Some(volume) = self.index_of(attachment) else { return };
+        let end = self.inside(volume, 0..PAGES_MAX).end;
+        for ((checksum, page), position) in checksums.iter().zip(page..end).zip(place.position()..) {
+            let (place, content) = (Place::new(place.row(), position), Content::Data { checksum: *checksum });
+            self.found.push(Found { volume, page, version, place, content, clean: false });
+        }
+    }
+
+    fn gather_range(&mut self, attachment: u64, page: u64, version: u64, count: u32, place: Place, content: Content) {
+        let Some(volume) = self.index_of(attachment) else { return };
+        let pages = self.inside(volume, page..page + u64::from(count));
+        self.ranges.push(FoundRange { volume, pages, version, place, content, clean: false });
+    }
+
+    /// What lay in the row and was lost, as its newest entries.
+    pub(super) fn gather_losses(&mut self, row: &Row, losses: &Losses) {
+        let lacks = |pair: &[Cell<Mirror>; 2]| pair.iter().all(|mirror| mirror.get().ssd.is_none());
+        let Some(segment) = row.segments.iter().position(lacks) else { return };
+        let position = u32::try_from(segment).expect("segments of a row are bounded") * row.segment_pages;
+        let (version, place) = (row.version_ceiling(), Place::new(row.slot, position));
+        for group in losses.groups.iter().filter(|group| group.row == row.number) {
+            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let (content, clean) = match group.what {
+                Loss::Lost => (Content::Lost, false),
+                Loss::Zeroes => (Content::Zeroes, false),
+                Loss::Clean => (Content::Lost, true),
+            };
+            for pages in &group.pages {
+                let pages = self.inside(volume, pages.clone());
+                self.range_pages_max += pages.end - pages.start;
+                self.ranges.push(FoundRange { volume, pages, version, place, content, clean });
+            }
+        }
+    }
+
+    /// What is set aside, as the newest of its row.
+    pub(super) fn gather_set_aside(&mut self, log: &Log, losses: &Losses) {
+        for listed in &losses.rows {
+            let Some(row) = log.aside_of(listed.number) else { continue };
+            for pages in &listed.volumes {
+                let Some(volume) = self.index_of(pages.attachment) else { continue };
+                let end = self.inside(volume, 0..PAGES_MAX).end;
+                for entry in pages.pages.iter().filter(|entry| entry.page < end) {
+                    let Some(content) = content_aside(&row, entry) else { continue };
+                    let (version, place) = (row.version_ceiling(), Place::new(row.slot, entry.position));
+                    self.found.push(Found { volume, page: entry.page, version, place, content, clean: false });
+                }
+            }
+        }
+        for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
+            let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
+            let Some(row) = log.aside_of(group.row).filter(|_| !lacks) else { continue };
+            let Some(volume) = self.index_of(group.attachment) else { continue };
+            let (version, place, content) = (row.version_ceiling(), Place::new(row.slot, 0), Content::Lost);
+            for pages in &group.pages {
+                let pages = self.inside(volume, pages.clone());
+                self.range_pages_max += pages.end - pages.start;
+                self.ranges.push(FoundRange { volume, pages, version, place, content, clean: true });
+            }
+        }
+    }
+
+    /// Shows in the log, of each page, the entry with the highest version, which is its newest copy; answers how many pages the log
+    /// has.
+    pub(super) fn show(self, log: &Log) -> Result<usize, Error> {
+        let Gathered { mut found, ranges, hints, range_pages_max, .. } = self;
+        let ranges = newest_ranges(log, ranges);
+        if ranges.iter().map(|range| range.pages.end - range.pages.start).sum::<u64>() > range_pages_max {
+            return Err(corrupt("its write log names more zeroes, or lost pages, than its SSDs could have held"));
+        }
+        for range in &ranges {
+            found.extend(range.pages.clone().map(|page| range.page(page)));
+        }
+        found.sort_by_key(|entry| (entry.volume, entry.page, age(log, entry.version, entry.place)));
+        let hints = Hints::new(hints);
+        let mut pages = 0;
+        let mut entries = found.iter().peekable();
+        while let Some(entry) = entries.next() {
+            if entries.peek().is_some_and(|next| (next.volume, next.page) == (entry.volume, entry.page)) {
+                continue;
+            }
+            let is_data = matches!(entry.content, Content::Data { .. });
+            let is_hinted = is_data && hints.name(log.row(entry.place.row()).number, entry.place.position());
+            let Found { volume, page, place, content, .. } = *entry;
+            log.set(&Live { volume, page, place, content, dirty: !entry.clean && !is_hinted });
+            pages += 1;
+        }
+        Ok(pages)
+    }
+}
+
+/// By what entries of one page are ordered: of two of one version the later one counts.
+fn age(log: &Log, version: u64, place: Place) -> (u64, u64, u32) {
+    let version = if planted(Planted::RecoverByPosition) { 0 } else { version };
+    (version, log.row(place.row()).number, place.position())
+}
+
+/// What hints say is on the backing device.
+struct Hints(Vec<(u64, u32, u32)>);
+
+impl Hints {
+    fn new(mut hints: Vec<(u64, u32, u32)>) -> Self {
+        hints.sort_unstable();
+        Self(hints)
+    }
+
+    /// A hint names this position of a row.
+    fn name(&self, row: u64, position: u32) -> bool {
+        let after = self.0.partition_point(|hint| (hint.0, hint.1) <= (row, position));
+        let before = after.checked_sub(1).map(|index| self.0[index]);
+        before.is_some_and(|(hint_row, first, count)| hint_row == row && position - first < count)
+    }
+}
+
+fn newest_ranges(log: &Log, mut ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+    ranges.sort_by_key(|range| age(log, range.version, range.place));
+    newest_parts(ranges)
+}
+
+/// Of ranges, the oldest first, the parts of which no later one says anything.
+fn newest_parts(ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+    let mut parts = Vec::new();
+    // What later ones say something of: no two of these ranges touch.
+    let mut covered: BTreeMap<(VolumeIndex, u64), u64> = BTreeMap::new();
+    for range in ranges.into_iter().rev() {
+        let (volume, mut whole) = (range.volume, range.pages.clone());
+        // From the end of the range down: nothing is said yet of what lies before this page.
+        let mut end = range.pages.end;
+        while let Some((&(of, first), &last)) = covered.range(..=(volume, range.pages.end)).next_back() {
+            if of != volume || last < range.pages.start {
+                break;
+            }
+            covered.remove(&(volume, first));
+            parts.push(FoundRange { pages: last.min(end)..end, ..range.clone() });
+            whole = whole.start.min(first)..whole.end.max(last);
+            end = end.min(first);
+        }
+        parts.push(FoundRange { pages: range.pages.start.min(end)..end, ..range });
+        covered.insert((volume, whole.start), whole.end);
+    }
+    parts.retain(|part| !part.pages.is_empty());
+    parts
+}
+
+/// What a page is that is set aside; `None`: it is not, or it lies nowhere.
+fn content_aside(row: &Row, entry: &AsidePage) -> Option<Content> {
+    let (segment, _) = row.locate(entry.position);
+    let pair = row.segments.get(at(segment))?;
+    if pair.iter().all(|copy| copy.get().ssd_uuid == 0) {
+        return None;
+    }
+    let checksum = entry.checksum;
+    let is_there = row.mirrors(segment).next().is_some();
+    Some(if is_there { Content::Data { checksum } } else { Content::Unavailable { checksum } })
+}
+
+pub(super) fn corrupt(rule: &str) -> Error {
+    Error::new(ErrorKind::Corrupt, format!("the pool cannot be opened: {rule}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn of_each_page_the_newest_range_counts(
+            ranges in prop::collection::vec((0_u16..2, 0_u64..100, 0_u64..20), 0..40),
+        ) {
+            let range = |(version, (volume, start, count)): (u64, (u16, u64, u64))| FoundRange {
+                volume: VolumeIndex(volume),
+                pages: start..start + count,
+                version,
+                place: Place::new(0, 1),
+                content: Content::Zeroes,
+                clean: false,
+            };
+            let mut newest: BTreeMap<(u16, u64), u64> = BTreeMap::new();
+            for (version, (volume, start, count)) in (0..).zip(ranges.iter().copied()) {
+                newest.extend((start..start + count).map(|page| ((volume, page), version)));
+            }
+            let parts = newest_parts((0..).zip(ranges).map(range).collect());
+            let pages = parts.iter().flat_map(|part| part.pages.clone().map(|page| ((part.volume.0, page), part.version)));
+            let mut found: Vec<_> = pages.collect();
+            found.sort_unstable();
+            prop_assert_eq!(found, newest.into_iter().collect::<Vec<_>>(), "each page once, as its newest");
+        }
+    }
+}

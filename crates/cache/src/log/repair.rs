@@ -1,0 +1,76 @@
+//! What a scan of the write log found is brought into line: batches that are whole on one copy only are written to the other, rows
+//! that were followed batch by batch get their headers and summaries, all flushed. A crash in the middle of this changes nothing: the
+//! next scan finds what is still to be done.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use hotset_block::{Env, PAGE_BYTES};
+
+use crate::address::at;
+use crate::format::log::Batch;
+use crate::log::scan::{Repair, Scanned};
+use crate::log::scan_batch::has_good_pages;
+use crate::log::write_log::{Mirror, Row};
+use crate::members::records::to_buf;
+use crate::members::segments::Purpose;
+use crate::members::ssd::Fault;
+use crate::planted::{Planted, planted};
+use crate::pool::PoolInner;
+
+impl<E: Env> PoolInner<E> {
+    pub(crate) async fn repair_log(self: &Rc<Self>, scanned: &Scanned) {
+        if !planted(Planted::RecoverWithoutRepair) {
+            for repair in &scanned.repairs {
+                self.repair_batch(repair).await;
+            }
+        }
+        for row in &scanned.walked {
+            self.repair_headers(row).await;
+            if !planted(Planted::RecoverWithoutRepair) {
+                self.write_summaries(row).await;
+            }
+        }
+    }
+
+    /// Writes a batch to the copy that lacks it, as the scan believed it.
+    async fn repair_batch(self: &Rc<Self>, repair: &Repair) {
+        let Some(ssd) = repair.from.ssd.map(|index| self.members.ssd(index)) else { return };
+        let bytes = at(repair.header_pages + repair.data_pages) * PAGE_BYTES;
+        let read = ssd.read(self.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
+        match read {
+            Ok(bytes) if is_same(repair, &bytes) => self.write_copy(repair.to, repair.page, &bytes).await,
+            Ok(_) | Err(Fault::Offline) => self.log_read_failed(ssd, None),
+            Err(Fault::Device(error)) => self.log_read_failed(ssd, Some(&error)),
+        }
+    }
+
+    /// Segment headers of a row that may have been cut while it was opened. Not before the row is believed: without its
+    /// own header, an old copy looks like one.
+    async fn repair_headers(self: &Rc<Self>, row: &Row) {
+        for (position, pair) in (0..).zip(&row.segments) {
+            let mut page = self.env.buffers().take(PAGE_BYTES);
+            row.header(position).encode_into(&mut page);
+            for mirror in pair.iter().map(Cell::get) {
+                self.write_copy(mirror, 0, &page).await;
+            }
+        }
+    }
+
+    /// Writes good bytes to a copy; an SSD that does not take them leaves.
+    async fn write_copy(self: &Rc<Self>, mirror: Mirror, page: u32, bytes: &[u8]) {
+        let Some(index) = mirror.ssd else { return };
+        let ssd = self.members.ssd(index);
+        match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
+            Ok(_) => ssd.has_appended(),
+            Err(fault) => self.members.ssd_failed(ssd, &fault),
+        }
+    }
+}
+
+/// These bytes are the batch that the scan believed.
+fn is_same(repair: &Repair, bytes: &[u8]) -> bool {
+    let (header, data) = bytes.split_at(at(repair.header_pages) * PAGE_BYTES);
+    let batch = Batch::decode(header);
+    batch.is_ok_and(|batch| batch.checksum == repair.checksum && has_good_pages(&batch.entries, data))
+}

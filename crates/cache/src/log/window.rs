@@ -1,0 +1,49 @@
+//! What a scan has read of one copy of a segment: each page once, in order.
+
+use hotset_block::PAGE_BYTES;
+
+use crate::address::at;
+
+/// What was read of one copy of a segment, in order: each page once.
+pub(crate) struct Window {
+    /// The page of the segment with which `bytes` begins.
+    pub(crate) first: u32,
+    pub(crate) bytes: Vec<u8>,
+    /// The first page that may be asked for again.
+    pub(crate) wanted: u32,
+    /// The SSD did not answer: this copy is not asked again.
+    pub(crate) failed: bool,
+}
+
+impl Window {
+    /// Batches begin behind the segment's header.
+    pub(crate) fn new() -> Self {
+        Self { first: 1, bytes: Vec::new(), wanted: 1, failed: false }
+    }
+
+    pub(crate) fn end(&self) -> u32 {
+        self.first + u32::try_from(self.bytes.len() / PAGE_BYTES).expect("a segment is small")
+    }
+
+    /// Nothing before this page is asked for again.
+    pub(crate) fn advance(&mut self, page: u32) {
+        self.wanted = page;
+        // The other copy may have brought what this one was not read for.
+        if page > self.end() {
+            self.bytes.clear();
+            self.first = page;
+        }
+    }
+
+    /// The pages from `page` on, if they were read.
+    pub(crate) fn pages(&self, page: u32, count: u32) -> Option<&[u8]> {
+        let start = at(page.checked_sub(self.first)?) * PAGE_BYTES;
+        self.bytes.get(start..start + at(count) * PAGE_BYTES)
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..at(self.wanted - self.first) * PAGE_BYTES);
+        self.first = self.wanted;
+        self.bytes.extend_from_slice(bytes);
+    }
+}
