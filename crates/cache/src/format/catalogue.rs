@@ -47,7 +47,7 @@ pub(crate) struct Fingerprint {
 impl Catalogue {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
-        writer.u64(self.next_attachment).u16(u16::try_from(self.volumes.len()).expect("volumes are bounded"));
+        writer.counter(self.next_attachment).u16(u16::try_from(self.volumes.len()).expect("volumes are bounded"));
         for volume in &self.volumes {
             writer.u64(volume.attachment).text(volume.spec.name.as_str()).text(&volume.spec.backing);
             encode_settings(&mut writer, &volume.spec.settings);

@@ -24,8 +24,8 @@ impl CheckpointHeader {
     /// Writes the header into `bytes`, which is exactly one sector long.
     pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
         let mut body = Writer::new();
-        body.u64(self.incarnation).u64(self.number).u64(self.session).u64(self.journal_start);
-        body.u64(self.generation_ceiling).u64(self.sectors).stream();
+        body.u64(self.incarnation).counter(self.number).counter(self.session).counter(self.journal_start);
+        body.counter(self.generation_ceiling).counter(self.sectors).stream();
         seal_into(bytes, MAGIC, &body.into_bytes());
     }
 

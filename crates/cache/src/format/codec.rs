@@ -172,6 +172,15 @@ impl Writer {
         self.bytes(&value.to_le_bytes())
     }
 
+    /// A number that counts: what is read again as [`Reader::counter`].
+    ///
+    /// # Panics
+    /// If it is higher than anything can have counted: nobody could read what it stands in.
+    pub(crate) fn counter(&mut self, value: u64) -> &mut Self {
+        assert!(value <= COUNTER_MAX, "{value} is higher than anything can have counted");
+        self.u64(value)
+    }
+
     pub(crate) fn u128(&mut self, value: u128) -> &mut Self {
         self.bytes(&value.to_le_bytes())
     }
@@ -204,6 +213,16 @@ impl Writer {
     }
 }
 
+/// A rule of the format that a value breaks; `None`: it is sound. Decoding refuses bytes that break it, and encoding is sure that it
+/// holds: what breaks it could never be read again.
+pub(crate) type BrokenRule = Option<&'static str>;
+
+/// # Panics
+/// If a rule is broken: better the process ends than that this is written.
+pub(crate) fn assert_sound(what: &str, broken: BrokenRule) {
+    assert!(broken.is_none(), "{what} that is to be written: {}", broken.unwrap_or_default());
+}
+
 /// Reads little-endian values from a slice, never past its end.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -223,6 +242,10 @@ impl<'a> Reader<'a> {
     /// `Err` with `rule` unless `holds`.
     pub(crate) fn require(&self, holds: bool, rule: &str) -> Result<(), Corrupt> {
         if holds { Ok(()) } else { Err(self.corrupt(rule)) }
+    }
+
+    pub(crate) fn require_sound(&self, broken: BrokenRule) -> Result<(), Corrupt> {
+        broken.map_or(Ok(()), |rule| Err(self.corrupt(rule)))
     }
 
     pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Corrupt> {
@@ -340,6 +363,12 @@ mod tests {
             let read = Reader::new(&value.to_le_bytes(), "test").counter();
             assert_eq!(read.is_ok(), good, "{value}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "higher than anything can have counted")]
+    fn a_counter_that_nobody_could_read_is_not_written() {
+        Writer::new().counter(COUNTER_MAX + 1);
     }
 
     #[test]

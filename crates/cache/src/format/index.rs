@@ -2,7 +2,7 @@
 
 use crate::config::BlockBytes;
 
-use super::codec::{Corrupt, Reader, Unreadable, Writer, crc32c};
+use super::codec::{BrokenRule, Corrupt, Reader, Unreadable, Writer, assert_sound, crc32c};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"HSix");
 const HEADER_BYTES: usize = 44;
@@ -29,6 +29,13 @@ impl Entry {
         }
     }
 
+    fn broken_rule(&self) -> BrokenRule {
+        match self {
+            Self::Publish { mask, .. } => (mask.len() > 16).then_some("a mask has more words than a block has pages"),
+            Self::Drop { .. } => None,
+        }
+    }
+
     fn encoded_bytes(&self) -> usize {
         match self {
             Self::Publish { mask, .. } => PUBLISH_BYTES + 8 * mask.len(),
@@ -37,6 +44,7 @@ impl Entry {
     }
 
     fn encode(&self, writer: &mut Writer) {
+        assert_sound("an index entry", self.broken_rule());
         match self {
             Self::Publish { slot, generation, attachment, block, mask } => {
                 let words = u8::try_from(mask.len()).expect("a mask has at most 16 words");
@@ -115,7 +123,7 @@ impl Sector {
             Place::Checkpoint => 2,
         };
         body.u16(place).u16(u16::try_from(self.entries.len()).expect("entries of a sector fit in it"));
-        body.u64(self.incarnation).u64(self.number).u64(self.flushed_below).stream().u16(0).u32(0);
+        body.u64(self.incarnation).counter(self.number).counter(self.flushed_below).stream().u16(0).u32(0);
         for entry in &self.entries {
             entry.encode(&mut body);
         }
@@ -194,6 +202,13 @@ mod tests {
         bytes[36] = 3;
         assert!(Sector::sign(&mut bytes));
         assert_eq!(Sector::decode(&bytes), Err(Unreadable::OtherStream(OtherStream(3))));
+    }
+
+    #[test]
+    #[should_panic(expected = "a mask has more words")]
+    fn an_entry_that_nobody_could_read_is_not_written() {
+        let entry = Entry::Publish { slot: 3, generation: 1, attachment: 7, block: 9, mask: vec![5; 17] };
+        Sector { entries: vec![entry], ..sample() }.encode_into(&mut [0; 4096]);
     }
 
     #[test]

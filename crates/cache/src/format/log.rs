@@ -145,7 +145,7 @@ impl Payload {
                 self.writer.u8(LOST).u64(*attachment).u64(*page).u64(*version).u32(*count);
             }
             Entry::Cleaned { row, position, count } => {
-                self.writer.u8(CLEANED).u64(*row).u32(*position).u32(*count);
+                self.writer.u8(CLEANED).counter(*row).u32(*position).u32(*count);
             }
         }
         self.entries += 1;
@@ -195,13 +195,15 @@ impl Batch {
     /// Writes the header into `bytes`, which is exactly its pages long; answers its checksum.
     pub(crate) fn encode_into(bytes: &mut [u8], place: &BatchPlace, payload: &Payload) -> u32 {
         let mut body = Writer::new();
-        body.u64(place.row).u64(place.incarnation).u32(place.index).u32(place.previous);
-        body.u64(place.flushed_row).u32(place.flushed_index);
+        body.counter(place.row).u64(place.incarnation).u32(place.index).u32(place.previous);
+        body.counter(place.flushed_row).u32(place.flushed_index);
         body.u32(payload.header_pages()).u32(payload.data_pages()).u16(payload.entries).stream();
         body.u32(u32::try_from(payload.len()).expect("a batch is small")).u64(0);
         debug_assert_eq!(body.as_bytes().len() + 16, BATCH_FIXED_BYTES - 4);
         body.u32(0);
         let fixed = body.into_bytes();
+        let pages = usize::try_from(payload.header_pages()).expect("a usize has 32 bits at least");
+        assert!(bytes.len() == pages * PAGE_BYTES, "a batch's header of {pages} pages in {} bytes", bytes.len());
         bytes[16..16 + fixed.len()].copy_from_slice(&fixed);
         let end = BATCH_FIXED_BYTES + payload.len();
         bytes[BATCH_FIXED_BYTES..end].copy_from_slice(payload.as_bytes());
@@ -321,7 +323,7 @@ impl SummaryDraft {
     /// The summary, in whole pages.
     pub(crate) fn encode(&self, header: &SegmentHeader, row_batches: u32, last_checksum: u32) -> Vec<u8> {
         let mut body = Writer::new();
-        body.u64(header.row).u64(header.incarnation).u32(header.position).u32(row_batches).u32(last_checksum);
+        body.counter(header.row).u64(header.incarnation).u32(header.position).u32(row_batches).u32(last_checksum);
         body.u32(self.batches).u32(u32::try_from(self.writer.as_bytes().len()).expect("a segment is small"));
         body.stream().u16(0).u64(0);
         debug_assert_eq!(body.as_bytes().len() + 16, SUMMARY_FIXED_BYTES);
@@ -477,6 +479,13 @@ mod tests {
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         bytes[20] ^= 1;
         assert!(SegmentHeader::decode(&bytes).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "a batch's header of 1 pages in 8192 bytes")]
+    fn a_header_that_nobody_could_read_is_not_written() {
+        let place = BatchPlace { row: 4, incarnation: 9, index: 2, previous: 11, flushed_row: 4, flushed_index: 1 };
+        Batch::encode_into(&mut [0; 2 * PAGE_BYTES], &place, &payload().0);
     }
 
     /// Gives it this stream number, and the checksum that goes with it.

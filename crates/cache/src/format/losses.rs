@@ -158,7 +158,7 @@ impl Losses {
 }
 
 fn encode_row(writer: &mut Writer, row: &AsideRow) {
-    writer.u64(row.number).u64(row.incarnation).u32(row.segment_pages);
+    writer.counter(row.number).u64(row.incarnation).u32(row.segment_pages);
     writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
     for segment in &row.segments {
         writer.u16(u16::try_from(segment.position).expect("segments of a row are bounded"));

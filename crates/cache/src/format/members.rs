@@ -73,11 +73,11 @@ impl MembersRecord {
         let mut writer = Writer::new();
         writer.text(self.name.as_str()).text(self.kind.word());
         encode_settings(&mut writer, &self.settings);
-        writer.u64(self.epoch).u64(self.session).flag(self.clean);
+        writer.counter(self.epoch).counter(self.session).flag(self.clean);
         writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
         for ssd in &self.ssds {
             let path = if ssd.path.len() <= PATH_BYTES_MAX { ssd.path.as_str() } else { "" };
-            writer.u128(ssd.ssd_uuid).u64(ssd.size_bytes).text(path).u64(ssd.incarnation).u64(ssd.session);
+            writer.u128(ssd.ssd_uuid).u64(ssd.size_bytes).text(path).u64(ssd.incarnation).counter(ssd.session);
             writer.option_u64(ssd.journal_end);
         }
         if self.kind == PoolKind::ReadWrite {
@@ -92,9 +92,9 @@ impl MembersRecord {
             writer.u128(spare.uuid).u64(spare.size_bytes).text(path);
         }
         if let Some(limit) = limit {
-            writer.u64(limit).u64(self.written.hour);
+            writer.u64(limit).counter(self.written.hour);
             self.written.bytes.iter().for_each(|bytes| {
-                writer.u64(*bytes);
+                writer.counter(*bytes);
             });
         }
         writer.into_bytes()

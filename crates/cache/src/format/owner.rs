@@ -35,7 +35,7 @@ impl Owner {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut body = Writer::new();
         body.u128(self.pool_uuid).u128(self.ssd_uuid).u128(self.daemon).u128(self.machine).u128(self.boot);
-        body.u64(self.opening).u64(self.counter).u64(self.unix_seconds).u64(self.since_unix_seconds);
+        body.u64(self.opening).counter(self.counter).u64(self.unix_seconds).u64(self.since_unix_seconds);
         body.flag(self.in_use).text(self.name.get(..self.name.floor_char_boundary(NAME_BYTES_MAX)).unwrap_or_default());
         let mut bytes = Writer::new();
         bytes.bytes(&MAGIC).u32(VERSION).u32(0).bytes(body.as_bytes());

@@ -73,7 +73,7 @@ impl Record {
     pub(crate) fn encode(&self, kind: RecordKind) -> Vec<u8> {
         let length = u32::try_from(self.payload.len()).expect("payloads are checked against their area");
         let mut writer = Writer::new();
-        writer.bytes(&MAGIC).u32(self.version).u32(kind.code()).u128(self.pool_uuid).u64(self.number);
+        writer.bytes(&MAGIC).u32(self.version).u32(kind.code()).u128(self.pool_uuid).counter(self.number);
         writer.u32(length).u32(crc32c(&self.payload));
         let checksum = crc32c(writer.as_bytes());
         writer.u32(checksum);

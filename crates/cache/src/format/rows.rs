@@ -4,7 +4,7 @@
 //! Each row says to which stream of the pool it belongs. Rows are numbered over all streams.
 
 use super::OLDEST_VERSION;
-use super::codec::{Corrupt, Reader, Unreadable, Writer};
+use super::codec::{BrokenRule, Corrupt, Reader, Unreadable, Writer, assert_sound};
 
 /// Rows that may live at once.
 const ROWS_MAX: u32 = 4096;
@@ -45,18 +45,30 @@ pub(crate) struct Copy {
 }
 
 impl Rows {
+    fn broken_rule(&self) -> BrokenRule {
+        let rising = self.rows.windows(2).all(|pair| pair[0].number < pair[1].number);
+        if !rising || self.rows.iter().any(|row| row.number < self.oldest_live) {
+            return Some("its rows are out of order");
+        }
+        if self.rows.len() > usize::try_from(ROWS_MAX).expect("a usize has 32 bits at least") {
+            return Some("there are more rows than allowed");
+        }
+        self.rows.iter().find_map(Row::broken_rule)
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
+        assert_sound("row records", self.broken_rule());
         let mut writer = Writer::new();
-        writer.u64(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
+        writer.counter(self.oldest_live).u32(u32::try_from(self.rows.len()).expect("rows are bounded"));
         for row in &self.rows {
-            writer.stream().u64(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
+            writer.stream().counter(row.number).u64(row.incarnation).u64(row.version_ceiling).flag(row.sealed);
             writer.u16(u16::try_from(row.segments.len()).expect("segments of a row are bounded"));
             for copy in row.segments.iter().flatten() {
                 writer.u128(copy.ssd_uuid).u32(copy.segment).flag(copy.lost);
             }
         }
         if self.losses > 0 || self.with_loss.is_some() || !self.with_unknown_loss.is_empty() {
-            writer.u64(self.losses);
+            writer.counter(self.losses);
             encode_attachments(&mut writer, self.with_loss.as_deref().unwrap_or_default());
             encode_attachments(&mut writer, &self.with_unknown_loss);
         }
@@ -78,14 +90,24 @@ impl Rows {
         let with_loss = if lists { Some(decode_attachments(&mut reader)?) } else { None };
         let with_unknown_loss = if lists { decode_attachments(&mut reader)? } else { Vec::new() };
         reader.end()?;
-        let rising = rows.windows(2).all(|pair| pair[0].number < pair[1].number);
-        reader.require(rising && rows.iter().all(|row| row.number >= oldest_live), "its rows are out of order")?;
-        Ok(Self { oldest_live, rows, losses, with_loss, with_unknown_loss })
+        let decoded = Self { oldest_live, rows, losses, with_loss, with_unknown_loss };
+        reader.require_sound(decoded.broken_rule())?;
+        Ok(decoded)
     }
 
     /// Of some segment both copies are lost: they were the last ones of what lay there.
     pub(crate) fn lack_segments(&self) -> bool {
         self.rows.iter().flat_map(|row| &row.segments).any(|pair| pair.iter().all(|copy| copy.lost))
+    }
+}
+
+impl Row {
+    fn broken_rule(&self) -> BrokenRule {
+        if self.segments.len() > usize::from(SEGMENTS_MAX) {
+            return Some("a row has more segments than allowed");
+        }
+        let alike = |pair: &[Copy; 2]| pair[0].ssd_uuid == pair[1].ssd_uuid;
+        self.segments.iter().any(alike).then_some("both copies of a segment are on one SSD")
     }
 }
 
@@ -112,7 +134,6 @@ fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<Row, Unreadable> 
     let mut segments = Vec::new();
     for _ in 0..count {
         let pair = [decode_copy(reader)?, decode_copy(reader)?];
-        reader.require(pair[0].ssd_uuid != pair[1].ssd_uuid, "both copies of a segment are on one SSD")?;
         segments.push(pair);
     }
     Ok(Row { number, incarnation, version_ceiling, sealed, segments })
@@ -146,10 +167,42 @@ mod tests {
         let mut older = rows.encode();
         older.extend(9_u64.to_le_bytes());
         assert_eq!(decoded(&older), Ok(Rows { losses: 9, ..rows }), "who is concerned was not told once");
-        let unordered = Rows { oldest_live: 3, rows: vec![row(4), row(3)], ..Rows::default() };
-        assert!(decoded(&unordered.encode()).is_err());
-        let endless = Rows { oldest_live: 3, rows: vec![row(u64::MAX)], ..Rows::default() };
-        assert!(decoded(&endless.encode()).is_err(), "there is no next row");
+    }
+
+    fn row(number: u64, ssds: [u128; 2]) -> Row {
+        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        Row { number, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![ssds.map(copy)] }
+    }
+
+    fn rows(numbers: [u64; 2]) -> Rows {
+        let rows = numbers.map(|number| row(number, [1, 2]));
+        Rows { oldest_live: 3, rows: rows.to_vec(), ..Rows::default() }
+    }
+
+    /// The same with another number in the second row.
+    fn renumbered(number: u64) -> Result<Rows, Unreadable> {
+        let mut bytes = rows([3, 4]).encode();
+        let row_bytes = (bytes.len() - 12) / 2;
+        bytes[12 + row_bytes + 2..][..8].copy_from_slice(&number.to_le_bytes());
+        decoded(&bytes)
+    }
+
+    #[test]
+    fn rows_out_of_order_and_numbers_without_a_next_one_are_corrupt() {
+        assert!(renumbered(5).is_ok());
+        assert!(renumbered(3).is_err() && renumbered(2).is_err() && renumbered(u64::MAX).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "its rows are out of order")]
+    fn rows_out_of_order_are_not_written() {
+        rows([4, 3]).encode();
+    }
+
+    #[test]
+    #[should_panic(expected = "both copies of a segment are on one SSD")]
+    fn a_row_with_both_copies_on_one_ssd_is_not_written() {
+        Rows { oldest_live: 3, rows: vec![row(3, [1, 1])], ..Rows::default() }.encode();
     }
 
     #[test]

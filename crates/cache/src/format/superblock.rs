@@ -4,7 +4,7 @@
 use crate::config::{BlockBytes, PoolKind, PoolName};
 
 use super::FORMAT_VERSION;
-use super::codec::{Corrupt, Newer, Reader, Unusable, Writer, crc32c, knows_version};
+use super::codec::{Corrupt, Newer, Reader, Unusable, Writer, assert_sound, crc32c, knows_version};
 use super::layout::{Layout, SUPERBLOCK_BYTES};
 
 pub(crate) const MAGIC: [u8; 8] = *b"HOTSETsb";
@@ -25,6 +25,7 @@ impl Superblock {
     /// One copy, [`SUPERBLOCK_BYTES`] long.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let layout = &self.layout;
+        assert_sound("a superblock", layout.check().err());
         let mut body = Writer::new();
         body.u128(self.pool_uuid).u128(self.ssd_uuid).u64(layout.ssd_bytes).u64(layout.segment_bytes);
         body.u64(layout.catalogue_area_bytes).u64(layout.checkpoint_area_bytes).u64(layout.journal_bytes);
@@ -37,7 +38,7 @@ impl Superblock {
         bytes.resize(whole, 0);
         let checksum = crc32c(&bytes[16..]);
         bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-        debug_assert!(used < whole);
+        assert!(used < whole, "a superblock of {used} bytes");
         bytes
     }
 
@@ -81,7 +82,7 @@ impl Superblock {
             checkpoint_area_bytes,
             journal_bytes,
         };
-        layout.check().map_err(|rule| reader.corrupt(rule))?;
+        reader.require_sound(layout.check().err())?;
         let checksums = reader.flag()?;
         let kind = reader.parse(16)?;
         let pool_name = reader.parse(16)?;
@@ -107,6 +108,14 @@ pub(crate) mod tests {
     #[test]
     fn a_superblock_survives_the_round_trip() {
         assert_eq!(Superblock::decode(&sample().encode()), Ok(Some(sample())));
+    }
+
+    #[test]
+    #[should_panic(expected = "its sector size is neither 512 nor 4096")]
+    fn one_that_nobody_could_read_is_not_written() {
+        let mut superblock = sample();
+        superblock.layout.sector_bytes = 1024;
+        superblock.encode();
     }
 
     #[test]

@@ -51,10 +51,15 @@ impl Witness {
         let mut writer = Writer::new();
         writer.u16(u16::try_from(self.ssds.len()).expect("SSDs of a pool are bounded"));
         for ssd in &self.ssds {
-            writer.u128(ssd.uuid).u64(ssd.incarnation).u64(ssd.journal_end).u64(ssd.losses).u64(ssd.read_errors);
+            writer
+                .u128(ssd.uuid)
+                .u64(ssd.incarnation)
+                .counter(ssd.journal_end)
+                .counter(ssd.losses)
+                .counter(ssd.read_errors);
         }
         // So many streams.
-        writer.u16(1).stream().u64(self.log_flushed.0).u32(self.log_flushed.1);
+        writer.u16(1).stream().counter(self.log_flushed.0).u32(self.log_flushed.1);
         let gone = &self.gone[..self.gone.len().min(GONE_MAX)];
         writer.u16(u16::try_from(gone.len()).expect("a pool has few SSDs, however many have gone"));
         for gone in gone {

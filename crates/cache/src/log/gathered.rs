@@ -108,6 +108,7 @@ impl Gathered {
                 }
             }
         }
+        row.assert_holds(position, next - position);
     }
 
     /// Pages that lie one behind the other from this place on.
@@ -274,9 +275,46 @@ pub(super) fn corrupt(rule: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use hotset_block::RealInstant;
     use proptest::prelude::*;
 
     use super::*;
+
+    /// Gathers a batch with a header of one page and two pages of data that begins at a position of a row of two segments, of 256 pages
+    /// each with their summaries of three.
+    fn gather_at(position: u32) -> usize {
+        let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
+        let row = Rc::new(Row::new(0, 1, 7, vec![[copy; 2]; 2], 256, RealInstant(0)));
+        let mut gathered = Gathered { volumes: vec![(7, 100)], ..Gathered::default() };
+        let checksums = [1, 2].into_iter().collect();
+        gathered.gather(&row, position, 1, &[Entry::Pages { attachment: 7, page: 98, version: 1, checksums }]);
+        gathered.found.len()
+    }
+
+    #[test]
+    fn a_batch_lies_between_the_header_and_the_summary_of_a_segment() {
+        assert_eq!([1, 250, 257, 506].map(gather_at), [2; 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 pages at position 251 of row 1")]
+    fn a_batch_that_reaches_into_a_summary_is_not_believed() {
+        gather_at(251);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 pages at position 256 of row 1")]
+    fn a_batch_in_the_place_of_a_header_is_not_believed() {
+        gather_at(256);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 pages at position 513 of row 1")]
+    fn a_batch_behind_its_row_is_not_believed() {
+        gather_at(513);
+    }
 
     proptest! {
         #[test]

@@ -304,6 +304,7 @@ impl<'a, E: Env> LogScan<'a, E> {
         for (to, copy) in mirrors.iter().zip(copies) {
             let same = copy.as_ref().is_some_and(|other| other.checksum == checksum);
             if !same && to.ssd.is_some() {
+                assert!(*to != from, "a copy that is good is not mended from itself");
                 self.found.borrow_mut().repairs.push(Repair {
                     from,
                     to: *to,

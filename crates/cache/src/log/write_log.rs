@@ -241,6 +241,16 @@ impl Row {
         SegmentHeader { row: self.number, incarnation: self.incarnation, position }
     }
 
+    /// # Panics
+    /// If these pages are not all between the header and the summary of one of its segments: what was decoded was checked, so
+    /// whoever says that they are a batch is wrong.
+    pub(crate) fn assert_holds(&self, position: u32, pages: u32) {
+        let (segment, first) = self.locate(position);
+        let inside = first > 0 && u64::from(first) + u64::from(pages) <= u64::from(self.batches_end());
+        let holds = inside && usize::try_from(segment).is_ok_and(|segment| segment < self.segments.len());
+        assert!(holds, "{pages} pages at position {position} of row {} are no batch of it", self.number);
+    }
+
     /// Batches end before this page of each segment.
     pub(crate) fn batches_end(&self) -> u32 {
         self.segment_pages - summary_pages(self.segment_pages)
