@@ -34,7 +34,7 @@ pub async fn work(daemon: Daemon) {
             clear(&daemon).await;
         }
         // Of a pool that is being deleted or made nobody else asks for anything.
-        let unsure = daemon.world.pool.get() == PoolKnown::Unsure;
+        let unsure = [PoolKnown::Unmade, PoolKnown::Unsure].contains(&daemon.world.pool.get());
         if daemon.world.shape.troubles.administrators && !daemon.stopping.get() && !unsure {
             let commands = &daemon.world.commands;
             commands.set(commands.get() + 1);

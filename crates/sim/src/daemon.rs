@@ -88,8 +88,11 @@ impl Daemon {
         self.create_pool().await;
     }
 
-    /// The deletion of the pool got so far that every volume had left it before.
+    /// The deletion of the pool got so far that every volume had left it before; or none ever came to it.
     fn is_deleted(&self) -> bool {
+        if self.world.pool.get() == PoolKnown::Unmade {
+            return true;
+        }
         // What is damaged is not blank.
         let told = self.world.present_ssds().filter(|ssd| !self.world.may_suffer(ssd) || ssd.is_blank());
         self.world.pool.get() == PoolKnown::Unsure && told.into_iter().any(|ssd| !self.carries_pool(ssd))
@@ -155,7 +158,7 @@ impl Daemon {
             return;
         }
         self.world.present_ssds().for_each(|ssd| ssd.missed.set(false));
-        self.world.pool.set(PoolKnown::Unsure);
+        self.world.pool.set(PoolKnown::Unmade);
         for volume in &self.world.volumes {
             // A volume of a pool that is gone for good is nobody's.
             volume.attachment.set(Attachment::Detached);

@@ -63,7 +63,9 @@ pub struct World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolKnown {
     No,
-    /// Making or deleting it was interrupted.
+    /// Making it was interrupted: nobody was told that it is there, and nothing is in it.
+    Unmade,
+    /// Deleting it was interrupted.
     Unsure,
     Yes,
 }
