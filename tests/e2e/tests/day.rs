@@ -70,7 +70,8 @@ impl Script<'_> {
         let victim = self.ssds.remove(0);
         kill(self.daemon, &victim);
         eventually("the spare has taken over", TIMEOUT, || {
-            is_good_with(self.daemon, SSDS) && is_online(self.daemon, &spare) && !is_online(self.daemon, &victim)
+            // Asked for last: before the SSD has left, the pool may be good, and its copies are not made again yet.
+            is_online(self.daemon, &spare) && !is_online(self.daemon, &victim) && is_good_with(self.daemon, SSDS)
         });
         self.note("the spare has taken over");
         self.ssds.push(spare);

@@ -64,7 +64,8 @@ fn shrink(daemon: &Daemon, name: &str) {
 }
 
 pub(crate) fn is_good_with(daemon: &Daemon, ssds: usize) -> bool {
-    daemon.json("pool show p")["health"] == "good" && serves_with(daemon, ssds)
+    // Health is asked for last: it was good before an SSD left, too.
+    serves_with(daemon, ssds) && daemon.json("pool show p")["health"] == "good"
 }
 
 /// Whatever is to be said of the SSDs.
