@@ -7,11 +7,14 @@
 //! again is forgotten, first counts first. A word that was never counted is found now and then because others set
 //! its bits: its block is populated somewhat early, nothing else.
 
+use std::ops::Range;
+
 use crate::address::{BlockKey, at, bucket, mixed, vec_bytes};
 
 /// Words that a filter takes for each slot: what is remembered at least.
 const WORDS_PER_SLOT: usize = 8;
-/// Words that a filter of a small pool takes at least: a mebibyte is not worth saving.
+/// Words that a filter of a small pool takes at least, as one of 32,768 slots does: 128 KiB, or 512 where blocks are larger, are
+/// not worth saving.
 const WORDS_MIN: usize = 262_144;
 /// A line of the processor's cache: the bits of a word lie in one.
 const LINE_BITS: usize = 512;
@@ -76,20 +79,25 @@ impl Counters {
     /// Starts again from nothing for `key`. A word whose bit it shares is forgotten with it.
     pub fn forget(&mut self, key: BlockKey) {
         for direction in [Direction::Read, Direction::Write] {
-            let words = (1..COUNT_MAX).map(|count| Word::new(key, direction, count));
-            for word in words {
+            for word in (1..COUNT_MAX).map(|count| Word::new(key, direction, count)) {
                 if !self.has(word) {
                     break;
                 }
-                let (place, [(cell, bit), _]) = (word.place(self.filters[0].len()), word.bits());
-                self.filters.iter_mut().for_each(|filter| filter[place + cell] &= !bit);
+                let (line, [(cell, bit), _]) = (self.line(word), word.bits());
+                self.filters.iter_mut().for_each(|filter| filter[line.start + cell] &= !bit);
             }
         }
     }
 
+    /// The cells of either filter that the word's bits are in.
+    fn line(&self, word: Word) -> Range<usize> {
+        let first = bucket(word.0, self.filters[0].len() / CELLS_PER_LINE) * CELLS_PER_LINE;
+        first..first + CELLS_PER_LINE
+    }
+
     fn has(&self, word: Word) -> bool {
-        let place = word.place(self.filters[0].len());
-        self.filters.iter().any(|filter| word.is_in(&filter[place..][..CELLS_PER_LINE]))
+        let line = self.line(word);
+        self.filters.iter().any(|filter| word.is_in(&filter[line.clone()]))
     }
 
     /// The memory that it takes, in bytes.
@@ -108,19 +116,18 @@ impl Counters {
 
     /// Puts a word into the newer filter; answers whether one of the two had it.
     fn say(&mut self, word: Word) -> bool {
-        let (place, older) = (word.place(self.filters[0].len()), 1 - self.newer);
-        let is_old = word.is_in(&self.filters[older][place..][..CELLS_PER_LINE]);
-        let line = &mut self.filters[self.newer][place..][..CELLS_PER_LINE];
-        if word.is_in(line) {
-            return true;
+        let (known, line) = (self.has(word), self.line(word));
+        let cells = &mut self.filters[self.newer][line];
+        if !word.is_in(cells) {
+            word.put_into(cells);
+            self.left -= 1;
         }
-        word.put_into(line);
-        self.left -= 1;
         if self.left == 0 {
+            let older = 1 - self.newer;
             self.filters[older].fill(0);
             (self.newer, self.left) = (older, self.words_max);
         }
-        is_old
+        known
     }
 }
 
@@ -135,11 +142,6 @@ impl Word {
             Direction::Write => 4,
         };
         Self(mixed(key.hash() ^ u64::from(direction + count)))
-    }
-
-    /// The first cell of the word's line.
-    fn place(self, cells: usize) -> usize {
-        bucket(self.0, cells / CELLS_PER_LINE) * CELLS_PER_LINE
     }
 
     /// Cell and bit, twice: the lowest eighteen bits of the word.
@@ -167,6 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
     use crate::address::{BlockIndex, VolumeIndex};
 
     fn key(block: u32) -> BlockKey {

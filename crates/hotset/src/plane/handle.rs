@@ -93,6 +93,15 @@ impl Handle {
         self.bring(volume, self.places.of_pool(pool).unwrap_or(0)).await
     }
 
+    /// Serves a volume no more; what it wrote is flushed first.
+    ///
+    /// # Errors
+    /// There is none of this name; or its flush failed, or took too long: it is gone all the same.
+    pub(crate) async fn remove_volume(&self, volume: &VolumeName) -> Result<(), ApiError> {
+        let name = volume.clone();
+        self.of_volume(volume).call(move |plane| plane.remove_volume(name)).await
+    }
+
     /// Brings a volume that has left its pool to the first thread, in the same manner.
     pub(crate) async fn bring_home(&self, volume: &VolumeName) -> Result<(), ApiError> {
         self.bring(volume, 0).await

@@ -351,8 +351,7 @@ impl Removals {
             self.guard.update_udev_rules().await;
         }
         // From here on it goes, whatever cannot be recorded: that is tried again by itself.
-        let volume = status.name.clone();
-        let flushed = self.records.plane.of_volume(&status.name).call(move |plane| plane.remove_volume(volume)).await;
+        let flushed = self.records.plane.remove_volume(&status.name).await;
         let taken = self.take_from_offline_pool(status.name.as_str()).await.map(|_| ());
         let saved = match &status.pool {
             Some(pool) => self.records.save_joined(pool).await,

@@ -185,8 +185,7 @@ impl Volumes {
             let _ = self.records.save_pool(pool).await;
             self.guard.update_udev_rules().await;
         }
-        let remove = name.clone();
-        let _ = self.records.plane.of_volume(name).call(move |plane| plane.remove_volume(remove)).await;
+        let _ = self.records.plane.remove_volume(name).await;
         let _ = self.records.save_volumes().await;
     }
 

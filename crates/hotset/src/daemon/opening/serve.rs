@@ -55,21 +55,13 @@ impl Serving {
             Ok(Reattached::Dropped { reason }) => {
                 tracing::warn!(%volume, "its backing device was changed or replaced, so its cache was dropped: {reason}");
                 if let Err(error) = self.backings.recognise(&volume, &backing).await {
-                    self.records
-                        .plane
-                        .of_volume(&volume.clone())
-                        .call(move |plane| plane.remove_volume(volume))
-                        .await?;
+                    self.records.plane.remove_volume(&volume).await?;
                     return Err(error);
                 }
             }
             Err(error) => {
                 if !serves {
-                    self.records
-                        .plane
-                        .of_volume(&volume.clone())
-                        .call(move |plane| plane.remove_volume(volume))
-                        .await?;
+                    self.records.plane.remove_volume(&volume).await?;
                 }
                 return Err(error);
             }
