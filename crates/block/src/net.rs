@@ -41,11 +41,11 @@ const SOCKET_MODE: u32 = 0o600;
 pub struct Listener {
     env: HostEnv,
     socket: Rc<OwnedFd>,
-    place: Place,
+    address: Address,
     buffer_bytes: i32,
 }
 
-enum Place {
+enum Address {
     Unix {
         path: PathBuf,
         /// Of the socket file, if we made it.
@@ -69,18 +69,18 @@ impl Listener {
         }
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         sys::listen(&socket, BACKLOG)?;
-        let place = Place::Unix { path: path.to_owned(), made: Some(fs::metadata(path)?.ino()) };
-        Ok(Self { env: env.clone(), socket: Rc::new(socket), place, buffer_bytes: SOCKET_BUFFER_BYTES })
+        let address = Address::Unix { path: path.to_owned(), made: Some(fs::metadata(path)?.ino()) };
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), address, buffer_bytes: SOCKET_BUFFER_BYTES })
     }
 
     /// Listens on a TCP address; port 0 lets the kernel choose.
     pub fn bind_tcp(env: &HostEnv, address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
-        let place = Place::Tcp(listener.local_addr()?);
+        let address = Address::Tcp(listener.local_addr()?);
         Ok(Self {
             env: env.clone(),
             socket: Rc::new(OwnedFd::from(listener)),
-            place,
+            address,
             buffer_bytes: SOCKET_BUFFER_BYTES,
         })
     }
@@ -88,17 +88,17 @@ impl Listener {
     /// Listens on a socket that somebody else made, and keeps when we are gone.
     pub fn over_inherited(env: &HostEnv, inherited: InheritedListener) -> io::Result<Self> {
         // The ring waits by itself; on a socket that does not wait, it would answer at once that there is nobody.
-        let (socket, place) = match inherited {
+        let (socket, bound) = match inherited {
             InheritedListener::Unix { listener, path } => {
                 listener.set_nonblocking(false)?;
-                (OwnedFd::from(listener), Place::Unix { path, made: None })
+                (OwnedFd::from(listener), Address::Unix { path, made: None })
             }
             InheritedListener::Tcp { listener, address } => {
                 listener.set_nonblocking(false)?;
-                (OwnedFd::from(listener), Place::Tcp(address))
+                (OwnedFd::from(listener), Address::Tcp(address))
             }
         };
-        Ok(Self { env: env.clone(), socket: Rc::new(socket), place, buffer_bytes: SOCKET_BUFFER_BYTES })
+        Ok(Self { env: env.clone(), socket: Rc::new(socket), address: bound, buffer_bytes: SOCKET_BUFFER_BYTES })
     }
 
     /// Connections from now on have at most so much room in the kernel, in each direction.
@@ -108,9 +108,9 @@ impl Listener {
 
     /// Where it listens: `unix:PATH` or `tcp:ADDRESS:PORT`.
     pub fn local_addr(&self) -> String {
-        match &self.place {
-            Place::Unix { path, .. } => format!("unix:{}", path.display()),
-            Place::Tcp(address) => format!("tcp:{address}"),
+        match &self.address {
+            Address::Unix { path, .. } => format!("unix:{}", path.display()),
+            Address::Tcp(address) => format!("tcp:{address}"),
         }
     }
 
@@ -120,16 +120,16 @@ impl Listener {
         let RingOperation::Accept(_, Some(socket)) = operation else {
             unreachable!("a successful accept brings a connection");
         };
-        match &self.place {
-            Place::Unix { .. } => Stream::over_unix(&self.env, socket, self.buffer_bytes),
-            Place::Tcp(_) => Stream::over_tcp(&self.env, TcpStream::from(socket), self.buffer_bytes),
+        match &self.address {
+            Address::Unix { .. } => Stream::over_unix(&self.env, socket, self.buffer_bytes),
+            Address::Tcp(_) => Stream::over_tcp(&self.env, TcpStream::from(socket), self.buffer_bytes),
         }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Place::Unix { path, made: Some(inode) } = &self.place
+        if let Address::Unix { path, made: Some(inode) } = &self.address
             && fs::metadata(path).is_ok_and(|metadata| metadata.ino() == *inode)
         {
             // Whoever comes next removes it if we cannot.

@@ -24,7 +24,7 @@ use crate::members::reading::ReadSsds;
 use crate::members::roster::Roster;
 use crate::members::ssd::Ssd;
 use crate::pool::Missing;
-use crate::pool::survey::{Found, LeftOut, Survey, none_readable, state_record};
+use crate::pool::survey::{LeftOut, Survey, SurveyedSsd, none_readable, state_record};
 use crate::time_limit::within;
 use crate::volume::backing::Backing;
 
@@ -440,12 +440,12 @@ fn reported_ssds<E: Env>(survey: &Survey<E>) -> Vec<ReportedSsd> {
 }
 
 /// Those of the SSDs that are believed.
-fn of_use<E: Env>(env: &E, found: Vec<Found<E::Device>>, records: &Records) -> Roster<Ssd<E>> {
+fn of_use<E: Env>(env: &E, found: Vec<SurveyedSsd<E::Device>>, records: &Records) -> Roster<Ssd<E>> {
     let is_awaited = |uuid| records.known_losses().is_some_and(|losses| losses.names(uuid));
     let of_use =
         found.into_iter().filter(|ssd| ssd.is_in(&records.members.value) || is_awaited(ssd.superblock.ssd_uuid));
     let ssds = (0..).zip(of_use).map(|(index, ssd)| {
-        let Found { named, superblock, .. } = ssd;
+        let SurveyedSsd { named, superblock, .. } = ssd;
         Rc::new(Ssd::new(env.clone(), SsdIndex(index), named, &superblock))
     });
     Roster::new(ssds.collect(), 0)

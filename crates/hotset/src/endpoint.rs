@@ -84,9 +84,12 @@ mod tests {
     #[test]
     fn both_forms_are_read_and_written_alike() {
         for text in ["unix:/run/a.sock", "tcp:127.0.0.1:10809", "tcp:[::1]:80"] {
-            assert_eq!(text.parse::<Endpoint>().expect("valid").to_string(), text);
+            assert_eq!(text.parse::<Endpoint>().expect("a valid value of the test").to_string(), text);
         }
-        assert_eq!("tcp:localhost:9".parse::<Endpoint>().expect("valid").to_string(), "tcp:127.0.0.1:9");
+        assert_eq!(
+            "tcp:localhost:9".parse::<Endpoint>().expect("a valid value of the test").to_string(),
+            "tcp:127.0.0.1:9"
+        );
     }
 
     #[test]

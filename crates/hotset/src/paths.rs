@@ -87,11 +87,12 @@ mod tests {
     #[test]
     fn only_the_path_of_a_backing_device_is_made_absolute() {
         let here = std::env::current_dir().expect("a working directory").display().to_string();
-        assert_eq!(absolute_backing("/dev/sda").expect("valid"), "/dev/sda");
-        assert_eq!(absolute_backing("disk.img").expect("valid"), format!("{here}/disk.img"));
-        let emulated = absolute_backing("emulated:disks=16,file=a.img,size=8G").expect("valid");
+        assert_eq!(absolute_backing("/dev/sda").expect("a valid value of the test"), "/dev/sda");
+        assert_eq!(absolute_backing("disk.img").expect("a valid value of the test"), format!("{here}/disk.img"));
+        let emulated = absolute_backing("emulated:disks=16,file=a.img,size=8G").expect("a valid value of the test");
         assert_eq!(emulated, format!("emulated:disks=16,file={here}/a.img,size=8G"));
-        let slow = absolute_backing("emulated-ssd:iops=4000,rate=400M,flush=1ms,file=a.img").expect("valid");
+        let slow = absolute_backing("emulated-ssd:iops=4000,rate=400M,flush=1ms,file=a.img")
+            .expect("a valid value of the test");
         assert_eq!(slow, format!("emulated-ssd:iops=4000,rate=400M,flush=1ms,file={here}/a.img"));
     }
 }

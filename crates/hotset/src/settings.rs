@@ -203,7 +203,7 @@ mod tests {
         let parsed: Vec<PoolSetting> =
             ["policy=lru", "populate-on-read=3", "policy=fifo", "fetch-rate=high", "io-type=file-system"]
                 .iter()
-                .map(|text| text.parse().expect("valid"))
+                .map(|text| text.parse().expect("a valid value of the test"))
                 .collect();
         let set = pool_set(&parsed);
         assert_eq!(set.policy, Some(hotset_api::PolicyKind::Fifo));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn cleaning_is_set_in_percent_and_in_any_unit_of_time() {
         let parsed: Vec<PoolSetting> = ["flush-rate=high", "dirty-watermark=40%", "dirty-age=2h"]
-            .map(|text| text.parse().expect("valid"))
+            .map(|text| text.parse().expect("a valid value of the test"))
             .to_vec();
         let set = pool_set(&parsed);
         assert_eq!(set.flush_rate, Some(hotset_api::FlushRate::High));
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn write_modes_and_read_caching_are_set_by_their_words() {
-        let mode = "mode=instant-write-back".parse::<VolumeSetting>().expect("valid");
-        let set = volume_set(&[mode, "read-cache=off".parse().expect("valid")]);
+        let mode = "mode=instant-write-back".parse::<VolumeSetting>().expect("a valid value of the test");
+        let set = volume_set(&[mode, "read-cache=off".parse().expect("a valid value of the test")]);
         assert_eq!(set.write_mode, Some(hotset_api::WriteMode::InstantWriteBack));
         assert_eq!(set.read_cache, Some(false));
         for (text, part) in
@@ -263,11 +263,12 @@ mod tests {
 
     #[test]
     fn shares_are_sizes_percent_or_none() {
-        let settings = ["dirty-cap=10%", "cache-min=2G", "cache-max=off"].map(|text| text.parse().expect("valid"));
+        let settings = ["dirty-cap=10%", "cache-min=2G", "cache-max=off"]
+            .map(|text| text.parse().expect("a valid value of the test"));
         let set = volume_set(&settings);
         assert_eq!(set.dirty_cap, Some(Share::Percent(10)));
         assert_eq!((set.cache_min, set.cache_max), (Some(Share::Bytes(2 << 30)), Some(Share::Bytes(0))));
-        let auto = "dirty-cap=auto".parse::<VolumeSetting>().expect("valid");
+        let auto = "dirty-cap=auto".parse::<VolumeSetting>().expect("a valid value of the test");
         assert_eq!(volume_set(&[auto]).dirty_cap, Some(Share::Bytes(0)));
         for text in ["dirty-cap=off", "cache-min=auto", "cache-max=0", "cache-max=101%", "cache-min=0%", "dirty-cap=4K"]
         {
@@ -287,8 +288,8 @@ mod tests {
 
     #[test]
     fn cutoffs_are_sizes_or_off_and_never_zero() {
-        let off = "read-cutoff=off".parse::<VolumeSetting>().expect("valid");
-        let sized = "write-cutoff=2M".parse::<VolumeSetting>().expect("valid");
+        let off = "read-cutoff=off".parse::<VolumeSetting>().expect("a valid value of the test");
+        let sized = "write-cutoff=2M".parse::<VolumeSetting>().expect("a valid value of the test");
         let set = volume_set(&[off, sized]);
         assert_eq!((set.read_cutoff_bytes, set.write_cutoff_bytes), (Some(0), Some(2 << 20)));
         for text in ["read-cutoff=0", "read-cutoff=big", "cutoff=1M"] {

@@ -11,7 +11,7 @@ pub(crate) type Tick = u64;
 
 /// A write to a cell.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CellWrite {
     pub(crate) version: u64,
     pub(crate) content: Content,
     /// Whatever ended before this moment came before this write in the cell.
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
     dead_at: Option<Tick>,
 }
 
-impl Entry {
+impl CellWrite {
     /// What was there before the first host came.
     pub(crate) fn initial(content: Content) -> Self {
         let version = match content {
@@ -74,11 +74,11 @@ impl Entry {
 /// See the file's summary.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<CellWrite>,
 }
 
 impl Cell {
-    pub(crate) fn begin(&mut self, entry: Entry) {
+    pub(crate) fn begin(&mut self, entry: CellWrite) {
         self.entries.push(entry);
     }
 
@@ -111,7 +111,7 @@ impl Cell {
     /// A read that began at `begin` returned `content`. `None` if that was not possible; else the write that the host
     /// has thereby learnt of, if it did not know it before.
     pub(crate) fn observe(&mut self, content: Content, begin: Tick, now: Tick, power_cut: Tick) -> Option<Option<u64>> {
-        let possible = |entry: &Entry| entry.content == content && entry.is_visible_since(begin);
+        let possible = |entry: &CellWrite| entry.content == content && entry.is_visible_since(begin);
         let candidates = self.entries.iter().filter(|entry| possible(entry)).count();
         if candidates > 1 {
             for entry in self.entries.iter_mut().filter(|entry| !possible(entry)) {
@@ -195,9 +195,9 @@ impl Cell {
         }
     }
 
-    fn drop_replaced(&mut self, may_drop: impl Fn(&Entry) -> bool) {
+    fn drop_replaced(&mut self, may_drop: impl Fn(&CellWrite) -> bool) {
         let durable: Vec<_> = self.entries.iter().filter(|entry| entry.durable).cloned().collect();
-        let replaced = |entry: &Entry| durable.iter().any(|newer| entry.precedes(newer) && !newer.precedes(entry));
+        let replaced = |entry: &CellWrite| durable.iter().any(|newer| entry.precedes(newer) && !newer.precedes(entry));
         self.entries.retain(|entry| !(replaced(entry) && may_drop(entry)));
     }
 }

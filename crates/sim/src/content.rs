@@ -22,13 +22,13 @@ pub enum Content {
 
 /// A cell's place in the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct CellPlace {
     pub volume: u64,
     pub cell: u64,
 }
 
 /// Fills a cell with what write number `version` stores at `place`.
-pub fn fill(bytes: &mut [u8], place: Place, version: u64) {
+pub fn fill(bytes: &mut [u8], place: CellPlace, version: u64) {
     let (head, tail) = bytes.split_at_mut(HEAD_BYTES);
     for (chunk, word) in head.chunks_exact_mut(8).zip([MAGIC, place.volume, place.cell, version]) {
         chunk.copy_from_slice(&word.to_le_bytes());
@@ -39,7 +39,7 @@ pub fn fill(bytes: &mut [u8], place: Place, version: u64) {
 }
 
 /// Which content of `place` these bytes are.
-pub fn recognise(bytes: &[u8], place: Place) -> Content {
+pub fn recognise(bytes: &[u8], place: CellPlace) -> Content {
     if is_zero(bytes) {
         return Content::Zeroes;
     }
@@ -52,7 +52,7 @@ pub fn describe(bytes: &[u8]) -> String {
     if word(bytes, 0) != MAGIC {
         return format!("bytes that nobody wrote ({:02x?}…)", &bytes[..bytes.len().min(16)]);
     }
-    let place = Place { volume: word(bytes, 1), cell: word(bytes, 2) };
+    let place = CellPlace { volume: word(bytes, 1), cell: word(bytes, 2) };
     let whole = if is_filled(bytes, place, word(bytes, 3)) { "" } else { ", damaged" };
     format!("volume {} cell {} write {}{whole}", place.volume, place.cell, word(bytes, 3))
 }
@@ -63,7 +63,7 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|word| *word == [0; 8]) && rest.iter().all(|byte| *byte == 0)
 }
 
-fn is_filled(bytes: &[u8], place: Place, version: u64) -> bool {
+fn is_filled(bytes: &[u8], place: CellPlace, version: u64) -> bool {
     let (head, tail) = bytes.split_at(HEAD_BYTES);
     let is = |(chunk, word): (&[u8], u64)| *chunk == word.to_le_bytes();
     head.chunks_exact(8).zip([MAGIC, place.volume, place.cell, version]).all(is)
@@ -71,12 +71,12 @@ fn is_filled(bytes: &[u8], place: Place, version: u64) -> bool {
 }
 
 /// What follows the head of a cell: no two cells, and no two versions of one, have it in common.
-fn words(place: Place, version: u64) -> impl Iterator<Item = u64> {
+fn words(place: CellPlace, version: u64) -> impl Iterator<Item = u64> {
     let first = seed(place, version);
     (0..).map(move |number: u64| first ^ number.wrapping_mul(0x5851_F42D_4C95_7F2D))
 }
 
-fn seed(place: Place, version: u64) -> u64 {
+fn seed(place: CellPlace, version: u64) -> u64 {
     mix(version ^ mix(place.cell ^ mix(place.volume)))
 }
 
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn content_is_recognised_at_its_own_place_only() {
-        let place = Place { volume: 1, cell: 7 };
+        let place = CellPlace { volume: 1, cell: 7 };
         let mut bytes = [0; 512];
         assert_eq!(recognise(&bytes, place), Content::Zeroes);
         fill(&mut bytes, place, 42);
         assert_eq!(recognise(&bytes, place), Content::Write(42));
-        assert_eq!(recognise(&bytes, Place { volume: 1, cell: 8 }), Content::Foreign);
+        assert_eq!(recognise(&bytes, CellPlace { volume: 1, cell: 8 }), Content::Foreign);
         assert_eq!(describe(&bytes), "volume 1 cell 7 write 42");
         bytes[500] ^= 1;
         assert_eq!(recognise(&bytes, place), Content::Foreign);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use hotset_block::ByteRange;
 
-use crate::cell::{Cell, Entry, Tick};
-use crate::content::{self, Content, Place};
+use crate::cell::{Cell, CellWrite, Tick};
+use crate::content::{self, CellPlace, Content};
 use crate::image::{Image, index};
 
 /// A write, trim or write-zeroes, from its start to its answer. The number is part of what it writes.
@@ -93,7 +93,7 @@ impl VolumeModel {
         let now = self.tick();
         let content = if zeroes { Content::Zeroes } else { Content::Write(number.0) };
         for at in self.cells_of(range) {
-            self.cell(at).begin(Entry::begun(number.0, content, now));
+            self.cell(at).begin(CellWrite::begun(number.0, content, now));
         }
         self.writing.insert(number, range);
         number
@@ -105,7 +105,7 @@ impl VolumeModel {
         let now = self.tick();
         for (at, held) in self.cells_of(range).zip(content.bytes(range).chunks_exact(index(self.cell_bytes))) {
             let held = content::recognise(held, self.place(at));
-            self.cell(at).begin(Entry::begun(number.0, held, now));
+            self.cell(at).begin(CellWrite::begun(number.0, held, now));
         }
         self.writing.insert(number, range);
         number
@@ -241,7 +241,7 @@ impl VolumeModel {
         let number = WriteNumber(self.next_write);
         self.next_write += 1;
         for at in self.cells_of(range) {
-            self.cells[at].entries = vec![Entry::initial(Content::Write(number.0))];
+            self.cells[at].entries = vec![CellWrite::initial(Content::Write(number.0))];
         }
         number
     }
@@ -277,7 +277,7 @@ impl VolumeModel {
             let held = content::recognise(&bytes, place);
             let cell = self.cell(at);
             if !matches!(&cell.entries[..], [only] if only.content == held) {
-                cell.entries = vec![Entry::initial(held)];
+                cell.entries = vec![CellWrite::initial(held)];
             }
         }
         self.volatile.clear();
@@ -286,7 +286,7 @@ impl VolumeModel {
     /// The stretches, of this length, in which a host has written.
     pub fn written_stretches(&self, length: u64) -> Vec<ByteRange> {
         let cells = index(length / self.cell_bytes);
-        let is_written = |cell: &Cell| cell.entries.iter().any(Entry::is_of_host);
+        let is_written = |cell: &Cell| cell.entries.iter().any(CellWrite::is_of_host);
         let stretches = (0..).zip(self.cells.chunks(cells)).filter(|(_, cells)| cells.iter().any(is_written));
         let end = u64::try_from(self.cells.len()).expect("a length fits in 64 bits") * self.cell_bytes;
         let range = |number: u64| ByteRange { start: number * length, end: ((number + 1) * length).min(end) };
@@ -351,8 +351,8 @@ impl VolumeModel {
         self.reading.iter().copied().min().unwrap_or(self.now + 1)
     }
 
-    fn place(&self, at: usize) -> Place {
-        Place { volume: self.volume, cell: u64::try_from(at).expect("an index fits in 64 bits") }
+    fn place(&self, at: usize) -> CellPlace {
+        CellPlace { volume: self.volume, cell: u64::try_from(at).expect("an index fits in 64 bits") }
     }
 
     /// The cells of a range. What lies past the end of the volume belongs to nobody.
@@ -365,7 +365,7 @@ impl VolumeModel {
             let start = self.place(at).cell * self.cell_bytes;
             let bytes = self.initial.bytes(ByteRange::at(start, self.cell_bytes));
             let content = content::recognise(&bytes, self.place(at));
-            self.cells[at].entries.push(Entry::initial(content));
+            self.cells[at].entries.push(CellWrite::initial(content));
         }
         &mut self.cells[at]
     }

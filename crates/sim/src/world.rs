@@ -7,7 +7,7 @@ use hotset_block::{ByteRange, DeviceInfo, Discard, Instant};
 use hotset_cache::config::{PoolKind, PoolSettings, VolumeName, VolumeSettings, VolumeSpec};
 use hotset_cache::{LABEL_BYTES, Pool, STATE_BYTES, SsdLabel, Unusable, inspect};
 
-use crate::content::{self, Place};
+use crate::content::{self, CellPlace};
 use crate::disk::{Disk, Saved, Speed, Watcher};
 use crate::executor::{SimEnv, Simulation};
 use crate::image::{Image, index};
@@ -571,7 +571,7 @@ fn initial_content(simulation: &Simulation, volume: u64, shape: &VolumeShape) ->
             continue;
         }
         for at in (start..(start + (1 << 20)).min(size)).step_by(index(cell)) {
-            content::fill(&mut bytes, Place { volume, cell: at / cell }, 0);
+            content::fill(&mut bytes, CellPlace { volume, cell: at / cell }, 0);
             image.write(at, &bytes);
         }
     }

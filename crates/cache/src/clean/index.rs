@@ -20,7 +20,7 @@ use crate::clean::slot_ssds::SlotSsds;
 use crate::clean::slots::Slots;
 use crate::error::Error;
 use crate::format::checkpoint::CheckpointHeader;
-use crate::format::index::{Entry, Place, Sector};
+use crate::format::index::{IndexEntry, Sector, SectorPlace};
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 use crate::members::segments::Purpose;
@@ -74,12 +74,12 @@ impl<E: Env> Index<E> {
     }
 
     /// Pages of a slot are not believed any more, as soon as the entry for that is durable: answers that.
-    pub(super) fn drop_pages(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) -> Ticket {
+    pub(super) fn record_drop(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: &Range<u32>) -> Ticket {
         let ssd = Rc::clone(self.ssds.of(slot));
         let generation = self.slots.borrow().generation(slot);
         let small = |page: u32| u16::try_from(page).expect("a block has at most 1024 pages");
         let (first_page, page_count) = (small(pages.start), small(pages.end - pages.start));
-        let ticket = self.push(&ssd, Entry::Drop { slot: ssd.local(slot), generation, first_page, page_count });
+        let ticket = self.push(&ssd, IndexEntry::Drop { slot: ssd.local(slot), generation, first_page, page_count });
         self.drops.borrow_mut().queued(key, ssd.index, ticket);
         ticket
     }
@@ -158,7 +158,7 @@ impl<E: Env> Index<E> {
     // ---- the journal
 
     /// Queues an entry and sees to it that somebody writes it.
-    fn push(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, entry: Entry) -> Ticket {
+    fn push(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>, entry: IndexEntry) -> Ticket {
         let ticket = ssd.journal.push(entry);
         if ssd.journal.begin_writing() {
             let (index, ssd) = (Rc::clone(self), Rc::clone(ssd));
@@ -281,7 +281,8 @@ impl<E: Env> Index<E> {
     fn checkpoint_sector(&self, ssd: &SlotSsd<E>, checkpoint: u64, number: u64, next_slot: &mut u32) -> Option<Sector> {
         let incarnation = ssd.incarnation.get();
         let entries = Vec::new();
-        let mut sector = Sector { place: Place::Checkpoint, incarnation, number, flushed_below: checkpoint, entries };
+        let mut sector =
+            Sector { place: SectorPlace::Checkpoint, incarnation, number, flushed_below: checkpoint, entries };
         while *next_slot < ssd.layout.slot_count() {
             if let Some(entry) = self.believed_entry(ssd, *next_slot) {
                 if !sector.fits(&entry, ssd.layout.sector_bytes) {
@@ -295,7 +296,7 @@ impl<E: Env> Index<E> {
     }
 
     /// What is believed of a slot now; `None` if nothing is.
-    fn believed_entry(&self, ssd: &SlotSsd<E>, local: u32) -> Option<Entry> {
+    fn believed_entry(&self, ssd: &SlotSsd<E>, local: u32) -> Option<IndexEntry> {
         if !ssd.life().has_joined() {
             return None;
         }
@@ -308,12 +309,12 @@ impl<E: Env> Index<E> {
     }
 
     /// What the index is to say of a slot.
-    fn publish_entry(&self, slot: SlotIndex, local: u32) -> Option<Entry> {
+    fn publish_entry(&self, slot: SlotIndex, local: u32) -> Option<IndexEntry> {
         let slots = self.slots.borrow();
         let key = slots.key(slot)?;
         let (attachment, block) = (self.ids.of(key.volume)?, u64::from(key.block.0));
         let (generation, mask) = (slots.generation(slot), slots.mask(slot));
-        Some(Entry::Publish { slot: local, generation, attachment, block, mask })
+        Some(IndexEntry::Publish { slot: local, generation, attachment, block, mask })
     }
 
     // ---- for a stop, and for an SSD that leaves
@@ -366,7 +367,7 @@ impl<E: Env> SlotSsd<E> {
         for number in holes {
             let incarnation = self.incarnation.get();
             let entries = Vec::new();
-            let sector = Sector { place: Place::Journal, incarnation, number, flushed_below: number, entries };
+            let sector = Sector { place: SectorPlace::Journal, incarnation, number, flushed_below: number, entries };
             let mut buf = self.env.buffers().take(self.sector_bytes());
             sector.encode_into(&mut buf);
             let offset = self.layout.journal_offset() + number * u64::from(self.layout.sector_bytes);

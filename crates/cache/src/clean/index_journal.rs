@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use hotset_block::sync::Event;
 
-use crate::format::index::{Entry, Place, Sector};
+use crate::format::index::{IndexEntry, Sector, SectorPlace};
 
 /// Stands for an entry: durable when [`Journal::is_flushed`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,14 +20,14 @@ pub(super) struct Batch {
 
 impl Batch {
     pub(super) fn has_drops(&self) -> bool {
-        self.sectors.iter().flat_map(|sector| &sector.entries).any(Entry::is_drop)
+        self.sectors.iter().flat_map(|sector| &sector.entries).any(IndexEntry::is_drop)
     }
 }
 
 /// See the file's summary.
 #[derive(Default)]
 pub(super) struct Journal {
-    pending: RefCell<VecDeque<Entry>>,
+    pending: RefCell<VecDeque<IndexEntry>>,
     /// Entries ever pushed, taken, and flushed.
     pushed: Cell<u64>,
     flushed: Cell<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Journal {
 
 /// What waits.
 impl Journal {
-    pub(super) fn push(&self, entry: Entry) -> Ticket {
+    pub(super) fn push(&self, entry: IndexEntry) -> Ticket {
         self.pending.borrow_mut().push_back(entry);
         self.pushed.set(self.pushed.get() + 1);
         Ticket(self.pushed.get())
@@ -64,7 +64,7 @@ impl Journal {
         let mut batch = Batch { sectors: Vec::new(), entries: 0 };
         for number in first..first + room {
             let entries = Vec::new();
-            let mut sector = Sector { place: Place::Journal, incarnation, number, flushed_below: first, entries };
+            let mut sector = Sector { place: SectorPlace::Journal, incarnation, number, flushed_below: first, entries };
             while pending.front().is_some_and(|entry| sector.fits(entry, sector_bytes)) {
                 sector.entries.extend(pending.pop_front());
                 batch.entries += 1;
@@ -200,12 +200,12 @@ mod tests {
 
     use super::*;
 
-    fn drop_of(slot: u32) -> Entry {
-        Entry::Drop { slot, generation: 1, first_page: 0, page_count: 1 }
+    fn drop_of(slot: u32) -> IndexEntry {
+        IndexEntry::Drop { slot, generation: 1, first_page: 0, page_count: 1 }
     }
 
-    fn publish_of(slot: u32, words: usize) -> Entry {
-        Entry::Publish { slot, generation: 1, attachment: 1, block: 1, mask: vec![1; words] }
+    fn publish_of(slot: u32, words: usize) -> IndexEntry {
+        IndexEntry::Publish { slot, generation: 1, attachment: 1, block: 1, mask: vec![1; words] }
     }
 
     proptest! {

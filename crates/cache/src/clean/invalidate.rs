@@ -95,7 +95,7 @@ impl<E: Env> Clean<E> {
         match hidden {
             Hidden::Nothing | Hidden::Some { published: false } => {}
             Hidden::Some { published: true } => {
-                self.index.drop_pages(slot, key, pages);
+                self.index.record_drop(slot, key, pages);
             }
             Hidden::All => self.free_slot(slot, Why::Emptied),
         }
@@ -108,7 +108,7 @@ impl<E: Env> Clean<E> {
         let ssd = self.ssds.of(slot);
         let key = self.slots.borrow().key(slot).expect("only a used slot is freed");
         let published = self.slots.borrow().is_published(slot) && !planted(Planted::EvictWithoutDrop);
-        let ticket = published.then(|| self.index.drop_pages(slot, key, &(0..self.blocks.pages_per_block)));
+        let ticket = published.then(|| self.index.record_drop(slot, key, &(0..self.blocks.pages_per_block)));
         self.slots.borrow_mut().free(slot, why);
         ssd.slot_is_freed();
         let dropped = ticket.filter(|_| !planted(Planted::ReuseBeforeDropFlushed));

@@ -80,7 +80,7 @@ pub(crate) struct Clean<E: Env> {
 
 /// Where the pages of one block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum BlockLookup {
     /// The block is not in the cache.
     Nothing,
     /// All of them are in this slot, which can be read; the policy knows that it was hit.
@@ -198,14 +198,14 @@ impl<E: Env> Clean<E> {
     }
 
     /// Finds pages of one block for a host's read.
-    pub(crate) fn find(&self, key: BlockKey, pages: &Range<u32>) -> Found {
+    pub(crate) fn find(&self, key: BlockKey, pages: &Range<u32>) -> BlockLookup {
         let mut slots = self.slots.borrow_mut();
-        let Some(slot) = slots.find(key) else { return Found::Nothing };
+        let Some(slot) = slots.find(key) else { return BlockLookup::Nothing };
         if slots.holds_all(slot, pages) && self.is_readable(slot) {
             slots.touch(slot);
-            return Found::All(slot);
+            return BlockLookup::All(slot);
         }
-        Found::Some
+        BlockLookup::Some
     }
 
     /// Tells where pages are for a host's read, run by run in their order: in which slot, with which block, or in none. The policy

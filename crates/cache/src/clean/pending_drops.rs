@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::address::BlockIndex;
     use crate::clean::index_journal::Journal;
-    use crate::format::index::Entry;
+    use crate::format::index::IndexEntry;
 
     fn key(volume: u16, block: u32) -> BlockKey {
         BlockKey { volume: VolumeIndex(volume), block: BlockIndex(block) }
@@ -97,7 +97,7 @@ mod tests {
                 let (key, ssd) = (key(volume, block), SsdIndex(ssd));
                 match action {
                     0..6 => {
-                        let entry = Entry::Drop { slot: local, generation: 1, first_page: 0, page_count: 1 };
+                        let entry = IndexEntry::Drop { slot: local, generation: 1, first_page: 0, page_count: 1 };
                         let ticket = journal.push(entry);
                         tickets.push(ticket);
                         pending.queued(key, ssd, ticket);

@@ -14,7 +14,7 @@ use crate::clean::page_set::PageSet;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::clean::slots::SlotContent;
 use crate::format::checkpoint::CheckpointHeader;
-use crate::format::index::{Entry, Place, Sector};
+use crate::format::index::{IndexEntry, Sector, SectorPlace};
 use crate::format::members::Member;
 use crate::format::{OtherStream, Unreadable};
 use crate::members::reading::ReadSsd;
@@ -148,7 +148,7 @@ async fn read_checkpoint<E: Env>(
                 Err(Unreadable::OtherStream(other)) => return Err(Unbelieved::OtherStream(other)),
                 Err(Unreadable::Corrupt(_)) => return cold("a sector of its checkpoint is damaged"),
             };
-            let ours = sector.place == Place::Checkpoint
+            let ours = sector.place == SectorPlace::Checkpoint
                 && sector.incarnation == header.incarnation
                 && (sector.number, sector.flushed_below) == (number, header.number);
             if !ours {
@@ -174,7 +174,7 @@ async fn read_journal<E: Env>(ssd: ReadSsd<'_, E>) -> Result<(BTreeMap<u64, Sect
         let bytes = ssd.read(offset, at_u64(count * sector_bytes)).await?;
         for chunk in bytes.chunks_exact(usize::try_from(sector_bytes).expect("what lies in memory has an address")) {
             match Sector::decode(chunk) {
-                Ok(sector) if sector.place == Place::Journal && sector.number % ring == position => {
+                Ok(sector) if sector.place == SectorPlace::Journal && sector.number % ring == position => {
                     if sector.incarnation == ssd.incarnation() {
                         records.insert(sector.number, sector);
                     }
@@ -223,23 +223,23 @@ fn replay(mut journal: BTreeMap<u64, Sector>, start: u64, slots: &mut [Option<Be
     }
 }
 
-fn apply(entry: Entry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved> {
+fn apply(entry: IndexEntry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved> {
     let place = |slot: u32| usize::try_from(slot).expect("a usize has 32 bits at least");
     match entry {
-        Entry::Publish { slot, generation, attachment, block, mask } => {
+        IndexEntry::Publish { slot, generation, attachment, block, mask } => {
             let Some(place) = slots.get_mut(place(slot)) else {
                 return cold("its slot index names a slot that it has not");
             };
             *place = Some(Believed { generation, attachment, block, mask });
         }
-        Entry::Drop { slot, generation, first_page, page_count } => {
+        IndexEntry::Drop { slot, generation, first_page, page_count } => {
             let Some(place) = slots.get_mut(place(slot)) else {
                 return cold("its slot index names a slot that it has not");
             };
             let same = place.as_ref().is_some_and(|believed| believed.generation == generation);
             if let Some(believed) = place.as_mut().filter(|_| same && !planted(Planted::DropNotReplayed)) {
                 let first = u32::from(first_page);
-                believed.drop_pages(first..(first + u32::from(page_count)).min(1024));
+                believed.disbelieve(first..(first + u32::from(page_count)).min(1024));
             }
         }
     }
@@ -256,7 +256,7 @@ impl Believed {
         self.mask.iter().zip(block).map(|(word, block)| word & block).collect()
     }
 
-    fn drop_pages(&mut self, pages: std::ops::Range<u32>) {
+    fn disbelieve(&mut self, pages: std::ops::Range<u32>) {
         let gone = PageSet::from_range(pages).words();
         if self.mask.is_empty() {
             self.mask = vec![u64::MAX; gone.len()];

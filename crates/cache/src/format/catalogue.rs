@@ -192,7 +192,7 @@ pub(crate) mod tests {
         CataloguedVolume {
             attachment,
             spec: VolumeSpec {
-                name: name.parse().expect("valid"),
+                name: name.parse().expect("a valid value of the test"),
                 backing: "/srv/disk.img".into(),
                 settings: VolumeSettings::default(),
             },

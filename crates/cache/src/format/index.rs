@@ -11,7 +11,7 @@ const PUBLISH_BYTES: usize = 1 + 1 + 4 + 4 + 8 + 8;
 
 /// One statement about a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum IndexEntry {
     /// These pages of the slot may be believed. An empty mask stands for all pages of the block.
     Publish { slot: u32, generation: u32, attachment: u64, block: u64, mask: Vec<u64> },
     /// These pages of the slot may not be believed any more.
@@ -21,7 +21,7 @@ pub(crate) enum Entry {
 const TAG_PUBLISH: u8 = 1;
 const TAG_DROP: u8 = 2;
 
-impl Entry {
+impl IndexEntry {
     pub(crate) fn is_drop(&self) -> bool {
         match self {
             Self::Drop { .. } => true,
@@ -89,7 +89,7 @@ pub(crate) fn entries_per_sector_min(sector_bytes: u32, block_bytes: BlockBytes)
 
 /// Where a sector belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SectorPlace {
     Journal,
     Checkpoint,
 }
@@ -97,7 +97,7 @@ pub(crate) enum Place {
 /// A sector and the entries in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sector {
-    pub(crate) place: Place,
+    pub(crate) place: SectorPlace,
     /// The incarnation of the SSD's index; others are not believed.
     pub(crate) incarnation: u64,
     /// Journal: rises by one with every sector, never reused; the sector's place in the ring is its number modulo
@@ -105,13 +105,13 @@ pub(crate) struct Sector {
     pub(crate) number: u64,
     /// Journal: everything below this number was flushed when this sector was written. Checkpoint: its number.
     pub(crate) flushed_below: u64,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<IndexEntry>,
 }
 
 impl Sector {
     /// Whether one more entry fits.
-    pub(crate) fn fits(&self, entry: &Entry, sector_bytes: u32) -> bool {
-        let used: usize = self.entries.iter().map(Entry::encoded_bytes).sum();
+    pub(crate) fn fits(&self, entry: &IndexEntry, sector_bytes: u32) -> bool {
+        let used: usize = self.entries.iter().map(IndexEntry::encoded_bytes).sum();
         HEADER_BYTES + used + entry.encoded_bytes() <= usize::try_from(sector_bytes).expect("512 or 4096")
     }
 
@@ -119,8 +119,8 @@ impl Sector {
     pub(crate) fn encode_into(&self, bytes: &mut [u8]) {
         let mut body = Writer::new();
         let place = match self.place {
-            Place::Journal => 1,
-            Place::Checkpoint => 2,
+            SectorPlace::Journal => 1,
+            SectorPlace::Checkpoint => 2,
         };
         body.u16(place).u16(u16::try_from(self.entries.len()).expect("entries of a sector fit in it"));
         body.u64(self.incarnation).counter(self.number).counter(self.flushed_below).stream().u16(0).u32(0);
@@ -153,8 +153,8 @@ impl Sector {
         let checksum = reader.u32()?;
         reader.require(crc32c(bytes.get(8..).unwrap_or_default()) == checksum, "its checksum does not match")?;
         let place = match reader.u16()? {
-            1 => Place::Journal,
-            2 => Place::Checkpoint,
+            1 => SectorPlace::Journal,
+            2 => SectorPlace::Checkpoint,
             _ => return Err(reader.corrupt("it is neither of the journal nor of a checkpoint").into()),
         };
         let count = reader.u16()?;
@@ -164,7 +164,7 @@ impl Sector {
         reader.require(reserved == (0, 0), "a reserved field is not zero")?;
         let mut entries = Vec::new();
         for _ in 0..count {
-            entries.push(Entry::decode(&mut reader)?);
+            entries.push(IndexEntry::decode(&mut reader)?);
         }
         reader.zeroes()?;
         Ok(Self { place, incarnation, number, flushed_below, entries })
@@ -177,10 +177,10 @@ mod tests {
     use super::*;
 
     fn sample() -> Sector {
-        let publish = Entry::Publish { slot: 3, generation: 1 << 30, attachment: 7, block: 9, mask: vec![5; 16] };
-        let drop = Entry::Drop { slot: 4, generation: 8, first_page: 1, page_count: 15 };
+        let publish = IndexEntry::Publish { slot: 3, generation: 1 << 30, attachment: 7, block: 9, mask: vec![5; 16] };
+        let drop = IndexEntry::Drop { slot: 4, generation: 8, first_page: 1, page_count: 15 };
         let entries = vec![publish, drop];
-        Sector { place: Place::Journal, incarnation: 2, number: 10, flushed_below: 9, entries }
+        Sector { place: SectorPlace::Journal, incarnation: 2, number: 10, flushed_below: 9, entries }
     }
 
     #[test]
@@ -207,14 +207,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "a mask has more words")]
     fn an_entry_that_nobody_could_read_is_not_written() {
-        let entry = Entry::Publish { slot: 3, generation: 1, attachment: 7, block: 9, mask: vec![5; 17] };
+        let entry = IndexEntry::Publish { slot: 3, generation: 1, attachment: 7, block: 9, mask: vec![5; 17] };
         Sector { entries: vec![entry], ..sample() }.encode_into(&mut [0; 4096]);
     }
 
     #[test]
     fn what_fits_is_what_is_promised() {
-        let block_bytes = BlockBytes::new(4 << 20).expect("valid");
-        let entry = Entry::Publish { slot: 0, generation: 0, attachment: 0, block: 0, mask: vec![0; 16] };
+        let block_bytes = BlockBytes::new(4 << 20).expect("a valid value of the test");
+        let entry = IndexEntry::Publish { slot: 0, generation: 0, attachment: 0, block: 0, mask: vec![0; 16] };
         let mut sector = Sector { entries: Vec::new(), ..sample() };
         let mut count = 0;
         while sector.fits(&entry, 512) {

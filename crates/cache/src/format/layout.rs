@@ -246,7 +246,7 @@ mod tests {
     fn slots_never_overlap_the_index_each_other_or_the_end() {
         for block in [64 << 10, 1 << 20, 4 << 20] {
             for (ssd, sector) in [(64 << 20, 512), (100_000_000, 4096), (5 << 30, 512)] {
-                let block_bytes = BlockBytes::new(block).expect("valid");
+                let block_bytes = BlockBytes::new(block).expect("a valid value of the test");
                 let layout = Layout::new(ssd, sector, block_bytes, segment_bytes_for(block_bytes, ssd))
                     .expect("the SSD is large enough");
                 assert_eq!(layout.check(), Ok(()));
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_segment_whose_pages_a_row_could_not_count_is_refused() {
-        let block_bytes = BlockBytes::new(4 << 20).expect("valid");
+        let block_bytes = BlockBytes::new(4 << 20).expect("a valid value of the test");
         let layout = |segment_bytes| Layout::new(1 << 40, 512, block_bytes, segment_bytes);
         let sound = layout(segment_bytes_for(block_bytes, 1 << 40)).expect("the SSD is large enough");
         assert_eq!(Layout { segment_bytes: 128 << 20, ..sound }.check(), Ok(()));
@@ -272,14 +272,14 @@ mod tests {
 
     #[test]
     fn an_ssd_that_is_too_small_is_refused_with_the_size_it_needs() {
-        let block_bytes = BlockBytes::new(4 << 20).expect("valid");
+        let block_bytes = BlockBytes::new(4 << 20).expect("a valid value of the test");
         let error = Layout::new(9 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 9 << 20)).expect_err("small");
         assert!(error.to_string().contains("too small"), "{error}");
     }
 
     #[test]
     fn most_of_a_large_ssd_holds_pages() {
-        let block_bytes = BlockBytes::new(1 << 20).expect("valid");
+        let block_bytes = BlockBytes::new(1 << 20).expect("a valid value of the test");
         let ssd = 400 << 30;
         let layout =
             Layout::new(ssd, 512, block_bytes, segment_bytes_for(block_bytes, ssd)).expect("the SSD is large enough");

@@ -210,7 +210,7 @@ pub(crate) mod tests {
             journal_end: Some(77),
         };
         MembersRecord {
-            name: "tank".parse().expect("valid"),
+            name: "tank".parse().expect("a valid value of the test"),
             kind: PoolKind::Read,
             settings: PoolSettings::preset(PoolKind::Read, IoType::FileSystem),
             epoch: 2,

@@ -32,12 +32,12 @@ pub(crate) struct Row {
     pub(crate) version_ceiling: u64,
     /// All its batches are complete and flushed on both copies.
     pub(crate) sealed: bool,
-    pub(crate) segments: Vec<[Copy; 2]>,
+    pub(crate) segments: Vec<[SegmentCopy; 2]>,
 }
 
 /// One copy of a log segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Copy {
+pub(crate) struct SegmentCopy {
     pub(crate) ssd_uuid: u128,
     pub(crate) segment: u32,
     /// It was lost, and not re-mirrored yet.
@@ -106,7 +106,7 @@ impl Row {
         if self.segments.len() > usize::from(SEGMENTS_MAX) {
             return Some("a row has more segments than allowed");
         }
-        let alike = |pair: &[Copy; 2]| pair[0].ssd_uuid == pair[1].ssd_uuid;
+        let alike = |pair: &[SegmentCopy; 2]| pair[0].ssd_uuid == pair[1].ssd_uuid;
         self.segments.iter().any(alike).then_some("both copies of a segment are on one SSD")
     }
 }
@@ -139,8 +139,8 @@ fn decode_row(version: u32, reader: &mut Reader<'_>) -> Result<Row, Unreadable> 
     Ok(Row { number, incarnation, version_ceiling, sealed, segments })
 }
 
-fn decode_copy(reader: &mut Reader<'_>) -> Result<Copy, Corrupt> {
-    Ok(Copy { ssd_uuid: reader.u128()?, segment: reader.u32()?, lost: reader.flag()? })
+fn decode_copy(reader: &mut Reader<'_>) -> Result<SegmentCopy, Corrupt> {
+    Ok(SegmentCopy { ssd_uuid: reader.u128()?, segment: reader.u32()?, lost: reader.flag()? })
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn row_records_survive_the_round_trip() {
-        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
         let row = |number| Row {
             number,
             incarnation: 9,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn row(number: u64, ssds: [u128; 2]) -> Row {
-        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
         Row { number, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![ssds.map(copy)] }
     }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn rows_of_the_first_version_are_of_the_one_stream_and_those_of_another_stream_are_refused() {
-        let copy = |ssd_uuid| Copy { ssd_uuid, segment: 5, lost: false };
+        let copy = |ssd_uuid| SegmentCopy { ssd_uuid, segment: 5, lost: false };
         let row =
             Row { number: 3, incarnation: 9, version_ceiling: 7, sealed: true, segments: vec![[copy(1), copy(2)]] };
         let rows = Rows { oldest_live: 3, rows: vec![row], ..Rows::default() };

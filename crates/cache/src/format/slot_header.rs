@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn a_header_survives_the_round_trip_for_every_block_size() {
         for shift in 16..=22 {
-            let block_bytes = BlockBytes::new(1 << shift).expect("valid");
+            let block_bytes = BlockBytes::new(1 << shift).expect("a valid value of the test");
             let checksums = (0..block_bytes.pages()).collect();
             let header = SlotHeader { incarnation: 1, slot: 2, generation: 3, attachment: 4, block: 5, checksums };
             let mut bytes =

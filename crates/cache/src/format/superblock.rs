@@ -98,10 +98,10 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn sample() -> Superblock {
-        let block_bytes = BlockBytes::new(64 << 10).expect("valid");
+        let block_bytes = BlockBytes::new(64 << 10).expect("a valid value of the test");
         let layout = Layout::new(64 << 20, 512, block_bytes, segment_bytes_for(block_bytes, 64 << 20))
             .expect("the SSD is large enough");
-        let pool_name = "tank".parse().expect("valid");
+        let pool_name = "tank".parse().expect("a valid value of the test");
         Superblock { pool_uuid: 1, ssd_uuid: 2, pool_name, kind: PoolKind::Read, checksums: true, spare: false, layout }
     }
 

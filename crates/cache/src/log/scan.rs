@@ -14,7 +14,7 @@ use crate::config::{PAGE, PoolName};
 use crate::error::{Error, ErrorKind};
 use crate::format::log::{Batch, Summary};
 use crate::format::losses::Losses;
-use crate::format::rows::{Copy as RecordedCopy, Row as RowRecord, Rows};
+use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::append::has_lost_segment;
 use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
@@ -76,7 +76,7 @@ pub(crate) struct Repair {
 #[derive(Clone, Copy)]
 pub(super) struct Recorded {
     pub(super) sealed: bool,
-    /// No row was opened after it: it may have been dropped again, and its segments be headed for the next one, which is
+    /// No row was opened after it: it may have been dropped again, and its segments be meant for the next one, which is
     /// not on record yet.
     pub(super) newest: bool,
 }
@@ -176,7 +176,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             if segments.is_empty() {
                 return Err(corrupt("a row of its write log has no segments"));
             }
-            let missed = |(pair, copies): (&[Mirror; 2], &[RecordedCopy; 2])| {
+            let missed = |(pair, copies): (&[Mirror; 2], &[SegmentCopy; 2])| {
                 pair.iter().all(|mirror| mirror.ssd.is_none()) && !copies.iter().all(|copy| copy.lost)
             };
             if segments.iter().zip(&row.segments).any(missed) {
@@ -209,7 +209,7 @@ impl<'a, E: Env> LogScan<'a, E> {
         }
     }
 
-    fn mirror(&self, copy: &RecordedCopy) -> Result<Mirror, Error> {
+    fn mirror(&self, copy: &SegmentCopy) -> Result<Mirror, Error> {
         let is_there = |ssd: &ReadSsd<'_, E>| ssd.uuid() == copy.ssd_uuid && !copy.lost && ssd.is_readable();
         let ssd = self.ssds.iter().find(is_there);
         if let Some(ssd) = ssd

@@ -8,7 +8,7 @@ use hotset_block::{Env, PAGE_BYTES, RealInstant};
 use crate::address::at;
 use crate::format::log::SegmentHeader;
 use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
-use crate::format::rows::{Copy, Rows};
+use crate::format::rows::{Rows, SegmentCopy};
 use crate::log::append::has_lost_segment;
 use crate::log::write_log::{Log, Mirror, Row};
 use crate::members::reading::{ReadSsd, ReadSsds};
@@ -112,6 +112,6 @@ pub(crate) async fn find_copies<E: Env>(ssd: ReadSsd<'_, E>, row: &Row) {
 fn is_in_log(rows: &Rows, listed: &AsideRow, segment: &AsideSegment) -> bool {
     let row = rows.rows.iter().find(|row| (row.number, row.incarnation) == (listed.number, listed.incarnation));
     let pair = row.and_then(|row| row.segments.get(at(segment.position)));
-    let is_listed = |copy: &Copy| !copy.lost && segment.copies.contains(&(copy.ssd_uuid, copy.segment));
+    let is_listed = |copy: &SegmentCopy| !copy.lost && segment.copies.contains(&(copy.ssd_uuid, copy.segment));
     pair.is_some_and(|pair| pair.iter().any(is_listed))
 }

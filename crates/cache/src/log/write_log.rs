@@ -14,7 +14,7 @@ use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::error::Error;
 use crate::format::log::{SegmentHeader, SummaryDraft, summary_pages};
 use crate::format::losses::Losses;
-use crate::format::rows::{Copy, Row as RowRecord, Rows};
+use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::mirrors::Mirrors;
 use crate::log::overlay::{Content, Counts, Live, Overlay, Place};
 use crate::members::newest::Records;
@@ -379,7 +379,7 @@ impl Row {
     fn record(&self) -> RowRecord {
         let copy = |mirror: &Cell<Mirror>| {
             let mirror = mirror.get();
-            Copy { ssd_uuid: mirror.ssd_uuid, segment: mirror.segment, lost: mirror.ssd.is_none() }
+            SegmentCopy { ssd_uuid: mirror.ssd_uuid, segment: mirror.segment, lost: mirror.ssd.is_none() }
         };
         RowRecord {
             number: self.number,

@@ -43,8 +43,8 @@ impl Flusher {
     }
 
     /// The only flush at this time; `None` while another one runs.
-    pub(crate) fn start(&self) -> Option<Running<'_>> {
-        (!self.running.replace(true)).then(|| Running(self))
+    pub(crate) fn start(&self) -> Option<FlushInFlight<'_>> {
+        (!self.running.replace(true)).then(|| FlushInFlight(self))
     }
 
     /// Completes when the flush that runs now has ended.
@@ -54,9 +54,9 @@ impl Flusher {
 }
 
 /// A flush that runs; it ends when this is dropped, however the task that runs it ends.
-pub(crate) struct Running<'a>(&'a Flusher);
+pub(crate) struct FlushInFlight<'a>(&'a Flusher);
 
-impl Drop for Running<'_> {
+impl Drop for FlushInFlight<'_> {
     fn drop(&mut self) {
         self.0.running.set(false);
         self.0.ended.wake_all();

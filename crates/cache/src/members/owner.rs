@@ -25,7 +25,7 @@ use crate::members::Members;
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::ownership::{
-    FirstLook, Found, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look,
+    FirstLook, MarkFound, Ownership, SecondLook, Writer, first_look, is_of_this_run, second_look,
 };
 use crate::members::records::to_buf;
 use crate::members::spare::Spare;
@@ -185,7 +185,7 @@ async fn write_mark<E: Env>(env: &E, device: &E::Device, mark: &Owner) {
 }
 
 /// How an opening came to have the SSDs.
-pub(crate) struct Entry {
+pub(crate) struct Admitted {
     /// The marks as they were judged.
     marks: Vec<(u128, Option<Owner>)>,
     looks_again: bool,
@@ -193,7 +193,7 @@ pub(crate) struct Entry {
 
 /// What the marks on the SSDs of one pool say to somebody who wants to open it.
 pub(crate) enum Admission {
-    Open(Entry),
+    Open(Admitted),
     /// Somebody else may be using them: they are to be looked at again.
     Watch,
 }
@@ -201,13 +201,13 @@ pub(crate) enum Admission {
 pub(crate) fn admission(us: &Machine, marks: Vec<(u128, Option<Owner>)>) -> Admission {
     let looked: Vec<_> = marks.iter().map(|(_, mark)| mark.clone()).collect();
     match first_look(us, &looked) {
-        FirstLook::Open => Admission::Open(Entry { marks, looks_again: false }),
-        FirstLook::OpenAndLook => Admission::Open(Entry { marks, looks_again: true }),
+        FirstLook::Open => Admission::Open(Admitted { marks, looks_again: false }),
+        FirstLook::OpenAndLook => Admission::Open(Admitted { marks, looks_again: true }),
         FirstLook::Watch => Admission::Watch,
     }
 }
 
-impl Entry {
+impl Admitted {
     /// Of a pool that is made.
     pub(crate) fn none() -> Self {
         Self { marks: Vec::new(), looks_again: false }
@@ -253,7 +253,7 @@ impl<E: Env> Marks<E> {
     }
 
     /// Marks the SSDs as this pool's, before anything else is written to them.
-    async fn claim(&self, entry: &Entry, owned: Vec<Owned<E::Device>>) -> Result<(), Error> {
+    async fn claim(&self, entry: &Admitted, owned: Vec<Owned<E::Device>>) -> Result<(), Error> {
         self.owner.begin(self.env.random(), entry.counter(), self.env.unix_seconds());
         self.has_looked();
         let claims = owned.iter().map(async |ssd| {
@@ -284,7 +284,7 @@ impl<E: Env> Marks<E> {
         let looks = owned.iter().map(async |ssd| {
             let look = read_mark::<E>(&self.env, &ssd.device);
             let found = within(&self.env, limits::SSD_TIMEOUT, look).await.flatten();
-            found.filter(|mark| self.owner.judge(&self.env.machine(), Some(mark)) == Found::Taken)
+            found.filter(|mark| self.owner.judge(&self.env.machine(), Some(mark)) == MarkFound::Taken)
         });
         join_all(looks).await
     }
@@ -301,7 +301,7 @@ impl<E: Env> Marks<E> {
         let released = owned.into_iter().map(async |ssd| {
             self.until_refreshed(ssd.uuid).await;
             let found = read_mark::<E>(&self.env, &ssd.device).await;
-            if self.owner.judge(&self.env.machine(), found.as_ref()) == Found::Ours {
+            if self.owner.judge(&self.env.machine(), found.as_ref()) == MarkFound::Ours {
                 write_mark::<E>(&self.env, &ssd.device, &self.next_mark(ssd.uuid, false)).await;
             }
         });
@@ -357,7 +357,7 @@ impl<E: Env> Members<E> {
     }
 
     /// Marks the SSDs as this pool's, before anything else is written to them.
-    pub(crate) async fn claim(&self, entry: &Entry) -> Result<(), Error> {
+    pub(crate) async fn claim(&self, entry: &Admitted) -> Result<(), Error> {
         self.marks.claim(entry, self.owned()).await
     }
 
@@ -423,7 +423,7 @@ async fn look_and_move<E: Env>(
         owner.asks(ssd.uuid, env.now());
         let found = read_mark::<E>(env, &ssd.device).await;
         let marks = marks.upgrade().filter(|marks| !marks.owner.has_ended())?;
-        if marks.owner.judge(&env.machine(), found.as_ref()) == Found::Taken && found.is_some() {
+        if marks.owner.judge(&env.machine(), found.as_ref()) == MarkFound::Taken && found.is_some() {
             return found;
         }
         if env.real_now().since(asked) > READ_IS_OLD {

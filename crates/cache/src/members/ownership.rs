@@ -103,7 +103,7 @@ fn moves(mark: &Owner) -> (u128, u64, u64) {
 
 /// What an owner finds on an SSD of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum MarkFound {
     /// Its own mark, or none that can be read.
     Ours,
     /// Somebody else took the SSD.
@@ -159,11 +159,11 @@ impl Ownership {
 
     /// What a mark says that was read from an SSD of this pool. A counter that is ahead is that of a copy of this machine. One of
     /// an earlier opening of this daemon, in the same run of its machine, was still on its way when this one began.
-    pub(crate) fn judge(&self, us: &Machine, mark: Option<&Owner>) -> Found {
-        let Some(mark) = mark else { return Found::Ours };
+    pub(crate) fn judge(&self, us: &Machine, mark: Option<&Owner>) -> MarkFound {
+        let Some(mark) = mark else { return MarkFound::Ours };
         let earlier = mark.opening != self.opening.get() && is_of_this_run(us, mark);
         let ours = mark.daemon == us.daemon && mark.opening == self.opening.get() && mark.in_use;
-        if (ours || earlier) && mark.counter <= self.counter.get() { Found::Ours } else { Found::Taken }
+        if (ours || earlier) && mark.counter <= self.counter.get() { MarkFound::Ours } else { MarkFound::Taken }
     }
 
     /// False: the mark of this SSD is on its way already.
@@ -346,16 +346,16 @@ mod tests {
         ownership.begin(6, 7, 0);
         let mark = ownership.next(&us(), 1, 0, true);
         assert_eq!((mark.counter, mark.opening), (8, 6));
-        assert_eq!(ownership.judge(&us(), None), Found::Ours, "a mark that was damaged is written again");
-        assert_eq!(ownership.judge(&us(), Some(&mark)), Found::Ours);
+        assert_eq!(ownership.judge(&us(), None), MarkFound::Ours, "a mark that was damaged is written again");
+        assert_eq!(ownership.judge(&us(), Some(&mark)), MarkFound::Ours);
         assert_eq!(
             ownership.judge(&us(), Some(&Owner { counter: 3, ..mark.clone() })),
-            Found::Ours,
+            MarkFound::Ours,
             "lost with a cache"
         );
         for in_use in [false, true] {
             let late = Owner { opening: 5, counter: 8, in_use, ..mark.clone() };
-            assert_eq!(ownership.judge(&us(), Some(&late)), Found::Ours, "of an earlier opening, late");
+            assert_eq!(ownership.judge(&us(), Some(&late)), MarkFound::Ours, "of an earlier opening, late");
         }
         for other in [
             Owner { daemon: 3, ..mark.clone() },
@@ -364,7 +364,7 @@ mod tests {
             Owner { in_use: false, ..mark.clone() },
             Owner { counter: 9, ..mark.clone() },
         ] {
-            assert_eq!(ownership.judge(&us(), Some(&other)), Found::Taken, "{other:?}");
+            assert_eq!(ownership.judge(&us(), Some(&other)), MarkFound::Taken, "{other:?}");
         }
     }
 

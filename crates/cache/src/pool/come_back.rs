@@ -147,7 +147,7 @@ impl<E: Env> PoolInner<E> {
         self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
         self.replace_former(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
-        self.rely_on_copies(&ssd.ssd, copies).await;
+        self.commit_copies(&ssd.ssd, copies).await;
         self.take_back(&ssd.ssd).await;
         Ok(())
     }
@@ -250,7 +250,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// They are copies again, durably, as far as the rows live and they are whole.
-    async fn rely_on_copies(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
+    async fn commit_copies(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
         let Some(log) = &self.log else { return };
         let mut relied_on = Vec::new();
         for copy in copies {

@@ -14,7 +14,7 @@ use crate::format::superblock::Superblock;
 use crate::log::write_log::Known;
 use crate::members::label::Named;
 use crate::members::newest::Records;
-use crate::members::owner::{Entry, refuse_living};
+use crate::members::owner::{Admitted, refuse_living};
 use crate::members::ssd::not_made;
 use crate::pool::open::{Parts, new_member};
 use crate::pool::{Pool, PoolInner, PoolSpec};
@@ -45,7 +45,7 @@ pub(crate) async fn create<E: Env>(
         state: Some(state),
         records: Records::first(first_members(&spec)),
         accepts_loss: false,
-        entry: Entry::none(),
+        entry: Admitted::none(),
         env,
     };
     for named in ssds {
@@ -73,7 +73,7 @@ pub(crate) async fn create<E: Env>(
     if let Some(log) = &pool.log {
         log.set_known(Known::Yes);
     }
-    pool.members.claim(&Entry::none()).await?;
+    pool.members.claim(&Admitted::none()).await?;
     pool.watch();
     let fresh: Vec<Rc<SlotSsd<E>>> = pool.clean.ssds().iter().cloned().collect();
     pool.start_cold(&fresh).await;

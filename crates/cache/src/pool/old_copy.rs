@@ -13,9 +13,9 @@ use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::Unreadable;
 use crate::format::log::{SegmentHeader, Summary, summary_pages};
-use crate::format::rows::{Copy, Rows};
+use crate::format::rows::{Rows, SegmentCopy};
 use crate::pool::Missing;
-use crate::pool::survey::{Found, Survey, read_at};
+use crate::pool::survey::{Survey, SurveyedSsd, read_at};
 use crate::time_limit::within;
 
 impl<E: Env> Survey<E> {
@@ -63,14 +63,14 @@ impl<E: Env> Survey<E> {
     }
 
     /// A row that is not on this SSD as the newest record says, though it was there before that was written.
-    async fn missed_row(&self, env: &E, ssd: &Found<E::Device>) -> Result<Option<u64>, Error> {
+    async fn missed_row(&self, env: &E, ssd: &SurveyedSsd<E::Device>) -> Result<Option<u64>, Error> {
         let own =
             ssd.rows.as_ref().and_then(|record| Rows::decode(record.version, &record.payload).ok()).unwrap_or_default();
         for row in &self.records.rows.value.rows {
             let known =
                 own.rows.iter().find(|known| (known.number, known.incarnation) == (row.number, row.incarnation));
             for (position, pair) in (0..).zip(&row.segments) {
-                let is_own = |copy: &&Copy| copy.ssd_uuid == ssd.superblock.ssd_uuid && !copy.lost;
+                let is_own = |copy: &&SegmentCopy| copy.ssd_uuid == ssd.superblock.ssd_uuid && !copy.lost;
                 let Some(copy) = pair.iter().find(is_own) else { continue };
                 let named = known.and_then(|known| known.segments.get(usize::try_from(position).ok()?));
                 let had = named.is_some_and(|pair| pair.contains(copy));
@@ -91,8 +91,8 @@ impl<E: Env> Survey<E> {
 /// What stands there was read, and is not the header. What cannot be read proves nothing.
 async fn misses_header<E: Env>(
     env: &E,
-    ssd: &Found<E::Device>,
-    copy: &Copy,
+    ssd: &SurveyedSsd<E::Device>,
+    copy: &SegmentCopy,
     header: &SegmentHeader,
 ) -> Result<bool, Error> {
     let page = read_segment(env, ssd, copy, 0, PAGE_BYTES).await;
@@ -101,7 +101,7 @@ async fn misses_header<E: Env>(
 
 /// What was decoded is damaged, or belongs to something else.
 fn is_other<D>(
-    ssd: &Found<D>,
+    ssd: &SurveyedSsd<D>,
     decoded: Result<SegmentHeader, Unreadable>,
     header: &SegmentHeader,
 ) -> Result<bool, Error> {
@@ -115,8 +115,8 @@ fn is_other<D>(
 /// What stands there was read, and is not the summary.
 async fn misses_summary<E: Env>(
     env: &E,
-    ssd: &Found<E::Device>,
-    copy: &Copy,
+    ssd: &SurveyedSsd<E::Device>,
+    copy: &SegmentCopy,
     header: &SegmentHeader,
 ) -> Result<bool, Error> {
     let segment_pages = ssd.superblock.layout.segment_bytes / PAGE;
@@ -133,7 +133,13 @@ async fn misses_summary<E: Env>(
 }
 
 /// Reads from this page of a segment on; `None` if there is nothing to read.
-async fn read_segment<E: Env>(env: &E, ssd: &Found<E::Device>, copy: &Copy, page: u64, bytes: usize) -> Option<Buf> {
+async fn read_segment<E: Env>(
+    env: &E,
+    ssd: &SurveyedSsd<E::Device>,
+    copy: &SegmentCopy,
+    page: u64,
+    bytes: usize,
+) -> Option<Buf> {
     let layout = &ssd.superblock.layout;
     if u64::from(copy.segment) >= layout.segment_count() {
         return None;

@@ -26,7 +26,7 @@ use crate::format::superblock::Superblock;
 use crate::log::write_log::{Known, Log};
 use crate::members::label::Named;
 use crate::members::newest::Records;
-use crate::members::owner::Entry;
+use crate::members::owner::Admitted;
 use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
@@ -48,7 +48,7 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) state: Option<E::Device>,
     pub(crate) records: Records,
     pub(crate) accepts_loss: bool,
-    pub(crate) entry: Entry,
+    pub(crate) entry: Admitted,
 }
 
 /// See [`Pool::open`].
@@ -167,7 +167,7 @@ impl<E: Env> Parts<E> {
 
     /// Erases the clean mark and records who came to the pool, before anything else is written.
     async fn start(mut self, plan: &Membership) -> Result<Rc<PoolInner<E>>, Error> {
-        let entry = std::mem::replace(&mut self.entry, Entry::none());
+        let entry = std::mem::replace(&mut self.entry, Admitted::none());
         let pool = self.assemble();
         pool.members.claim(&entry).await?;
         pool.watch();

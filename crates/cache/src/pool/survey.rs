@@ -13,13 +13,13 @@ use crate::format::losses::Losses;
 use crate::format::members::{Member, MembersRecord};
 use crate::format::owner::Owner;
 use crate::format::record::{Record, RecordKind};
-use crate::format::rows::{Copy, Row, Rows};
+use crate::format::rows::{Row, Rows, SegmentCopy};
 use crate::format::superblock::Superblock;
 use crate::format::witness::Witness;
 use crate::format::{FORMAT_VERSION, OtherStream, Unreadable, Unusable};
 use crate::members::label::{LABEL_BYTES, Named, has_older_superblock, newest_superblock};
 use crate::members::newest::{FoundWitnesses, Numbered, Records};
-use crate::members::owner::{Admission, Entry, Takeover, admission, dismiss_owner, mark_in};
+use crate::members::owner::{Admission, Admitted, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
 use crate::planted::{Planted, planted};
@@ -28,7 +28,7 @@ use crate::status::SsdStatus;
 use crate::time_limit::within;
 
 /// An SSD whose superblock was read.
-pub(crate) struct Found<D> {
+pub(crate) struct SurveyedSsd<D> {
     pub(crate) named: Named<D>,
     pub(crate) superblock: Superblock,
     pub(crate) members: Option<Record>,
@@ -41,7 +41,7 @@ pub(crate) struct Found<D> {
     pub(crate) is_older: bool,
 }
 
-impl<D> Found<D> {
+impl<D> SurveyedSsd<D> {
     pub(crate) fn is_in(&self, members: &MembersRecord) -> bool {
         members.member(self.superblock.ssd_uuid).is_some()
     }
@@ -50,7 +50,7 @@ impl<D> Found<D> {
 /// Everything that a start decides by.
 pub(crate) struct Survey<E: Env> {
     pub(crate) pool_uuid: u128,
-    pub(crate) found: Vec<Found<E::Device>>,
+    pub(crate) found: Vec<SurveyedSsd<E::Device>>,
     pub(crate) left_out: Vec<LeftOut>,
     pub(crate) spares: Vec<Spare<E::Device>>,
     /// Spares that the pool does not know (any more).
@@ -96,7 +96,7 @@ impl<E: Env> Survey<E> {
         ssds: Vec<Named<E::Device>>,
         state: Option<&E::Device>,
         missing: Missing,
-    ) -> Result<(Self, Entry), Error> {
+    ) -> Result<(Self, Admitted), Error> {
         let survey = Self::make(env, ssds, state, missing).await?;
         match survey.admission(env) {
             Admission::Open(entry) => return Ok((survey, entry)),
@@ -284,7 +284,7 @@ impl<E: Env> Survey<E> {
         let found = std::mem::take(&mut self.found);
         let members = &self.records.members.value;
         // What is listed of those that left is all that is taken from them.
-        let is_listed = |ssd: &Found<E::Device>| {
+        let is_listed = |ssd: &SurveyedSsd<E::Device>| {
             self.records.known_losses().is_some_and(|losses| losses.names(ssd.superblock.ssd_uuid))
         };
         let (kept, unexpected): (Vec<_>, Vec<_>) =
@@ -300,22 +300,23 @@ impl<E: Env> Survey<E> {
     }
 
     /// A segment of which no copy is there, although one is not on record as lost.
-    fn missed_segment(&self) -> Option<(&Row, &[Copy; 2])> {
+    fn missed_segment(&self) -> Option<(&Row, &[SegmentCopy; 2])> {
         self.missed_segments(&[]).next()
     }
 
     /// Without these SSDs, a segment has no copy, and one of them has it.
     pub(crate) fn misses(&self, ssds: &[u128]) -> bool {
-        let has = |copy: &Copy| !copy.lost && ssds.contains(&copy.ssd_uuid);
+        let has = |copy: &SegmentCopy| !copy.lost && ssds.contains(&copy.ssd_uuid);
         self.missed_segments(ssds).any(|(_, pair)| pair.iter().any(has))
     }
 
     /// Segments of which no copy is there, without these SSDs, although one is not on record as lost.
-    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&Row, &[Copy; 2])> {
+    fn missed_segments(&self, without: &[u128]) -> impl Iterator<Item = (&Row, &[SegmentCopy; 2])> {
         let is_here =
             |uuid: u128| !without.contains(&uuid) && self.found.iter().any(|ssd| ssd.superblock.ssd_uuid == uuid);
-        let is_there = move |copy: &Copy| !copy.lost && is_here(copy.ssd_uuid);
-        let is_missed = move |pair: &[Copy; 2]| !pair.iter().any(&is_there) && !pair.iter().all(|copy| copy.lost);
+        let is_there = move |copy: &SegmentCopy| !copy.lost && is_here(copy.ssd_uuid);
+        let is_missed =
+            move |pair: &[SegmentCopy; 2]| !pair.iter().any(&is_there) && !pair.iter().all(|copy| copy.lost);
         let pairs =
             self.records.rows.value.rows.iter().flat_map(|row| row.segments.iter().map(move |pair| (row, pair)));
         pairs.filter(move |(_, pair)| is_missed(pair))
@@ -326,8 +327,8 @@ impl<E: Env> Survey<E> {
         self.missed_segment().is_some() || self.records.lack_losses()
     }
 
-    fn no_copy(&self, row: &Row, pair: &[Copy; 2]) -> Error {
-        let path = |copy: &Copy| match self.records.members.value.member(copy.ssd_uuid) {
+    fn no_copy(&self, row: &Row, pair: &[SegmentCopy; 2]) -> Error {
+        let path = |copy: &SegmentCopy| match self.records.members.value.member(copy.ssd_uuid) {
             Some(member) => member.path.clone(),
             None => format!("{:032x}", copy.ssd_uuid),
         };
@@ -375,21 +376,21 @@ impl<E: Env> Survey<E> {
 }
 
 /// What the status says of an SSD that left the pool and came back while there is dirty data.
-fn unexpected_status<D>(ssd: &Found<D>) -> SsdStatus {
+fn unexpected_status<D>(ssd: &SurveyedSsd<D>) -> SsdStatus {
     let reason = "it left the pool earlier: what it holds is not believed, and not touched while there is dirty data";
     status_of_other(ssd, reason)
 }
 
-fn status_of_other<D>(ssd: &Found<D>, reason: &str) -> SsdStatus {
+fn status_of_other<D>(ssd: &SurveyedSsd<D>, reason: &str) -> SsdStatus {
     let superblock = &ssd.superblock;
     SsdStatus::unused(&ssd.named.path, superblock.ssd_uuid, superblock.layout.ssd_bytes, reason.to_owned())
 }
 
 /// Takes the spares out of what was found: those that the members record names, there or not; and those that it does not.
 /// Where the record names an SSD as a spare, it is one, whatever its superblock says: it was about to take over.
-fn take_spares<D>(found: &mut Vec<Found<D>>, members: &MembersRecord) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
-    let known = |ssd: &Found<D>| members.spares.iter().any(|spare| spare.uuid == ssd.superblock.ssd_uuid);
-    let is_spare = |ssd: &Found<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
+fn take_spares<D>(found: &mut Vec<SurveyedSsd<D>>, members: &MembersRecord) -> (Vec<Spare<D>>, Vec<SsdStatus>) {
+    let known = |ssd: &SurveyedSsd<D>| members.spares.iter().any(|spare| spare.uuid == ssd.superblock.ssd_uuid);
+    let is_spare = |ssd: &SurveyedSsd<D>| ssd.superblock.spare && members.member(ssd.superblock.ssd_uuid).is_none();
     let all = std::mem::take(found);
     let (here, rest): (Vec<_>, Vec<_>) = all.into_iter().partition(known);
     let (unknown_spares, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_spare);
@@ -421,7 +422,7 @@ fn check_rows(members: &MembersRecord, rows: &Rows) -> Result<(), Error> {
 }
 
 /// The superblocks say where slots lie, the members record how large they are: they must be of one mind.
-fn check_geometry<D>(found: &[Found<D>], members: &MembersRecord) -> Result<(), Error> {
+fn check_geometry<D>(found: &[SurveyedSsd<D>], members: &MembersRecord) -> Result<(), Error> {
     for ssd in found {
         let (superblock, settings) = (&ssd.superblock, &members.settings);
         let same = superblock.kind == members.kind
@@ -465,7 +466,7 @@ async fn look_at_all<E: Env>(
     env: &E,
     ssds: Vec<Named<E::Device>>,
     missing: Missing,
-) -> Result<(Vec<Found<E::Device>>, Vec<LeftOut>), Error> {
+) -> Result<(Vec<SurveyedSsd<E::Device>>, Vec<LeftOut>), Error> {
     let mut found = Vec::new();
     let mut left_out = Vec::new();
     for named in ssds {
@@ -486,7 +487,7 @@ async fn look_at_all<E: Env>(
 }
 
 /// Reads an SSD's superblock and its newest records.
-async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::Device>, Error> {
+async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<SurveyedSsd<E::Device>, Error> {
     let (bytes, read) = named.device.read(0, env.buffers().take(LABEL_BYTES)).await;
     read.map_err(|error| Error::device(&format!("SSD {}", named.path), &error))?;
     let what = format!("SSD {}", named.path);
@@ -516,12 +517,12 @@ async fn look_at<E: Env>(env: &E, named: Named<E::Device>) -> Result<Found<E::De
     if superblock.spare {
         // What it holds from an earlier time in the pool is nobody's word.
         let (members, catalogue, rows, witness) = (None, None, None, None);
-        return Ok(Found { named, superblock, members, catalogue, rows, witness, mark, is_older });
+        return Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older });
     }
     let members = known(&what, RecordKind::Members, members)?;
     let catalogue = known(&what, RecordKind::Catalogue, catalogue)?;
     let (rows, witness) = (known(&what, RecordKind::Rows, rows)?, known(&what, RecordKind::Witness, witness)?);
-    Ok(Found { named, superblock, members, catalogue, rows, witness, mark, is_older })
+    Ok(SurveyedSsd { named, superblock, members, catalogue, rows, witness, mark, is_older })
 }
 
 /// A member's record. One that is broken is none; what a later Hotset wrote is not passed over.
@@ -583,7 +584,7 @@ pub(crate) async fn ssds_awaited<E: Env>(env: &E, state: &E::Device) -> Result<V
 }
 
 /// The pool to which all SSDs belong; `None` without SSDs.
-fn common_pool<D>(found: &[Found<D>]) -> Result<Option<u128>, Error> {
+fn common_pool<D>(found: &[SurveyedSsd<D>]) -> Result<Option<u128>, Error> {
     let Some(first) = found.first() else { return Ok(None) };
     for (index, other) in found.iter().enumerate() {
         if other.superblock.pool_uuid != first.superblock.pool_uuid {
@@ -602,7 +603,7 @@ fn common_pool<D>(found: &[Found<D>]) -> Result<Option<u128>, Error> {
     Ok(Some(first.superblock.pool_uuid))
 }
 
-fn witnesses_of<D>(found: &[Found<D>], state: Option<&Record>) -> FoundWitnesses {
+fn witnesses_of<D>(found: &[SurveyedSsd<D>], state: Option<&Record>) -> FoundWitnesses {
     let number = |record: Option<&Record>| record.map_or(0, |record| record.number);
     let mut records: Vec<&Record> = found.iter().filter_map(|ssd| ssd.witness.as_ref()).chain(state).collect();
     records.sort_by_key(|record| record.number);

@@ -71,7 +71,7 @@ impl Effort {
 }
 
 /// A stretch of a volume that is written to the backing device in one piece, and what the log has of it.
-struct Extent {
+struct DirtyExtent {
     range: Range<u64>,
     runs: Vec<LogRun>,
     /// Nobody else writes these pages to the backing device.
@@ -82,7 +82,7 @@ struct Extent {
 #[derive(Default)]
 struct Written {
     /// The backing device took them.
-    extents: Vec<Extent>,
+    extents: Vec<DirtyExtent>,
     /// Something was moved or overwritten meanwhile: it is elsewhere now.
     moved: bool,
     /// Why it could not be written.
@@ -260,7 +260,7 @@ impl<E: Env> PoolInner<E> {
         self: &Rc<Self>,
         log: &Log,
         volume: &Rc<VolumeInner<E>>,
-        extents: Vec<Extent>,
+        extents: Vec<DirtyExtent>,
         effort: Effort,
     ) -> Result<Written, Error> {
         if !planted(Planted::CleanWithoutLogFlush) {
@@ -322,7 +322,7 @@ impl<E: Env> PoolInner<E> {
         self: &Rc<Self>,
         log: &Log,
         volume: &VolumeInner<E>,
-        extent: &Extent,
+        extent: &DirtyExtent,
         effort: Effort,
     ) -> Result<bool, Error> {
         let range = volume.bytes_of_pages(&extent.range);
@@ -538,8 +538,8 @@ fn pages_bytes(pages: &Range<u64>) -> u64 {
 }
 
 /// The parts of `range` that the runs cover without a gap; they share the hold.
-fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<Extent> {
-    let mut extents: Vec<Extent> = Vec::new();
+fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<DirtyExtent> {
+    let mut extents: Vec<DirtyExtent> = Vec::new();
     for run in runs {
         debug_assert!(range.start <= run.pages.start && run.pages.end <= range.end);
         match extents.last_mut() {
@@ -547,7 +547,7 @@ fn split_at_gaps(range: &Range<u64>, runs: Vec<LogRun>, held: &Rc<Held>) -> Vec<
                 extent.range.end = run.pages.end;
                 extent.runs.push(run);
             }
-            _ => extents.push(Extent { range: run.pages.clone(), runs: vec![run], held: Some(Rc::clone(held)) }),
+            _ => extents.push(DirtyExtent { range: run.pages.clone(), runs: vec![run], held: Some(Rc::clone(held)) }),
         }
     }
     extents

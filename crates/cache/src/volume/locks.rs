@@ -194,7 +194,7 @@ mod tests {
         assert!(poll(&mut locks.exclusive(30..31)).is_some());
         assert_eq!(locks.held_in(&(9..40)), vec![Range { start: 9, end: 10 }]);
         drop(first);
-        let wide = poll(&mut wide).expect("granted");
+        let wide = poll(&mut wide).expect("nobody else holds it");
         assert!(poll(&mut behind).is_none());
         drop(wide);
         assert!(poll(&mut behind).is_some());
@@ -210,7 +210,7 @@ mod tests {
         assert!(locks.try_exclusive(&(15..16)).is_none(), "it would overtake");
         assert!(locks.try_exclusive(&(20..21)).is_some());
         drop(held);
-        drop(poll(&mut wide).expect("granted"));
+        drop(poll(&mut wide).expect("nobody else holds it"));
         assert!(locks.try_exclusive(&(0..20)).is_some());
     }
 

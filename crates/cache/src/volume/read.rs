@@ -10,7 +10,7 @@ use futures_util::future::{Either, join_all, select};
 use hotset_block::{Buf, BufPool, ByteRange, Env, PAGE_BYTES};
 
 use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
-use crate::clean::Found;
+use crate::clean::BlockLookup;
 use crate::clean::read_slot::Brought;
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
@@ -384,9 +384,9 @@ impl<E: Env> PoolInner<E> {
         if !live && let Some(block) = self.blocks.one_of(pages) {
             let key = BlockKey { volume, block };
             match self.clean.find(key, &self.blocks.within(pages)) {
-                Found::Nothing => return Plan::Miss,
-                Found::All(slot) => return Plan::Hit(slot, key),
-                Found::Some => {}
+                BlockLookup::Nothing => return Plan::Miss,
+                BlockLookup::All(slot) => return Plan::Hit(slot, key),
+                BlockLookup::Some => {}
             }
         }
         self.plan_runs(volume, pages)

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::open::{Place, Plane, Snapshot, Timed};
+use super::open::{Plane, Snapshot, ThreadPlace, Timed};
 use super::places::{Opening, Places};
 use super::stop::StopReport;
 use futures_util::future::{select_all, try_join_all};
@@ -53,7 +53,7 @@ impl Handle {
         };
         let mut threads = Vec::new();
         for (thread, door) in Door::for_threads(count).into_iter().enumerate() {
-            let (place, machine) = (Place { places: places.clone(), thread }, machine.clone());
+            let (place, machine) = (ThreadPlace { places: places.clone(), thread }, machine.clone());
             let begin = move |env: HostEnv| Plane::new(env.on_machine(machine), settings, door, place);
             threads.push(Thread::start(&format!("data-plane-{thread}"), options, begin)?);
         }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn start(count: usize) -> (Handle, Vec<std::thread::JoinHandle<()>>) {
-        let count = NonZero::new(count).expect("some");
+        let count = NonZero::new(count).expect("there is a thread at least");
         Handle::start(count, ServerSettings::default(), ExecutorOptions::default(), &Machine::only())
             .expect("the kernel has io_uring")
     }

@@ -21,13 +21,13 @@ pub(crate) struct Plane {
     pub(super) volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
     /// Volumes that are on their way to another thread, as they were.
     pub(super) moving: RefCell<BTreeMap<VolumeName, VolumeStatus>>,
-    pub(super) place: Place,
+    pub(super) place: ThreadPlace,
     /// Nothing is done any more but stopping.
     pub(super) stopping: Cell<bool>,
 }
 
 /// Which of the threads this is.
-pub(super) struct Place {
+pub(super) struct ThreadPlace {
     pub(super) places: Places,
     pub(super) thread: usize,
 }
@@ -63,7 +63,7 @@ impl Snapshot {
 }
 
 impl Plane {
-    pub(super) fn new(env: HostEnv, server: ServerSettings, door: Door, place: Place) -> Self {
+    pub(super) fn new(env: HostEnv, server: ServerSettings, door: Door, place: ThreadPlace) -> Self {
         let exports = Exports::new(env.clone(), server, door);
         Self {
             env,
@@ -122,7 +122,7 @@ impl Plane {
     }
 
     pub(super) fn keep_pool(&self, name: PoolName, pool: Pool<HostEnv>) -> Result<(), Error> {
-        let Place { places, thread } = &self.place;
+        let ThreadPlace { places, thread } = &self.place;
         if !places.has_pool(&name, *thread) {
             return Err(name_taken(&name));
         }

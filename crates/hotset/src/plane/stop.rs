@@ -54,7 +54,7 @@ impl Plane {
         let pools: Vec<_> = self.pools.borrow().values().cloned().collect();
         for pool in &pools {
             let (what, pool) = (format!("pool {}: its clean stop", pool.status().name), pool.clone());
-            endings.push(self.limited(what, async move { pool.close().await.map(|closed| unsettled(&closed)) }));
+            endings.push(self.limited(what, async move { pool.close().await.map(|closed| not_left_clean(&closed)) }));
         }
         let mut report = StopReport::default();
         for ending in endings {
@@ -87,7 +87,7 @@ impl Plane {
 }
 
 /// What is to be told of backing devices that a clean stop did not leave clean.
-fn unsettled(closed: &Closed) -> Vec<String> {
+fn not_left_clean(closed: &Closed) -> Vec<String> {
     let one = |(volume, error): &(VolumeName, Error)| {
         format!("volume {volume} was not left clean: {error}; the next start treats it as after a crash")
     };

@@ -37,12 +37,12 @@ pub(super) struct Directory {
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) list: ExportList,
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, ExportPlace>,
     made: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct ExportPlace {
     id: ExportId,
     thread: usize,
 }
@@ -119,7 +119,7 @@ impl Known {
         }
         self.made += 1;
         let id = ExportId(self.made);
-        self.places.insert(name, Place { id, thread });
+        self.places.insert(name, ExportPlace { id, thread });
         Some(id)
     }
 

@@ -15,7 +15,7 @@ use hotset_cache::config::{PoolKind, PoolName};
 use hotset_cache::{PoolSpec, PoolStatus};
 
 use super::create::{Creation, check_memory, without};
-use super::flush::{DrainedFor, Draining, Extent, Flushes, Outcome, Subject, dirty_bytes};
+use super::flush::{DrainedFor, Draining, FlushScope, Flushes, Outcome, Subject, dirty_bytes};
 use super::operations::{AskedBy, Operations};
 use super::rewrite::{Rewriting, conversion_of};
 use crate::daemon::blocking::blocking;
@@ -79,12 +79,12 @@ impl Conversions {
     fn drain_to_convert(self: &Arc<Self>, name: &PoolName, snapshot: &Snapshot, asked_by: AskedBy) -> u64 {
         let subject = Subject::Pool(name.clone());
         let volumes = snapshot.volumes.iter().filter(|volume| volume.pool.as_ref() == Some(name));
-        let extent = Extent {
+        let scope = FlushScope {
             pool: name.clone(),
             volumes: volumes.map(|volume| volume.name.clone()).collect(),
             dirty_bytes: dirty_bytes(&subject, snapshot),
         };
-        self.draining.begin_flush(&subject, FlushPurpose::ConvertPool, extent, asked_by, Arc::clone(self)).id()
+        self.draining.begin_flush(&subject, FlushPurpose::ConvertPool, scope, asked_by, Arc::clone(self)).id()
     }
 
     fn open_of<'a>(&self, name: &str, snapshot: &'a Snapshot) -> Result<&'a PoolStatus, ApiError> {

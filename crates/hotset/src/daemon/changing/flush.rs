@@ -69,7 +69,7 @@ impl Subject {
 
 /// What is drained.
 #[derive(Clone, Debug)]
-pub(crate) struct Extent {
+pub(crate) struct FlushScope {
     pub(crate) pool: PoolName,
     pub(crate) volumes: Vec<VolumeName>,
     /// When the flush begins.
@@ -90,18 +90,18 @@ pub(crate) trait DrainedFor: Send + Sync + 'static {
 
 /// A flush that is under way.
 #[derive(Clone, Debug)]
-pub(crate) struct Running {
+pub(crate) struct RunningFlush {
     /// Of the operation that it is.
     id: u64,
     subject: Subject,
     purpose: FlushPurpose,
-    extent: Extent,
+    scope: FlushScope,
     began: Instant,
     cancelled: Cancelled,
     outcome: watch::Receiver<Option<Outcome>>,
 }
 
-impl Running {
+impl RunningFlush {
     /// Of its operation.
     pub(crate) fn id(&self) -> u64 {
         self.id
@@ -136,7 +136,7 @@ impl Running {
 
     fn progress(&self, snapshot: &Snapshot) -> Flush {
         let dirty_bytes = dirty_bytes(&self.subject, snapshot);
-        let drained_bytes = self.extent.dirty_bytes.saturating_sub(dirty_bytes);
+        let drained_bytes = self.scope.dirty_bytes.saturating_sub(dirty_bytes);
         let elapsed = self.began.elapsed();
         Flush {
             purpose: self.purpose,
@@ -165,20 +165,20 @@ pub(crate) fn dirty_bytes(subject: &Subject, snapshot: &Snapshot) -> u64 {
 
 /// All flushes that are under way.
 #[derive(Debug, Default)]
-pub(crate) struct Flushes(Mutex<BTreeMap<Subject, Running>>);
+pub(crate) struct Flushes(Mutex<BTreeMap<Subject, RunningFlush>>);
 
 impl Flushes {
     /// Whole between any two statements, so a panic elsewhere does not make it wrong.
-    fn running(&self) -> MutexGuard<'_, BTreeMap<Subject, Running>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<Subject, RunningFlush>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The one that drains the subject, alone or among others.
-    pub(super) fn concerning(&self, subject: &Subject) -> Option<Running> {
+    pub(super) fn concerning(&self, subject: &Subject) -> Option<RunningFlush> {
         let running = self.running();
-        let concerns = |flush: &&Running| match subject {
-            Subject::Volume(name) => flush.extent.volumes.contains(name),
-            Subject::Pool(name) => flush.extent.pool == *name,
+        let concerns = |flush: &&RunningFlush| match subject {
+            Subject::Volume(name) => flush.scope.volumes.contains(name),
+            Subject::Pool(name) => flush.scope.pool == *name,
         };
         running.values().find(concerns).cloned()
     }
@@ -228,27 +228,27 @@ impl Draining {
         self: &Arc<Self>,
         subject: &Subject,
         purpose: FlushPurpose,
-        extent: Extent,
+        scope: FlushScope,
         asked_by: AskedBy,
         drained_for: Arc<impl DrainedFor>,
-    ) -> Running {
+    ) -> RunningFlush {
         let (told, outcome) = watch::channel(None);
         let (subject, told_of) = (subject.clone(), subject.for_api());
         let Begun { id, cancelled } = self.operations.begin(Begin {
             kind: purpose.into(),
             subject: told_of.clone(),
             asked_by,
-            total_bytes: extent.dirty_bytes,
+            total_bytes: scope.dirty_bytes,
             cancel: Cancel::Anytime,
         });
         self.records.register.clear_for(ConditionKind::Flush, told_of.clone());
-        let running = Running { id, subject, purpose, extent, began: Instant::now(), cancelled, outcome };
+        let running = RunningFlush { id, subject, purpose, scope, began: Instant::now(), cancelled, outcome };
         self.flushes.running().insert(running.subject.clone(), running.clone());
         let (this, flush) = (Arc::clone(self), running.clone());
         tokio::spawn(async move {
             let outcome = this.flush_and_carry_out(&flush, &*drained_for).await;
             if let Err(error) = &outcome {
-                this.cancel_drains(&flush.extent).await;
+                this.cancel_drains(&flush.scope).await;
                 let reason = format!("its flush for {} ended: {error}", flush.purpose.word());
                 match flush.cancelled.is_asked() {
                     true => tracing::warn!("{}: {reason}", flush.subject),
@@ -263,8 +263,8 @@ impl Draining {
         running
     }
 
-    async fn flush_and_carry_out(&self, flush: &Running, drained_for: &impl DrainedFor) -> Outcome {
-        let (subject, bytes) = (&flush.subject, flush.extent.dirty_bytes);
+    async fn flush_and_carry_out(&self, flush: &RunningFlush, drained_for: &impl DrainedFor) -> Outcome {
+        let (subject, bytes) = (&flush.subject, flush.scope.dirty_bytes);
         tracing::info!("{subject}: flushing {bytes} dirty bytes for {}", flush.purpose.word());
         let mut cancelled = flush.cancelled.clone();
         let _one_at_a_time = tokio::select! {
@@ -278,10 +278,10 @@ impl Draining {
     }
 
     /// Drains all volumes side by side, each at its own backing device's pace, then waits for its turn to change things.
-    async fn drain_and_lock(&self, flush: &Running) -> Result<tokio::sync::MutexGuard<'_, ()>, ApiError> {
+    async fn drain_and_lock(&self, flush: &RunningFlush) -> Result<tokio::sync::MutexGuard<'_, ()>, ApiError> {
         let mut drains = JoinSet::new();
-        for volume in flush.extent.volumes.clone() {
-            let (plane, pool) = (self.records.plane.clone(), flush.extent.pool.clone());
+        for volume in flush.scope.volumes.clone() {
+            let (plane, pool) = (self.records.plane.clone(), flush.scope.pool.clone());
             drains.spawn(async move {
                 let name = volume.clone();
                 let drained = plane.of_pool(&pool.clone()).call(move |plane| plane.drain(pool, name)).await?;
@@ -303,11 +303,11 @@ impl Draining {
     }
 
     /// The volumes that are still in the pool cache writes again.
-    async fn cancel_drains(&self, extent: &Extent) {
-        for volume in extent.volumes.clone() {
-            let pool = extent.pool.clone();
+    async fn cancel_drains(&self, scope: &FlushScope) {
+        for volume in scope.volumes.clone() {
+            let pool = scope.pool.clone();
             // The pool may be gone by now, and its drains with it.
-            let _ = self.records.plane.of_pool(&extent.pool).call(move |plane| plane.cancel_drain(pool, volume)).await;
+            let _ = self.records.plane.of_pool(&scope.pool).call(move |plane| plane.cancel_drain(pool, volume)).await;
         }
     }
 
@@ -377,8 +377,8 @@ fn none_under_way(subject: &Subject) -> ApiError {
 mod tests {
     use super::*;
 
-    fn running(purpose: FlushPurpose) -> Running {
-        let extent = Extent { pool: "p".parse().unwrap(), volumes: vec!["v".parse().unwrap()], dirty_bytes: 1 };
+    fn running(purpose: FlushPurpose) -> RunningFlush {
+        let scope = FlushScope { pool: "p".parse().unwrap(), volumes: vec!["v".parse().unwrap()], dirty_bytes: 1 };
         let subject = match purpose {
             FlushPurpose::DeletePool | FlushPurpose::ConvertPool => Subject::Pool("p".parse().unwrap()),
             FlushPurpose::DeleteVolume | FlushPurpose::DisableCache => Subject::Volume("v".parse().unwrap()),
@@ -390,7 +390,7 @@ mod tests {
             total_bytes: 1,
             cancel: Cancel::Anytime,
         });
-        Running { id, subject, purpose, extent, began: Instant::now(), cancelled, outcome: watch::channel(None).1 }
+        RunningFlush { id, subject, purpose, scope, began: Instant::now(), cancelled, outcome: watch::channel(None).1 }
     }
 
     #[test]

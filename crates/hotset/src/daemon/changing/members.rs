@@ -28,7 +28,7 @@ const FOLLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a new SSD is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SsdRole {
     Pool,
     Spare,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<bool, ApiError> {
+    pub(crate) async fn add_ssds(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<bool, ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         let pool = pool_name(name)?;
         let candidates = self.check_add(name, add, place).await?;
@@ -51,14 +51,14 @@ impl Members {
         let paths: Vec<String> = candidates.into_iter().map(|candidate| candidate.path).collect();
         let (added, of) = (paths.clone(), pool.clone());
         match place {
-            Place::Pool => self.records.plane.of_pool(&pool).call(move |plane| plane.add_ssds(of, paths)).await?,
-            Place::Spare => self.records.plane.of_pool(&pool).call(move |plane| plane.add_spares(of, paths)).await?,
+            SsdRole::Pool => self.records.plane.of_pool(&pool).call(move |plane| plane.add_ssds(of, paths)).await?,
+            SsdRole::Spare => self.records.plane.of_pool(&pool).call(move |plane| plane.add_spares(of, paths)).await?,
         }
         tracing::info!(pool = name, ssds = ?added, ?place, "added");
-        if place == Place::Spare {
+        if place == SsdRole::Spare {
             self.records.register.clear_for(ConditionKind::Spare, Subject::new(SubjectKind::Pool, name));
         }
-        if place == Place::Pool {
+        if place == SsdRole::Pool {
             // Those that were missed at the start have a successor.
             self.records.offline().notes.remove(name);
             self.records.forget_departed_at(name, &added);
@@ -68,7 +68,7 @@ impl Members {
     }
 
     /// Everything that is known without writing.
-    async fn check_add(&self, name: &str, add: &SsdsAdd, place: Place) -> Result<Vec<Candidate>, ApiError> {
+    async fn check_add(&self, name: &str, add: &SsdsAdd, place: SsdRole) -> Result<Vec<Candidate>, ApiError> {
         let pool = pool_name(name)?;
         let snapshot = self.records.plane.snapshot().await?;
         let Some(now) = snapshot.pools.iter().find(|open| open.name == pool) else {
@@ -77,7 +77,7 @@ impl Members {
         let candidates = self.devices.candidates(&add.ssds).await?;
         check_sizes(&candidates)?;
         check_distinct(&candidates)?;
-        if place == Place::Spare {
+        if place == SsdRole::Spare {
             check_spare_sizes(now, &candidates)?;
         }
         self.devices.check_all_unused(&candidates, &snapshot).await?;

@@ -12,7 +12,7 @@ use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::opening::converting::Converting;
 use crate::daemon::opening::probe;
 use crate::daemon::opening::records::Records;
-use crate::daemon::opening::scan::Found;
+use crate::daemon::opening::scan::FoundSsd;
 use crate::daemon::opening::start::Opening;
 use crate::size::human;
 use crate::words;
@@ -96,7 +96,7 @@ impl Pools {
         &self,
         name: &PoolName,
         wanted: &str,
-        found: Vec<Found>,
+        found: Vec<FoundSsd>,
         missing: Missing,
     ) -> Result<(), ApiError> {
         let known = self.records.offline().pools.get(name.as_str()).map(|pool| pool.record.clone());
@@ -131,14 +131,14 @@ fn other_block(pool: &str, kind: PoolKind, settings: &PoolSettings) -> Option<St
     })
 }
 
-fn found_at(paths: &[String]) -> Result<Vec<Found>, ApiError> {
+fn found_at(paths: &[String]) -> Result<Vec<FoundSsd>, ApiError> {
     let one = |path: &String| {
         let candidate = probe::candidate(path)?;
         let label = candidate.label.ok_or_else(|| {
             let carries = candidate.signature.map_or(String::new(), |signature| format!(", but {signature}"));
             ApiError::new(ApiErrorKind::Invalid, format!("SSD {path}: it carries no Hotset pool{carries}"))
         })?;
-        Ok(Found { path: path.clone(), label })
+        Ok(FoundSsd { path: path.clone(), label })
     };
     paths.iter().map(one).collect()
 }

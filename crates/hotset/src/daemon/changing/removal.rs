@@ -8,7 +8,9 @@ use hotset_api::{ApiError, ApiErrorKind, Deleted, FlushPurpose, Removal};
 use hotset_cache::config::{PoolKind, PoolName, VolumeName};
 use hotset_cache::{DirtyData, PoolStatus, VolumeStatus};
 
-use super::flush::{DrainedFor, Draining, Extent, Flushes, Outcome, Running, Subject, dirty_bytes, or_by_force};
+use super::flush::{
+    DrainedFor, Draining, FlushScope, Flushes, Outcome, RunningFlush, Subject, dirty_bytes, or_by_force,
+};
 use super::operations::{AskedBy, Operations};
 use super::volumes::Volumes;
 use crate::daemon::clients;
@@ -27,12 +29,12 @@ const LOOKS_FOR_HOSTS: u32 = 6;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What has to be done about dirty data before a cache is taken away.
-enum Plan {
+enum RemovalPlan {
     /// Nothing: the removal may follow at once.
     Remove(DirtyData),
-    Flush(Extent),
+    Flush(FlushScope),
     /// That is being done already.
-    Join(Running),
+    Join(RunningFlush),
 }
 
 /// A removal that was begun.
@@ -40,7 +42,7 @@ enum Begun {
     /// It is done; whether it changed anything.
     Done(bool),
     /// It follows a flush.
-    Flushing(Running),
+    Flushing(RunningFlush),
 }
 
 /// Dirty data in the way of a removal.
@@ -48,7 +50,7 @@ enum InTheWay {
     /// No read-write pool is concerned.
     Nothing,
     /// It can be flushed.
-    Dirty(Extent),
+    Dirty(FlushScope),
     /// It cannot be flushed now; why, and what to do.
     Stuck { dirty_bytes: u64, why: String },
     /// Nobody knows how much there is: the pool is not open.
@@ -111,15 +113,15 @@ impl Removals {
     ) -> Result<Begun, ApiError> {
         let _one_at_a_time = self.records.change.lock().await;
         Ok(match self.plan_removal(subject, purpose, removal).await? {
-            Plan::Remove(dirty) => Begun::Done(self.take_away(subject, purpose, dirty).await?),
-            Plan::Flush(extent) => Begun::Flushing(self.draining.begin_flush(
+            RemovalPlan::Remove(dirty) => Begun::Done(self.take_away(subject, purpose, dirty).await?),
+            RemovalPlan::Flush(scope) => Begun::Flushing(self.draining.begin_flush(
                 subject,
                 purpose,
-                extent,
+                scope,
                 AskedBy::Administrator,
                 Arc::clone(self),
             )),
-            Plan::Join(flush) => Begun::Flushing(flush),
+            RemovalPlan::Join(flush) => Begun::Flushing(flush),
         })
     }
 
@@ -140,13 +142,18 @@ impl Removals {
         }
     }
 
-    async fn plan_removal(&self, subject: &Subject, purpose: FlushPurpose, removal: Removal) -> Result<Plan, ApiError> {
+    async fn plan_removal(
+        &self,
+        subject: &Subject,
+        purpose: FlushPurpose,
+        removal: Removal,
+    ) -> Result<RemovalPlan, ApiError> {
         let flush = self.flushes.concerning(subject);
         self.check_no_host_uses_it(subject, purpose, removal).await?;
         let snapshot = self.records.plane.snapshot().await?;
         if let Some(flush) = flush {
             if !removal.force {
-                return flush.joined_by(subject, purpose).map(Plan::Join);
+                return flush.joined_by(subject, purpose).map(RemovalPlan::Join);
             }
             self.plan_for(subject, removal, &snapshot)?;
             // Whoever waits for it hears that it was cancelled. It cannot be at its end: that needs the lock which we hold.
@@ -183,15 +190,15 @@ impl Removals {
         )))
     }
 
-    fn plan_for(&self, subject: &Subject, removal: Removal, snapshot: &Snapshot) -> Result<Plan, ApiError> {
+    fn plan_for(&self, subject: &Subject, removal: Removal, snapshot: &Snapshot) -> Result<RemovalPlan, ApiError> {
         if removal.force && removal.lose_data {
-            return Ok(Plan::Remove(DirtyData::Discard));
+            return Ok(RemovalPlan::Remove(DirtyData::Discard));
         }
         match self.in_the_way(subject, snapshot) {
-            InTheWay::Nothing | InTheWay::AskTheEngine => Ok(Plan::Remove(DirtyData::Clean)),
-            InTheWay::Dirty(extent) if !removal.force => Ok(Plan::Flush(extent)),
-            InTheWay::Dirty(Extent { dirty_bytes: 0, .. }) => Ok(Plan::Remove(DirtyData::Clean)),
-            InTheWay::Dirty(extent) => Err(would_lose(subject, extent.dirty_bytes, &flushed_otherwise(subject))),
+            InTheWay::Nothing | InTheWay::AskTheEngine => Ok(RemovalPlan::Remove(DirtyData::Clean)),
+            InTheWay::Dirty(scope) if !removal.force => Ok(RemovalPlan::Flush(scope)),
+            InTheWay::Dirty(FlushScope { dirty_bytes: 0, .. }) => Ok(RemovalPlan::Remove(DirtyData::Clean)),
+            InTheWay::Dirty(scope) => Err(would_lose(subject, scope.dirty_bytes, &flushed_otherwise(subject))),
             InTheWay::Stuck { dirty_bytes, why } => Err(would_lose(subject, dirty_bytes, &why)),
             InTheWay::Unknown { pool } => Err(may_lose(subject, &pool)),
         }
@@ -220,7 +227,7 @@ impl Removals {
         match (open.and_then(|open| open.pool.clone()), away()) {
             (Some(pool), _) if is_read_write(&pool, snapshot) => {
                 let dirty_bytes = dirty_bytes(subject, snapshot);
-                InTheWay::Dirty(Extent { pool, volumes: vec![name.clone()], dirty_bytes })
+                InTheWay::Dirty(FlushScope { pool, volumes: vec![name.clone()], dirty_bytes })
             }
             (None, Some(pool)) if pool.parse().is_ok_and(|pool| is_read_write(&pool, snapshot)) => {
                 InTheWay::AskTheEngine
@@ -248,7 +255,7 @@ impl Removals {
                 why: format!("volume {volume} cannot be flushed: {}", fenced.reason),
             };
         }
-        InTheWay::Dirty(Extent { pool: name.clone(), volumes: pool.volumes.clone(), dirty_bytes })
+        InTheWay::Dirty(FlushScope { pool: name.clone(), volumes: pool.volumes.clone(), dirty_bytes })
     }
 
     /// Takes the cache away; answers whether that changed anything. The caller holds the change lock.

@@ -7,7 +7,7 @@ use hotset_api::ApiError;
 
 use super::control::Manages;
 use super::exchange::{Answer, Body, lasting};
-use crate::daemon::changing::members::Place;
+use crate::daemon::changing::members::SsdRole;
 
 #[utoipa::path(post, path = "/api/v1/pools/{name}/ssds", params(("name" = String, Path)), request_body = api::SsdsAdd,
     responses((status = 200, body = api::PoolChange), (status = "default", body = ApiError)))]
@@ -17,7 +17,7 @@ pub(super) async fn add_ssds(
     Body(add): Body<api::SsdsAdd>,
 ) -> Answer<api::PoolChange> {
     lasting(async move {
-        let changed = rooms.members.add_ssds(&name, &add, Place::Pool).await?;
+        let changed = rooms.members.add_ssds(&name, &add, SsdRole::Pool).await?;
         rooms.reporting.pool_change(&name, changed).await
     })
     .await
@@ -53,7 +53,7 @@ pub(super) async fn add_spares(
     Body(add): Body<api::SsdsAdd>,
 ) -> Answer<api::PoolChange> {
     lasting(async move {
-        let changed = rooms.members.add_ssds(&name, &add, Place::Spare).await?;
+        let changed = rooms.members.add_ssds(&name, &add, SsdRole::Spare).await?;
         rooms.reporting.pool_change(&name, changed).await
     })
     .await

@@ -9,7 +9,7 @@ use hotset_cache::config::PoolName;
 use super::devices::Devices;
 use super::offline::RETRY_INTERVAL;
 use super::records::Records;
-use super::scan::Found;
+use super::scan::FoundSsd;
 use crate::daemon::naming::{pool_name, uuid};
 use crate::daemon::state::PoolRecord;
 
@@ -51,7 +51,7 @@ impl AwaitedSsds {
     async fn look_for(&self, pool: &PoolName, ssds: Vec<(u128, String)>) {
         let known = ssds.iter().map(|(_, path)| path.clone()).filter(|path| !path.is_empty()).collect();
         let found = self.devices.scanner.ssds(known, self.records.config.ssd_scan.clone()).await.ssds;
-        let is_awaited = |ssd: &Found| ssds.iter().any(|(ssd_uuid, _)| *ssd_uuid == ssd.label.ssd_uuid);
+        let is_awaited = |ssd: &FoundSsd| ssds.iter().any(|(ssd_uuid, _)| *ssd_uuid == ssd.label.ssd_uuid);
         let mut changed = false;
         for ssd in found.into_iter().filter(is_awaited) {
             let path = ssd.path;

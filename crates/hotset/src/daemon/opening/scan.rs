@@ -23,7 +23,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An SSD of some pool.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundSsd {
     pub(crate) path: String,
     pub(crate) label: SsdLabel,
 }
@@ -39,7 +39,7 @@ pub(crate) struct FoundNewer {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// Each once.
-    pub(crate) ssds: Vec<Found>,
+    pub(crate) ssds: Vec<FoundSsd>,
     pub(crate) newer: Vec<FoundNewer>,
 }
 
@@ -62,7 +62,9 @@ impl Scanner {
             for (path, label) in some.iter().zip(join_all(looks).await) {
                 let is_new = |label: &SsdLabel| scan.ssds.iter().all(|other| other.label.ssd_uuid != label.ssd_uuid);
                 match label {
-                    Some(Label::Known(label)) if is_new(&label) => scan.ssds.push(Found { path: path.clone(), label }),
+                    Some(Label::Known(label)) if is_new(&label) => {
+                        scan.ssds.push(FoundSsd { path: path.clone(), label })
+                    }
                     Some(Label::Newer(newer)) => scan.newer.push(FoundNewer { path: path.clone(), newer }),
                     Some(Label::Known(_)) | None => {}
                 }

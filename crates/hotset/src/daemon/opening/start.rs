@@ -19,7 +19,7 @@ use super::guard::Guard;
 use super::offline::RETRY_INTERVAL;
 use super::offline::{Closed, Note, Taken, Waiting};
 use super::records::Records;
-use super::scan::{Found, FoundNewer, Scan};
+use super::scan::{FoundNewer, FoundSsd, Scan};
 use super::serve::Serving;
 use crate::daemon::blocking::blocking;
 use crate::daemon::naming::{pool_name, uuid};
@@ -247,11 +247,11 @@ impl Opening {
         let patterns = self.records.config.ssd_scan.clone();
         let scan = self.devices.scanner.ssds(known, patterns).await;
         let awaited = self.awaited.awaited_by(record).await;
-        let is_used = |ssd: &&Found| {
+        let is_used = |ssd: &&FoundSsd| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
             pool == record.uuid && (!record.has_failed(&own) || awaited.contains(&own))
         };
-        let own: Vec<&Found> = scan.ssds.iter().filter(is_used).collect();
+        let own: Vec<&FoundSsd> = scan.ssds.iter().filter(is_used).collect();
         let there: BTreeSet<String> = own.iter().map(|ssd| uuid(ssd.label.ssd_uuid)).collect();
         let away: Vec<&SsdRecord> = record.ssds.iter().filter(|ssd| !there.contains(&ssd.uuid)).collect();
         let is_own = |ssd: &&FoundNewer| {
@@ -287,7 +287,7 @@ impl Opening {
         }
         self.records.failures.begin_opening(&self.records.state, &record.name);
         let opened = match pool_name(&record.name) {
-            Ok(name) => self.open_and_settle(&name, record, search.paths, missing).await,
+            Ok(name) => self.open_and_attach(&name, record, search.paths, missing).await,
             Err(error) => Err(error),
         };
         self.records.failures.end_opening(&self.records.state, &record.name);
@@ -373,7 +373,7 @@ impl Opening {
         }
     }
 
-    async fn open_and_settle(
+    async fn open_and_attach(
         &self,
         name: &PoolName,
         record: &PoolRecord,
@@ -426,7 +426,7 @@ impl Opening {
         let missing: Vec<&SsdRecord> = record.left.iter().filter(is_wanted).map(|left| &left.ssd).collect();
         let known = missing.iter().map(|ssd| ssd.path.clone()).collect();
         let found = self.devices.scanner.ssds(known, Vec::new()).await.ssds;
-        let is_own = |ssd: &Found| {
+        let is_own = |ssd: &FoundSsd| {
             let (pool, own) = (uuid(ssd.label.pool_uuid), uuid(ssd.label.ssd_uuid));
             pool == record.uuid && missing.iter().any(|missing| missing.uuid == own)
         };

@@ -22,11 +22,11 @@ const FORECAST_MS_MAX: u64 = 100 * 365 * 24 * 3600 * 1000;
 /// By the SSDs' UUIDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ledger {
-    ssds: BTreeMap<String, Entry>,
+    ssds: BTreeMap<String, SsdUse>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Entry {
+struct SsdUse {
     /// Before its pool was opened this time.
     written_before_bytes: u64,
     /// Since then.
@@ -98,7 +98,7 @@ impl Ledger {
     }
 }
 
-impl Entry {
+impl SsdUse {
     fn begin(&mut self) {
         self.written_before_bytes = self.written_before_bytes.saturating_add(self.written_now_bytes);
         self.written_now_bytes = 0;
