@@ -6,6 +6,7 @@
 mod circles;
 mod code;
 mod crates;
+mod planted;
 mod rooms;
 mod rules;
 
@@ -40,6 +41,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         }
     }
     findings.extend(circles::check(&texts));
+    findings.extend(planted::check(&texts));
     for finding in &findings {
         println!("{}: {}", finding.place, finding.rule);
     }

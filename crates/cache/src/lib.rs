@@ -16,7 +16,6 @@ mod log;
 mod members;
 mod memory;
 pub mod offline;
-pub mod planted;
 mod pool;
 mod status;
 mod time_limit;

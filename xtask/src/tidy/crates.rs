@@ -1,4 +1,4 @@
-//! Uses go one way: hotset → serve → cache → block; hotset → api; sim → serve, cache, block.
+//! Uses go one way: hotset → serve → cache → block; hotset → api; sim → planted, block.
 
 use serde_json::Value;
 
@@ -13,7 +13,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hotset-serve", &["hotset-cache", "hotset-block"]),
     ("hotset-api", &["hotset-counters"]),
     ("hotset", &["hotset-serve", "hotset-cache", "hotset-block", "hotset-api", "hotset-counters"]),
-    ("hotset-sim", &["hotset-serve", "hotset-cache", "hotset-block"]),
+    // The engine's sources with bugs, instead of the engine.
+    ("hotset-cache-planted", &["hotset-block", "hotset-counters"]),
+    ("hotset-sim", &["hotset-cache-planted", "hotset-block"]),
     // Drives the built binary, as a user would.
     ("hotset-e2e", &[]),
     ("xtask", &[]),

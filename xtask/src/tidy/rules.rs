@@ -39,9 +39,6 @@ const BANNED_IN_CACHE: &[(&str, &str)] = &[
     ("HashSet::with_capacity(", "unseeded randomness"),
 ];
 
-/// Chooses the simulator's planted bugs; compiled for the simulator alone.
-const PLANTED_BUGS: &str = "crates/cache/src/planted.rs";
-
 /// What must not be in a noun (it knows, it does not wait) and in `format/` (it is pure).
 const BANNED_IN_NOUNS: &[&str] = &["async", ".await", "Env", "Device", "spawn"];
 
@@ -58,7 +55,7 @@ pub(super) fn check(path: &str, text: &str, is_noun: bool) -> Vec<Finding> {
         file.forbid_unsafe(text, &code);
         file.forbid_open_enums(&code);
         let shipped = without_tests(&code);
-        if path.starts_with("crates/cache/src/") && path != PLANTED_BUGS {
+        if path.starts_with("crates/cache/src/") {
             file.forbid_world_in_cache(shipped);
             file.forbid_walks(shipped);
         }

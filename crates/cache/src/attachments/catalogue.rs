@@ -10,7 +10,6 @@ use crate::config::{VolumeName, VolumeSettings, VolumeSpec};
 use crate::error::Error;
 use crate::format::catalogue::{BackingIdentity, Catalogue, CataloguedVolume};
 use crate::format::record::RecordKind;
-use crate::planted::{Planted, planted};
 
 impl<E: Env> Attachments<E> {
     /// Changes the catalogue; everything that was decided is in `change`. Returns when it is durable.
@@ -103,7 +102,7 @@ impl<E: Env> Attachments<E> {
     /// The device's mark of the last clean stop has been judged. It must never be compared again, because hosts write now;
     /// until then it stays, whatever else crashes.
     pub(crate) async fn forget_final_mark(&self, known: &CataloguedVolume) -> Result<(), Error> {
-        if !known.backing.mark_is_final || planted(Planted::CleanMarkKept) {
+        if !known.backing.mark_is_final {
             return Ok(());
         }
         self.change_volume(Some(known.attachment), |entry| entry.backing.mark_is_final = false).await

@@ -21,7 +21,6 @@ use crate::config::{PoolName, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{Catalogue, CataloguedVolume};
 use crate::members::Members;
-use crate::planted::{Planted, planted};
 
 /// The volumes that a pool caches, as they are on record.
 pub(crate) struct Attachments<E: Env> {
@@ -86,10 +85,6 @@ impl<E: Env> Attachments<E> {
 
     /// The id of the next volume that joins. It is taken when that is recorded.
     pub(crate) fn next_attachment(&self) -> u64 {
-        let catalogue = self.catalogue.borrow();
-        let next = catalogue.next_attachment.max(1);
-        let reused = next - 1;
-        let free = reused > 0 && catalogue.volumes.iter().all(|volume| volume.attachment != reused);
-        if free && planted(Planted::AttachmentIdReused) { reused } else { next }
+        self.catalogue.borrow().next_attachment.max(1)
     }
 }

@@ -5,7 +5,6 @@
 //! (`invalidate`). The page positions of a slot are written once, in one transfer with the header.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
@@ -19,9 +18,6 @@ use crate::clean::unpublished::Filled;
 use crate::format::crc32c;
 use crate::format::slot_header::SlotHeader;
 use crate::members::segments::Purpose;
-use crate::members::ssd::Fault;
-use crate::planted::{Planted, planted};
-use crate::time_limit::within;
 
 impl<E: Env> Clean<E> {
     /// Whether a block could be brought in now: a slot for it is ready.
@@ -73,32 +69,14 @@ impl<E: Env> Clean<E> {
         };
         described.encode_into(&mut header);
         if !fill.pages().is_empty() {
-            match self.write_slot(&ssd, described.slot, header, data).await {
-                Some(Ok(_)) => {}
-                Some(Err(fault)) => {
-                    self.members.ssd_failed(&ssd.ssd, &fault);
-                    return 0;
-                }
-                None => {
-                    self.index.reclaim_slot(&ssd, described.slot);
-                    return 0;
-                }
+            let offset = ssd.layout.slot_offset(described.slot);
+            let write = ssd.write(Purpose::Slot(described.slot), offset, header.join(data));
+            if let Err(fault) = write.await {
+                self.members.ssd_failed(&ssd.ssd, &fault);
+                return 0;
             }
         }
         self.show(fill, &ssd, &checksums)
-    }
-
-    /// `None`: only as a planted bug.
-    async fn write_slot(&self, ssd: &SlotSsd<E>, local: u32, header: Buf, data: Buf) -> Option<Result<Buf, Fault>> {
-        let offset = ssd.layout.slot_offset(local);
-        if planted(Planted::PublishBeforeHeader) {
-            return Some(ssd.write(Purpose::Slot(local), offset + ssd.layout.header_bytes(), data).await);
-        }
-        let write = ssd.write(Purpose::Slot(local), offset, header.join(data));
-        if planted(Planted::ReleaseOnTimeout) {
-            return within(&self.env, Duration::from_secs(1), write).await;
-        }
-        Some(write.await)
     }
 
     /// Makes the filled slot visible, in one turn: what is still in the fill's set is what the backing device holds. Answers how

@@ -25,7 +25,6 @@ use crate::members::Members;
 use crate::members::pool_life::PoolLife;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
-use crate::planted::{Planted, planted};
 
 /// Sectors of one batch at most.
 const BATCH_SECTORS: u64 = 64;
@@ -125,9 +124,7 @@ impl<E: Env> Index<E> {
 
     /// The slot is ready when the reads that may have found it have ended.
     pub(super) fn reclaim_slot(&self, ssd: &SlotSsd<E>, local: u32) {
-        if planted(Planted::ReuseUnderRead) {
-            ssd.reclaim_under_read(local);
-        } else if ssd.reclaim(local) {
+        if ssd.reclaim(local) {
             self.fills.wake_pump();
         }
     }
@@ -391,10 +388,5 @@ impl<E: Env> SlotSsd<E> {
         self.has_flushed_index(0);
         self.all_are_ready();
         Ok(())
-    }
-
-    /// The planted bug's newcomer: its index is not made empty, and is believed.
-    pub(crate) fn believe_as_it_is(&self) {
-        self.raise_ceiling(u64::MAX);
     }
 }

@@ -13,7 +13,6 @@ use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::clean::slots::{Hidden, Why};
 use crate::error::Error;
-use crate::planted::{Planted, planted};
 
 /// Blocks that one turn looks at, so that a trim of terabytes does not stop everybody else.
 const BLOCKS_PER_TURN: u64 = 1024;
@@ -46,9 +45,7 @@ impl<E: Env> Clean<E> {
         let mut drops = Vec::new();
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
-            if !planted(Planted::FillIgnoresWrite) && !planted(Planted::FillIgnoresDiscard) {
-                self.fills.exclude(key, &in_block);
-            }
+            self.fills.exclude(key, &in_block);
             self.hide_pages_of(key, &in_block);
             self.index.add_drops_of(key, &mut drops);
         }
@@ -63,22 +60,8 @@ impl<E: Env> Clean<E> {
         }
         for (block, in_block) in self.blocks.of(pages) {
             let key = BlockKey { volume, block };
-            if !planted(Planted::FillIgnoresWrite) {
-                self.fills.exclude(key, &in_block);
-            }
+            self.fills.exclude(key, &in_block);
             self.hide_pages_of(key, &in_block);
-        }
-    }
-
-    /// The planted bugs' way to invalidate: out of sight, without a drop record.
-    pub(crate) fn only_hide(&self, volume: VolumeIndex, pages: Range<u64>) {
-        for (block, within) in self.blocks.of(pages) {
-            let key = BlockKey { volume, block };
-            self.fills.exclude(key, &within);
-            let mut slots = self.slots.borrow_mut();
-            if let Some(slot) = slots.find(key) {
-                slots.hide(slot, within);
-            }
         }
     }
 
@@ -107,11 +90,10 @@ impl<E: Env> Clean<E> {
     pub(super) fn free_slot(&self, slot: SlotIndex, why: Why) {
         let ssd = self.ssds.of(slot);
         let key = self.slots.borrow().key(slot).expect("only a used slot is freed");
-        let published = self.slots.borrow().is_published(slot) && !planted(Planted::EvictWithoutDrop);
-        let ticket = published.then(|| self.index.record_drop(slot, key, &(0..self.blocks.pages_per_block)));
+        let published = self.slots.borrow().is_published(slot);
+        let dropped = published.then(|| self.index.record_drop(slot, key, &(0..self.blocks.pages_per_block)));
         self.slots.borrow_mut().free(slot, why);
         ssd.slot_is_freed();
-        let dropped = ticket.filter(|_| !planted(Planted::ReuseBeforeDropFlushed));
         self.index.free(ssd, ssd.local(slot), dropped);
     }
 

@@ -14,7 +14,6 @@ use crate::address::VolumeIndex;
 use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::clean::unpublished::Filled;
-use crate::planted::{Planted, planted};
 
 impl<E: Env> Clean<E> {
     /// Whose backing devices have to be flushed before these slots are published.
@@ -30,9 +29,6 @@ impl<E: Env> Clean<E> {
     /// Flushes the SSDs of these slots; those that cannot leave the pool. Who gives up the wait does not give up the flush: only the
     /// flush itself learns that it failed.
     pub(crate) async fn flush_slots(&self, batch: &[Filled]) {
-        if planted(Planted::PublishWithoutSlotFlush) {
-            return;
-        }
         let involved = self.ssds.iter().filter(|ssd| ssd.is_online()).filter(|ssd| {
             let slots = ssd.slots();
             batch.iter().any(|filled| slots.contains(&filled.slot.0))

@@ -19,7 +19,6 @@ use crate::format::members::Member;
 use crate::format::{OtherStream, Unreadable};
 use crate::members::reading::ReadSsd;
 use crate::members::ssd::Fault;
-use crate::planted::{Planted, planted};
 
 /// Bytes that recovery reads at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -61,7 +60,7 @@ impl<E: Env> Clean<E> {
     pub(crate) async fn recover_ssd(&self, ssd: &SlotSsd<E>, member: &Member) -> Result<u64, Unbelieved> {
         let checkpoint = newest_checkpoint(ssd.to_read()).await?;
         let Some(checkpoint) = checkpoint else { return cold("its slot index has no valid checkpoint") };
-        if checkpoint.session < member.session && !planted(Planted::OldSsdBelieved) {
+        if checkpoint.session < member.session {
             return cold("its slot index is older than the pool: an old copy of the SSD");
         }
         let mut slots: Vec<Option<Believed>> = Vec::new();
@@ -71,11 +70,11 @@ impl<E: Env> Clean<E> {
         let highest = journal.keys().next_back().copied();
         let end = replay(journal, checkpoint.journal_start, &mut slots)?;
         // Recorded by a clean stop, erased when the next session has begun: between the two nothing writes the journal.
-        if member.journal_end.is_some_and(|expected| expected != end) && !planted(Planted::OldSsdBelieved) {
+        if member.journal_end.is_some_and(|expected| expected != end) {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
         let seen = self.members.witnessed_journal_end(ssd);
-        if end < seen && !planted(Planted::OldSsdBelieved) {
+        if end < seen {
             ssd.has_lost_writes();
             return cold(LOST_TAIL);
         }
@@ -188,7 +187,7 @@ async fn read_journal<E: Env>(ssd: ReadSsd<'_, E>) -> Result<(BTreeMap<u64, Sect
         }
     }
     let gone_round = records.last_key_value().is_some_and(|(number, _)| *number >= ring);
-    if !unwritten.is_empty() && gone_round && !planted(Planted::IndexGapIgnored) {
+    if !unwritten.is_empty() && gone_round {
         return cold("a sector of its journal was erased");
     }
     Ok((records, unwritten))
@@ -196,31 +195,17 @@ async fn read_journal<E: Env>(ssd: ReadSsd<'_, E>) -> Result<(BTreeMap<u64, Sect
 
 /// Applies the records from `start` on, as far as they are whole; answers the number behind the last one.
 fn replay(mut journal: BTreeMap<u64, Sector>, start: u64, slots: &mut [Option<Believed>]) -> Result<u64, Unbelieved> {
-    if planted(Planted::IndexWrongLapAccepted) {
-        let before = std::mem::take(&mut journal);
-        for sector in before.into_values() {
-            sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
-        }
-        return Ok(start);
-    }
     let mut next = start;
     let mut rest = journal.split_off(&start);
-    loop {
-        while let Some(sector) = rest.remove(&next) {
-            sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
-            next += 1;
-        }
-        let Some((number, later)) = rest.first_key_value() else { return Ok(next) };
-        if planted(Planted::IndexGapIgnored) {
-            next = *number;
-            continue;
-        }
-        // The one batch that was in flight may be torn: everything in it begins at its first record.
-        if later.flushed_below > next || rest.values().any(|sector| sector.flushed_below > next) {
-            return cold("a record of its journal is missing");
-        }
-        return Ok(next);
+    while let Some(sector) = rest.remove(&next) {
+        sector.entries.into_iter().try_for_each(|entry| apply(entry, slots))?;
+        next += 1;
     }
+    // The one batch that was in flight may be torn: everything in it begins at its first record.
+    if rest.values().any(|sector| sector.flushed_below > next) {
+        return cold("a record of its journal is missing");
+    }
+    Ok(next)
 }
 
 fn apply(entry: IndexEntry, slots: &mut [Option<Believed>]) -> Result<(), Unbelieved> {
@@ -237,7 +222,7 @@ fn apply(entry: IndexEntry, slots: &mut [Option<Believed>]) -> Result<(), Unbeli
                 return cold("its slot index names a slot that it has not");
             };
             let same = place.as_ref().is_some_and(|believed| believed.generation == generation);
-            if let Some(believed) = place.as_mut().filter(|_| same && !planted(Planted::DropNotReplayed)) {
+            if let Some(believed) = place.as_mut().filter(|_| same) {
                 let first = u32::from(first_page);
                 believed.disbelieve(first..(first + u32::from(page_count)).min(1024));
             }

@@ -198,13 +198,6 @@ impl<E: Env> SlotSsd<E> {
         true
     }
 
-    /// The planted bug's way: without regard to reads.
-    pub(super) fn reclaim_under_read(&self, local: u32) {
-        if !self.segments.borrow_mut().release_slot(local) {
-            self.ready.borrow_mut().push(local);
-        }
-    }
-
     /// Freed slots that wait for reads.
     pub(super) fn slots_in_limbo(&self) -> usize {
         self.grace.in_limbo()

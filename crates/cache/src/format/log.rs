@@ -6,8 +6,6 @@
 
 use smallvec::SmallVec;
 
-use crate::planted::{Planted, planted};
-
 use super::codec::{Corrupt, Reader, Unreadable, Writer, crc32c, seal_into, unseal};
 
 pub(crate) const SEGMENT_MAGIC: [u8; 8] = *b"HOTSETls";
@@ -224,8 +222,7 @@ impl Batch {
         let (found_row, found_incarnation) = (reader.u64().ok()?, reader.u64().ok()?);
         reader.bytes(20).ok()?;
         let pages = reader.u32().ok()?;
-        let this_row = (found_row, found_incarnation) == (row, incarnation) || planted(Planted::RecoverBehindCut);
-        let ours = magic == BATCH_MAGIC && this_row;
+        let ours = magic == BATCH_MAGIC && (found_row, found_incarnation) == (row, incarnation);
         (ours && (1..=BATCH_PAGES_MAX).contains(&pages)).then_some(pages)
     }
 

@@ -13,7 +13,6 @@ use crate::address::DETACHED;
 use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
 use crate::log::write_log::{Append, Body, Log, Mirror, Row};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::{Attached, VolumeInner};
@@ -215,7 +214,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn flush_log_for_host(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
         self.flush_log(log).await?;
         let unflushed: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();
-        if unflushed.is_empty() || planted(Planted::RefusedFlushBelieved) {
+        if unflushed.is_empty() {
             return Ok(());
         }
         while unflushed.iter().any(|row| self.is_undurable(log, row)) {

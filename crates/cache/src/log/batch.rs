@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use futures_util::future::join_all;
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use hotset_block::{Buf, Env, PAGE_BYTES, copy_for_device};
 
 use crate::address::at;
@@ -21,7 +20,6 @@ use crate::log::overlay::{Content, Live, Place};
 use crate::log::write_log::{Append, Body, InflightBatch, Log, Mirror, Row, RowState, StreamMark};
 use crate::members::io::add;
 use crate::members::segments::Purpose;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
 /// Pages of data of one batch at most.
@@ -198,9 +196,6 @@ impl<E: Env> PoolInner<E> {
             Body::Move { from, .. } => (*from, true),
             Body::Mark { from, spread, .. } => (*from, *spread),
         };
-        if planted(Planted::MoveNotRechecked) {
-            return true;
-        }
         let pages = append.pages();
         let overlay = log.overlay.borrow();
         let mut offset = 0;
@@ -280,9 +275,6 @@ impl<E: Env> PoolInner<E> {
             (Some(one), None) => copies.push((one, self.log_offset(one, first_page), bytes)),
             (None, _) => {}
         }
-        if planted(Planted::OneCopyOnly) {
-            copies.truncate(1);
-        }
         (inflight, copies)
     }
 
@@ -293,11 +285,10 @@ impl<E: Env> PoolInner<E> {
         let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
             let Some(index) = mirror.ssd else { return false };
             let ssd = self.members.ssd(index);
-            let plain = !durable || planted(Planted::DurableWriteIsPlain);
-            let written = if plain {
-                ssd.write(Purpose::Log, offset, bytes).await
-            } else {
+            let written = if durable {
                 ssd.write_durable(Purpose::Log, offset, bytes).await
+            } else {
+                ssd.write(Purpose::Log, offset, bytes).await
             };
             match written {
                 Ok(_) => {
@@ -308,21 +299,12 @@ impl<E: Env> PoolInner<E> {
                 }
                 Err(fault) => {
                     self.members.ssd_failed(ssd, &fault);
-                    if !planted(Planted::AckBeforeEpoch) {
-                        self.until_left(ssd).await;
-                    }
+                    self.until_left(ssd).await;
                     false
                 }
             }
         });
-        let written = if planted(Planted::AckOfFirstCopy) {
-            let mut writes = writes.collect::<FuturesUnordered<_>>();
-            let first = writes.next().await;
-            // The other one goes on.
-            first.into_iter().collect()
-        } else {
-            join_all(writes).await
-        };
+        let written = join_all(writes).await;
         let fenced = self.life.is_fenced();
         if log.orphaned_batches.get() > 0 {
             inflight.row.changed.wake_all();
@@ -432,10 +414,7 @@ impl<E: Env> PoolInner<E> {
         for (page, offset) in append.pages().zip(0..) {
             let before = log.overlay.borrow().get(append.volume, page);
             // A page that was cleaned meanwhile goes with its copy too: what the row holds must be known until it is freed.
-            let same = before.filter(|live| {
-                let forgotten = !live.dirty && planted(Planted::CleanedMoveForgotten);
-                (live.place == from.at(offset, spread) && !forgotten) || planted(Planted::MoveNotRechecked)
-            });
+            let same = before.filter(|live| live.place == from.at(offset, spread));
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
             log.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
@@ -478,7 +457,7 @@ impl<E: Env> PoolInner<E> {
         while inflight.written.get().is_none() {
             row.changed.wait().await;
         }
-        if !self.life.is_fenced() && !planted(Planted::OrphanedBatchesLeft) {
+        if !self.life.is_fenced() {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
                 let ssd = self.members.ssd(mirror.ssd.expect("it is there"));
                 let offset = self.log_offset(mirror, inflight.first_page);
@@ -516,7 +495,7 @@ fn cancel_moves(log: &Log) {
 
 /// Hosts leave over what is reserved (rule `reserves`).
 fn hosts_may_append(log: &Log) -> bool {
-    rows_available(log) >= log.rows_reserved.get() || planted(Planted::ReserveIgnored)
+    rows_available(log) >= log.rows_reserved.get()
 }
 
 fn entry_bytes(append: &Append) -> usize {

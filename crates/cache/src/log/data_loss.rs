@@ -24,7 +24,6 @@ use crate::log::append::has_lost_segment;
 use crate::log::overlay::{Content, Live, PAGES_MAX};
 use crate::log::write_log::{Append, Body, Log, Mirror, Row};
 use crate::members::ssd::Ssd;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::{Attached, VolumeInner};
 
@@ -40,7 +39,7 @@ impl<E: Env> PoolInner<E> {
         let no_rows_recorded = self.members.one_change().await;
         // A row of which nobody was told anything yet counts too: a start would ask for the SSDs that its record names.
         let loses = log.rows_live().iter().any(|row| is_lost_without(row, ssd.index));
-        if !loses || planted(Planted::ReleasedBeforeEmpty) {
+        if !loses {
             drop(no_rows_recorded);
             // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
             return if log.record_names_dropped.get() { self.record_rows(log).await } else { Ok(()) };
@@ -61,9 +60,7 @@ impl<E: Env> PoolInner<E> {
         log.rows_aside().iter().for_each(|row| row.list_is_behind.set(false));
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
-        if !planted(Planted::LossForgotten) {
-            self.write_losses(log.losses_number.get(), &losses).await?;
-        }
+        self.write_losses(log.losses_number.get(), &losses).await?;
         drop(no_rows_recorded);
         self.record_rows(log).await
     }
@@ -217,9 +214,6 @@ impl<E: Env> PoolInner<E> {
         with_loss.extend(self.losses(log, None).attachments());
         with_loss.sort_unstable();
         with_loss.dedup();
-        if planted(Planted::ConcernedForgotten) {
-            with_loss.clear();
-        }
         with_loss.retain(|attachment| self.ids.index_of(*attachment).is_some());
     }
 
@@ -431,15 +425,9 @@ impl<E: Env> VolumeInner<E> {
             attached.pool.until_left(ssd).await;
         }
         attached.pool.life.check_open()?;
-        if planted(Planted::OffListTooEarly) {
-            attached.pool.take_off_list(log, attached.index, pages).await?;
-        }
-        let _not_cleaned = self.invalidate_before_write(Some(attached), range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.invalidate_before_write(Some(attached), range).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
-        if planted(Planted::OffListTooEarly) {
-            return Ok(());
-        }
         attached.pool.take_off_list(log, attached.index, pages).await
     }
 }

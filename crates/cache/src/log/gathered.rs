@@ -14,7 +14,6 @@ use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::log::append::has_lost_segment;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::write_log::{Log, Mirror, Row, StreamMark};
-use crate::planted::{Planted, planted};
 
 /// A page as an entry of the log describes it.
 struct Found {
@@ -206,7 +205,6 @@ impl Gathered {
 
 /// By what entries of one page are ordered: of two of one version the later one counts.
 fn age(log: &Log, version: u64, place: Place) -> (u64, u64, u32) {
-    let version = if planted(Planted::RecoverByPosition) { 0 } else { version };
     (version, log.row(place.row()).number, place.position())
 }
 

@@ -23,7 +23,6 @@ use crate::log::write_log::{Log, Mirror, Row, RowReading, RowState};
 use crate::members::life::LifeChange;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::Rebuild;
 use crate::time_limit::within;
@@ -212,9 +211,6 @@ impl<E: Env> PoolInner<E> {
     async fn copy_segment(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
         if !self.may_be_mirrored(log, copy) {
             return false;
-        }
-        if planted(Planted::MirrorForgotten) {
-            return true;
         }
         let _reading = RowReading::new(&copy.row);
         let plan = self.plan_copy(log, copy).await;

@@ -16,7 +16,6 @@ use crate::log::write_log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
 use crate::members::io::add;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
 /// Consecutive pages of a volume that lie together in the log; or that read as zeroes, or are lost, together.
@@ -152,7 +151,7 @@ impl<E: Env> PoolInner<E> {
             let offset = self.log_offset(mirror, page);
             let length = buf.len();
             let error = match ssd.read(offset, buf).await {
-                Ok(bytes) if matches(&bytes, &run.checksums) || is_believed_blindly(row) => {
+                Ok(bytes) if matches(&bytes, &run.checksums) => {
                     self.repair(&bad, &bytes, page).await;
                     return Some(bytes);
                 }
@@ -211,11 +210,7 @@ impl<E: Env> PoolInner<E> {
             let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
                 Ok(bytes) => {
                     copies.checked += 1;
-                    let wrong = match &good {
-                        Some(first) if planted(Planted::ScrubBelievesFirstCopy) => u64::from(first[..] != bytes[..]),
-                        None if planted(Planted::ScrubBelievesFirstCopy) => 0,
-                        Some(_) | None => count_wrong(&bytes, &run.checksums),
-                    };
+                    let wrong = count_wrong(&bytes, &run.checksums);
                     if wrong == 0 {
                         good = Some(bytes);
                         continue;
@@ -250,9 +245,7 @@ impl<E: Env> PoolInner<E> {
         };
         match whole {
             Some(bytes) => {
-                if !planted(Planted::ScrubMendsNothing) {
-                    self.repair(&bad, &bytes, page).await;
-                }
+                self.repair(&bad, &bytes, page).await;
                 copies.repaired_pages = copies.bad_pages;
             }
             None => copies.lost_pages = self.count_lost_pages(run).await,
@@ -300,14 +293,7 @@ fn count_wrong(bytes: &[u8], checksums: &[u32]) -> u64 {
     pages.map(|(page, checksum)| u64::from(!matches(page, std::slice::from_ref(checksum)))).sum()
 }
 
-fn is_believed_blindly(row: &Row) -> bool {
-    planted(Planted::ReturnNotCompared) && row.is_aside()
-}
-
 pub(super) fn matches(bytes: &[u8], checksums: &[u32]) -> bool {
-    if planted(Planted::ChecksumNotChecked) {
-        return true;
-    }
     bytes.chunks_exact(PAGE_BYTES).zip(checksums).all(|(page, checksum)| crc32c(page) == *checksum)
 }
 

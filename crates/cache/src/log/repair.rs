@@ -15,21 +15,16 @@ use crate::log::write_log::{Mirror, Row};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
 impl<E: Env> PoolInner<E> {
     pub(crate) async fn repair_log(self: &Rc<Self>, scanned: &Scanned) {
-        if !planted(Planted::RecoverWithoutRepair) {
-            for repair in &scanned.repairs {
-                self.repair_batch(repair).await;
-            }
+        for repair in &scanned.repairs {
+            self.repair_batch(repair).await;
         }
         for row in &scanned.walked {
             self.repair_headers(row).await;
-            if !planted(Planted::RecoverWithoutRepair) {
-                self.write_summaries(row).await;
-            }
+            self.write_summaries(row).await;
         }
     }
 

@@ -17,7 +17,6 @@ use crate::log::write_log::{Log, Mirror, ROWS_RESERVED, Row, RowState};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
 /// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
@@ -142,9 +141,7 @@ impl<E: Env> PoolInner<E> {
             return Ok(None);
         }
         row.headers_durable.set(true);
-        if !planted(Planted::RowWithoutRecord)
-            && let Err(error) = self.record_rows(log).await
-        {
+        if let Err(error) = self.record_rows(log).await {
             self.drop_row(log, &row);
             return Err(error);
         }
@@ -269,10 +266,8 @@ impl<E: Env> PoolInner<E> {
             row.changed.wait().await;
         }
         if row.intact.get() {
-            if !planted(Planted::SealWithoutFlush) {
-                // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
-                let _ = self.flush_log(log).await;
-            }
+            // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
+            let _ = self.flush_log(log).await;
             self.write_summaries(row).await;
         }
         row.drafts.borrow_mut().clear();
@@ -295,11 +290,6 @@ impl<E: Env> PoolInner<E> {
                 let Some(index) = mirror.ssd else { continue };
                 let copy = to_buf(self.env.buffers(), &bytes);
                 let offset = self.log_offset(mirror, row.batches_end());
-                if planted(Planted::SealWithoutFlush) {
-                    let ssd = Rc::clone(self.members.ssd(index));
-                    self.env.spawn(async move { drop(ssd.write(Purpose::Log, offset, copy).await) });
-                    continue;
-                }
                 writes.push(self.write_flushed(self.members.ssd(index), offset, copy));
             }
         }
@@ -343,12 +333,8 @@ impl<E: Env> PoolInner<E> {
         row: &Rc<Row>,
         pages: &[crate::log::move_row::Entry],
     ) -> Result<(), Error> {
-        if !planted(Planted::FreeBeforeNewerFlushed) {
-            self.flush_log(log).await?;
-        }
-        if !planted(Planted::FreeBeforeDropsFlushed) {
-            self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
-        }
+        self.flush_log(log).await?;
+        self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         until_no_orphans(log).await;
         // It may name what this row supersedes, or lack what was here.
         self.bring_list_up_to_date(log).await?;
@@ -357,9 +343,7 @@ impl<E: Env> PoolInner<E> {
         let before = log.oldest_live.get();
         let free = before.max(row.number + 1);
         log.oldest_live.set(free);
-        if planted(Planted::FreeWithoutRecord) {
-            log.oldest_live.set(before);
-        } else if let Err(error) = self.record_rows(log).await {
+        if let Err(error) = self.record_rows(log).await {
             if log.oldest_live.get() == free {
                 log.oldest_live.set(before);
             }

@@ -23,7 +23,6 @@ use crate::log::window::Window;
 use crate::log::write_log::{Log, Mirror, Row, RowState, StreamMark};
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
-use crate::planted::{Planted, planted};
 
 /// What is done where a part of the log is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +109,6 @@ impl<'a, E: Env> LogScan<'a, E> {
         }
         if let Some(losses) = losses {
             gathered.gather_set_aside(self.log, losses);
-        }
-        if planted(Planted::ReturnedWhole) {
-            for row in self.log.rows_aside() {
-                self.gather_rest(&row, &mut gathered).await?;
-            }
         }
         if let Some(cut) = gathered.unproven {
             self.check_loss(cut)?;

@@ -12,7 +12,6 @@ use crate::format::rows::{Rows, SegmentCopy};
 use crate::log::append::has_lost_segment;
 use crate::log::write_log::{Log, Mirror, Row};
 use crate::members::reading::{ReadSsd, ReadSsds};
-use crate::planted::{Planted, planted};
 
 /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.
 pub(super) async fn list_set_aside<E: Env>(
@@ -83,9 +82,6 @@ pub(crate) async fn hold_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, positio
 async fn is_own_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, segment: u32) -> bool {
     if u64::from(segment) >= ssd.layout().segment_count() {
         return false;
-    }
-    if planted(Planted::ReturnNotCompared) {
-        return true;
     }
     let read = ssd.read(ssd.layout().segment_offset(segment), PAGE_BYTES).await;
     read.is_ok_and(|page| SegmentHeader::decode(&page) == Ok(row.header(position)))

@@ -16,7 +16,6 @@ use crate::log::read_summary::{good_summary, of_other_stream};
 use crate::log::scan::{LogScan, Recorded};
 use crate::log::window::Window;
 use crate::log::write_log::{Mirror, Row, StreamMark};
-use crate::planted::{Planted, planted};
 
 /// For each segment of a row, what was read of its copies.
 type Windows = Vec<[Window; 2]>;
@@ -138,8 +137,7 @@ impl<E: Env> LogScan<'_, E> {
         let reads = reads.map(|(mirror, window)| self.read_batch(row, *mirror, window, first_page));
         let copies: Vec<Option<Batch>> = try_join_all(reads).await?;
         let expected = |batch: &Batch| {
-            (batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous))
-                || planted(Planted::RecoverBehindCut)
+            batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous)
         };
         let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected));
         let Some((good, batch)) = good.and_then(|good| Some((good, copies[good].clone()?))) else { return Ok(None) };

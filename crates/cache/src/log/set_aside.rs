@@ -25,7 +25,6 @@ use crate::log::read_copies::count_good_copies;
 use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::write_log::{Log, Mirror, Row};
 use crate::members::ssd::Ssd;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::VolumeInner;
 
@@ -179,7 +178,7 @@ impl<E: Env> PoolInner<E> {
             for run in log.runs(live.volume, live.page..live.page + 1, is_same) {
                 let good = count_good_copies(self.members.to_read(), &run).await;
                 let now = log.overlay.borrow().get(live.volume, live.page);
-                if good.iter().all(|good| *good == 0) && now == Some(live) && !planted(Planted::ReturnNotCompared) {
+                if good.iter().all(|good| *good == 0) && now == Some(live) {
                     self.lose_page(log, &live);
                 }
             }
@@ -257,9 +256,7 @@ impl<E: Env> PoolInner<E> {
         let replaced = log.replaced.take();
         let is_replaced =
             |live: &Live| replaced.iter().any(|(volume, pages)| *volume == live.volume && pages.contains(&live.page));
-        if !planted(Planted::OffListTooLate)
-            && let Err(error) = self.write_next_losses(log, is_replaced).await
-        {
+        if let Err(error) = self.write_next_losses(log, is_replaced).await {
             // Others that wait find theirs again.
             let others = replaced.into_iter().filter(|other| *other != (volume, pages.clone()));
             log.replaced.borrow_mut().extend(others);

@@ -18,7 +18,6 @@ use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::mirrors::Mirrors;
 use crate::log::overlay::{Content, Counts, Live, Overlay, Place};
 use crate::members::newest::Records;
-use crate::planted::{Planted, planted};
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
@@ -872,9 +871,6 @@ impl Log {
         let rows_left = self.rows_openable.get();
         let for_hosts = rows_left.saturating_sub(self.rows_reserved.get());
         let mut room = open + u64::try_from(for_hosts).expect("an address has 64 bits at most") * self.row_pages();
-        if planted(Planted::ReserveIgnored) {
-            return true;
-        }
         if rows_left < self.rows_reserved.get() {
             room = 0;
         }

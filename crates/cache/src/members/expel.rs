@@ -9,7 +9,6 @@ use crate::members::Members;
 use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::{Fault, Ssd, is_gone};
-use crate::planted::{Planted, planted};
 use crate::status::Refusal;
 
 impl<E: Env> Members<E> {
@@ -26,7 +25,7 @@ impl<E: Env> Members<E> {
     /// has what nobody else has, and is taken back by itself if it lacked room or was write-protected.
     pub(crate) fn ssd_failed(&self, ssd: &Rc<Ssd<E>>, fault: &Fault) {
         let Fault::Device(error) = fault else { return };
-        if is_gone(error) || planted(Planted::RefusalIsDeath) {
+        if is_gone(error) {
             return self.expel(ssd, &error.to_string());
         }
         if self.take_out(ssd, LifeChange::RefusedWrites, &error.to_string()) {

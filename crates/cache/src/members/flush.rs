@@ -2,7 +2,6 @@
 //! arrived.
 
 use crate::members::flusher::{Flusher, Mark};
-use crate::planted::{Planted, planted};
 
 /// Returns when a flush that started after `mark` was taken has succeeded, by running `flush` or waiting for another's;
 /// or with the error of the one that it ran.
@@ -10,16 +9,10 @@ pub(crate) async fn cover<X>(flusher: &Flusher, mark: Mark, flush: impl AsyncFn(
     while !flusher.covers(mark) {
         let Some(running) = flusher.start() else {
             flusher.ended().await;
-            if planted(Planted::FlushJoinsRunningFlush) {
-                return Ok(());
-            }
             continue;
         };
-        let mut covers = flusher.mark();
+        let covers = flusher.mark();
         flush().await?;
-        if planted(Planted::FlushForgetsConcurrentWrite) {
-            covers = flusher.mark();
-        }
         flusher.set_covered(covers);
         drop(running);
     }

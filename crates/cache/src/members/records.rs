@@ -19,7 +19,6 @@ use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, not_made};
 use crate::members::state_directory::StateDirectory;
 use crate::members::state_lacks::Missed;
-use crate::planted::{Planted, planted};
 
 /// The numbers of the newest records of which every member keeps a copy.
 pub(crate) struct RecordNumbers {
@@ -143,9 +142,8 @@ impl<E: Env> Members<E> {
         self.check_record_fits(kind, bytes.len(), newcomers)?;
         counter.set(number);
         let members_before = self.record.borrow().ssds.len() + usize::from(self.state.device().is_some());
-        let forgotten = planted(Planted::ColdRecordForgotten) && self.online_ssds().count() < members_before / 2;
         let mut state = self.state.begin(kind, number, &bytes);
-        let in_time = if forgotten { Some(false) } else { state.within(&self.env, limits::SSD_TIMEOUT).await };
+        let in_time = state.within(&self.env, limits::SSD_TIMEOUT).await;
         let writes = self.online_ssds().map(|ssd| self.write_ssd_record(Rc::clone(ssd), kind, number, &bytes));
         // Nobody else watches whether these answer, and a change that waited for one for ever would hold up all others.
         let joining = newcomers.iter().map(async |ssd| {
@@ -164,7 +162,7 @@ impl<E: Env> Members<E> {
             None => self.state.end(state, kind, number, &bytes).await,
         };
         let agreed = ssds + usize::from(state_agrees);
-        let takes_effect = forgotten || state_agrees || agreed * 2 > members_before;
+        let takes_effect = state_agrees || agreed * 2 > members_before;
         let missed = (!state_agrees).then(|| Missed { number, bytes: takes_effect.then_some(bytes) });
         self.state.note(kind, missed);
         if takes_effect {

@@ -20,7 +20,6 @@ use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Ssd;
 use crate::members::witnesses::{OfRooms, WitnessCopy};
-use crate::planted::{Planted, planted};
 use crate::status::ScrubStatus;
 use crate::time_limit::within;
 
@@ -234,7 +233,7 @@ impl<E: Env> Members<E> {
         let seen = |ssd: &Rc<Ssd<E>>| SeenSsd {
             uuid: ssd.uuid,
             incarnation: ssd.incarnation.get(),
-            journal_end: if planted(Planted::TailsNotWitnessed) { 0 } else { journal_end(ssd) },
+            journal_end: journal_end(ssd),
             losses: ssd.losses.get(),
             read_errors: ssd.read_errors_ever(),
         };

@@ -18,7 +18,6 @@ use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::{BackingIdentity, CataloguedVolume};
 use crate::log::overlay::PAGES_MAX;
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::pool::{FenceCause, PoolInner, Reattached};
 use crate::time_limit::within;
 use crate::volume::locks::Held;
@@ -114,7 +113,7 @@ impl<E: Env> PoolInner<E> {
             return self.fence_volume(index, &known, volume, FenceCause::UnknownLoss, reason, dirty_bytes).await;
         }
         if let Some(reason) = volume.in_time(volume.difference(&known.backing)).await? {
-            if dirty_bytes > 0 && !planted(Planted::FenceIgnored) {
+            if dirty_bytes > 0 {
                 let reason = of_another_device(dirty_bytes, &reason);
                 return self.fence_volume(index, &known, volume, FenceCause::OtherBacking, reason, dirty_bytes).await;
             }

@@ -246,15 +246,6 @@ impl<E: Env> PoolInner<E> {
         self.ids.clear();
     }
 
-    /// What the end of a process does to a pool and its volumes, which hold each other: they are gone.
-    #[cfg(feature = "planted")]
-    pub(crate) fn abandon(&self) {
-        for volume in self.volumes.take().into_values() {
-            *volume.attached.borrow_mut() = None;
-        }
-        self.ids.clear();
-    }
-
     /// Detaches all volumes, which go on uncached, and erases the superblocks.
     pub(crate) async fn delete(self: &Rc<Self>, dirty: DirtyData) -> Result<(), Error> {
         let _one_at_a_time = loop {

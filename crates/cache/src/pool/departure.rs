@@ -10,7 +10,6 @@ use crate::log::write_log::Known;
 use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 
@@ -43,7 +42,6 @@ impl<E: Env> PoolInner<E> {
         self.members.keep_witnesses().await;
         let recorded = match self.account_for_loss(ssd).await {
             Err(error) => Err(error),
-            Ok(()) if planted(Planted::ExpelWithoutEpoch) => Ok(()),
             Ok(()) => self.members.record_departure(ssd.uuid).await,
         };
         match recorded {

@@ -14,7 +14,6 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
-use crate::planted::{Planted, planted};
 use crate::pool::{DirtyData, PoolInner};
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
@@ -33,7 +32,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn detach_drained(self: &Rc<Self>, name: &VolumeName, dirty: DirtyData) -> Result<(), Error> {
-        let cleans = dirty == DirtyData::Clean && !planted(Planted::DetachKeepsDirty);
+        let cleans = dirty == DirtyData::Clean;
         if cleans {
             self.drain_in_time(name).await?;
         }

@@ -24,7 +24,6 @@ use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::pool::create::random_uuid;
 use crate::pool::open::new_member;
@@ -89,14 +88,11 @@ impl<E: Env> PoolInner<E> {
             );
             return refusal.map_err(|error| error.with_remedy(Remedy::AcceptLoss(self.name.clone())));
         }
-        if (lacks_copy || self.life.is_fenced()) && !planted(Planted::StaleNewcomerBelieved) {
+        if lacks_copy || self.life.is_fenced() {
             return refused(
                 "was in the pool, and may hold a copy of dirty data of which there is only one other: wait until that has \
                  two copies again or is flushed, or add another SSD",
             );
-        }
-        if planted(Planted::StaleNewcomerBelieved) {
-            return Ok(label.ssd_uuid);
         }
         Ok(fresh)
     }
@@ -164,7 +160,7 @@ impl<E: Env> PoolInner<E> {
         for (newcomer, superblock) in newcomers.into_iter().zip(&superblocks) {
             let index = self.members.next_index(ssds.len());
             let ssd = Ssd::newcomer(self.env.clone(), index, newcomer.path, newcomer.device, superblock);
-            ssd.incarnation.set(self.incarnation_for(superblock.ssd_uuid));
+            ssd.incarnation.set(self.env.random());
             ssds.push(Rc::new(SlotSsd::new(Rc::new(ssd))));
         }
         let formats = ssds.iter().map(|ssd| ssd.in_time(self.format_index(ssd)));
@@ -172,18 +168,9 @@ impl<E: Env> PoolInner<E> {
         self.record_newcomers(&ssds, &superblocks).await
     }
 
-    fn incarnation_for(&self, uuid: u128) -> u64 {
-        let before = self.members.ssds().find(|ssd| ssd.uuid == uuid && planted(Planted::StaleNewcomerBelieved));
-        before.map_or_else(|| self.env.random(), |ssd| ssd.incarnation.get())
-    }
-
     /// What the SSD was is forgotten; its slot index is empty.
     async fn format_index(self: &Rc<Self>, ssd: &Rc<SlotSsd<E>>) -> Result<(), Fault> {
         ssd.erase_superblock().await?;
-        if planted(Planted::StaleNewcomerBelieved) {
-            ssd.believe_as_it_is();
-            return Ok(());
-        }
         let session = self.members.record().session;
         self.clean.index().format(ssd, session).await
     }
@@ -215,10 +202,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn member_of(&self, ssd: &Ssd<E>) -> Member {
-        let session = if planted(Planted::StaleNewcomerBelieved) { 0 } else { self.members.record().session };
         Member {
             incarnation: ssd.incarnation.get(),
-            session,
+            session: self.members.record().session,
             ..new_member(&self.env, &ssd.path, ssd.uuid, ssd.layout.ssd_bytes)
         }
     }

@@ -307,20 +307,6 @@ impl<E: Env> Pool<E> {
         self.inner.remove_spares(uuids).await
     }
 
-    /// Compares what came back with what is listed, now: for the simulator, which has to know what is lost before that is accepted.
-    #[cfg(feature = "planted")]
-    pub async fn check_returned(&self) {
-        if let Some(log) = &self.inner.log {
-            self.inner.check_returned(log).await;
-        }
-    }
-
-    /// The simulator's daemon has died: nothing of it uses the pool any more, and its memory is free.
-    #[cfg(feature = "planted")]
-    pub fn abandon(&self) {
-        self.inner.abandon();
-    }
-
     pub fn status(&self) -> PoolStatus {
         self.inner.status()
     }

@@ -9,7 +9,6 @@ use hotset_block::sync::Promise;
 use crate::address::VolumeIndex;
 use crate::clean::pending_drops::Drops;
 use crate::config::limits;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
@@ -39,7 +38,7 @@ impl<E: Env> PoolInner<E> {
     async fn flush_backings(&self, volumes: Vec<VolumeIndex>) -> Vec<VolumeIndex> {
         let flushes = volumes.into_iter().map(async |index| {
             let (volume, _) = self.attached_volume(index)?;
-            if !volume.backing.info.volatile_cache || planted(Planted::PublishWithoutBackingFlush) {
+            if !volume.backing.info.volatile_cache {
                 return Some(index);
             }
             self.flushed_in_time(volume).await.then_some(index)

@@ -15,7 +15,6 @@ use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::superblocks::erase_device;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::Evacuation;
 use crate::time_limit::within;
@@ -125,9 +124,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
         if let Some(log) = &self.log {
-            while !planted(Planted::ReleasedBeforeEmpty)
-                && leaving.iter().any(|ssd| ssd.is_online() && copies_on(log, ssd) > 0)
-            {
+            while leaving.iter().any(|ssd| ssd.is_online() && copies_on(log, ssd) > 0) {
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }

@@ -20,7 +20,6 @@ use crate::error::{Error, ErrorKind};
 use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_log::LogRun;
 use crate::log::write_log::Log;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::{ScrubState, ScrubStatus};
 
@@ -134,17 +133,12 @@ impl<E: Env> PoolInner<E> {
             let mut page = 0;
             while self.scrub_goes_on() {
                 let Some(first) = log.overlay.borrow().first_in(index, &(page..PAGES_MAX)) else { break };
-                let holds_nothing = planted(Planted::ScrubHoldsNothing);
-                page = if holds_nothing { PAGES_MAX - 1 } else { first.page + u64::from(STRETCH_PAGES) };
+                page = first.page + u64::from(STRETCH_PAGES);
                 // Few: a run keeps its row from being freed for as long as it lives.
                 let runs = log.runs(index, first.page..page, |_| true);
                 let began = self.env.now();
-                if holds_nothing {
-                    runs.iter().for_each(LogRun::release);
-                }
                 let at_once = stream::iter(runs);
-                let limit = if holds_nothing { 1 } else { RUNS_AT_ONCE };
-                at_once.for_each_concurrent(limit, async |run| self.scrub_run(&run).await).await;
+                at_once.for_each_concurrent(RUNS_AT_ONCE, async |run| self.scrub_run(&run).await).await;
                 self.rest_after(began).await;
             }
         }

@@ -14,7 +14,6 @@ use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 
 impl<E: Env> PoolInner<E> {
@@ -42,9 +41,7 @@ impl<E: Env> PoolInner<E> {
                 Verdict::Suspect => self.suspect(&ssd),
                 Verdict::Leaves => {
                     let seconds = ssd.oldest_operation().as_secs();
-                    let change =
-                        if planted(Planted::SilenceIsDeath) { LifeChange::Failed } else { LifeChange::LeftSilent };
-                    self.members.take_out(&ssd, change, &format!("it did not answer for {seconds} s"));
+                    self.members.take_out(&ssd, LifeChange::LeftSilent, &format!("it did not answer for {seconds} s"));
                 }
             }
         }
@@ -64,8 +61,8 @@ impl<E: Env> PoolInner<E> {
         Silence {
             lasts: ssd.oldest_operation(),
             holds_log: self.kind == PoolKind::ReadWrite,
-            another_answers: another_answers || planted(Planted::SilenceIsDeath),
-            holds_last_copy: holds_last_copy && !planted(Planted::SilenceIsDeath),
+            another_answers,
+            holds_last_copy,
             dirty,
         }
     }

@@ -22,7 +22,6 @@ use crate::members::newest::{FoundWitnesses, Numbered, Records};
 use crate::members::owner::{Admission, Admitted, Takeover, admission, dismiss_owner, mark_in};
 use crate::members::records::newest_record;
 use crate::members::spare::Spare;
-use crate::planted::{Planted, planted};
 use crate::pool::Missing;
 use crate::status::SsdStatus;
 use crate::time_limit::within;
@@ -219,9 +218,7 @@ impl<E: Env> Survey<E> {
         let missing: Vec<Member> = members.ssds.iter().filter(|member| !is_there(member)).cloned().collect();
         let uuids = found.iter().map(|ssd| ssd.superblock.ssd_uuid);
         let returned = uuids.filter(|uuid| members.member(*uuid).is_none()).collect();
-        let all_cold = if planted(Planted::OpenWarmWithoutState) {
-            None
-        } else if !self.state_agrees {
+        let all_cold = if !self.state_agrees {
             Some("the state directory does not know the pool's newest state".to_owned())
         } else if !self.is_proven() {
             let (present, all) = self.votes();

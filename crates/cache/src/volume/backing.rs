@@ -17,7 +17,6 @@ use crate::members::flusher::{Flusher, Mark};
 use crate::members::io::IoCounts;
 use crate::members::owner::until_looked;
 use crate::members::ownership::Ownership;
-use crate::planted::{Planted, planted};
 use crate::time_limit::within;
 use crate::volume::cleaner::Effort;
 use crate::volume::turns::{TURN_END, Turns};
@@ -422,7 +421,7 @@ impl<E: Env> Backing<E> {
 
     /// Refuses who was told of what was written up to `told` only, if something that was written later may not be there.
     pub(crate) fn check_told(&self, told: Mark) -> Result<(), Error> {
-        if self.doubtful.get() <= told || planted(Planted::ClearForgetsFailure) {
+        if self.doubtful.get() <= told {
             return Ok(());
         }
         let message = format!(
@@ -434,7 +433,7 @@ impl<E: Env> Backing<E> {
 
     /// Refuses what began when the device had failed so often, if it has failed since.
     pub(crate) fn check_failures(&self, before: Failures) -> Result<(), Error> {
-        if self.failures.get() == before || planted(Planted::ClearForgetsFailure) {
+        if self.failures.get() == before {
             return Ok(());
         }
         let message = format!("backing device {}: a flush of it failed meanwhile", self.name);
@@ -648,9 +647,6 @@ impl<E: Env> Backing<E> {
 
     /// Makes durable every write that completed before this call; also those from before the device was opened.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        if planted(Planted::FlushDoesNothing) {
-            return Ok(());
-        }
         let (mark, failures) = (self.flusher.mark(), self.failures.get());
         let flush = async || {
             let device = self.writable_device()?;
@@ -681,11 +677,9 @@ impl<E: Env> Backing<E> {
 
     fn latch(&self, error: &DeviceError) -> Error {
         let text = self.error(error);
-        if !planted(Planted::FailedFlushForgotten) {
-            let reason = format!("{text}; after a failed flush nothing more is written to it until it is cleared");
-            self.failures.set(Failures(self.failures.get().0 + 1));
-            *self.latched.borrow_mut() = Some(reason);
-        }
+        let reason = format!("{text}; after a failed flush nothing more is written to it until it is cleared");
+        self.failures.set(Failures(self.failures.get().0 + 1));
+        *self.latched.borrow_mut() = Some(reason);
         text
     }
 }

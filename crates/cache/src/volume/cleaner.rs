@@ -17,7 +17,6 @@ use crate::log::read_log::LogRun;
 use crate::log::write_log::{CleanedHint, Log};
 use crate::members::flusher::Mark;
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::locks::Held;
@@ -198,10 +197,8 @@ impl<E: Env> PoolInner<E> {
         if let Some(error) = failed.filter(|_| extents.is_empty()) {
             return Err(error);
         }
-        if !planted(Planted::CleanWithoutBackingFlush) {
-            volume.backing.flush().await?;
-            volume.backing.check_failures(failures)?;
-        }
+        volume.backing.flush().await?;
+        volume.backing.check_failures(failures)?;
         let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
         self.mark_clean(log, index, volume, &runs);
         Ok(true)
@@ -218,12 +215,9 @@ impl<E: Env> PoolInner<E> {
         if attached.written_out.borrow().is_empty() {
             return Ok(());
         }
-        if !planted(Planted::CleanWithoutBackingFlush) {
-            volume.backing.flush().await?;
-        }
+        volume.backing.flush().await?;
         let flusher = &volume.backing.flusher;
-        let is_flushed =
-            |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark) || planted(Planted::CleanWithoutBackingFlush);
+        let is_flushed = |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark);
         let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
         let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
         self.mark_clean(log, index, volume, &runs);
@@ -263,9 +257,7 @@ impl<E: Env> PoolInner<E> {
         extents: Vec<DirtyExtent>,
         effort: Effort,
     ) -> Result<Written, Error> {
-        if !planted(Planted::CleanWithoutLogFlush) {
-            self.flush_log(log).await?;
-        }
+        self.flush_log(log).await?;
         let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
         for extent in &extents {
             volume.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
@@ -355,12 +347,7 @@ impl<E: Env> PoolInner<E> {
         let mut cleaned = 0;
         for run in written.iter().filter(|run| run.lives(log)) {
             let data = matches!(run.first.content, Content::Data { .. });
-            for (page, mut place) in run.places() {
-                if planted(Planted::CleanNotRechecked)
-                    && let Some(live) = log.overlay.borrow().get(index, page)
-                {
-                    place = live.place;
-                }
+            for (page, place) in run.places() {
                 cleaned += u64::from(log.set_clean_at(index, page, place));
             }
             if data {

@@ -13,7 +13,6 @@ use hotset_block::{Device, DeviceInfo, Env};
 
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
-use crate::planted::{Planted, planted};
 use crate::volume::cleaner::Effort;
 use crate::volume::{Attached, VolumeInner};
 
@@ -107,9 +106,7 @@ impl<E: Env> VolumeInner<E> {
         .await?;
         if let Some(attached) = attached {
             attached.written_out.borrow_mut().clear();
-            if !planted(Planted::ClearKeepsUnflushed) {
-                attached.pool.clean.forget_unpublished_of(attached.index);
-            }
+            attached.pool.clean.forget_unpublished_of(attached.index);
         }
         self.backing.close();
         self.backing.put(open().await?);

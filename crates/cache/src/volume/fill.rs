@@ -17,7 +17,6 @@ use crate::clean::fills::{Fill, Request};
 use crate::clean::page_set::PageSet;
 use crate::config::{FetchRate, PAGE, limits};
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
@@ -157,9 +156,7 @@ impl<E: Env> PoolInner<E> {
             let small = |page: u64| u32::try_from(page - first).expect("a block has at most 1024 pages");
             pages.remove(&(small(held.start)..small(held.end)));
         }
-        if let Some(log) = &self.log
-            && !planted(Planted::FillTakesLivePages)
-        {
+        if let Some(log) = &self.log {
             for live in log.overlay.borrow().range(key.volume, first..first + u64::from(count)) {
                 let page = u32::try_from(live.page - first).expect("a block has at most 1024 pages");
                 pages.remove(&(page..page + 1));

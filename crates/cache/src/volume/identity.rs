@@ -15,7 +15,6 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::catalogue::{BackingIdentity, Fingerprint};
 use crate::format::crc64;
-use crate::planted::{Planted, planted};
 use crate::volume::{Attached, VolumeInner};
 
 impl<E: Env> VolumeInner<E> {
@@ -101,9 +100,6 @@ impl<E: Env> VolumeInner<E> {
 
     /// Why the backing device is not the one that was seen last, or not as it was; `None` if nothing speaks against it.
     pub(crate) async fn difference(&self, before: &BackingIdentity) -> Option<String> {
-        if planted(Planted::ChangedBackingIgnored) {
-            return None;
-        }
         match self.evidence(before).await {
             Ok(evidence) => evidence.against(),
             Err(_) => Some("its identity cannot be read".to_owned()),

@@ -34,7 +34,6 @@ use crate::log::overlay::Content;
 use crate::log::read_log::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 use crate::volume::backing::{Backing, Failures};
@@ -435,7 +434,7 @@ impl<E: Env> Volume<E> {
         }
         settings.check()?;
         let attached = volume.attached();
-        if let Some(attached) = attached.as_ref().filter(|_| !planted(Planted::SettingsNotRecorded)) {
+        if let Some(attached) = &attached {
             attached.pool.check_shares(&self.name(), &settings)?;
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
@@ -450,7 +449,7 @@ impl<E: Env> Volume<E> {
     /// Gives the volume another name, in its pool too: durable when this answers. The caller sees to it that no other volume
     /// has that name, and to where hosts find it.
     pub async fn rename(&self, name: VolumeName) -> Result<(), Error> {
-        if let Some(attached) = self.inner.attached().filter(|_| !planted(Planted::RenameNotRecorded)) {
+        if let Some(attached) = self.inner.attached() {
             attached.pool.attachments.record_name(attached.index, &name).await?;
         }
         self.inner.spec.borrow_mut().name = name;

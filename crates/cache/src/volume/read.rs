@@ -13,10 +13,9 @@ use crate::address::{BlockKey, SlotIndex, VolumeIndex, bytes_of, pages_of};
 use crate::clean::BlockLookup;
 use crate::clean::read_slot::Brought;
 use crate::config::PAGE;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
 use crate::volume::cleaner::joined;
@@ -88,9 +87,6 @@ impl<E: Env> VolumeInner<E> {
                 if let Some(buf) = self.read_slot(&attached, slot, key, &pages, destination).await {
                     add(&self.stats.read_hits, 1);
                     return Ok(within_pages(buf, &pages, range));
-                }
-                if planted(Planted::SsdErrorAnswered) {
-                    return Err(Error::new(ErrorKind::Media, "the SSD failed"));
                 }
                 self.read_backing(range, Destination::Own).await
             }

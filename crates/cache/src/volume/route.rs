@@ -10,7 +10,6 @@ use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::log::mirrors::RebuildSpace;
 use crate::log::write_log::Log;
-use crate::planted::{Planted, planted};
 use crate::pool::PoolInner;
 use crate::volume::{Attached, Durability, VolumeInner};
 
@@ -80,7 +79,7 @@ impl<E: Env> PoolInner<E> {
             return Route::Append(then);
         }
         let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
-        if live && !planted(Planted::LivePageWrittenAround) {
+        if live {
             if self.is_without_ssds() {
                 return Route::WithoutSsds;
             }
@@ -246,9 +245,6 @@ impl Dirty<'_> {
 /// From three quarters of the maximum on, a growing part of the writes goes to the backing device itself: hosts slow
 /// down to its pace evenly, without a cliff.
 fn is_paced_around(dirty: &Dirty<'_>, pages: u64) -> bool {
-    if planted(Planted::ReserveIgnored) {
-        return false;
-    }
     let slack = dirty.max_pages - dirty.unpaced();
     let over = (dirty.pages + pages).saturating_sub(dirty.unpaced());
     if over == 0 {

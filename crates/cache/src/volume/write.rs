@@ -12,7 +12,6 @@ use crate::address::{bytes_of, pages_of};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::volume::locks::Held;
 use crate::volume::read::Destination;
 use crate::volume::route::{AfterAppend, Route, WriteHints};
@@ -60,7 +59,7 @@ impl<E: Env> VolumeInner<E> {
         }
         // A host's write into the log is the one to be fast: the rest does not make its future larger.
         Box::pin(self.write_around(attached.as_deref(), range, buf, held)).await?;
-        if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
+        if durability == Durability::Durable {
             self.backing.flush().await?;
         }
         if let Some(attached) = attached.filter(|attached| attached.pool.log.is_none()) {
@@ -92,15 +91,10 @@ impl<E: Env> VolumeInner<E> {
         attached: Option<&Attached<E>>,
         range: ByteRange,
         buf: Buf,
-        held: Option<Held>,
+        held: Held,
     ) -> Result<(), Error> {
-        let _not_cleaned = self.invalidate_before_write(attached, range, Planted::WriteWithoutDrop).await?;
+        let _not_cleaned = self.invalidate_before_write(attached, range).await?;
         self.write_backing(range, buf).await?;
-        if planted(Planted::DropAfterBackingWrite)
-            && let Some(attached) = attached
-        {
-            attached.pool.clean.invalidate_durably(attached.index, pages_of(range)).await?;
-        }
         drop(held);
         Ok(())
     }
@@ -111,7 +105,7 @@ impl<E: Env> VolumeInner<E> {
         self: &Rc<Self>,
         range: ByteRange,
         hints: WriteHints,
-    ) -> Result<(Option<Held>, Option<Rc<Attached<E>>>, Route), Error> {
+    ) -> Result<(Held, Option<Rc<Attached<E>>>, Route), Error> {
         let pages = pages_of(range);
         loop {
             let held = self.hold(range).await;
@@ -155,7 +149,7 @@ impl<E: Env> VolumeInner<E> {
         if then == AfterAppend::WriteOut {
             Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
         }
-        if durability == Durability::Durable && !planted(Planted::FuaWithoutFlush) {
+        if durability == Durability::Durable {
             attached.pool.flush_log_for_host(log).await?;
         }
         Ok(())
@@ -189,28 +183,17 @@ impl<E: Env> VolumeInner<E> {
             return self.backing.flush().await;
         };
         log.flush_habit.flushed();
-        let in_log = async {
-            if planted(Planted::FlushWithoutLog) { Ok(()) } else { attached.pool.flush_log_for_host(log).await }
-        };
-        let around =
-            async { if planted(Planted::FlushWithoutAround) { Ok(()) } else { self.backing.flush_around().await } };
-        let (in_log, around) = join(in_log, around).await;
+        let (in_log, around) = join(attached.pool.flush_log_for_host(log), self.backing.flush_around()).await;
         in_log.and(around)
     }
 
     /// The lock on the pages that `range` touches.
-    pub(crate) async fn hold(&self, range: ByteRange) -> Option<Held> {
-        let unit = u64::from(self.backing.info.logical_block_bytes);
-        let loose =
-            planted(Planted::WriteHoldsNothing) || (planted(Planted::SubPageWithoutLock) && !range.is_aligned_to(unit));
-        if loose {
-            return None;
-        }
+    pub(crate) async fn hold(&self, range: ByteRange) -> Held {
         let pages = pages_of(range);
         // Mostly nobody has them.
         match self.locks.try_exclusive(&pages) {
-            Some(held) => Some(held),
-            None => Some(self.locks.exclusive(pages).await),
+            Some(held) => held,
+            None => self.locks.exclusive(pages).await,
         }
     }
 
@@ -221,7 +204,6 @@ impl<E: Env> VolumeInner<E> {
         self: &Rc<Self>,
         attached: Option<&Attached<E>>,
         range: ByteRange,
-        without_drop: Planted,
     ) -> Result<Option<Held>, Error> {
         let Some(attached) = attached else { return Ok(None) };
         let pages = pages_of(range);
@@ -231,19 +213,6 @@ impl<E: Env> VolumeInner<E> {
             None => None,
         };
         self.mark_unsettled(attached, range).await?;
-        if planted(Planted::DropAfterBackingWrite) {
-            return Ok(not_cleaned);
-        }
-        if planted(without_drop) {
-            if without_drop != Planted::TrimKeepsCachedPages {
-                attached.pool.clean.only_hide(attached.index, pages);
-            }
-            return Ok(not_cleaned);
-        }
-        if planted(Planted::DropNotFlushed) {
-            attached.pool.clean.invalidate(attached.index, pages);
-            return Ok(not_cleaned);
-        }
         attached.pool.clean.invalidate_durably(attached.index, pages).await?;
         Ok(not_cleaned)
     }

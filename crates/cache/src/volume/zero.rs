@@ -12,7 +12,6 @@ use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::write_log::{Body, Log};
 use crate::members::io::add;
-use crate::planted::{Planted, planted};
 use crate::volume::pieces::Pieces;
 use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort};
 
@@ -28,8 +27,7 @@ impl<E: Env> VolumeInner<E> {
         if self.backing.info.discard != Discard::Zeroes {
             return Ok(());
         }
-        let trims_more = planted(Planted::TrimWidened);
-        let range = if trims_more { range.widened_to(4096) } else { self.backing.blocks_inside(range) };
+        let range = self.backing.blocks_inside(range);
         if range.is_empty() {
             return Ok(());
         }
@@ -44,8 +42,7 @@ impl<E: Env> VolumeInner<E> {
         if range.is_empty() {
             return Ok(());
         }
-        let _not_cleaned =
-            self.invalidate_before_write(self.place()?.as_deref(), range, Planted::TrimKeepsCachedPages).await?;
+        let _not_cleaned = self.invalidate_before_write(self.place()?.as_deref(), range).await?;
         let mut pieces = Pieces::of(range);
         while let Some(piece) = pieces.next() {
             let began = self.env.now();
@@ -78,13 +75,7 @@ impl<E: Env> VolumeInner<E> {
 
     async fn zero_around(self: &Rc<Self>, range: ByteRange, mode: ZeroMode, effort: ZeroEffort) -> Result<(), Error> {
         let inner = self.backing.blocks_inside(range);
-        let dropped = if planted(Planted::ZeroesKeepPartialPage) { range.narrowed_to(4096) } else { range };
-        let _not_cleaned = match dropped.is_empty() {
-            true => None,
-            false => {
-                self.invalidate_before_write(self.place()?.as_deref(), dropped, Planted::TrimKeepsCachedPages).await?
-            }
-        };
+        let _not_cleaned = self.invalidate_before_write(self.place()?.as_deref(), range).await?;
         if !inner.is_empty() {
             self.zero_blocks(inner, mode, effort).await?;
         }
@@ -99,7 +90,7 @@ impl<E: Env> VolumeInner<E> {
     /// which go around. The caller holds the range.
     async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
         let Some(attached) = self.place()? else { return Ok(vec![range]) };
-        let Some(log) = attached.pool.log.clone().filter(|_| !planted(Planted::ZeroesKeepLiveCopy)) else {
+        let Some(log) = attached.pool.log.clone() else {
             return Ok(vec![range]);
         };
         let mut around = Vec::new();
