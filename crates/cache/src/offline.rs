@@ -17,7 +17,7 @@ use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_copies::{count_good_copies, read_run};
 use crate::log::read_log::LogRun;
 use crate::log::scan::{LogScan, MissingPart};
-use crate::log::write_log::{Log, StreamMark};
+use crate::log::write_log::{StreamMark, WriteLog};
 use crate::members::label::{LABEL_BYTES, Named, newest_superblock};
 use crate::members::newest::Records;
 use crate::members::reading::ReadSsds;
@@ -149,7 +149,7 @@ pub struct Offline<E: Env> {
     ssds: Roster<Ssd<E>>,
     catalogue: Catalogue,
     /// What the write log of a read-write pool holds.
-    log: Option<Log>,
+    log: Option<WriteLog>,
     report: Report,
 }
 
@@ -171,7 +171,7 @@ impl<E: Env> Offline<E> {
         found.tell_unreadable(unreadable);
         let Survey { records, state_knows, pool_uuid, found: ssds, .. } = survey;
         let ssds = of_use(&env, ssds, &records);
-        let mut log = (records.members.value.kind == PoolKind::ReadWrite).then(Log::new);
+        let mut log = (records.members.value.kind == PoolKind::ReadWrite).then(WriteLog::new);
         if let Some(log) = &mut log {
             let (name, (row, index)) = (&records.members.value.name, records.witnesses.seen.log_flushed);
             let scan = LogScan::new(ReadSsds::new(&ssds), log, name, MissingPart::GoOn, env.real_now());
@@ -463,7 +463,7 @@ fn tell_unreadable(ssds: &mut Vec<ReportedSsd>, path: String, error: &Error) {
 }
 
 /// The next dirty pages from `from` on, a piece of them.
-fn next_piece(log: &Log, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
+fn next_piece(log: &WriteLog, volume: VolumeIndex, from: u64) -> Option<std::ops::Range<u64>> {
     let overlay = log.overlay.borrow();
     let first = overlay.range(volume, from..PAGES_MAX).find(|live| live.dirty)?.page;
     Some(first..first + PIECE_PAGES)
@@ -475,7 +475,7 @@ fn volumes_of(catalogue: &Catalogue) -> impl Iterator<Item = VolumeIndex> {
     (0..count).map(VolumeIndex)
 }
 
-fn reported_volumes(catalogue: &Catalogue, log: Option<&Log>) -> Vec<ReportedVolume> {
+fn reported_volumes(catalogue: &Catalogue, log: Option<&WriteLog>) -> Vec<ReportedVolume> {
     let volumes = volumes_of(catalogue).zip(&catalogue.volumes).map(|(index, volume)| ReportedVolume {
         name: volume.spec.name.clone(),
         backing: volume.spec.backing.clone(),
@@ -487,11 +487,11 @@ fn reported_volumes(catalogue: &Catalogue, log: Option<&Log>) -> Vec<ReportedVol
     volumes.collect()
 }
 
-fn unavailable_bytes(log: &Log, index: VolumeIndex) -> u64 {
+fn unavailable_bytes(log: &WriteLog, index: VolumeIndex) -> u64 {
     log.rows_aside().iter().map(|row| u64::from(row.dirty_of(index)) * PAGE).sum()
 }
 
-fn dirty_extents(log: &Log, index: VolumeIndex) -> Vec<(u64, u64)> {
+fn dirty_extents(log: &WriteLog, index: VolumeIndex) -> Vec<(u64, u64)> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     for live in log.overlay.borrow().range(index, 0..PAGES_MAX).filter(|live| live.dirty) {
         let full = extents.len() == EXTENTS_MAX;

@@ -34,7 +34,7 @@ pub(crate) mod recover;
 pub(crate) mod slot_ssd;
 pub(crate) mod slot_ssds;
 
-pub(crate) use evict::ready_wanted;
+pub(crate) use evict::{Claimed, ready_wanted};
 
 use std::cell::{Ref, RefCell};
 use std::ops::Range;

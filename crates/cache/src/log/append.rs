@@ -1,21 +1,20 @@
 //! Pages enter the write log (rule `flush-covers-all`): how a flow hands them over and hears that they are visible, and how
-//! all of them become durable. `route.rs` decides which writes come here, `batch.rs` writes them.
+//! all of them become durable. `volume/route.rs` decides which writes come here, `batch.rs` writes them.
 
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hotset_block::sync::Promise;
+use hotset_block::sync::{Promise, Promised};
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::address::DETACHED;
-use crate::config::{PAGE, PoolKind};
+use crate::address::{DETACHED, VolumeIndex};
+use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
-use crate::log::write_log::{Append, Body, Log, Mirror, Row};
-use crate::pool::PoolInner;
+use crate::log::Log;
+use crate::log::write_log::{Append, Body, Mirror, Row};
 use crate::time_limit::within;
-use crate::volume::{Attached, VolumeInner};
 
 /// Pages of one append at most; a longer write becomes several.
 const APPEND_PAGES_MAX: u32 = 128;
@@ -24,19 +23,21 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// An append is so small a part of an empty segment, at most: also where moves fill each row first, hosts find a place.
 const APPENDS_IN_SEGMENT: u32 = 2;
 
-impl<E: Env> VolumeInner<E> {
+/// A host's write was under way when its volume was taken from the pool by force.
+pub(super) fn cancelled() -> Error {
+    Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
+}
+
+fn stopped() -> Error {
+    Error::new(ErrorKind::Stopping, "the pool has stopped")
+}
+
+impl<E: Env> Log<E> {
     /// Appends whole pages; returns when they are visible. The caller holds them.
-    pub(crate) async fn append(
-        self: &Rc<Self>,
-        attached: &Attached<E>,
-        log: &Rc<Log>,
-        pages: &Range<u64>,
-        data: Buf,
-    ) -> Result<(), Error> {
-        let chunk =
-            usize::try_from(attached.pool.append_pages_max()).expect("what lies in memory has an address") * PAGE_BYTES;
+    pub(crate) async fn append(&self, volume: VolumeIndex, pages: &Range<u64>, data: Buf) -> Result<(), Error> {
+        let chunk = usize::try_from(self.append_pages_max()).expect("what lies in memory has an address") * PAGE_BYTES;
         if data.len() <= chunk {
-            let wait = attached.pool.submit(log, attached, pages.start, Body::Data(data));
+            let wait = self.submit(volume, pages.start, Body::Data(data));
             return wait.await.unwrap_or_else(|| Err(stopped()));
         }
         let mut waits = Vec::new();
@@ -51,7 +52,7 @@ impl<E: Env> VolumeInner<E> {
                 data
             };
             let count = u64::try_from(data.len() / PAGE_BYTES).expect("an address has 64 bits at most");
-            waits.push(attached.pool.submit(log, attached, page, Body::Data(data)));
+            waits.push(self.submit(volume, page, Body::Data(data)));
             page += count;
         }
         for wait in waits {
@@ -59,18 +60,13 @@ impl<E: Env> VolumeInner<E> {
         }
         Ok(())
     }
-}
 
-/// A host's write was under way when its volume was taken from the pool by force.
-pub(super) fn cancelled() -> Error {
-    Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
-}
+    /// Appends so many zero pages from `page` on; returns when they are visible. The caller holds them.
+    pub(crate) async fn append_zeroes(&self, volume: VolumeIndex, page: u64, count: u64) -> Result<(), Error> {
+        let wait = self.submit(volume, page, Body::Zeroes(count));
+        wait.await.unwrap_or_else(|| Err(stopped()))
+    }
 
-fn stopped() -> Error {
-    Error::new(ErrorKind::Stopping, "the pool has stopped")
-}
-
-impl<E: Env> PoolInner<E> {
     /// Pages of the longest append.
     fn append_pages_max(&self) -> u32 {
         let segment_pages = self.segment_pages();
@@ -84,14 +80,8 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Queues an append; the answer comes when it is visible, or never, if the pool has stopped.
-    pub(crate) fn submit(
-        &self,
-        log: &Log,
-        attached: &Attached<E>,
-        page: u64,
-        body: Body,
-    ) -> hotset_block::sync::Promised<Result<(), Error>> {
-        match self.ids.of(attached.index) {
+    fn submit(&self, volume: VolumeIndex, page: u64, body: Body) -> Promised<Result<(), Error>> {
+        match self.ids.of(volume) {
             None => Promise::new().1,
             // While the write waited for something.
             Some(DETACHED) => {
@@ -99,35 +89,29 @@ impl<E: Env> PoolInner<E> {
                 done.set(Err(cancelled()));
                 wait
             }
-            Some(attachment) => self.submit_for(log, attached.index, attachment, page, body),
+            Some(attachment) => self.submit_for(volume, attachment, page, body),
         }
     }
 
-    pub(crate) fn submit_for(
+    pub(super) fn submit_for(
         &self,
-        log: &Log,
-        volume: crate::address::VolumeIndex,
+        volume: VolumeIndex,
         attachment: u64,
         page: u64,
         body: Body,
-    ) -> hotset_block::sync::Promised<Result<(), Error>> {
+    ) -> Promised<Result<(), Error>> {
         let (done, wait) = Promise::new();
         if self.life.has_stopped() {
             return wait;
         }
         let append = Append { volume, attachment, page, body, done };
-        log.count_queued(&append);
+        self.state.count_queued(&append);
         match append.body {
-            Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_back(append),
-            Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_back(append),
+            Body::Data(_) | Body::Zeroes(_) => self.state.hosts.borrow_mut().push_back(append),
+            Body::Move { .. } | Body::Mark { .. } => self.state.urgent.borrow_mut().push_back(append),
         }
-        log.wanted.wake_all();
+        self.signals.wanted.wake_all();
         wait
-    }
-
-    /// No row can be opened, and none is on its way: there are more than the SSDs that are left have room for.
-    pub(crate) fn is_out_of_rows(&self, log: &Log) -> bool {
-        log.current.borrow().is_none() && !log.preparing.get() && rows_available(log) == 0
     }
 
     /// Where a page of a log segment lies on its SSD.
@@ -136,90 +120,67 @@ impl<E: Env> PoolInner<E> {
         self.members.ssd(ssd).layout.segment_offset(mirror.segment) + u64::from(page) * PAGE
     }
 
-    /// Waits until an SSD that went offline has left durably, or never can.
-    pub(crate) async fn until_left(&self, ssd: &crate::members::ssd::Ssd<E>) {
-        while !ssd.life().has_left() && !self.life.is_fenced() {
-            ssd.left_event.wait().await;
-        }
-    }
-
     /// There is no place for appends any more, and there will be none. If that is so because no SSD is left, what hosts
     /// wrote goes to the backing devices.
-    pub(crate) fn refuse_appends(self: &Rc<Self>, log: &Rc<Log>) {
+    pub(crate) fn refuse_appends(&self) {
         let error = if self.life.is_ending_log() {
             stopped()
         } else if let Some(error) = self.life.fence() {
             error.clone()
         } else {
-            Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.name))
+            Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.pool_name))
         };
-        let queues = [log.hosts.take(), log.urgent.take()];
+        let queues = [self.state.hosts.take(), self.state.urgent.take()];
         for append in queues.into_iter().flatten() {
-            log.uncount_queued(&append);
+            self.state.uncount_queued(&append);
             match append.body {
                 Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.life.is_ending_log() => {
-                    let (pool, log) = (Rc::clone(self), Rc::clone(log));
-                    self.env.spawn(async move { pool.redirect_to_backing(&log, append).await });
+                    self.redirects.push(append);
                 }
                 Body::Data(_) | Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
                     append.done.set(Err(error.clone()));
                 }
             }
         }
-        log.room.wake_all();
-    }
-
-    /// `Err`: what has to be appended never can be.
-    pub(crate) fn check_log_serves(&self, log: &Log, volume: &VolumeInner<E>) -> Result<(), Error> {
-        self.life.check_open()?;
-        let name = &volume.spec.borrow().name;
-        if self.members.online_ssds().next().is_none() {
-            let message = format!("volume {name}: the SSDs that hold newer data of these pages are gone");
-            return Err(Error::new(ErrorKind::Gone, message));
-        }
-        let stuck = log.overlay.borrow().total().cleanable() >= log.dirty_max();
-        match volume.backing.latched() {
-            Some(reason) if stuck => Err(Error::new(ErrorKind::Media, reason)),
-            Some(_) | None => Ok(()),
-        }
+        self.signals.room.wake_all();
     }
 
     /// Makes every append durable that was answered before this call.
-    pub(crate) async fn flush_log(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
-        debug_assert_eq!(self.kind, PoolKind::ReadWrite);
-        let mark = log.completed.get();
+    pub(crate) async fn flush(&self) -> Result<(), Error> {
+        let mark = self.state.completed.get();
         let flushes = self.members.ssds().map(async |ssd| {
             if !ssd.is_online() {
                 // What it has of these appends may be lost with its cache: it must not be believed again.
-                self.until_left(ssd).await;
+                self.members.until_left(ssd).await;
             }
             if !ssd.life().is_readable() || ssd.has_flushed_log() {
                 return;
             }
             if let Err(fault) = ssd.flush().await {
                 self.members.ssd_failed(ssd, &fault);
-                self.until_left(ssd).await;
+                self.members.until_left(ssd).await;
             }
         });
         join_all(flushes).await;
         self.life.check_open()?;
-        log.flushed.set(log.flushed.get().max(mark));
-        let flushed = log.flushed.get();
+        self.state.flushed.set(self.state.flushed.get().max(mark));
+        let flushed = self.state.flushed.get();
         self.members.witness_log((flushed.row, flushed.index));
         Ok(())
     }
 
     /// The log's flush for a host: what SSDs have that refused to flush it is on its backing device, too, as it is nowhere else
     /// for sure.
-    pub(crate) async fn flush_log_for_host(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
-        self.flush_log(log).await?;
-        let unflushed: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();
+    pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
+        self.flush().await?;
+        let unflushed: Vec<Rc<Row>> =
+            self.state.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();
         if unflushed.is_empty() {
             return Ok(());
         }
-        while unflushed.iter().any(|row| self.is_undurable(log, row)) {
-            let cleaned = log.room.wait();
-            log.cleaner_wanted.wake_all();
+        while unflushed.iter().any(|row| self.is_undurable(row)) {
+            let cleaned = self.signals.room.wait();
+            self.signals.cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, cleaned).await;
             self.life.check_open()?;
             if self.life.has_stopped() {
@@ -227,20 +188,9 @@ impl<E: Env> PoolInner<E> {
             }
         }
         // A start must not ask the SSDs for what was cleaned.
-        let _one_at_a_time = log.losses_lock.acquire(1).await;
-        self.write_next_losses(log, |_| false).await?;
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        self.write_next_losses(|_| false).await?;
         unflushed.iter().for_each(|row| row.is_unflushed.set(false));
         Ok(())
     }
-}
-
-/// A segment of the row has no copy left.
-pub(crate) fn has_lost_segment(row: &Row) -> bool {
-    row.segments.iter().any(|pair| pair.iter().all(|mirror| mirror.get().ssd.is_none()))
-}
-
-/// Rows that can still be opened, or wait to be used.
-pub(crate) fn rows_available(log: &Log) -> usize {
-    let prepared = usize::from(log.prepared.borrow().is_some());
-    log.rows_openable.get() + prepared
 }

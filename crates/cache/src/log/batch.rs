@@ -15,12 +15,11 @@ use crate::format::crc32c;
 use crate::format::log::{
     BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
 };
-use crate::log::append::{cancelled, rows_available};
+use crate::log::Log;
+use crate::log::append::cancelled;
 use crate::log::overlay::{Content, Live, Place};
-use crate::log::write_log::{Append, Body, InflightBatch, Log, Mirror, Row, RowState, StreamMark};
-use crate::members::io::add;
+use crate::log::write_log::{Append, Body, InflightBatch, Mirror, Row, RowState, StreamMark, WriteLog};
 use crate::members::segments::Purpose;
-use crate::pool::PoolInner;
 
 /// Pages of data of one batch at most.
 const BATCH_DATA_PAGES: u32 = 256;
@@ -53,14 +52,14 @@ impl Selected {
     }
 }
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Log<E> {
     /// The task that writes batches.
-    pub(crate) async fn run_log_writer(self: Rc<Self>, log: Rc<Log>) {
+    pub(crate) async fn run_writer(self: Rc<Self>) {
         while !self.life.has_stopped() {
-            let wanted = log.wanted.wait();
-            while let Some((inflight, copies)) = self.next_batch(&log) {
-                let (pool, of_batch) = (Rc::clone(&self), Rc::clone(&log));
-                let mut writing = Box::pin(async move { pool.write_copies(&of_batch, &inflight, copies).await });
+            let wanted = self.signals.wanted.wait();
+            while let Some((inflight, copies)) = self.next_batch() {
+                let log = Rc::clone(&self);
+                let mut writing = Box::pin(async move { log.write_copies(&inflight, copies).await });
                 // Its writes begin at once, before whatever else is ready.
                 if poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await.is_pending() {
                     self.env.spawn(writing);
@@ -71,73 +70,75 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
-    fn next_batch(self: &Rc<Self>, log: &Rc<Log>) -> Option<(Rc<InflightBatch>, Copies)> {
+    fn next_batch(self: &Rc<Self>) -> Option<(Rc<InflightBatch>, Copies)> {
         loop {
-            let waiting = !log.hosts.borrow().is_empty() || !log.urgent.borrow().is_empty() || log.hints_wanted.get();
-            if !waiting || self.life.has_stopped() || log.orphaned_batches.get() > 0 {
+            let waiting = !self.state.hosts.borrow().is_empty()
+                || !self.state.urgent.borrow().is_empty()
+                || self.state.hints_wanted.get();
+            if !waiting || self.life.has_stopped() || self.state.orphaned_batches.get() > 0 {
                 return None;
             }
-            let Some(row) = self.current_row(log) else {
-                if self.is_out_of_rows(log) {
-                    cancel_moves(log);
+            let Some(row) = self.current_row() else {
+                if self.is_out_of_rows() {
+                    self.state.cancel_moves();
                 }
                 if self.is_without_ssds() {
-                    self.refuse_appends(log);
+                    self.refuse_appends();
                 }
                 return None;
             };
             let at_once = row.segments.len().max(2);
-            if log.inflight_batches.borrow().len() >= at_once {
+            if self.state.inflight_batches.borrow().len() >= at_once {
                 return None;
             }
-            let selected = self.select(log, &row);
+            let selected = self.select(&row);
             if !selected.is_empty() {
-                return Some(self.place(log, &row, selected));
+                return Some(self.place(&row, selected));
             }
-            let all_done = !log.hints_wanted.get()
-                && log.urgent.borrow().is_empty()
-                && (log.hosts.borrow().is_empty() || !hosts_may_append(log));
+            let all_done = !self.state.hints_wanted.get()
+                && self.state.urgent.borrow().is_empty()
+                && (self.state.hosts.borrow().is_empty() || !self.state.hosts_may_append());
             if all_done {
                 return None;
             }
             // Nothing fits any more.
-            self.close_row(log);
+            self.close_row();
         }
     }
 
     /// The row that takes batches. `None`: one is being made ready.
-    fn current_row(self: &Rc<Self>, log: &Rc<Log>) -> Option<Rc<Row>> {
-        let current = log.current.borrow().clone();
+    fn current_row(self: &Rc<Self>) -> Option<Rc<Row>> {
+        let current = self.state.current.borrow().clone();
         if let Some(row) = current {
             if row.room() >= 2 {
                 return Some(row);
             }
-            self.close_row(log);
+            self.close_row();
         }
-        let prepared = log.prepared.borrow_mut().take();
+        let prepared = self.state.prepared.borrow_mut().take();
         if let Some(row) = prepared {
             // Of an empty row, the one before it: what its summary says if it stays empty.
-            row.last_checksum.set(log.last_checksum.get());
-            *log.current.borrow_mut() = Some(Rc::clone(&row));
+            row.last_checksum.set(self.state.last_checksum.get());
+            *self.state.current.borrow_mut() = Some(Rc::clone(&row));
             return Some(row);
         }
-        self.spawn_prepare(log);
+        self.spawn_prepare();
         None
     }
 
     /// The current row takes no more batches.
-    pub(crate) fn close_row(self: &Rc<Self>, log: &Rc<Log>) {
-        let row = log.current.borrow_mut().take();
+    pub(crate) fn close_row(self: &Rc<Self>) {
+        let row = self.state.current.borrow_mut().take();
         if let Some(row) = row {
             row.state.set(RowState::Sealing);
-            let (pool, log) = (Rc::clone(self), Rc::clone(log));
-            self.env.spawn(async move { pool.seal_row(&log, &row).await });
+            let log = Rc::clone(self);
+            self.env.spawn(async move { log.seal_row(&row).await });
         }
     }
 
     /// Takes what waits, as far as it fits into the next batch of the row.
-    fn select(&self, log: &Log, row: &Row) -> Selected {
-        let waiting = (log.hosts.borrow().len() + log.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
+    fn select(&self, row: &Row) -> Selected {
+        let waiting = (self.state.hosts.borrow().len() + self.state.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
         let mut selected = Selected {
             appends: Vec::with_capacity(waiting),
             entry_bytes: 0,
@@ -163,8 +164,8 @@ impl<E: Env> PoolInner<E> {
                 return;
             }
             let append = queue.borrow_mut().pop_front().expect("it was just there");
-            if !self.still_wanted(log, &append, &selected.appends) {
-                log.uncount_queued(&append);
+            if !self.still_wanted(&append, &selected.appends) {
+                self.state.uncount_queued(&append);
                 append.done.set(Ok(()));
                 continue;
             }
@@ -173,14 +174,14 @@ impl<E: Env> PoolInner<E> {
             selected.appends.push((append, 0));
         };
         // Moves leave half of what is left to hosts.
-        take(&log.urgent, BATCH_DATA_PAGES.min(room) / 2);
-        if hosts_may_append(log) {
-            take(&log.hosts, BATCH_DATA_PAGES);
+        take(&self.state.urgent, BATCH_DATA_PAGES.min(room) / 2);
+        if self.state.hosts_may_append() {
+            take(&self.state.hosts, BATCH_DATA_PAGES);
         }
-        take(&log.urgent, BATCH_DATA_PAGES);
-        if !selected.appends.is_empty() || log.hints_wanted.get() {
+        take(&self.state.urgent, BATCH_DATA_PAGES);
+        if !selected.appends.is_empty() || self.state.hints_wanted.get() {
             let (header, entry_bytes) = (selected.header_pages(), selected.entry_bytes);
-            push_hints(log, &mut selected.payload, |payload: &Payload| {
+            push_hints(&self.state, &mut selected.payload, |payload: &Payload| {
                 let after = entry_bytes + payload.len() + PLAIN_ENTRY_BYTES;
                 header_pages(after) == header && is_in_summary(after)
             });
@@ -190,14 +191,14 @@ impl<E: Env> PoolInner<E> {
 
     /// A host's append always is. A move only if all its pages are the newest at this moment, also beside those that
     /// have their place already and do not count yet (rule `free-oldest-first`).
-    fn still_wanted(&self, log: &Log, append: &Append, before: &[(Append, u32)]) -> bool {
+    fn still_wanted(&self, append: &Append, before: &[(Append, u32)]) -> bool {
         let (from, spread) = match &append.body {
             Body::Data(_) | Body::Zeroes(_) => return true,
             Body::Move { from, .. } => (*from, true),
             Body::Mark { from, spread, .. } => (*from, *spread),
         };
         let pages = append.pages();
-        let overlay = log.overlay.borrow();
+        let overlay = self.state.overlay.borrow();
         let mut offset = 0;
         for live in overlay.range(append.volume, pages.clone()) {
             if live.page != pages.start + u64::from(offset) || live.place != from.at(offset, spread) || !live.dirty {
@@ -209,7 +210,7 @@ impl<E: Env> PoolInner<E> {
             let theirs = other.pages();
             other.volume == append.volume && theirs.start < pages.end && pages.start < theirs.end
         };
-        let inflight_batches = log.inflight_batches.borrow();
+        let inflight_batches = self.state.inflight_batches.borrow();
         let mut placed = inflight_batches.iter().map(|inflight| inflight.appends.borrow());
         u64::from(offset) == pages.end - pages.start
             && !before.iter().any(|(other, _)| overlaps(other))
@@ -217,7 +218,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
-    fn place(&self, log: &Log, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, Copies) {
+    fn place(&self, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, Copies) {
         let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
         let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
         let (segment, index) = (row.next_segment(), row.batches.get());
@@ -242,8 +243,8 @@ impl<E: Env> PoolInner<E> {
         row.in_flight.set(row.in_flight.get() + 1);
         row.note_batch(self.env.real_now());
         row.drafts.borrow_mut()[at(segment)].push(index, first_page, &payload);
-        let flushed = log.flushed.get();
-        let previous = log.last_checksum.get();
+        let flushed = self.state.flushed.get();
+        let previous = self.state.last_checksum.get();
         let place = BatchPlace {
             row: row.number,
             incarnation: row.incarnation,
@@ -253,7 +254,7 @@ impl<E: Env> PoolInner<E> {
             flushed_index: flushed.index,
         };
         let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
-        log.last_checksum.set(checksum);
+        self.state.last_checksum.set(checksum);
         row.last_checksum.set(checksum);
         let inflight = Rc::new(InflightBatch {
             row: Rc::clone(row),
@@ -263,7 +264,7 @@ impl<E: Env> PoolInner<E> {
             checksums,
             written: std::cell::Cell::new(None),
         });
-        log.inflight_batches.borrow_mut().push_back(Rc::clone(&inflight));
+        self.state.inflight_batches.borrow_mut().push_back(Rc::clone(&inflight));
         let mut mirrors = row.mirrors(segment);
         let mut copies: Copies = Vec::with_capacity(2);
         match (mirrors.next(), mirrors.next()) {
@@ -279,9 +280,9 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the copies of a batch; then whatever is complete, in order, takes effect.
-    async fn write_copies(self: &Rc<Self>, log: &Rc<Log>, inflight: &Rc<InflightBatch>, copies: Copies) {
+    async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: Copies) {
         // One operation of each SSD, where a flush of both would follow.
-        let durable = log.flush_habit.wants_durable();
+        let durable = self.state.flush_habit.wants_durable();
         let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
             let Some(index) = mirror.ssd else { return false };
             let ssd = self.members.ssd(index);
@@ -299,47 +300,47 @@ impl<E: Env> PoolInner<E> {
                 }
                 Err(fault) => {
                     self.members.ssd_failed(ssd, &fault);
-                    self.until_left(ssd).await;
+                    self.members.until_left(ssd).await;
                     false
                 }
             }
         });
         let written = join_all(writes).await;
         let fenced = self.life.is_fenced();
-        if log.orphaned_batches.get() > 0 {
+        if self.state.orphaned_batches.get() > 0 {
             inflight.row.changed.wake_all();
         }
         inflight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
-        self.complete_in_order(log);
+        self.complete_in_order();
     }
 
     /// Completed batches take effect and are answered, in the order of the stream.
-    fn complete_in_order(self: &Rc<Self>, log: &Rc<Log>) {
+    fn complete_in_order(self: &Rc<Self>) {
         loop {
-            let front = log.inflight_batches.borrow().front().cloned();
+            let front = self.state.inflight_batches.borrow().front().cloned();
             let Some(inflight) = front else { break };
             match inflight.written.get() {
                 None => break,
                 // What only an SSD has that left meanwhile is nowhere.
                 Some(true) if inflight.row.mirrors(inflight.segment()).next().is_none() => {
-                    self.cancel_inflight(log);
+                    self.cancel_inflight();
                     break;
                 }
                 Some(true) => {
-                    log.inflight_batches.borrow_mut().pop_front();
-                    self.take_effect(log, &inflight);
+                    self.state.inflight_batches.borrow_mut().pop_front();
+                    self.take_effect(&inflight);
                 }
                 Some(false) => {
-                    self.cancel_inflight(log);
+                    self.cancel_inflight();
                     break;
                 }
             }
         }
-        log.wanted.wake_all();
-        log.room.wake_all();
+        self.signals.wanted.wake_all();
+        self.signals.room.wake_all();
     }
 
-    fn take_effect(self: &Rc<Self>, log: &Rc<Log>, inflight: &InflightBatch) {
+    fn take_effect(self: &Rc<Self>, inflight: &InflightBatch) {
         let row = &inflight.row;
         let mut checksums = &inflight.checksums[..];
         let mut of_hosts = false;
@@ -348,34 +349,34 @@ impl<E: Env> PoolInner<E> {
             of_hosts |= of_host;
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
-            log.uncount_queued(&append);
+            self.state.uncount_queued(&append);
             let lives = self.ids.of(append.volume) == Some(append.attachment);
             if lives {
-                self.show_append(log, row, &append, position, own);
+                self.show_append(row, &append, position, own);
             }
             append.done.set(if lives || !of_host { Ok(()) } else { Err(cancelled()) });
         }
-        log.completed.set(StreamMark { row: row.number, index: inflight.index + 1 });
+        self.state.completed.set(StreamMark { row: row.number, index: inflight.index + 1 });
         if of_hosts {
-            log.flush_habit.completed();
+            self.state.flush_habit.completed();
         }
         row.in_flight.set(row.in_flight.get() - 1);
         row.changed.wake_all();
         let quarter = row.batches_end() / 4;
         let used = row.next_page.borrow()[0];
         if used >= quarter
-            && log.prepared.borrow().is_none()
-            && log.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
+            && self.state.prepared.borrow().is_none()
+            && self.state.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
         {
-            self.spawn_prepare(log);
+            self.spawn_prepare();
         }
-        if self.log_is_long(log) {
-            log.mover_wanted.wake_all();
+        if self.is_long() {
+            self.signals.mover_wanted.wake_all();
         }
     }
 
     /// The pages of an append are the newest from here on.
-    fn show_append(self: &Rc<Self>, log: &Log, row: &Row, append: &Append, position: u32, checksums: &[u32]) {
+    fn show_append(&self, row: &Row, append: &Append, position: u32, checksums: &[u32]) {
         let pages = append.pages();
         match &append.body {
             Body::Data(_) => {
@@ -383,7 +384,7 @@ impl<E: Env> PoolInner<E> {
                 for ((page, checksum), offset) in pages.zip(checksums).zip(0..) {
                     let content = Content::Data { checksum: *checksum };
                     let place = Place::new(row.slot, position + offset);
-                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                    self.state.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
                 }
             }
             Body::Zeroes(_) => {
@@ -391,19 +392,18 @@ impl<E: Env> PoolInner<E> {
                 let place = Place::new(row.slot, position);
                 for page in pages {
                     let content = Content::Zeroes;
-                    log.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
+                    self.state.supersede(&Live { volume: append.volume, page, place, content, dirty: true });
                 }
             }
-            Body::Move { from, .. } => self.show_moved(log, row, append, (*from, true), position, None),
+            Body::Move { from, .. } => self.show_moved(row, append, (*from, true), position, None),
             Body::Mark { content, from, spread, .. } => {
-                self.show_moved(log, row, append, (*from, *spread), position, Some(*content));
+                self.show_moved(row, append, (*from, *spread), position, Some(*content));
             }
         }
     }
 
     fn show_moved(
         &self,
-        log: &Log,
         row: &Row,
         append: &Append,
         (from, spread): (Place, bool),
@@ -412,47 +412,45 @@ impl<E: Env> PoolInner<E> {
     ) {
         let mut moved = 0;
         for (page, offset) in append.pages().zip(0..) {
-            let before = log.overlay.borrow().get(append.volume, page);
+            let before = self.state.overlay.borrow().get(append.volume, page);
             // A page that was cleaned meanwhile goes with its copy too: what the row holds must be known until it is freed.
             let same = before.filter(|live| live.place == from.at(offset, spread));
             let Some(before) = same else { continue };
             let place = Place::new(row.slot, position).at(offset, mark.is_none());
-            log.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
+            self.state.set(&Live { place, content: mark.unwrap_or(before.content), ..before });
             moved += PAGE;
         }
-        if let Some((volume, _)) = self.attached_volume(append.volume) {
-            add(&volume.stats.moved_bytes, moved);
-        }
+        self.state.tally_moved(append.volume, moved);
     }
 
     /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
     /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
-    fn cancel_inflight(self: &Rc<Self>, log: &Rc<Log>) {
-        let inflight_batches = log.inflight_batches.take();
-        log.orphaned_batches.set(log.orphaned_batches.get() + inflight_batches.len());
+    fn cancel_inflight(self: &Rc<Self>) {
+        let inflight_batches = self.state.inflight_batches.take();
+        self.state.orphaned_batches.set(self.state.orphaned_batches.get() + inflight_batches.len());
         for inflight in inflight_batches.iter().rev() {
             inflight.row.intact.set(false);
             for (append, _) in inflight.appends.take().into_iter().rev() {
                 match append.body {
-                    Body::Data(_) | Body::Zeroes(_) => log.hosts.borrow_mut().push_front(append),
-                    Body::Move { .. } | Body::Mark { .. } => log.urgent.borrow_mut().push_front(append),
+                    Body::Data(_) | Body::Zeroes(_) => self.state.hosts.borrow_mut().push_front(append),
+                    Body::Move { .. } | Body::Mark { .. } => self.state.urgent.borrow_mut().push_front(append),
                 }
             }
         }
-        self.close_row(log);
+        self.close_row();
         for inflight in inflight_batches {
-            let (pool, log) = (Rc::clone(self), Rc::clone(log));
-            self.env.spawn(async move { pool.erase_orphaned_batch(&log, &inflight).await });
+            let log = Rc::clone(self);
+            self.env.spawn(async move { log.erase_orphaned_batch(&inflight).await });
         }
         if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
-            self.refuse_appends(log);
+            self.refuse_appends();
         }
     }
 
     /// What copies are left of a batch that was given up are made unreadable, durably. Until then nothing is appended and no
     /// row is freed: a start may find the batch, and must not believe it beside newer ones, or when what superseded its
     /// pages is gone from the log.
-    async fn erase_orphaned_batch(self: &Rc<Self>, log: &Log, inflight: &InflightBatch) {
+    async fn erase_orphaned_batch(&self, inflight: &InflightBatch) {
         let row = &inflight.row;
         while inflight.written.get().is_none() {
             row.changed.wait().await;
@@ -468,34 +466,14 @@ impl<E: Env> PoolInner<E> {
         }
         // A copy that is gone already may still be believed at a start, until its SSD has left.
         for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
-            self.until_left(ssd).await;
+            self.members.until_left(ssd).await;
         }
         row.in_flight.set(row.in_flight.get() - 1);
         row.changed.wake_all();
-        log.orphaned_batches.set(log.orphaned_batches.get() - 1);
-        log.wanted.wake_all();
-        log.room.wake_all();
+        self.state.orphaned_batches.set(self.state.orphaned_batches.get() - 1);
+        self.signals.wanted.wake_all();
+        self.signals.room.wake_all();
     }
-}
-
-/// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
-fn cancel_moves(log: &Log) {
-    let mut kept = std::collections::VecDeque::new();
-    for append in log.urgent.take() {
-        match append.body {
-            Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
-            Body::Move { .. } | Body::Mark { .. } => {
-                log.uncount_queued(&append);
-                append.done.set(Ok(()));
-            }
-        }
-    }
-    *log.urgent.borrow_mut() = kept;
-}
-
-/// Hosts leave over what is reserved (rule `reserves`).
-fn hosts_may_append(log: &Log) -> bool {
-    rows_available(log) >= log.rows_reserved.get()
 }
 
 fn entry_bytes(append: &Append) -> usize {
@@ -541,7 +519,7 @@ fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u3
 }
 
 /// Hints go where a batch's header has room for them anyway.
-fn push_hints(log: &Log, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
+fn push_hints(log: &WriteLog, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
     let mut hints = log.hints.borrow_mut();
     let mut taken = 0;
     while taken < BATCH_HINTS && fits(payload) {

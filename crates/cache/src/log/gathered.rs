@@ -11,9 +11,8 @@ use crate::error::{Error, ErrorKind};
 use crate::format::catalogue::Catalogue;
 use crate::format::log::Entry;
 use crate::format::losses::{AsidePage, Loss, Losses};
-use crate::log::append::has_lost_segment;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
-use crate::log::write_log::{Log, Mirror, Row, StreamMark};
+use crate::log::write_log::{Mirror, Row, StreamMark, WriteLog};
 
 /// A page as an entry of the log describes it.
 struct Found {
@@ -148,7 +147,7 @@ impl Gathered {
     }
 
     /// What is set aside, as the newest of its row.
-    pub(super) fn gather_set_aside(&mut self, log: &Log, losses: &Losses) {
+    pub(super) fn gather_set_aside(&mut self, log: &WriteLog, losses: &Losses) {
         for listed in &losses.rows {
             let Some(row) = log.aside_of(listed.number) else { continue };
             for pages in &listed.volumes {
@@ -162,7 +161,7 @@ impl Gathered {
             }
         }
         for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
-            let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
+            let lacks = log.rows_live().iter().any(|row| row.number == group.row && row.has_lost_segment());
             let Some(row) = log.aside_of(group.row).filter(|_| !lacks) else { continue };
             let Some(volume) = self.index_of(group.attachment) else { continue };
             let (version, place, content) = (row.version_ceiling(), Place::new(row.slot, 0), Content::Lost);
@@ -176,7 +175,7 @@ impl Gathered {
 
     /// Shows in the log, of each page, the entry with the highest version, which is its newest copy; answers how many pages the log
     /// has.
-    pub(super) fn show(self, log: &Log) -> Result<usize, Error> {
+    pub(super) fn show(self, log: &WriteLog) -> Result<usize, Error> {
         let Gathered { mut found, ranges, hints, range_pages_max, .. } = self;
         let ranges = newest_ranges(log, ranges);
         if ranges.iter().map(|range| range.pages.end - range.pages.start).sum::<u64>() > range_pages_max {
@@ -204,7 +203,7 @@ impl Gathered {
 }
 
 /// By what entries of one page are ordered: of two of one version the later one counts.
-fn age(log: &Log, version: u64, place: Place) -> (u64, u64, u32) {
+fn age(log: &WriteLog, version: u64, place: Place) -> (u64, u64, u32) {
     (version, log.row(place.row()).number, place.position())
 }
 
@@ -225,7 +224,7 @@ impl Hints {
     }
 }
 
-fn newest_ranges(log: &Log, mut ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+fn newest_ranges(log: &WriteLog, mut ranges: Vec<FoundRange>) -> Vec<FoundRange> {
     ranges.sort_by_key(|range| age(log, range.version, range.place));
     newest_parts(ranges)
 }

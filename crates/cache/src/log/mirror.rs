@@ -17,13 +17,13 @@ use crate::address::at;
 use crate::config::{FlushRate, PAGE};
 use crate::format::crc32c;
 use crate::format::log::Entry;
+use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
 use crate::log::overlay::Content;
-use crate::log::write_log::{Log, Mirror, Row, RowReading, RowState};
+use crate::log::write_log::{Mirror, Row, RowReading, RowState};
 use crate::members::life::LifeChange;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
-use crate::pool::PoolInner;
 use crate::status::Rebuild;
 use crate::time_limit::within;
 
@@ -76,45 +76,49 @@ impl Plan {
     }
 }
 
-impl<E: Env> PoolInner<E> {
-    /// The task that makes copies while some are wanted.
-    pub(crate) async fn run_mirrorer(self: Rc<Self>, log: Rc<Log>) {
+impl<E: Env> Log<E> {
+    fn flush_rate(&self) -> FlushRate {
+        self.members.record().settings.cleaning.flush_rate
+    }
+
+    /// The task that makes copies while some are wanted; it goes slower while `host_requests` become more.
+    pub(crate) async fn run_mirrorer(self: Rc<Self>, host_requests: impl Fn() -> u64) {
         while !self.life.is_ending_log() {
-            let wanted = log.mirrors.wanted.wait();
-            while !self.life.is_ending_log() && self.mirror_one(&log).await {}
-            if log.mirrors.left() == 0 {
+            let wanted = self.state.mirrors.wanted.wait();
+            while !self.life.is_ending_log() && self.mirror_one(&host_requests).await {}
+            if self.state.mirrors.left() == 0 {
                 wanted.await;
             } else {
                 within(&self.env, INTERVAL, wanted).await;
             }
         }
-        log.mirrors.ended.set(true);
-        log.room.wake_all();
+        self.state.mirrors.ended.set(true);
+        self.signals.room.wake_all();
     }
 
     /// Makes one copy, or finds that it is not wanted any more; false: there is nothing that can be copied now.
-    async fn mirror_one(self: &Rc<Self>, log: &Rc<Log>) -> bool {
-        self.judge_mirrors(log);
-        self.close_unwell_rows(log);
-        let copies = self.copies_wanted(log).into_iter();
+    async fn mirror_one(self: &Rc<Self>, host_requests: &impl Fn() -> u64) -> bool {
+        self.judge_mirrors();
+        self.close_degraded_row();
+        let copies = self.copies_wanted().into_iter();
         let next = copies.filter(|copy| copy.row.state.get() == RowState::Sealed);
-        let next = next.map(|copy| (self.mirror_target(log, &copy), copy)).find(|(target, _)| target.is_some());
+        let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
         if copy.cell().get().ssd.is_none() {
             target.change(LifeChange::RebuildBegan);
         }
-        if !self.mirror_to(log, &copy, &target).await {
+        if !self.mirror_to(&copy, &target, host_requests).await {
             self.env.sleep(RETRY).await;
         }
-        self.judge_mirrors(log);
+        self.judge_mirrors();
         !self.life.is_fenced()
     }
 
     /// The copies that are lost or have to leave their SSDs, of rows that live: the newest first, as the oldest are the first
     /// to be freed.
-    fn copies_wanted(&self, log: &Log) -> Vec<Wanted> {
+    fn copies_wanted(&self) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for row in log.rows_live().into_iter().rev().filter(|row| row.number >= log.oldest_live.get()) {
+        for row in self.state.rows_live().into_iter().rev().filter(|row| row.number >= self.state.oldest_live.get()) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().ssd.is_some());
                 for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
@@ -131,34 +135,35 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
-    pub(crate) fn judge_mirrors(&self, log: &Log) {
-        let wanted = self.copies_wanted(log);
-        let placeless = wanted.iter().any(|copy| self.mirror_target(log, copy).is_none());
-        let dirty_fits = self.members.has_two_ssds() && log.overlay.borrow().total().cleanable() <= log.dirty_max();
+    pub(crate) fn judge_mirrors(&self) {
+        let wanted = self.copies_wanted();
+        let placeless = wanted.iter().any(|copy| self.mirror_target(copy).is_none());
+        let dirty_fits =
+            self.members.has_two_ssds() && self.state.overlay.borrow().total().cleanable() <= self.state.dirty_max();
         let space = match (placeless, dirty_fits) {
             (false, _) => RebuildSpace::Enough,
             (true, true) => RebuildSpace::Compact,
             (true, false) => RebuildSpace::Insufficient,
         };
         let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
-        log.mirrors.set_left(wanted.len(), lost, self.env.now());
+        self.state.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
             for ssd in self.members.ssds() {
                 ssd.change(LifeChange::RebuildEnded);
             }
         }
-        if log.mirrors.set_space(space) {
-            log.cleaner_wanted.wake_all();
-            log.mover_wanted.wake_all();
+        if self.state.mirrors.set_space(space) {
+            self.signals.cleaner_wanted.wake_all();
+            self.signals.mover_wanted.wake_all();
             self.clean.fills().wake_pump();
         }
     }
 
     /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
     /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
-    fn mirror_target(&self, log: &Log, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
-        let (other, reserved) = (copy.other().ssd, log.rows_reserved.get());
-        let left_over = match self.settings.get().cleaning.flush_rate {
+    fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
+        let (other, reserved) = (copy.other().ssd, self.state.rows_reserved.get());
+        let left_over = match self.flush_rate() {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
             FlushRate::High => reserved,
         };
@@ -169,57 +174,62 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// No more batches to a row with a copy too few, once there are SSDs for two.
-    fn close_unwell_rows(self: &Rc<Self>, log: &Rc<Log>) {
+    fn close_degraded_row(self: &Rc<Self>) {
         let is_degraded = |row: &Row| row.segments.iter().flatten().any(|mirror| self.is_degraded(mirror.get()));
         if !self.members.has_two_ssds() {
             return;
         }
-        if log.current.borrow().as_ref().is_some_and(|row| is_degraded(row)) {
-            self.close_row(log);
+        if self.state.current.borrow().as_ref().is_some_and(|row| is_degraded(row)) {
+            self.close_row();
         }
-        let prepared = log.prepared.borrow_mut().take_if(|row| is_degraded(row));
+        let prepared = self.state.prepared.borrow_mut().take_if(|row| is_degraded(row));
         if let Some(row) = prepared {
-            self.drop_row(log, &row);
+            self.drop_row(&row);
         }
     }
 
     /// True: the copy is relied on. What came to nothing leaves the row as it was.
-    async fn mirror_to(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, target: &Rc<Ssd<E>>) -> bool {
+    async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
         let Some(segment) = self.take_segment(target).await else { return false };
-        self.count_openable(log);
+        self.count_openable();
         let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
-        let made = self.copy_segment(log, copy, new).await && self.commit_copy(log, copy, new).await;
+        let made = self.copy_segment(copy, new, host_requests).await && self.commit_copy(copy, new).await;
         if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
-            self.count_openable(log);
+            self.count_openable();
             target.wake_for_segments();
         }
         made
     }
 
     /// The row lives, and nobody is about to free it.
-    fn may_be_mirrored(&self, log: &Log, copy: &Wanted) -> bool {
+    fn may_be_mirrored(&self, copy: &Wanted) -> bool {
         let row = &copy.row;
-        let lives = log.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
+        let lives = self.state.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
         lives
-            && row.number >= log.oldest_live.get()
+            && row.number >= self.state.oldest_live.get()
             && self.is_degraded(copy.cell().get())
             && !self.life.is_ending_log()
     }
 
     /// Writes the copy, flushed. False: it came to nothing.
-    async fn copy_segment(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
-        if !self.may_be_mirrored(log, copy) {
+    async fn copy_segment(&self, copy: &Wanted, new: Mirror, host_requests: &impl Fn() -> u64) -> bool {
+        if !self.may_be_mirrored(copy) {
             return false;
         }
         let _reading = RowReading::new(&copy.row);
-        let plan = self.plan_copy(log, copy).await;
+        let plan = self.plan_copy(copy).await;
         let (next, whole) = (Cell::new(1), Cell::new(true));
-        let (at_once, _) = pace(self.settings.get().cleaning.flush_rate);
+        let (at_once, _) = pace(self.flush_rate());
         let workers = (0..at_once).map(async |_| {
             while let Some(first) = take_chunk(&next, plan.end).filter(|_| whole.get()) {
+                let (began, requests) = (self.env.now(), host_requests());
                 let done = self.copy_chunk(copy, new, &plan, first).await;
-                whole.set(whole.get() && done && self.may_be_mirrored(log, copy));
+                let (_, pauses) = pace(self.flush_rate());
+                if done && pauses > 0 && host_requests() != requests {
+                    self.env.sleep(self.env.now().since(began) * pauses).await;
+                }
+                whole.set(whole.get() && done && self.may_be_mirrored(copy));
             }
         });
         // Each of them ends by itself: nothing is in flight to the segment afterwards.
@@ -242,13 +252,13 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
-    async fn plan_copy(self: &Rc<Self>, log: &Log, copy: &Wanted) -> Plan {
+    async fn plan_copy(&self, copy: &Wanted) -> Plan {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
         let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.intact.get()) else {
-            for entry in self.living_in(log, row) {
+            for entry in self.living_in(row) {
                 let (segment, page) = row.locate(entry.position);
-                let live = log.overlay.borrow().get(entry.volume, entry.page);
+                let live = self.state.overlay.borrow().get(entry.volume, entry.page);
                 if let Some(Content::Data { checksum }) =
                     live.map(|live| live.content).filter(|_| segment == copy.segment)
                 {
@@ -273,9 +283,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
     /// either. False: an SSD failed.
-    async fn copy_chunk(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
-        let began = self.env.now();
-        let requests = self.host_requests();
+    async fn copy_chunk(&self, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
@@ -283,20 +291,11 @@ impl<E: Env> PoolInner<E> {
             self.members.ssd_failed(&target, &fault);
             return false;
         }
-        let (_, pauses) = pace(self.settings.get().cleaning.flush_rate);
-        if self.host_requests() != requests && pauses > 0 {
-            self.env.sleep(self.env.now().since(began) * pauses).await;
-        }
         true
     }
 
-    fn host_requests(&self) -> u64 {
-        let volumes = self.attached_volumes();
-        volumes.iter().map(|(_, volume)| volume.stats.reads.get() + volume.stats.writes.get()).sum()
-    }
-
     /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
-    async fn read_chunk(self: &Rc<Self>, copy: &Wanted, plan: &Plan, pages: Range<u32>) -> Option<Buf> {
+    async fn read_chunk(&self, copy: &Wanted, plan: &Plan, pages: Range<u32>) -> Option<Buf> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             let length = at(pages.end - pages.start) * PAGE_BYTES;
             let read = self.read_copy(mirror, pages.start, length).await;
@@ -316,7 +315,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// `Some(None)`: no copy of this page is good.
-    async fn read_good_page(self: &Rc<Self>, copy: &Wanted, plan: &Plan, page: u32) -> Option<Option<Buf>> {
+    async fn read_good_page(&self, copy: &Wanted, plan: &Plan, page: u32) -> Option<Option<Buf>> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
                 Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
@@ -327,7 +326,7 @@ impl<E: Env> PoolInner<E> {
         Some(None)
     }
 
-    async fn read_copy(self: &Rc<Self>, mirror: Mirror, page: u32, length: usize) -> Result<Buf, Fault> {
+    async fn read_copy(&self, mirror: Mirror, page: u32, length: usize) -> Result<Buf, Fault> {
         let ssd = self.ssd_at(mirror);
         let read = ssd.read(self.log_offset(mirror, page), self.env.buffers().take(length)).await;
         if let Err(Fault::Device(error)) = &read {
@@ -337,7 +336,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the segment's header and its summary.
-    async fn copy_ends(self: &Rc<Self>, copy: &Wanted, new: Mirror, plan: &Plan) -> bool {
+    async fn copy_ends(&self, copy: &Wanted, new: Mirror, plan: &Plan) -> bool {
         let row = &copy.row;
         let mut header = self.env.buffers().take(PAGE_BYTES);
         row.header(copy.segment).encode_into(&mut header);
@@ -356,16 +355,16 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
-    async fn commit_copy(self: &Rc<Self>, log: &Rc<Log>, copy: &Wanted, new: Mirror) -> bool {
+    async fn commit_copy(&self, copy: &Wanted, new: Mirror) -> bool {
         let target = self.ssd_at(new);
         let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
         let apart = copy.other().ssd != new.ssd;
-        if !self.may_be_mirrored(log, copy) || !source_is_there || !apart || !target.life().may_take_batches() {
+        if !self.may_be_mirrored(copy) || !source_is_there || !apart || !target.life().may_take_batches() {
             return false;
         }
         let old = copy.cell().replace(new);
         // Asked for in the same turn: no record of an SSD that left can come between.
-        if self.record_rows(log).await.is_err() {
+        if self.record_rows().await.is_err() {
             copy.cell().set(old);
             return false;
         }
@@ -377,20 +376,19 @@ impl<E: Env> PoolInner<E> {
 
     /// How far the copies are; `None` if none is wanted.
     pub(crate) fn rebuild_status(&self) -> Option<Rebuild> {
-        let log = self.log.as_ref()?;
         let bytes = |copies: usize| {
             u64::try_from(copies).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE
         };
-        let (done, since) = log.mirrors.progress()?;
-        let (done_bytes, left) = (bytes(done), bytes(log.mirrors.left()));
+        let (done, since) = self.state.mirrors.progress()?;
+        let (done_bytes, left) = (bytes(done), bytes(self.state.mirrors.left()));
         let milliseconds = u64::try_from(self.env.now().since(since).as_millis()).unwrap_or(u64::MAX);
         let bytes_per_second = done_bytes.saturating_mul(1000) / milliseconds.max(1);
         Some(Rebuild {
             done_bytes,
             total_bytes: done_bytes + left,
             bytes_per_second,
-            copies_lost: log.mirrors.any_lost(),
-            space_insufficient: log.mirrors.space() == RebuildSpace::Insufficient,
+            copies_lost: self.state.mirrors.any_lost(),
+            space_insufficient: self.state.mirrors.space() == RebuildSpace::Insufficient,
         })
     }
 }

@@ -1,26 +1,336 @@
 //! The write log: dirty data in two copies, its order, how it is read, freed, mirrored and recovered, and what is lost of it.
+//!
+//! [`Log`] knows neither volumes nor backing devices. Whoever cleans says what the backing device has by now; what can go nowhere
+//! but there is handed out ([`Log::redirects`]), and so is what a segment that the log takes held ([`Log::take_claims`]).
 
 // Nouns: what is true now.
-pub(crate) mod gathered;
+mod gathered;
 pub(crate) mod mirrors;
 pub(crate) mod overlay;
-pub(crate) mod window;
+mod redirects;
+mod window;
 pub(crate) mod write_log;
 
 // Verbs: what happens.
-pub(crate) mod append;
-pub(crate) mod batch;
-pub(crate) mod data_loss;
-pub(crate) mod mirror;
-pub(crate) mod move_row;
+mod append;
+mod batch;
+mod data_loss;
+mod mirror;
+mod move_row;
 pub(crate) mod read_copies;
 pub(crate) mod read_log;
 pub(crate) mod read_summary;
-pub(crate) mod recover_log;
-pub(crate) mod repair;
+mod recover_log;
+mod repair;
 pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod scan_aside;
-pub(crate) mod scan_batch;
-pub(crate) mod scan_chain;
-pub(crate) mod set_aside;
+mod scan_batch;
+mod scan_chain;
+mod set_aside;
+pub(crate) mod ssd_copies;
+mod stop;
+
+use std::cell::{Cell, Ref, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::sync::{Event, Semaphore};
+use hotset_block::{Env, RealInstant};
+
+use crate::address::VolumeIndex;
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::{Claimed, Clean};
+use crate::config::PoolName;
+use crate::format::rows::Rows;
+use crate::log::mirrors::{Mirrors, RebuildSpace};
+use crate::log::overlay::{Counts, Live, Overlay};
+use crate::log::read_log::LogRun;
+use crate::log::redirects::Redirects;
+use crate::log::write_log::{CleanedHint, CopyOrder, FlushHabit, Row, Tally, WriteLog};
+use crate::members::Members;
+use crate::members::newest::Records;
+use crate::members::pool_life::PoolLife;
+
+/// Hints that make a batch of their own.
+const HINTS_ENOUGH: usize = 512;
+
+/// The write log of a pool.
+pub(crate) struct Log<E: Env> {
+    env: E,
+    pool_name: PoolName,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    state: WriteLog,
+    signals: Signals,
+    known: Cell<Known>,
+    known_changed: Event,
+    /// One change of the losses record at a time.
+    losses_lock: Semaphore,
+    /// Which copy is read first next time.
+    copy_order: Cell<CopyOrder>,
+    redirects: Redirects,
+    /// Of segments that it took.
+    claims: RefCell<Vec<Claimed>>,
+}
+
+/// Who waits for what of the log.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// The writer has something to do.
+    wanted: Event,
+    /// Rows were freed, pages cleaned, or appends completed.
+    pub(crate) room: Event,
+    pub(crate) cleaner_wanted: Event,
+    pub(crate) mover_wanted: Event,
+}
+
+/// Whether it is known what the log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// A start has not read it yet.
+    #[default]
+    NotYet,
+    Yes,
+    /// The start came to nothing.
+    Never,
+}
+
+impl<E: Env> Log<E> {
+    /// Of a pool with these members, of which nobody knows yet what it holds.
+    pub(crate) fn new(
+        env: E,
+        pool_name: PoolName,
+        life: Rc<PoolLife>,
+        members: Rc<Members<E>>,
+        clean: Rc<Clean<E>>,
+        ids: Rc<AttachmentIds>,
+    ) -> Self {
+        Self {
+            env,
+            pool_name,
+            life,
+            members,
+            clean,
+            ids,
+            state: WriteLog::new(),
+            signals: Signals::default(),
+            known: Cell::default(),
+            known_changed: Event::new(),
+            losses_lock: Semaphore::new(1),
+            copy_order: Cell::default(),
+            redirects: Redirects::default(),
+            claims: RefCell::default(),
+        }
+    }
+
+    // ---- its parts
+
+    /// Which pages have a live copy; let go before anything changes.
+    pub(crate) fn overlay(&self) -> Ref<'_, Overlay> {
+        self.state.overlay.borrow()
+    }
+
+    pub(crate) fn mirrors(&self) -> &Mirrors {
+        &self.state.mirrors
+    }
+
+    pub(crate) fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
+    pub(crate) fn flush_habit(&self) -> &FlushHabit {
+        &self.state.flush_habit
+    }
+
+    /// What it cannot take any more, and was written by hosts.
+    pub(crate) fn redirects(&self) -> &Redirects {
+        &self.redirects
+    }
+
+    /// What became of the slots of segments that it took since this was asked last.
+    pub(crate) fn take_claims(&self) -> Vec<Claimed> {
+        self.claims.take()
+    }
+
+    // ---- what a start knows
+
+    /// It is known what it holds, or never will be.
+    pub(crate) fn set_known(&self, known: Known) {
+        self.known.set(known);
+        self.known_changed.wake_all();
+    }
+
+    /// Waits until it is known what it holds. False: the start came to nothing, and what is on record stays as it was.
+    pub(crate) async fn is_known(&self) -> bool {
+        loop {
+            match self.known.get() {
+                Known::NotYet => self.known_changed.wait().await,
+                Known::Yes => return true,
+                Known::Never => return false,
+            }
+        }
+    }
+
+    /// What a start knows of what was lost.
+    pub(crate) fn take_losses_of(&self, records: &Records) {
+        self.state.take_losses_of(records);
+    }
+
+    // ---- what it holds
+
+    pub(crate) fn counts(&self, volume: VolumeIndex) -> Counts {
+        self.state.counts(volume)
+    }
+
+    /// Of all volumes together.
+    pub(crate) fn total(&self) -> Counts {
+        self.state.overlay.borrow().total()
+    }
+
+    /// Of one page.
+    pub(crate) fn live(&self, volume: VolumeIndex, page: u64) -> Option<Live> {
+        self.state.overlay.borrow().get(volume, page)
+    }
+
+    /// Some page of these has a live copy.
+    pub(crate) fn any_live(&self, volume: VolumeIndex, pages: &Range<u64>) -> bool {
+        self.state.overlay.borrow().first_in(volume, pages).is_some()
+    }
+
+    /// The runs of `pages` that have a live copy and of which `wanted` holds, in order.
+    pub(crate) fn runs(&self, volume: VolumeIndex, pages: Range<u64>, wanted: impl Fn(&Live) -> bool) -> Vec<LogRun> {
+        self.state.runs(volume, pages, wanted)
+    }
+
+    /// Since when the oldest dirty page of the volume has been dirty; see [`WriteLog::dirty_since`].
+    pub(crate) fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
+        self.state.dirty_since(volume)
+    }
+
+    /// The same of what can be cleaned.
+    pub(crate) fn cleanable_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
+        self.state.cleanable_since(volume)
+    }
+
+    pub(crate) fn rows_live(&self) -> Vec<Rc<Row>> {
+        self.state.rows_live()
+    }
+
+    pub(crate) fn rows_aside(&self) -> Vec<Rc<Row>> {
+        self.state.rows_aside()
+    }
+
+    /// What the row record says.
+    pub(crate) fn record(&self) -> Rows {
+        self.state.record()
+    }
+
+    /// Bytes found at the start that opened the pool, and how long that took.
+    pub(crate) fn recovery(&self) -> (u64, u64) {
+        (self.state.recovered_bytes.get(), self.state.recovery_milliseconds.get())
+    }
+
+    /// Segments that it may take, of all SSDs together, both copies.
+    pub(crate) fn segments_max(&self) -> usize {
+        self.state.segments_max.get()
+    }
+
+    /// What was counted of a volume since this was asked last.
+    pub(crate) fn take_tally(&self, volume: VolumeIndex) -> Tally {
+        self.state.take_tally(volume)
+    }
+
+    // ---- room
+
+    /// Pages that hosts may have dirty at once.
+    pub(crate) fn dirty_max(&self) -> u64 {
+        self.state.dirty_max()
+    }
+
+    /// Whether a host's append of so many pages finds room now.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        self.state.has_room(pages)
+    }
+
+    pub(crate) fn is_out_of_rows(&self) -> bool {
+        self.state.is_out_of_rows()
+    }
+
+    /// Pages that are dirty and can be cleaned, or will be: of all volumes.
+    pub(crate) fn dirty_pages(&self) -> u64 {
+        self.total().cleanable() + self.state.queued_pages()
+    }
+
+    /// The same of one volume.
+    pub(crate) fn dirty_pages_of(&self, volume: VolumeIndex) -> u64 {
+        self.counts(volume).cleanable() + self.state.queued_pages_of(volume)
+    }
+
+    /// Decides which writes go past a log that is nearly full.
+    pub(crate) fn pace(&self) -> &Cell<u64> {
+        &self.state.pace
+    }
+
+    /// Something is dirty, or will be.
+    pub(crate) fn has_something_dirty(&self) -> bool {
+        self.total().dirty > 0 || self.state.queued_pages() > 0 || !self.state.inflight_batches.borrow().is_empty()
+    }
+
+    /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
+    pub(crate) fn may_cache_writes(&self) -> bool {
+        let no_space = self.state.mirrors.space() == RebuildSpace::Insufficient;
+        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
+        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
+    }
+
+    /// No SSD is left, and what was lost with the last ones is on record.
+    pub(crate) fn is_without_ssds(&self) -> bool {
+        self.members.online_ssds().next().is_none() && !self.life.is_fenced()
+    }
+
+    // ---- pages are cleaned
+
+    /// What the backing device has, durably, is clean, if it is still the newest; answers how many pages are.
+    pub(crate) fn mark_clean(&self, volume: VolumeIndex, run: &LogRun) -> u64 {
+        let mut cleaned = 0;
+        for (page, place) in run.places() {
+            cleaned += u64::from(self.state.set_clean_at(volume, page, place));
+        }
+        if run.is_data() {
+            let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
+            let (row, position) = (run.row().number, run.first.place.position());
+            self.state.hints.borrow_mut().push(CleanedHint { row, position, count });
+        }
+        cleaned
+    }
+
+    /// Pages were cleaned: whoever waits for that looks, and hints of it are written where there are many.
+    pub(crate) fn pages_were_cleaned(&self) {
+        if self.state.hints.borrow().len() >= HINTS_ENOUGH {
+            self.state.hints_wanted.set(true);
+            self.signals.wanted.wake_all();
+        }
+        self.signals.room.wake_all();
+        self.signals.mover_wanted.wake_all();
+    }
+
+    /// Places in the run's row still mean what they meant: it is not free.
+    pub(crate) fn has_row_of(&self, run: &LogRun) -> bool {
+        run.lives(&self.state)
+    }
+
+    /// Keeps the run's row from being freed from here on. False: it is free by now.
+    pub(crate) fn hold_again(&self, run: &LogRun) -> bool {
+        run.hold_again(&self.state)
+    }
+
+    // ---- volumes and SSDs leave
+
+    /// Forgets some pages of a volume whose id is dead; false when none is left.
+    pub(crate) fn forget_some_of(&self, volume: VolumeIndex) -> bool {
+        self.state.forget_some_of(volume)
+    }
+}

@@ -11,11 +11,11 @@ use hotset_block::{Buf, Env, PAGE_BYTES};
 use crate::address::VolumeIndex;
 use crate::error::Error;
 use crate::format::log::{self, Summary};
+use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::read_log::LogRun;
 use crate::log::read_summary::good_summary;
-use crate::log::write_log::{Body, Log, Row, RowState};
-use crate::pool::PoolInner;
+use crate::log::write_log::{Body, Row, RowState};
 use crate::time_limit::within;
 
 /// Pages that are moved in one piece.
@@ -97,50 +97,50 @@ impl Moves {
     }
 }
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Log<E> {
     /// The task that frees rows while there are more than needed.
-    pub(crate) async fn run_mover(self: Rc<Self>, log: Rc<Log>) {
+    pub(crate) async fn run_mover(self: Rc<Self>) {
         while !self.life.is_ending_log() {
-            let wanted = log.mover_wanted.wait();
-            while self.log_is_long(&log) && !self.life.is_ending_log() {
-                match self.move_oldest(&log).await {
+            let wanted = self.signals.mover_wanted.wait();
+            while self.is_long() && !self.life.is_ending_log() {
+                match self.move_oldest().await {
                     Ok(true) => {}
                     Ok(false) | Err(_) => break,
                 }
             }
             // What cannot be done now has its turn again.
-            let _ = self.tend_set_aside(&log).await;
+            let _ = self.tend_set_aside().await;
             within(&self.env, INTERVAL, wanted).await;
         }
-        log.mover_ended.set(true);
-        log.room.wake_all();
+        self.state.mover_ended.set(true);
+        self.signals.room.wake_all();
     }
 
     /// Empties and frees the oldest row; false if that has to wait.
-    async fn move_oldest(self: &Rc<Self>, log: &Rc<Log>) -> Result<bool, Error> {
-        let Some(row) = log.oldest() else { return Ok(false) };
+    async fn move_oldest(&self) -> Result<bool, Error> {
+        let Some(row) = self.state.oldest() else { return Ok(false) };
         if row.state.get() != RowState::Sealed {
             return Ok(false);
         }
         // Nothing comes to life in a row that is sealed.
-        let entries = if row.live.get() == 0 { Vec::new() } else { self.entries_of(log, &row).await };
+        let entries = if row.live.get() == 0 { Vec::new() } else { self.entries_of(&row).await };
         loop {
             let before = row.dirty();
             if before == 0 {
                 break;
             }
-            self.move_some(log, &row, &entries).await?;
+            self.move_some(&row, &entries).await?;
             if row.dirty() == before || self.life.is_ending_log() {
                 // Somebody is just writing those pages, or there is no room: the next turn will find them elsewhere.
                 return Ok(false);
             }
         }
-        self.free_oldest(log, &row, &entries).await?;
+        self.free_oldest(&row, &entries).await?;
         Ok(true)
     }
 
     /// Moves what is dirty in the row, a bounded number of pages at a time.
-    pub(super) async fn move_some(self: &Rc<Self>, log: &Rc<Log>, row: &Row, entries: &[Entry]) -> Result<(), Error> {
+    pub(super) async fn move_some(&self, row: &Row, entries: &[Entry]) -> Result<(), Error> {
         let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
         for entry in entries {
             if !row.may_live_at(entry.positions()) {
@@ -155,9 +155,9 @@ impl<E: Env> PoolInner<E> {
             let mut start = pages.start;
             while start < pages.end && row.live.get() > 0 {
                 let end = pages.end.min(start + MOVE_PAGES);
-                for run in log.runs(entry.volume, start..end, here) {
+                for run in self.state.runs(entry.volume, start..end, here) {
                     if !stretch.goes_on_with(&run) {
-                        self.move_stretch(log, std::mem::take(&mut stretch), &mut moves).await;
+                        self.move_stretch(std::mem::take(&mut stretch), &mut moves).await;
                         moves.wait_until_left(MOVES_IN_FLIGHT).await?;
                     }
                     stretch.runs.push((entry.version, run));
@@ -165,16 +165,16 @@ impl<E: Env> PoolInner<E> {
                 start = end;
             }
         }
-        self.move_stretch(log, stretch, &mut moves).await;
+        self.move_stretch(stretch, &mut moves).await;
         moves.wait_until_left(0).await
     }
 
     /// Reads what lies close together at once.
-    async fn move_stretch(self: &Rc<Self>, log: &Rc<Log>, stretch: Stretch, moves: &mut Moves) {
+    async fn move_stretch(&self, stretch: Stretch, moves: &mut Moves) {
         let mut rest = None;
         if let [(_, first), .., (_, last)] = &stretch.runs[..] {
             let positions = first.positions().start..last.positions().end;
-            let bytes = self.read_stretch_of_log(first.row(), positions.clone()).await;
+            let bytes = self.read_stretch(first.row(), positions.clone()).await;
             rest = bytes.map(|bytes| (positions.start, bytes));
         }
         for (version, run) in stretch.runs {
@@ -187,66 +187,66 @@ impl<E: Env> PoolInner<E> {
                 data = Some(before.narrow(at(positions.start), run.bytes())).filter(|data| run.is(data));
             }
             match data {
-                Some(data) => self.submit_move(log, &run, Body::Move { data, from: run.first.place, version }, moves),
-                None => self.move_run(log, version, &run, moves).await,
+                Some(data) => self.submit_move(&run, Body::Move { data, from: run.first.place, version }, moves),
+                None => self.move_run(version, &run, moves).await,
             }
         }
     }
 
-    async fn move_run(self: &Rc<Self>, log: &Rc<Log>, version: u64, run: &LogRun, moves: &mut Moves) {
+    async fn move_run(&self, version: u64, run: &LogRun, moves: &mut Moves) {
         let (from, count) = (run.first.place, run.pages.end - run.pages.start);
         let mark = |content, spread| Body::Mark { content, from, spread, version, count };
         let body = match run.first.content {
             Content::Zeroes | Content::Lost | Content::Unavailable { .. } => mark(run.first.content, false),
             Content::Data { .. } => {
                 let buf = self.env.buffers().take(run.bytes());
-                match self.read_run_of_log(run, buf).await {
+                match self.read_run(run, buf).await {
                     Some(data) => Body::Move { data, from, version },
                     // Page by page, what can be read is moved, and the rest is lost, or waits for an SSD.
-                    None => return self.move_pages(log, version, run, moves).await,
+                    None => return self.move_pages(version, run, moves).await,
                 }
             }
         };
-        self.submit_move(log, run, body, moves);
+        self.submit_move(run, body, moves);
     }
 
-    async fn move_pages(self: &Rc<Self>, log: &Rc<Log>, version: u64, run: &LogRun, moves: &mut Moves) {
+    async fn move_pages(&self, version: u64, run: &LogRun, moves: &mut Moves) {
         for page in run.pages.clone() {
-            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
+            for single in self.state.runs(run.first.volume, page..page + 1, |live| live.dirty) {
                 let from = single.first.place;
                 let buf = self.env.buffers().take(single.bytes());
-                let body = match self.read_run_of_log(&single, buf).await {
+                let body = match self.read_run(&single, buf).await {
                     Some(data) => Body::Move { data, from, version },
-                    None if self.is_set_aside(log, &single.first) => continue,
+                    None if self.is_set_aside(&single.first) => continue,
                     None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
-                self.submit_move(log, &single, body, moves);
+                self.submit_move(&single, body, moves);
             }
         }
     }
 
-    fn submit_move(&self, log: &Log, run: &LogRun, body: Body, moves: &mut Moves) {
+    fn submit_move(&self, run: &LogRun, body: Body, moves: &mut Moves) {
         let volume = run.first.volume;
         if let Some(attachment) = self.ids.of(volume) {
-            moves.0.push_back(self.submit_for(log, volume, attachment, run.pages.start, body));
+            moves.0.push_back(self.submit_for(volume, attachment, run.pages.start, body));
         }
     }
 
     /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
     /// what lives in the row.
-    pub(crate) async fn entries_of(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Vec<Entry> {
+    pub(crate) async fn entries_of(&self, row: &Rc<Row>) -> Vec<Entry> {
         let mut entries = Vec::new();
         for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
             let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.intact.get()) else {
-                return self.living_in(log, row);
+                return self.living_in(row);
             };
             self.list_entries(row, &summary, &mut entries);
         }
         entries
     }
 
-    pub(crate) fn living_in(&self, log: &Log, row: &Row) -> Vec<Entry> {
-        let overlay = log.overlay.borrow();
+    pub(crate) fn living_in(&self, row: &Row) -> Vec<Entry> {
+        let overlay = self.state.overlay.borrow();
         let mut entries = Vec::new();
         for volume in self.ids.indexes() {
             for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {

@@ -10,13 +10,12 @@ use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
 use crate::address::VolumeIndex;
 use crate::config::PAGE;
 use crate::format::crc32c;
+use crate::log::Log;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::{read_page, read_pages};
-use crate::log::write_log::{CopiesOneByOne, Log, Mirror, Row, RowReading};
-use crate::members::io::add;
+use crate::log::write_log::{CopiesOneByOne, Mirror, Row, RowReading, WriteLog};
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
-use crate::pool::PoolInner;
 
 /// Consecutive pages of a volume that lie together in the log; or that read as zeroes, or are lost, together.
 pub(crate) struct LogRun {
@@ -32,7 +31,7 @@ pub(crate) struct LogRun {
 }
 
 impl LogRun {
-    fn new(log: &Log, live: &Live) -> Self {
+    fn new(log: &WriteLog, live: &Live) -> Self {
         let mut run = Self {
             pages: live.page..live.page,
             first: *live,
@@ -56,7 +55,7 @@ impl LogRun {
     }
 
     /// Keeps it from being used again from here on. False: its row is free by now.
-    pub(crate) fn hold_again(&self, log: &Log) -> bool {
+    pub(crate) fn hold_again(&self, log: &WriteLog) -> bool {
         let lives = self.lives(log);
         if lives {
             self.hold();
@@ -65,12 +64,17 @@ impl LogRun {
     }
 
     /// Its row is not free: places in it still mean what they meant.
-    pub(crate) fn lives(&self, log: &Log) -> bool {
+    pub(crate) fn lives(&self, log: &WriteLog) -> bool {
         log.row_at(self.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &self.row))
     }
 
     pub(crate) fn row(&self) -> &Rc<Row> {
         &self.row
+    }
+
+    /// It is bytes: neither zeroes nor lost.
+    pub(crate) fn is_data(&self) -> bool {
+        matches!(self.first.content, Content::Data { .. })
     }
 
     /// Where its pages lie in the row, of data.
@@ -118,7 +122,7 @@ impl LogRun {
     }
 }
 
-impl Log {
+impl WriteLog {
     /// The runs of `pages` that have a live copy and of which `wanted` holds, in order.
     pub(crate) fn runs(&self, volume: VolumeIndex, pages: Range<u64>, wanted: impl Fn(&Live) -> bool) -> Vec<LogRun> {
         let mut runs: Vec<LogRun> = Vec::new();
@@ -132,9 +136,9 @@ impl Log {
     }
 }
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Log<E> {
     /// Fills `buf` with the pages of a run; `None` if no copy brings them.
-    pub(crate) async fn read_run_of_log(self: &Rc<Self>, run: &LogRun, mut buf: Buf) -> Option<Buf> {
+    pub(crate) async fn read_run(&self, run: &LogRun, mut buf: Buf) -> Option<Buf> {
         match run.first.content {
             Content::Zeroes => {
                 buf.fill(0);
@@ -164,9 +168,7 @@ impl<E: Env> PoolInner<E> {
             };
             // A copy that was set aside may lack what was written when its SSD left.
             if error.is_some() || !row.is_aside() {
-                if let Some((volume, _)) = self.attached_volume(run.first.volume) {
-                    add(&volume.stats.read_errors_hidden, 1);
-                }
+                self.state.tally_hidden_error(run.first.volume);
                 self.log_read_failed(ssd, error.as_ref());
             }
             bad.push(mirror);
@@ -177,14 +179,14 @@ impl<E: Env> PoolInner<E> {
 
     /// The copies of a segment, by turns one or the other first.
     fn copies_in_turn<'a>(&self, row: &'a Row, segment: u32) -> CopiesOneByOne<'a> {
-        let order = self.log_copy_order.get();
-        self.log_copy_order.set(order.other());
+        let order = self.copy_order.get();
+        self.copy_order.set(order.other());
         row.copies_in_order(segment, order)
     }
 
     /// All that lies at these positions of one segment of a row, not checked, by one read of one copy; `None` if that does
     /// not bring it. The caller holds the row, and reads anew what is not as it must be.
-    pub(crate) async fn read_stretch_of_log(&self, row: &Row, positions: Range<u32>) -> Option<Buf> {
+    pub(crate) async fn read_stretch(&self, row: &Row, positions: Range<u32>) -> Option<Buf> {
         let (segment, page) = row.locate(positions.start);
         let (index, mirror) = self.copies_in_turn(row, segment).next()?;
         let ssd = self.members.ssd(index);
@@ -193,7 +195,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
-    pub(crate) fn log_read_failed(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
+    pub(crate) fn log_read_failed(&self, ssd: &Rc<Ssd<E>>, error: Option<&DeviceError>) {
         if let Some(error) = error.filter(|error| is_gone(error)) {
             self.members.expel(ssd, &error.to_string());
         }
@@ -201,7 +203,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// For a scrub: reads every copy of a run of data, and mends the bad ones from the good.
-    pub(crate) async fn check_copies_of(self: &Rc<Self>, run: &LogRun) -> Copies {
+    pub(crate) async fn check_copies_of(&self, run: &LogRun) -> Copies {
         let (segment, page) = run.row.locate(run.first.place.position());
         let mut copies = Copies::default();
         let (mut bad, mut good, mut doubtful) = (Vec::new(), None::<Buf>, false);
@@ -254,7 +256,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// The pages of a run of which no copy is good.
-    async fn count_lost_pages(self: &Rc<Self>, run: &LogRun) -> u64 {
+    async fn count_lost_pages(&self, run: &LogRun) -> u64 {
         let (segment, first) = run.row.locate(run.first.place.position());
         let mut lost = 0;
         for (checksum, page) in run.checksums.iter().zip(first..) {
@@ -264,7 +266,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
-    async fn repair(self: &Rc<Self>, bad: &[Mirror], good: &Buf, page: u32) {
+    async fn repair(&self, bad: &[Mirror], good: &Buf, page: u32) {
         for mirror in bad {
             let Some(index) = mirror.ssd else { continue };
             let ssd = self.members.ssd(index);
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_run_of_lost_pages_or_zeroes_lies_at_one_place_and_one_of_data_at_places_in_order() {
-        let log = Log::new();
+        let log = WriteLog::new();
         let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let slot = log.free_row_slot().expect("there are none yet");
         log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[copy; 2]], 256, RealInstant(0))));

@@ -3,22 +3,21 @@
 //! next scan finds what is still to be done.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
 use hotset_block::{Env, PAGE_BYTES};
 
 use crate::address::at;
 use crate::format::log::Batch;
+use crate::log::Log;
 use crate::log::scan::{Repair, Scanned};
 use crate::log::scan_batch::has_good_pages;
 use crate::log::write_log::{Mirror, Row};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
-use crate::pool::PoolInner;
 
-impl<E: Env> PoolInner<E> {
-    pub(crate) async fn repair_log(self: &Rc<Self>, scanned: &Scanned) {
+impl<E: Env> Log<E> {
+    pub(crate) async fn repair_log(&self, scanned: &Scanned) {
         for repair in &scanned.repairs {
             self.repair_batch(repair).await;
         }
@@ -29,7 +28,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes a batch to the copy that lacks it, as the scan believed it.
-    async fn repair_batch(self: &Rc<Self>, repair: &Repair) {
+    async fn repair_batch(&self, repair: &Repair) {
         let Some(ssd) = repair.from.ssd.map(|index| self.members.ssd(index)) else { return };
         let bytes = at(repair.header_pages + repair.data_pages) * PAGE_BYTES;
         let read = ssd.read(self.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
@@ -42,7 +41,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Segment headers of a row that may have been cut while it was opened. Not before the row is believed: without its
     /// own header, an old copy looks like one.
-    async fn repair_headers(self: &Rc<Self>, row: &Row) {
+    async fn repair_headers(&self, row: &Row) {
         for (position, pair) in (0..).zip(&row.segments) {
             let mut page = self.env.buffers().take(PAGE_BYTES);
             row.header(position).encode_into(&mut page);
@@ -53,7 +52,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves.
-    async fn write_copy(self: &Rc<Self>, mirror: Mirror, page: u32, bytes: &[u8]) {
+    async fn write_copy(&self, mirror: Mirror, page: u32, bytes: &[u8]) {
         let Some(index) = mirror.ssd else { return };
         let ssd = self.members.ssd(index);
         match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {

@@ -11,13 +11,12 @@ use crate::config::limits;
 use crate::error::Error;
 use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
-use crate::log::append::rows_available;
+use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
-use crate::log::write_log::{Log, Mirror, ROWS_RESERVED, Row, RowState};
+use crate::log::write_log::{Mirror, ROWS_RESERVED, Row, RowState};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
-use crate::pool::PoolInner;
 
 /// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
 const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
@@ -76,73 +75,73 @@ fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize])
     }
 }
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Log<E> {
     /// Computes how large the log can be with the SSDs that are there.
-    pub(crate) fn measure_log(&self, log: &Log) {
+    pub(crate) fn measure(&self) {
         let segments = self.members.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let size = capacity(segments, self.segment_pages());
-        log.rows_max.set(size.rows);
-        log.data_pages_max.set(size.pages);
-        log.segments_max.set(size.segments);
-        self.count_openable(log);
+        self.state.rows_max.set(size.rows);
+        self.state.data_pages_max.set(size.pages);
+        self.state.segments_max.set(size.segments);
+        self.count_openable();
     }
 
     /// Counts the rows that can be opened beside those that there are.
-    pub(crate) fn count_openable(&self, log: &Log) {
+    pub(crate) fn count_openable(&self) {
         let left: Vec<usize> = self.members.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
         // Of the next row: small SSDs may have nothing left.
         let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
-        let rows: Vec<usize> = log.rows_live().iter().map(|row| row.segments.len()).collect();
+        let rows: Vec<usize> = self.state.rows_live().iter().map(|row| row.segments.len()).collect();
         let widest = rows.iter().copied().max().unwrap_or(pairs);
-        log.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
-        log.rows_openable.set(capacity_beside(left, self.segment_pages(), &rows).rows);
+        self.state.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
+        self.state.rows_openable.set(capacity_beside(left, self.segment_pages(), &rows).rows);
     }
 
     /// Has the next row made ready, if there may be one.
-    pub(crate) fn spawn_prepare(self: &Rc<Self>, log: &Rc<Log>) {
-        let there = log.prepared.borrow().is_some();
-        if there || self.life.has_stopped() || log.rows_openable.get() == 0 || log.preparing.replace(true) {
+    pub(crate) fn spawn_prepare(self: &Rc<Self>) {
+        let there = self.state.prepared.borrow().is_some();
+        if there || self.life.has_stopped() || self.state.rows_openable.get() == 0 || self.state.preparing.replace(true)
+        {
             return;
         }
-        let (pool, log) = (Rc::clone(self), Rc::clone(log));
+        let log = Rc::clone(self);
         self.env.spawn(async move {
-            let prepared = pool.prepare_row(&log).await;
-            match prepared {
-                Ok(Some(row)) => *log.prepared.borrow_mut() = Some(row),
-                Ok(None) if pool.members.online_ssds().next().is_some() => pool.env.sleep(RETRY).await,
+            match log.prepare_row().await {
+                Ok(Some(row)) => *log.state.prepared.borrow_mut() = Some(row),
+                Ok(None) if log.members.online_ssds().next().is_some() => log.env.sleep(RETRY).await,
                 Ok(None) | Err(_) => {
-                    until_no_orphans(&log).await;
-                    pool.refuse_appends(&log);
+                    log.until_no_orphans().await;
+                    log.refuse_appends();
                 }
             }
-            log.preparing.set(false);
-            log.room.wake_all();
-            log.wanted.wake_all();
+            log.state.preparing.set(false);
+            log.signals.room.wake_all();
+            log.signals.wanted.wake_all();
         });
     }
 
     /// Opens a row: segments on pairs of SSDs, their headers durable on both copies, then the row's record. `Ok(None)`:
     /// an SSD failed meanwhile, or there are no segments; it is tried again when it is wanted again.
-    async fn prepare_row(self: &Rc<Self>, log: &Rc<Log>) -> Result<Option<Rc<Row>>, Error> {
+    async fn prepare_row(&self) -> Result<Option<Rc<Row>>, Error> {
         // At most two rows are not sealed: this one, and the one that is written now.
-        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+        while let Some(row) = self.state.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
             row.changed.wait().await;
         }
-        let Some(pairs) = self.take_segments(log).await else { return Ok(None) };
-        let Some(slot) = log.free_row_slot() else { return Ok(None) };
-        let number = log.next_number.get();
-        log.next_number.set(number + 1);
+        let Some(pairs) = self.take_segments().await else { return Ok(None) };
+        let Some(slot) = self.state.free_row_slot() else { return Ok(None) };
+        let number = self.state.next_number.get();
+        self.state.next_number.set(number + 1);
         let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.real_now());
         let row = Rc::new(row);
-        log.add_row(&row);
-        self.count_openable(log);
+        self.state.add_row(&row);
+        self.count_openable();
         if !self.write_segment_headers(&row).await {
-            self.drop_row(log, &row);
+            self.drop_row(&row);
             return Ok(None);
         }
         row.headers_durable.set(true);
-        if let Err(error) = self.record_rows(log).await {
-            self.drop_row(log, &row);
+        if let Err(error) = self.record_rows().await {
+            self.drop_row(&row);
             return Err(error);
         }
         // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
@@ -151,21 +150,21 @@ impl<E: Env> PoolInner<E> {
             None => mirror.ssd_uuid != 0,
         };
         if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
-            self.drop_row(log, &row);
+            self.drop_row(&row);
             return Ok(None);
         }
         Ok(Some(row))
     }
 
     /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
-    pub(crate) fn drop_row(self: &Rc<Self>, log: &Log, row: &Rc<Row>) {
-        log.remove_newest(row);
-        log.record_names_dropped.set(true);
-        self.release_segments(log, row);
+    pub(crate) fn drop_row(&self, row: &Rc<Row>) {
+        self.state.remove_newest(row);
+        self.state.record_names_dropped.set(true);
+        self.release_segments(row);
     }
 
     /// Segments for one row, a pair for every two SSDs; `None` if there are none.
-    async fn take_segments(self: &Rc<Self>, log: &Log) -> Option<Vec<[Mirror; 2]>> {
+    async fn take_segments(&self) -> Option<Vec<[Mirror; 2]>> {
         let mut ssds: Vec<Rc<Ssd<E>>> = self.members.serving_ssds().cloned().collect();
         ssds.retain(|ssd| ssd.log_segments_left() > 0);
         ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
@@ -181,7 +180,7 @@ impl<E: Env> PoolInner<E> {
                     ssd.segments.borrow_mut().set_free(segment);
                 }
             }
-            self.count_openable(log);
+            self.count_openable();
             return None;
         }
         let mirrors: Vec<Mirror> = ssds
@@ -197,7 +196,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
-    pub(crate) async fn take_segment(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) -> Option<u32> {
+    pub(crate) async fn take_segment(&self, ssd: &Rc<Ssd<E>>) -> Option<u32> {
         loop {
             if !ssd.is_online() {
                 return None;
@@ -216,17 +215,13 @@ impl<E: Env> PoolInner<E> {
     /// Takes a segment from the slots; `None` if none is left.
     fn claim_segment(&self, ssd: &Ssd<E>) -> Option<()> {
         let claimed = self.clean.claim_segment(ssd.index, self.env.random())?;
-        for volume in claimed.evicted {
-            self.count_evictions(volume, 1);
-        }
-        for key in claimed.promised {
-            self.request_fill(key);
-        }
+        self.claims.borrow_mut().push(claimed);
+        self.clean.fills().wake_pump();
         Some(())
     }
 
     /// Writes the first page of every segment of a new row, on both copies, and flushes it. False: an SSD failed.
-    async fn write_segment_headers(self: &Rc<Self>, row: &Row) -> bool {
+    async fn write_segment_headers(&self, row: &Row) -> bool {
         let mut writes = Vec::new();
         for (position, pair) in (0..).zip(&row.segments) {
             let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
@@ -243,7 +238,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Writes and flushes; an SSD that cannot leaves.
     pub(crate) async fn write_flushed(
-        self: &Rc<Self>,
+        &self,
         ssd: &Rc<Ssd<E>>,
         offset: u64,
         buf: hotset_block::Buf,
@@ -254,31 +249,31 @@ impl<E: Env> PoolInner<E> {
         };
         if let Err(fault) = &result {
             self.members.ssd_failed(ssd, fault);
-            self.until_left(ssd).await;
+            self.members.until_left(ssd).await;
         }
         result
     }
 
     /// A row that takes no more batches: when all of them are complete and flushed on both copies, its summaries are
     /// written; the next row record says that it is sealed.
-    pub(crate) async fn seal_row(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) {
+    pub(crate) async fn seal_row(&self, row: &Rc<Row>) {
         while row.in_flight.get() > 0 {
             row.changed.wait().await;
         }
         if row.intact.get() {
             // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
-            let _ = self.flush_log(log).await;
+            let _ = self.flush().await;
             self.write_summaries(row).await;
         }
         row.drafts.borrow_mut().clear();
         row.state.set(RowState::Sealed);
         row.changed.wake_all();
-        log.wanted.wake_all();
-        log.mover_wanted.wake_all();
+        self.signals.wanted.wake_all();
+        self.signals.mover_wanted.wake_all();
     }
 
     /// Writes the summary of every segment to both copies, flushed.
-    pub(crate) async fn write_summaries(self: &Rc<Self>, row: &Row) {
+    pub(crate) async fn write_summaries(&self, row: &Row) {
         let mut writes = Vec::new();
         for (position, pair) in (0..).zip(&row.segments) {
             let bytes = row.drafts.borrow()[at(position)].encode(
@@ -298,54 +293,50 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Writes the row records as they are now; returns when they are durable.
-    pub(crate) async fn record_rows(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
+    pub(crate) async fn record_rows(&self) -> Result<(), Error> {
         let _one_at_a_time = self.members.one_change().await;
         if let Some(error) = self.life.fence() {
             // It could not be put on record what would be lost: no record must say that it is.
             return Err(error.clone());
         }
-        log.record_names_dropped.set(false);
-        let payload = log.record().encode();
+        self.state.record_names_dropped.set(false);
+        let payload = self.state.record().encode();
         self.members.write_record(RecordKind::Rows, payload).await
     }
 
     /// There are more rows than what is dirty needs: the oldest are to be freed.
-    pub(crate) fn log_is_long(&self, log: &Log) -> bool {
-        if rows_available(log) <= log.rows_reserved.get() + 1 {
+    pub(crate) fn is_long(&self) -> bool {
+        if self.state.rows_available() <= self.state.rows_reserved.get() + 1 {
             return true;
         }
-        let dirty = log.overlay.borrow().total().cleanable() + log.queued_pages();
-        let space = log.mirrors.space();
+        let dirty = self.state.overlay.borrow().total().cleanable() + self.state.queued_pages();
+        let space = self.state.mirrors.space();
         if space == RebuildSpace::Compact || (space == RebuildSpace::Insufficient && dirty == 0) {
             // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
             return true;
         }
-        let needed = LENGTH * dirty + ROWS_KEPT * log.row_pages().max(log.newest_pages());
-        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * log.row_pages();
-        log.pages_held() > needed.min(log.data_pages_max.get().saturating_sub(reserved))
+        let needed = LENGTH * dirty + ROWS_KEPT * self.state.row_pages().max(self.state.newest_pages());
+        let reserved =
+            u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * self.state.row_pages();
+        self.state.pages_held() > needed.min(self.state.data_pages_max.get().saturating_sub(reserved))
     }
 
     /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
     /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
-    pub(crate) async fn free_oldest(
-        self: &Rc<Self>,
-        log: &Rc<Log>,
-        row: &Rc<Row>,
-        pages: &[crate::log::move_row::Entry],
-    ) -> Result<(), Error> {
-        self.flush_log(log).await?;
+    pub(crate) async fn free_oldest(&self, row: &Rc<Row>, pages: &[crate::log::move_row::Entry]) -> Result<(), Error> {
+        self.flush().await?;
         self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
-        until_no_orphans(log).await;
+        self.until_no_orphans().await;
         // It may name what this row supersedes, or lack what was here.
-        self.bring_list_up_to_date(log).await?;
+        self.bring_list_up_to_date().await?;
         self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
-        let before = log.oldest_live.get();
+        let before = self.state.oldest_live.get();
         let free = before.max(row.number + 1);
-        log.oldest_live.set(free);
-        if let Err(error) = self.record_rows(log).await {
-            if log.oldest_live.get() == free {
-                log.oldest_live.set(before);
+        self.state.oldest_live.set(free);
+        if let Err(error) = self.record_rows().await {
+            if self.state.oldest_live.get() == free {
+                self.state.oldest_live.set(before);
             }
             return Err(error);
         }
@@ -355,7 +346,7 @@ impl<E: Env> PoolInner<E> {
             }
             for offset in 0..entry.count {
                 let place = entry.place_of(row, offset);
-                log.remove_at(entry.volume, entry.page + u64::from(offset), place);
+                self.state.remove_at(entry.volume, entry.page + u64::from(offset), place);
             }
             if turn % 1024 == 1023 {
                 self.env.sleep(std::time::Duration::ZERO).await;
@@ -363,23 +354,23 @@ impl<E: Env> PoolInner<E> {
         }
         if row.live.get() > 0 {
             // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
-            for entry in self.living_in(log, row) {
-                log.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
+            for entry in self.living_in(row) {
+                self.state.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
             }
         }
         assert_eq!(row.live.get(), 0, "row {} is freed while pages live in it", row.number);
         while row.is_read() {
             row.changed.wait().await;
         }
-        log.remove_oldest();
-        self.release_segments(log, row);
-        log.room.wake_all();
-        log.wanted.wake_all();
+        self.state.remove_oldest();
+        self.release_segments(row);
+        self.signals.room.wake_all();
+        self.signals.wanted.wake_all();
         Ok(())
     }
 
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
-    pub(crate) fn release_segments(self: &Rc<Self>, log: &Log, row: &Row) {
+    pub(crate) fn release_segments(&self, row: &Row) {
         let replaced = row.replaced.take();
         for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
             let Some(index) = mirror.ssd else { continue };
@@ -395,44 +386,40 @@ impl<E: Env> PoolInner<E> {
             }
             ssd.wake_for_segments();
         }
-        self.count_openable(log);
-        if log.mirrors.left() > 0 {
-            log.mirrors.wanted.wake_all();
+        self.count_openable();
+        if self.state.mirrors.left() > 0 {
+            self.state.mirrors.wanted.wake_all();
         }
         self.clean.fills().wake_pump();
     }
 
     /// An SSD has left: its copies are lost, and no row goes on with them.
-    pub(crate) fn rows_without(self: &Rc<Self>, log: &Rc<Log>, ssd: &Ssd<E>) {
-        for row in log.rows_live() {
-            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
-                cell.set(Mirror { ssd: None, ..cell.get() });
-            }
-        }
+    pub(crate) fn go_on_without(self: &Rc<Self>, ssd: &Ssd<E>) {
+        self.state.lose_copies_on(ssd.index);
         // Where something was lost, the copies were taken out before that was put on record.
         let was_on_it = |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid == ssd.uuid);
-        let current_lost = log.current.borrow().as_ref().is_some_and(was_on_it);
-        let prepared = log.prepared.borrow_mut().take();
+        let current_lost = self.state.current.borrow().as_ref().is_some_and(was_on_it);
+        let prepared = self.state.prepared.borrow_mut().take();
         if let Some(row) = prepared {
-            self.drop_row(log, &row);
+            self.drop_row(&row);
         }
         if current_lost {
-            self.close_row(log);
+            self.close_row();
         }
-        self.measure_log(log);
-        self.judge_mirrors(log);
-        log.mirrors.wanted.wake_all();
-        log.mover_wanted.wake_all();
-        log.cleaner_wanted.wake_all();
-        log.wanted.wake_all();
-        log.room.wake_all();
+        self.measure();
+        self.judge_mirrors();
+        self.state.mirrors.wanted.wake_all();
+        self.signals.mover_wanted.wake_all();
+        self.signals.cleaner_wanted.wake_all();
+        self.signals.wanted.wake_all();
+        self.signals.room.wake_all();
     }
-}
 
-/// Returns when a start finds nothing of batches that were given up.
-async fn until_no_orphans(log: &Log) {
-    while log.orphaned_batches.get() > 0 {
-        log.room.wait().await;
+    /// Returns when a start finds nothing of batches that were given up.
+    async fn until_no_orphans(&self) {
+        while self.state.orphaned_batches.get() > 0 {
+            self.signals.room.wait().await;
+        }
     }
 }
 

@@ -15,12 +15,11 @@ use crate::error::{Error, ErrorKind};
 use crate::format::log::{Batch, Summary};
 use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
-use crate::log::append::has_lost_segment;
 use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
 use crate::log::scan_aside::list_set_aside;
 use crate::log::window::Window;
-use crate::log::write_log::{Log, Mirror, Row, RowState, StreamMark};
+use crate::log::write_log::{Mirror, Row, RowState, StreamMark, WriteLog};
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
@@ -37,7 +36,7 @@ pub(crate) enum MissingPart {
 pub(crate) struct LogScan<'a, E: Env> {
     pub(super) ssds: ReadSsds<'a, E>,
     /// Gets the rows, and what is found in them.
-    pub(super) log: &'a Log,
+    pub(super) log: &'a WriteLog,
     pub(super) pool: &'a PoolName,
     pub(super) missing_part: MissingPart,
     pub(super) segment_pages: u32,
@@ -83,7 +82,7 @@ pub(super) struct Recorded {
 impl<'a, E: Env> LogScan<'a, E> {
     pub(crate) fn new(
         ssds: ReadSsds<'a, E>,
-        log: &'a Log,
+        log: &'a WriteLog,
         pool: &'a PoolName,
         missing_part: MissingPart,
         now: RealInstant,
@@ -134,7 +133,7 @@ impl<'a, E: Env> LogScan<'a, E> {
         if self.is_behind_a_gap(rows, row.number) {
             gathered.previous = None;
         }
-        if has_lost_segment(row) {
+        if row.has_lost_segment() {
             self.gather_rest(row, gathered).await?;
             match losses {
                 Some(losses) => gathered.gather_losses(row, losses),
@@ -180,7 +179,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages, self.now);
             row.state.set(RowState::Sealing);
             row.headers_durable.set(true);
-            row.intact.set(!has_lost_segment(&row));
+            row.intact.set(!row.has_lost_segment());
             self.log.add_row(&Rc::new(row));
         }
         let next = record.rows.last().map_or(1, |row| row.number + 1);
@@ -338,9 +337,9 @@ fn gather_summary(row: &Row, summary: &Summary, gathered: &mut Gathered) {
 }
 
 /// The checksum that the next start takes for that of the batch before the first new one; `None`: any.
-fn last_checksum(log: &Log) -> Option<u32> {
+fn last_checksum(log: &WriteLog) -> Option<u32> {
     log.rows_live().iter().fold(None, |before, row| match row.batches.get() {
-        _ if has_lost_segment(row) => None,
+        _ if row.has_lost_segment() => None,
         0 => before,
         _ => Some(row.last_checksum.get()),
     })

@@ -9,14 +9,13 @@ use crate::address::at;
 use crate::format::log::SegmentHeader;
 use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
 use crate::format::rows::{Rows, SegmentCopy};
-use crate::log::append::has_lost_segment;
-use crate::log::write_log::{Log, Mirror, Row};
+use crate::log::write_log::{Mirror, Row, WriteLog};
 use crate::members::reading::{ReadSsd, ReadSsds};
 
 /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.
 pub(super) async fn list_set_aside<E: Env>(
     ssds: ReadSsds<'_, E>,
-    log: &Log,
+    log: &WriteLog,
     rows: &Rows,
     losses: &Losses,
     segment_pages: u32,
@@ -47,7 +46,7 @@ pub(super) async fn list_set_aside<E: Env>(
     }
     // Of others, what is clean is listed alone, as long as something older is in the log.
     for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
-        let lacks = log.rows_live().iter().any(|row| row.number == group.row && has_lost_segment(row));
+        let lacks = log.rows_live().iter().any(|row| row.number == group.row && row.has_lost_segment());
         let is_newest = log.rows_live().iter().all(|row| row.number >= group.row);
         if !lacks && !is_newest && log.aside_of(group.row).is_none() {
             add_aside_row(log, |slot| Row::new_aside(slot, group.row, 0, 1, segment_pages, now));
@@ -56,7 +55,7 @@ pub(super) async fn list_set_aside<E: Env>(
 }
 
 /// `None`: there is no place in memory for one more.
-pub(super) fn add_aside_row(log: &Log, row: impl FnOnce(u32) -> Row) -> Option<Rc<Row>> {
+pub(super) fn add_aside_row(log: &WriteLog, row: impl FnOnce(u32) -> Row) -> Option<Rc<Row>> {
     let row = Rc::new(row(log.free_row_slot()?));
     log.add_aside(&row);
     Some(row)

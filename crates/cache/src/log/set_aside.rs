@@ -15,44 +15,41 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::config::PAGE;
+use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
-use crate::log::append::rows_available;
-use crate::log::data_loss::nothing_is_older;
+use crate::log::Log;
 use crate::log::move_row::Entry;
-use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
 use crate::log::scan_aside::{add_aside_row, find_copies};
-use crate::log::write_log::{Log, Mirror, Row};
+use crate::log::write_log::{Mirror, Row};
 use crate::members::ssd::Ssd;
-use crate::pool::PoolInner;
-use crate::volume::VolumeInner;
 
 /// Pages that come back in one turn.
 const RETURN_PAGES: u64 = 1024;
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Log<E> {
     // ---- pages go
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
-    pub(crate) fn lose_page(&self, log: &Log, live: &Live) {
-        if self.set_aside(log, live).is_none() {
-            log.set(&Live { content: Content::Lost, ..*live });
+    pub(crate) fn lose_page(&self, live: &Live) {
+        if self.set_aside(live).is_none() {
+            self.state.set(&Live { content: Content::Lost, ..*live });
         }
     }
 
     /// Whether the page is set aside, and still lies there.
-    pub(crate) fn is_set_aside(&self, log: &Log, live: &Live) -> bool {
-        let now = log.overlay.borrow().get(live.volume, live.page);
-        now != Some(*live) || self.set_aside(log, live).is_some()
+    pub(crate) fn is_set_aside(&self, live: &Live) -> bool {
+        let now = self.state.overlay.borrow().get(live.volume, live.page);
+        now != Some(*live) || self.set_aside(live).is_some()
     }
 
-    fn set_aside(&self, log: &Log, live: &Live) -> Option<()> {
+    fn set_aside(&self, live: &Live) -> Option<()> {
         let (Content::Data { checksum } | Content::Unavailable { checksum }) = live.content else { return None };
         let unavailable = Content::Unavailable { checksum };
-        let row = log.row(live.place.row());
+        let row = self.state.row(live.place.row());
         if row.is_aside() {
-            log.set(&Live { content: unavailable, ..*live });
+            self.state.set(&Live { content: unavailable, ..*live });
             return Some(());
         }
         let (segment, _) = row.locate(live.place.position());
@@ -63,7 +60,7 @@ impl<E: Env> PoolInner<E> {
         if !copies.into_iter().any(is_away) {
             return None;
         }
-        let twin = self.twin_of(log, &row)?;
+        let twin = self.twin_of(&row)?;
         let mut content = unavailable;
         for (cell, copy) in twin.segments[at(segment)].iter().zip(copies).filter(|(_, copy)| is_away(*copy)) {
             let ssd = self.read_only_ssd(copy.ssd_uuid);
@@ -71,10 +68,10 @@ impl<E: Env> PoolInner<E> {
             match ssd {
                 // Its segments are as they were, for it takes no writes.
                 Some(_) => content = Content::Data { checksum },
-                None => drop(log.awaited.borrow_mut().insert(copy.ssd_uuid)),
+                None => drop(self.state.awaited.borrow_mut().insert(copy.ssd_uuid)),
             }
         }
-        log.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
+        self.state.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
         twin.list_is_behind.set(true);
         Some(())
     }
@@ -86,100 +83,100 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What is set aside of a row; `None`: there is no place in memory for one more.
-    fn twin_of(&self, log: &Log, row: &Row) -> Option<Rc<Row>> {
-        if let Some(twin) = log.aside_of(row.number) {
+    fn twin_of(&self, row: &Row) -> Option<Rc<Row>> {
+        if let Some(twin) = self.state.aside_of(row.number) {
             return Some(twin);
         }
         let Row { number, incarnation, segment_pages, .. } = *row;
         let (segments, now) = (row.segments.len(), self.env.real_now());
         let twin = |slot| Row::new_aside(slot, number, incarnation, segments, segment_pages, now);
-        let twin = add_aside_row(log, twin)?;
-        twin.is_unflushed.set(row.number >= log.flushed.get().row);
+        let twin = add_aside_row(&self.state, twin)?;
+        twin.is_unflushed.set(row.number >= self.state.flushed.get().row);
         Some(twin)
     }
 
     /// Dirty data that lies on this SSD and on none that is in use, at most.
-    pub(crate) fn bytes_only_on(&self, log: &Log, ssd: &Ssd<E>) -> u64 {
+    pub(crate) fn bytes_only_on(&self, ssd: &Ssd<E>) -> u64 {
         let is_on = |row: &Row| row.segments.iter().flatten().any(|mirror| mirror.get().ssd == Some(ssd.index));
-        let rows = log.rows_aside();
+        let rows = self.state.rows_aside();
         let pages: u64 = rows.iter().filter(|row| is_on(row)).map(|row| u64::from(row.dirty())).sum();
         pages * PAGE
     }
 
     /// Something in it was never flushed, and all that have it refuse to.
-    pub(crate) fn is_undurable(&self, log: &Log, row: &Row) -> bool {
+    pub(crate) fn is_undurable(&self, row: &Row) -> bool {
         let refuses = |(index, _): (SsdIndex, Mirror)| {
             let ssd = self.members.ssd(index);
             ssd.may_lack_log()
         };
         let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
         row.is_unflushed.get()
-            && self.lives_of(log, row).iter().filter(|live| is_data(live)).any(|live| {
+            && self.lives_of(row).iter().filter(|live| is_data(live)).any(|live| {
                 let (segment, _) = row.locate(live.place.position());
                 row.copies_one_by_one(segment).all(refuses)
             })
     }
 
     /// An SSD goes: what is set aside there cannot be had any more. The list says so already.
-    pub(crate) fn take_away(&self, log: &Log, ssd: &Ssd<E>) {
+    pub(crate) fn take_away(&self, ssd: &Ssd<E>) {
         if ssd.life().is_readable() {
             return;
         }
-        for row in log.rows_aside() {
+        for row in self.state.rows_aside() {
             for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
                 cell.set(Mirror { ssd: None, ..cell.get() });
             }
-            for live in self.lives_of(log, &row) {
+            for live in self.lives_of(&row) {
                 let (segment, _) = row.locate(live.place.position());
                 if live.dirty && row.mirrors(segment).next().is_none() {
-                    self.lose_page(log, &live);
+                    self.lose_page(&live);
                 }
             }
         }
     }
 
     /// The pages of a row that is set aside.
-    fn lives_of(&self, log: &Log, row: &Row) -> Vec<Live> {
-        let overlay = log.overlay.borrow();
+    fn lives_of(&self, row: &Row) -> Vec<Live> {
+        let overlay = self.state.overlay.borrow();
         row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page)).collect()
     }
 
-    // ---- a start
-
     // ---- an SSD is back
 
-    /// An SSD of the pool can be read again: what is listed and lies there is dirty as before.
-    pub(crate) async fn take_back(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
-        let Some(log) = &self.log else { return };
-        log.awaited.borrow_mut().remove(&ssd.uuid);
-        for row in log.rows_aside() {
+    /// An SSD of the pool can be read again: what is set aside there is found. [`Self::returned_runs`] tells what it is.
+    pub(crate) async fn find_copies_on(&self, ssd: &Rc<Ssd<E>>) {
+        self.state.awaited.borrow_mut().remove(&ssd.uuid);
+        for row in self.state.rows_aside() {
             find_copies(ssd.to_read(), &row).await;
         }
-        self.show_returned(log).await;
-        self.spawn_check(log);
-        for event in [&log.mover_wanted, &log.cleaner_wanted, &log.room] {
+    }
+
+    /// All that is back is shown: it is compared with what is listed, and goes where there is room.
+    pub(crate) fn all_is_shown(self: &Rc<Self>) {
+        self.spawn_check();
+        for event in [&self.signals.mover_wanted, &self.signals.cleaner_wanted, &self.signals.room] {
             event.wake_all();
         }
     }
 
     /// What came back is compared with what is listed, in the background: what is something else is unavailable still.
-    pub(crate) fn spawn_check(self: &Rc<Self>, log: &Rc<Log>) {
-        if log.rows_aside().iter().any(|row| row.has_copies()) {
-            let (pool, log) = (Rc::clone(self), Rc::clone(log));
-            self.env.spawn(async move { pool.check_returned(&log).await });
+    pub(crate) fn spawn_check(self: &Rc<Self>) {
+        if self.state.rows_aside().iter().any(|row| row.has_copies()) {
+            let log = Rc::clone(self);
+            self.env.spawn(async move { log.check_returned().await });
         }
     }
 
-    pub(crate) async fn check_returned(self: &Rc<Self>, log: &Rc<Log>) {
-        let rows = log.rows_aside();
-        let lives = rows.iter().flat_map(|row| self.lives_of(log, row));
+    pub(crate) async fn check_returned(&self) {
+        let rows = self.state.rows_aside();
+        let lives = rows.iter().flat_map(|row| self.lives_of(row));
         for live in lives.filter(|live| live.dirty && !live.is_lost()) {
             let is_same = |now: &Live| *now == live;
-            for run in log.runs(live.volume, live.page..live.page + 1, is_same) {
+            for run in self.state.runs(live.volume, live.page..live.page + 1, is_same) {
                 let good = count_good_copies(self.members.to_read(), &run).await;
-                let now = log.overlay.borrow().get(live.volume, live.page);
+                let now = self.state.overlay.borrow().get(live.volume, live.page);
                 if good.iter().all(|good| *good == 0) && now == Some(live) {
-                    self.lose_page(log, &live);
+                    self.lose_page(&live);
                 }
             }
             if self.life.has_stopped() {
@@ -188,30 +185,11 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    /// Pages of which a copy is there again are shown. Nobody may be writing them: what is on its way to the backing device
-    /// must not be overtaken by what was there before.
-    async fn show_returned(self: &Rc<Self>, log: &Log) {
-        let mut waits = Vec::new();
-        for run in self.returned_runs(log) {
-            match self.attached_volume(run.0).map(|(volume, _)| volume) {
-                None => self.show_run(log, &run),
-                Some(volume) => match volume.locks.try_exclusive(&run.1) {
-                    Some(_held) => self.show_run(log, &run),
-                    None => waits.push((volume, run)),
-                },
-            }
-        }
-        for (volume, run) in waits {
-            let _held = volume.locks.exclusive(run.1.clone()).await;
-            self.show_run(log, &run);
-        }
-    }
-
     /// Unavailable pages of which there is a copy, as far as they follow each other.
-    fn returned_runs(&self, log: &Log) -> Vec<(VolumeIndex, Range<u64>)> {
+    pub(crate) fn returned_runs(&self) -> Vec<(VolumeIndex, Range<u64>)> {
         let mut pages: Vec<(VolumeIndex, u64)> = Vec::new();
-        for row in log.rows_aside() {
-            let back = self.lives_of(log, &row).into_iter().filter(|live| is_back(&row, live));
+        for row in self.state.rows_aside() {
+            let back = self.lives_of(&row).into_iter().filter(|live| is_back(&row, live));
             pages.extend(back.map(|live| (live.volume, live.page)));
         }
         pages.sort_unstable();
@@ -227,12 +205,14 @@ impl<E: Env> PoolInner<E> {
         runs
     }
 
-    fn show_run(&self, log: &Log, (volume, pages): &(VolumeIndex, Range<u64>)) {
-        let all: Vec<Live> = log.overlay.borrow().range(*volume, pages.clone()).collect();
+    /// Of these pages those are shown of which a copy is there again. Nobody may be writing them: what is on its way to the backing
+    /// device must not be overtaken by what was there before.
+    pub(crate) fn show_returned(&self, volume: VolumeIndex, pages: &Range<u64>) {
+        let all: Vec<Live> = self.state.overlay.borrow().range(volume, pages.clone()).collect();
         for live in all {
             let Content::Unavailable { checksum } = live.content else { continue };
-            if is_back(&log.row(live.place.row()), &live) {
-                log.set(&Live { content: Content::Data { checksum }, ..live });
+            if is_back(&self.state.row(live.place.row()), &live) {
+                self.state.set(&Live { content: Content::Data { checksum }, ..live });
             }
         }
     }
@@ -241,133 +221,124 @@ impl<E: Env> PoolInner<E> {
 
     /// These pages are durable on the backing device: the list must not name them any more, durably, before the host hears of
     /// it. Those who come at the same time share one record. The caller holds the pages.
-    pub(crate) async fn take_off_list(
-        self: &Rc<Self>,
-        log: &Log,
-        volume: VolumeIndex,
-        pages: &Range<u64>,
-    ) -> Result<(), Error> {
-        log.replaced.borrow_mut().push((volume, pages.clone()));
-        let _one_at_a_time = log.losses_lock.acquire(1).await;
-        if !log.replaced.borrow().contains(&(volume, pages.clone())) {
+    pub(crate) async fn take_off_list(&self, volume: VolumeIndex, pages: &Range<u64>) -> Result<(), Error> {
+        self.state.replaced.borrow_mut().push((volume, pages.clone()));
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        if !self.state.replaced.borrow().contains(&(volume, pages.clone())) {
             // Another one's record has left them out.
             return Ok(());
         }
-        let replaced = log.replaced.take();
+        let replaced = self.state.replaced.take();
         let is_replaced =
             |live: &Live| replaced.iter().any(|(volume, pages)| *volume == live.volume && pages.contains(&live.page));
-        if let Err(error) = self.write_next_losses(log, is_replaced).await {
+        if let Err(error) = self.write_next_losses(is_replaced).await {
             // Others that wait find theirs again.
             let others = replaced.into_iter().filter(|other| *other != (volume, pages.clone()));
-            log.replaced.borrow_mut().extend(others);
+            self.state.replaced.borrow_mut().extend(others);
             return Err(error);
         }
         for (volume, pages) in &replaced {
-            let all: Vec<Live> = log.overlay.borrow().range(*volume, pages.clone()).collect();
-            all.iter().for_each(|live| self.forget_replaced(log, live));
+            let all: Vec<Live> = self.state.overlay.borrow().range(*volume, pages.clone()).collect();
+            all.iter().for_each(|live| self.forget_replaced(live));
         }
-        log.mover_wanted.wake_all();
+        self.signals.mover_wanted.wake_all();
         self.forget_clean_rows().await;
         Ok(())
     }
 
     /// The backing device has something newer than this. It is clean as long as older rows might say something else.
-    fn forget_replaced(&self, log: &Log, live: &Live) {
-        let row = log.row(live.place.row());
-        if row.is_aside() && !nothing_is_older(log, &row) {
-            log.set(&Live { content: Content::Lost, dirty: false, ..*live });
+    fn forget_replaced(&self, live: &Live) {
+        let row = self.state.row(live.place.row());
+        if row.is_aside() && !self.state.nothing_is_older(&row) {
+            self.state.set(&Live { content: Content::Lost, dirty: false, ..*live });
         } else {
-            log.remove_at(live.volume, live.page, live.place);
+            self.state.remove_at(live.volume, live.page, live.place);
         }
     }
 
-    /// Gives up what is unavailable of the volumes that are attached and serve: from now on it is what the backing devices hold.
-    /// Answers the bytes.
-    pub(crate) async fn accept_unavailable(self: &Rc<Self>, log: &Rc<Log>) -> Result<u64, Error> {
-        self.check_returned(log).await;
-        let mut volumes = Vec::new();
-        for (index, volume) in self.attached_volumes() {
-            if volume.fenced.borrow().is_some() || log.counts(index).lost == 0 {
-                continue;
-            }
-            for pages in unavailable_runs(log, index) {
-                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
-                // No slot must be believed that they superseded.
-                self.clean.invalidate_durably(index, pages).await?;
-            }
-            volumes.push(index);
-        }
-        self.discard_unavailable(log, &volumes).await
+    /// Pages of a volume of which no copy can be had now, as far as they follow each other.
+    pub(crate) fn unavailable_runs(&self, volume: VolumeIndex) -> Vec<Range<u64>> {
+        self.state.unavailable_runs(volume)
     }
 
     /// Gives up what is unavailable of volumes that nobody uses yet.
-    pub(crate) async fn accept_unavailable_at_start(self: &Rc<Self>) -> Result<(), Error> {
-        let Some(log) = &self.log else { return Ok(()) };
-        self.check_returned(log).await;
-        let volumes: Vec<VolumeIndex> = self.ids.indexes().filter(|index| log.counts(*index).lost > 0).collect();
+    pub(crate) async fn accept_unavailable_at_start(&self) -> Result<(), Error> {
+        self.check_returned().await;
+        let volumes: Vec<VolumeIndex> = self.ids.indexes().filter(|index| self.state.counts(*index).lost > 0).collect();
         for index in &volumes {
-            for pages in unavailable_runs(log, *index) {
+            for pages in self.state.unavailable_runs(*index) {
                 self.clean.invalidate_durably(*index, pages).await?;
             }
         }
-        self.discard_unavailable(log, &volumes).await.map(drop)
+        self.discard_unavailable(&volumes).await.map(drop)
     }
 
-    async fn discard_unavailable(self: &Rc<Self>, log: &Log, volumes: &[VolumeIndex]) -> Result<u64, Error> {
-        let _one_at_a_time = log.losses_lock.acquire(1).await;
+    /// Gives up what is unavailable of these volumes: from now on it is what the backing devices hold. No slot is believed that it
+    /// superseded. Answers the bytes.
+    pub(crate) async fn discard_unavailable(&self, volumes: &[VolumeIndex]) -> Result<u64, Error> {
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
         let is_given_up = |live: &Live| live.is_unavailable() && volumes.contains(&live.volume);
-        let rows = log.rows_aside();
+        let rows = self.state.rows_aside();
         let discarded: Vec<Live> =
-            rows.iter().flat_map(|row| self.lives_of(log, row)).filter(|live| is_given_up(live)).collect();
+            rows.iter().flat_map(|row| self.lives_of(row)).filter(|live| is_given_up(live)).collect();
         if discarded.is_empty() {
             return Ok(0);
         }
-        self.write_next_losses(log, is_given_up).await?;
+        self.write_next_losses(is_given_up).await?;
         // Nobody waits for their SSDs any more.
-        log.awaited.take();
+        self.state.awaited.take();
         let mut bytes = 0;
         for live in discarded {
             // What came back, or was written meanwhile, is not given up.
-            if log.overlay.borrow().get(live.volume, live.page).is_some_and(|now| now.place == live.place) {
-                self.forget_replaced(log, &live);
+            if self.state.overlay.borrow().get(live.volume, live.page).is_some_and(|now| now.place == live.place) {
+                self.forget_replaced(&live);
                 bytes += PAGE;
             }
         }
-        log.mover_wanted.wake_all();
+        self.signals.mover_wanted.wake_all();
         self.forget_clean_rows().await;
         Ok(bytes)
     }
 
     /// The list is as things are now, where it names something that is about to be forgotten elsewhere.
-    pub(crate) async fn bring_list_up_to_date(self: &Rc<Self>, log: &Log) -> Result<(), Error> {
-        if !log.list_is_behind() {
+    pub(crate) async fn bring_list_up_to_date(&self) -> Result<(), Error> {
+        if !self.state.list_is_behind() {
             return Ok(());
         }
-        let _one_at_a_time = log.losses_lock.acquire(1).await;
-        if log.list_is_behind() { self.write_next_losses(log, |_| false).await } else { Ok(()) }
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        if self.state.list_is_behind() { self.write_next_losses(|_| false).await } else { Ok(()) }
+    }
+
+    /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
+    pub(crate) async fn forget_clean_rows(&self) {
+        if self.members.online_ssds().next().is_none() && self.total().dirty == 0 {
+            self.state.oldest_live.set(self.state.next_number.get());
+            // If that cannot be recorded either, a start asks for the SSDs, which is safe.
+            let _ = self.record_rows().await;
+        }
     }
 
     // ---- rows that are set aside end
 
     /// What is back goes to the head of the log, where it has two copies, if there is room; rows of which nothing is wanted
     /// any more are forgotten.
-    pub(crate) async fn tend_set_aside(self: &Rc<Self>, log: &Rc<Log>) -> Result<(), Error> {
-        for row in log.rows_aside() {
-            let has_room = self.may_cache_writes() && rows_available(log) > log.rows_reserved.get() + 1;
+    pub(crate) async fn tend_set_aside(&self) -> Result<(), Error> {
+        for row in self.state.rows_aside() {
+            let has_room = self.may_cache_writes() && self.state.rows_available() > self.state.rows_reserved.get() + 1;
             if has_room && row.has_copies() && !self.life.is_ending_log() {
-                let entries = self.entries_back(log, &row);
-                self.move_some(log, &row, &entries).await?;
+                let entries = self.entries_back(&row);
+                self.move_some(&row, &entries).await?;
             }
-            if row.dirty() == 0 && nothing_is_older(log, &row) {
-                self.free_aside(log, &row).await?;
+            if row.dirty() == 0 && self.state.nothing_is_older(&row) {
+                self.free_aside(&row).await?;
             }
         }
         Ok(())
     }
 
     /// What of a row is dirty and there.
-    fn entries_back(&self, log: &Log, row: &Row) -> Vec<Entry> {
-        let back = self.lives_of(log, row).into_iter().filter(|live| live.dirty && !live.is_lost());
+    fn entries_back(&self, row: &Row) -> Vec<Entry> {
+        let back = self.lives_of(row).into_iter().filter(|live| live.dirty && !live.is_lost());
         let entry = |live: Live| Entry {
             volume: live.volume,
             page: live.page,
@@ -379,44 +350,44 @@ impl<E: Env> PoolInner<E> {
         back.map(entry).collect()
     }
 
-    async fn free_aside(self: &Rc<Self>, log: &Rc<Log>, row: &Rc<Row>) -> Result<(), Error> {
-        self.flush_log(log).await?;
+    async fn free_aside(&self, row: &Rc<Row>) -> Result<(), Error> {
+        self.flush().await?;
         self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         {
-            let _one_at_a_time = log.losses_lock.acquire(1).await;
+            let _one_at_a_time = self.losses_lock.acquire(1).await;
             // It leaves out what is clean here, for nothing is older.
-            self.write_next_losses(log, |_| false).await?;
+            self.write_next_losses(|_| false).await?;
         }
-        for live in self.lives_of(log, row) {
-            log.remove_at(live.volume, live.page, live.place);
+        for live in self.lives_of(row) {
+            self.state.remove_at(live.volume, live.page, live.place);
         }
         while row.is_read() {
             row.changed.wait().await;
         }
-        log.remove_aside(row);
-        self.release_segments(log, row);
-        log.room.wake_all();
+        self.state.remove_aside(row);
+        self.release_segments(row);
+        self.signals.room.wake_all();
         // From here on rows do not ask for the list, if nothing is on it.
-        if log.rows_aside().is_empty() { self.record_rows(log).await } else { Ok(()) }
+        if self.state.rows_aside().is_empty() { self.record_rows().await } else { Ok(()) }
     }
 
     // ---- what is told
 
-    /// What a host is told that reads a dirty page of which no copy can be had. What came back and is not what is listed is known
-    /// to be unavailable from then on.
-    pub(crate) fn unreadable_page(&self, log: &Log, volume: &VolumeInner<E>, live: &Live) -> Error {
-        let row = log.row(live.place.row());
+    /// What a host is told that reads a dirty page of a volume of which no copy can be had. What came back and is not what is listed
+    /// is known to be unavailable from then on.
+    pub(crate) fn unreadable_page(&self, name: &VolumeName, live: &Live) -> Error {
+        let row = self.state.row(live.place.row());
         if row.is_aside() && !live.is_lost() {
-            self.lose_page(log, live);
+            self.lose_page(live);
         }
-        let (name, why) = (&volume.spec.borrow().name, self.why_lost(log, Some(live.volume)));
+        let why = self.why_lost(Some(live.volume));
         let message = format!("volume {name}: dirty page {} is unavailable: {why}", live.page);
         Error::new(ErrorKind::Media, message)
     }
 
     /// Why dirty data that cannot be read cannot be.
-    pub(crate) fn why_lost(&self, log: &Log, volume: Option<VolumeIndex>) -> String {
-        let away = self.ssds_away(log, volume);
+    pub(crate) fn why_lost(&self, volume: Option<VolumeIndex>) -> String {
+        let away = self.ssds_away(volume);
         if away.is_empty() {
             return "no copy of it can be read".to_owned();
         }
@@ -427,39 +398,26 @@ impl<E: Env> PoolInner<E> {
 
     /// See [`crate::Pool::ssds_awaited`].
     pub(crate) fn ssds_awaited(&self) -> Vec<(u128, String)> {
-        let Some(log) = &self.log else { return Vec::new() };
         let members = self.members.record();
         let is_away = |uuid: &u128| members.member(*uuid).is_none();
-        let awaited: BTreeSet<u128> = log.awaited.borrow().iter().copied().filter(is_away).collect();
-        self.with_paths(log, awaited)
+        let awaited: BTreeSet<u128> = self.state.awaited.borrow().iter().copied().filter(is_away).collect();
+        self.with_paths(awaited)
     }
 
     /// The SSDs that are away with copies of what is set aside of a volume (of all: `None`): where they were last.
-    pub(crate) fn ssds_away(&self, log: &Log, volume: Option<VolumeIndex>) -> Vec<(u128, String)> {
+    pub(crate) fn ssds_away(&self, volume: Option<VolumeIndex>) -> Vec<(u128, String)> {
         let is_wanted = |row: &Rc<Row>| volume.map_or_else(|| row.dirty(), |volume| row.dirty_of(volume)) > 0;
-        let rows: Vec<Rc<Row>> = log.rows_aside().into_iter().filter(is_wanted).collect();
+        let rows: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(is_wanted).collect();
         let copies = rows.iter().flat_map(|row| row.segments.iter().flatten()).map(Cell::get);
         let away = copies.filter(|copy| copy.ssd.is_none() && copy.ssd_uuid != 0).map(|copy| copy.ssd_uuid);
-        self.with_paths(log, away.collect())
+        self.with_paths(away.collect())
     }
 
-    fn with_paths(&self, log: &Log, ssds: BTreeSet<u128>) -> Vec<(u128, String)> {
-        self.note_paths(log);
-        let paths = log.paths_away.borrow();
+    fn with_paths(&self, ssds: BTreeSet<u128>) -> Vec<(u128, String)> {
+        self.note_paths();
+        let paths = self.state.paths_away.borrow();
         ssds.into_iter().map(|uuid| (uuid, paths.get(&uuid).cloned().unwrap_or_default())).collect()
     }
-}
-
-/// Unavailable pages of a volume, as far as they follow each other.
-fn unavailable_runs(log: &Log, volume: VolumeIndex) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    for live in log.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_unavailable) {
-        match runs.last_mut() {
-            Some(run) if run.end == live.page => run.end += 1,
-            Some(_) | None => runs.push(live.page..live.page + 1),
-        }
-    }
-    runs
 }
 
 /// A page that is unavailable has a copy.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::sync::{Event, Promise, Semaphore};
+use hotset_block::sync::{Event, Promise};
 use hotset_block::{Buf, RealInstant};
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ use crate::format::log::{SegmentHeader, SummaryDraft, summary_pages};
 use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::mirrors::Mirrors;
-use crate::log::overlay::{Content, Counts, Live, Overlay, Place};
+use crate::log::overlay::{Content, Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::members::newest::Records;
 
 /// Rows that may live at once: what a [`Place`] can name.
@@ -57,17 +57,6 @@ pub(crate) enum RowState {
     /// It is full; its summaries are not written yet.
     Sealing,
     Sealed,
-}
-
-/// Whether it is known what the log holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// A start has not read it yet.
-    #[default]
-    NotYet,
-    Yes,
-    /// The start came to nothing.
-    Never,
 }
 
 /// What a row holds dirty of one volume, in two ages: where hosts write and the cleaner follows, there is never nothing dirty,
@@ -228,6 +217,11 @@ impl Row {
     /// The pages for which it is listed, in order.
     pub(crate) fn listed(&self) -> Vec<(VolumeIndex, u64)> {
         self.listed.as_ref().map_or_else(Vec::new, |listed| listed.borrow().iter().copied().collect())
+    }
+
+    /// A segment of it has no copy left.
+    pub(crate) fn has_lost_segment(&self) -> bool {
+        self.segments.iter().any(|pair| pair.iter().all(|mirror| mirror.get().ssd.is_none()))
     }
 
     /// A copy of some segment is there.
@@ -438,6 +432,15 @@ impl Drop for RowReading {
     }
 }
 
+/// What the log counts of a volume, for whoever tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Moved to the head.
+    pub(crate) moved_bytes: u64,
+    /// Copies that were bad where another one was good, or something else brought the page.
+    pub(crate) read_errors_hidden: u64,
+}
+
 /// What an append brings.
 pub(crate) enum Body {
     /// Whole pages.
@@ -570,7 +573,7 @@ impl FlushHabit {
     }
 }
 
-pub(crate) struct Log {
+pub(crate) struct WriteLog {
     pub(crate) overlay: RefCell<Overlay>,
     rows: RefCell<Vec<Option<Rc<Row>>>>,
     /// Live rows, oldest first.
@@ -614,18 +617,8 @@ pub(crate) struct Log {
     pub(crate) completed: Cell<StreamMark>,
     pub(crate) flushed: Cell<StreamMark>,
     pub(crate) flush_habit: FlushHabit,
-    /// The writer has something to do.
-    pub(crate) wanted: Event,
-    /// Rows were freed, pages cleaned, or appends completed.
-    pub(crate) room: Event,
-    pub(crate) cleaner_wanted: Event,
-    pub(crate) mover_wanted: Event,
     pub(crate) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
-    pub(crate) known: Cell<Known>,
-    pub(crate) known_event: Event,
-    /// One change of the losses record at a time.
-    pub(crate) losses_lock: Semaphore,
     /// Of the newest losses record.
     pub(crate) losses_number: Cell<u64>,
     /// Where the SSDs were last on which something lies that is set aside.
@@ -642,9 +635,11 @@ pub(crate) struct Log {
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
     pub(crate) recovery_milliseconds: Cell<u64>,
+    /// By [`VolumeIndex`].
+    tallies: RefCell<Vec<Tally>>,
 }
 
-impl Log {
+impl WriteLog {
     /// What a start knows of what was lost.
     pub(crate) fn take_losses_of(&self, records: &Records) {
         let rows = &records.rows.value;
@@ -684,15 +679,8 @@ impl Log {
             completed: Cell::default(),
             flushed: Cell::default(),
             flush_habit: FlushHabit::default(),
-            wanted: Event::new(),
-            room: Event::new(),
-            cleaner_wanted: Event::new(),
-            mover_wanted: Event::new(),
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
-            known: Cell::default(),
-            known_event: Event::new(),
-            losses_lock: Semaphore::new(1),
             losses_number: Cell::new(0),
             paths_away: RefCell::default(),
             awaited: RefCell::default(),
@@ -702,13 +690,8 @@ impl Log {
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
+            tallies: RefCell::default(),
         }
-    }
-
-    /// It is known what it holds, or never will be.
-    pub(crate) fn set_known(&self, known: Known) {
-        self.known.set(known);
-        self.known_event.wake_all();
     }
 
     pub(crate) fn row(&self, slot: u32) -> Rc<Row> {
@@ -875,7 +858,7 @@ impl Log {
             room = 0;
         }
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a
-        // row go in piece by piece: more than two free rows are not made for anybody (`log_is_long`).
+        // row go in piece by piece: more than two free rows are not made for anybody (`is_long`).
         room / 2 >= self.queued_pages.get() + pages.min(self.row_pages())
     }
 
@@ -965,6 +948,87 @@ impl Log {
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
+    /// No row has a copy on this SSD any more.
+    pub(crate) fn lose_copies_on(&self, ssd: SsdIndex) {
+        for cell in self.order.borrow().iter().flat_map(|row| row.segments.iter().flatten()) {
+            let mirror = cell.get();
+            if mirror.ssd == Some(ssd) {
+                cell.set(Mirror { ssd: None, ..mirror });
+            }
+        }
+    }
+
+    /// Rows that can still be opened, or wait to be used.
+    pub(crate) fn rows_available(&self) -> usize {
+        self.rows_openable.get() + usize::from(self.prepared.borrow().is_some())
+    }
+
+    /// No row can be opened, and none is on its way: there are more than the SSDs that are left have room for.
+    pub(crate) fn is_out_of_rows(&self) -> bool {
+        self.current.borrow().is_none() && !self.preparing.get() && self.rows_available() == 0
+    }
+
+    /// Hosts leave over what is reserved (rule `reserves`).
+    pub(crate) fn hosts_may_append(&self) -> bool {
+        self.rows_available() >= self.rows_reserved.get()
+    }
+
+    /// No row of the log is older: what is superseded here does not come back.
+    pub(crate) fn nothing_is_older(&self, row: &Row) -> bool {
+        self.oldest().is_none_or(|oldest| oldest.number > row.number)
+    }
+
+    /// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
+    pub(crate) fn cancel_moves(&self) {
+        let mut kept = VecDeque::new();
+        for append in self.urgent.take() {
+            match append.body {
+                Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
+                Body::Move { .. } | Body::Mark { .. } => {
+                    self.uncount_queued(&append);
+                    append.done.set(Ok(()));
+                }
+            }
+        }
+        *self.urgent.borrow_mut() = kept;
+    }
+
+    /// Unavailable pages of a volume, as far as they follow each other.
+    pub(crate) fn unavailable_runs(&self, volume: VolumeIndex) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for live in self.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_unavailable) {
+            match runs.last_mut() {
+                Some(run) if run.end == live.page => run.end += 1,
+                Some(_) | None => runs.push(live.page..live.page + 1),
+            }
+        }
+        runs
+    }
+
+    /// So much of a volume was moved to the head.
+    pub(crate) fn tally_moved(&self, volume: VolumeIndex, bytes: u64) {
+        self.tally(volume, |tally| tally.moved_bytes += bytes);
+    }
+
+    /// A copy of what hosts read of a volume was bad, and another one was there.
+    pub(crate) fn tally_hidden_error(&self, volume: VolumeIndex) {
+        self.tally(volume, |tally| tally.read_errors_hidden += 1);
+    }
+
+    fn tally(&self, volume: VolumeIndex, add: impl FnOnce(&mut Tally)) {
+        let mut tallies = self.tallies.borrow_mut();
+        let index = usize::from(volume.0);
+        if tallies.len() <= index {
+            tallies.resize(index + 1, Tally::default());
+        }
+        add(&mut tallies[index]);
+    }
+
+    /// What was counted of a volume since this was asked last.
+    pub(crate) fn take_tally(&self, volume: VolumeIndex) -> Tally {
+        self.tallies.borrow_mut().get_mut(usize::from(volume.0)).map(std::mem::take).unwrap_or_default()
+    }
+
     /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         let nothing_waits = self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty();
@@ -982,8 +1046,8 @@ mod tests {
 
     const NOBODY: Mirror = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
 
-    fn log_with_rows(count: u64) -> (Log, Vec<Rc<Row>>) {
-        let log = Log::new();
+    fn log_with_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
+        let log = WriteLog::new();
         let add = |number| {
             let slot = log.free_row_slot().unwrap();
             let row = Rc::new(Row::new(slot, number, 7, vec![[NOBODY; 2]], 256, RealInstant(0)));

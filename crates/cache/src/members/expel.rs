@@ -21,6 +21,13 @@ impl<E: Env> Members<E> {
         self.departures.next()
     }
 
+    /// Waits until an SSD that went offline has left durably, or never can.
+    pub(crate) async fn until_left(&self, ssd: &Ssd<E>) {
+        while !ssd.life().has_left() && !self.life.is_fenced() {
+            ssd.left_event.wait().await;
+        }
+    }
+
     /// An SSD failed a write or a flush, or is gone: it leaves the pool. One that only refuses writes is read as long as it
     /// has what nobody else has, and is taken back by itself if it lacked room or was write-protected.
     pub(crate) fn ssd_failed(&self, ssd: &Rc<Ssd<E>>, fault: &Fault) {

@@ -9,7 +9,6 @@ use crate::address::VolumeIndex;
 use crate::config::{VolumeName, limits};
 use crate::error::{Error, ErrorKind};
 use crate::format::members::MembersRecord;
-use crate::log::write_log::RowState;
 use crate::pool::{Closed, DirtyData, PoolInner};
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
@@ -85,10 +84,7 @@ impl<E: Env> PoolInner<E> {
         self.members.end(reason);
         self.clean.ssds().end();
         if let Some(log) = &self.log {
-            self.refuse_appends(log);
-            for event in [&log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
-                event.wake_all();
-            }
+            log.end();
         }
     }
 
@@ -119,40 +115,16 @@ impl<E: Env> PoolInner<E> {
     async fn stop_log(self: &Rc<Self>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
         self.life.end_log();
-        for event in [&log.mover_wanted, &log.cleaner_wanted, &log.mirrors.wanted] {
-            event.wake_all();
-        }
+        log.wake_all();
         let quiet = async {
             let cleans = || self.attached_volumes().iter().any(|(_, volume)| volume.cleaning.get());
-            while !log.mover_ended.get() || !log.mirrors.ended.get() || cleans() {
-                log.room.wait().await;
+            while !log.is_quiet() || cleans() {
+                log.signals().room.wait().await;
             }
         };
         // A backing device that hangs holds nothing up: what it was sent stays dirty.
         within(&self.env, limits::STOP_FLUSH_TIMEOUT, quiet).await;
-        log.hints_wanted.set(!log.hints.borrow().is_empty());
-        log.wanted.wake_all();
-        while !log.is_idle() || log.hints_wanted.get() || log.preparing.get() {
-            if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
-                break;
-            }
-            let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, log.room.wait()).await;
-            if changed.is_none() || self.is_out_of_rows(log) {
-                // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
-                log.hints_wanted.set(false);
-                self.refuse_appends(log);
-            }
-        }
-        self.flush_log(log).await?;
-        self.close_row(log);
-        while let Some(row) = log.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
-            row.changed.wait().await;
-        }
-        let prepared = log.prepared.borrow_mut().take();
-        if let Some(row) = prepared {
-            log.remove_newest(&row);
-        }
-        self.record_rows(log).await
+        log.stop().await
     }
 
     /// What the cleaner wrote last is made durable too, before anything says what the backing devices hold; answers the
@@ -240,7 +212,7 @@ impl<E: Env> PoolInner<E> {
     fn detach_handles(&self, volumes: &[Attachment<E>]) {
         for (_, volume) in volumes {
             volume.is_cut_off.set(true);
-            *volume.attached.borrow_mut() = None;
+            volume.detach();
         }
         self.volumes.borrow_mut().clear();
         self.ids.clear();

@@ -3,23 +3,19 @@
 //!
 //! What comes back joins as a newcomer does, with an empty slot index, and with what it has of the log: its copies of rows
 //! that were sealed before it left are relied on again once a row record says so, and what is set aside there is dirty as
-//! before (`set_aside.rs`). One that takes no writes yet is only read.
+//! before (`log/set_aside.rs`). One that takes no writes yet is only read.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hotset_block::{Device, DeviceError, Env, Instant};
 
-use crate::address::at;
 use crate::clean::slot_ssd::SlotSsd;
 use crate::config::limits;
 use crate::error::{Error, ErrorKind};
-use crate::format::log::Summary;
 use crate::format::superblock::Superblock;
-use crate::log::read_summary::read_summary_of;
-use crate::log::scan_aside::{hold_segment, hold_segments};
-use crate::log::write_log::{Mirror, Row, RowState};
+use crate::log::scan_aside::hold_segments;
+use crate::log::write_log::Row;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
@@ -40,24 +36,10 @@ pub(crate) struct Returns {
     wait: Duration,
 }
 
-/// A copy of a segment that lies on an SSD that is back, and is not relied on yet.
-struct OldCopy {
-    row: Rc<Row>,
-    position: u32,
-    side: usize,
-    mirror: Mirror,
-}
-
-impl OldCopy {
-    fn cell(&self) -> &Cell<Mirror> {
-        &self.row.segments[at(self.position)][self.side]
-    }
-}
-
 impl<E: Env> PoolInner<E> {
     /// The SSDs that are to be taken back as soon as they are there, opened anew: UUID, and where each was last.
     pub(crate) fn ssds_returning(&self) -> Vec<(u128, String)> {
-        let mut returning = self.ssds_awaited();
+        let mut returning = self.log.as_ref().map_or_else(Vec::new, |log| log.ssds_awaited());
         let silent = self.members.ssds().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
         let silent = silent.map(|ssd| (ssd.uuid, ssd.path.clone()));
         let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
@@ -137,7 +119,10 @@ impl<E: Env> PoolInner<E> {
         let aside = self.rows_aside();
         let emptied = async {
             hold_segments(ssd.to_read(), &aside).await;
-            let copies = self.hold_copies(&ssd).await;
+            let copies = match &self.log {
+                Some(log) => log.hold_copies(&ssd).await,
+                None => Vec::new(),
+            };
             let session = self.members.record().session;
             self.clean.index().format(&ssd, session).await?;
             Ok(copies)
@@ -147,7 +132,9 @@ impl<E: Env> PoolInner<E> {
         self.record_newcomers(&[Rc::clone(&ssd)], &[superblock]).await?;
         self.replace_former(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
-        self.commit_copies(&ssd.ssd, copies).await;
+        if let Some(log) = &self.log {
+            log.commit_copies(&ssd.ssd, copies).await;
+        }
         self.take_back(&ssd.ssd).await;
         Ok(())
     }
@@ -164,10 +151,8 @@ impl<E: Env> PoolInner<E> {
     /// What was read from the object that left is read from the new one, from the same turn on.
     fn replace_former(&self, ssd: &Ssd<E>) {
         for former in self.members.ssds().filter(|other| other.uuid == ssd.uuid && other.index != ssd.index) {
-            for cell in self.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
-                if cell.get().ssd == Some(former.index) {
-                    cell.set(Mirror { ssd: Some(ssd.index), ..cell.get() });
-                }
+            if let Some(log) = &self.log {
+                log.read_from_newcomer(former, ssd);
             }
             former.change(LifeChange::Replaced);
             former.go_offline(LifeChange::Failed, "");
@@ -192,6 +177,28 @@ impl<E: Env> PoolInner<E> {
         self.clean.ssds().push_without_slots(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
         self.take_back(&ssd).await;
+    }
+
+    /// An SSD of the pool can be read again: what is listed and lies there is dirty as before. Pages that are just being written are
+    /// waited for.
+    async fn take_back(&self, ssd: &Rc<Ssd<E>>) {
+        let Some(log) = &self.log else { return };
+        log.find_copies_on(ssd).await;
+        let mut waits = Vec::new();
+        for (index, pages) in log.returned_runs() {
+            match self.attached_volume(index).map(|(volume, _)| volume) {
+                None => log.show_returned(index, &pages),
+                Some(volume) => match volume.locks.try_exclusive(&pages) {
+                    Some(_held) => log.show_returned(index, &pages),
+                    None => waits.push((volume, index, pages)),
+                },
+            }
+        }
+        for (volume, index, pages) in waits {
+            let _held = volume.locks.exclusive(pages.clone()).await;
+            log.show_returned(index, &pages);
+        }
+        log.all_is_shown();
     }
 
     // ---- SSDs that take no writes
@@ -226,66 +233,5 @@ impl<E: Env> PoolInner<E> {
             // What fails now is tried again.
             let _ = self.join_again(ssd.path.clone(), device, superblock).await;
         }
-    }
-
-    // ---- its copies of rows
-
-    /// Its copies of rows that live are used for nothing else. Before it has slots.
-    async fn hold_copies(self: &Rc<Self>, ssd: &Ssd<E>) -> Vec<OldCopy> {
-        let Some(log) = &self.log else { return Vec::new() };
-        let rows = log.rows_live();
-        let sealed: Vec<Rc<Row>> = rows.into_iter().filter(|row| row.state.get() == RowState::Sealed).collect();
-        let mut held = Vec::new();
-        for row in sealed.iter().filter(|row| row.intact.get()) {
-            for (position, pair) in (0..).zip(&row.segments) {
-                for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
-                    let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();
-                    if is_its && hold_segment(ssd.to_read(), row, position, mirror.segment).await {
-                        held.push(OldCopy { row: Rc::clone(row), position, side, mirror });
-                    }
-                }
-            }
-        }
-        held
-    }
-
-    /// They are copies again, durably, as far as the rows live and they are whole.
-    async fn commit_copies(self: &Rc<Self>, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
-        let Some(log) = &self.log else { return };
-        let mut relied_on = Vec::new();
-        for copy in copies {
-            let new = Mirror { ssd: Some(ssd.index), ..copy.mirror };
-            let is_whole = self.is_sealed_copy(&copy, new).await;
-            let lives = log.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
-                && copy.row.number >= log.oldest_live.get();
-            if is_whole && lives && ssd.is_online() && copy.cell().get() == copy.mirror {
-                copy.cell().set(new);
-                relied_on.push(copy);
-            } else if ssd.is_online() {
-                ssd.segments.borrow_mut().set_free(copy.mirror.segment);
-                ssd.wake_for_segments();
-            }
-        }
-        if !relied_on.is_empty() && self.record_rows(log).await.is_err() {
-            for copy in relied_on.iter().filter(|copy| copy.cell().get().ssd == Some(ssd.index)) {
-                copy.cell().set(copy.mirror);
-            }
-        }
-        self.count_openable(log);
-        self.judge_mirrors(log);
-    }
-
-    /// It says of itself what the row is known to be: it was whole before the SSD left.
-    async fn is_sealed_copy(self: &Rc<Self>, copy: &OldCopy, mirror: Mirror) -> bool {
-        let Some(index) = mirror.ssd else { return false };
-        let ssd = self.members.to_read().get(index);
-        let Some(bytes) = read_summary_of(ssd, &copy.row, mirror).await else { return false };
-        let row = &copy.row;
-        Summary::decode(&bytes).is_ok_and(|summary| {
-            summary.header == row.header(copy.position)
-                && summary.fits(row.batches_end())
-                && summary.row_batches == row.batches.get()
-                && summary.last_checksum == row.last_checksum.get()
-        })
     }
 }

@@ -11,7 +11,7 @@ use crate::format::members::{MembersRecord, Written};
 use crate::format::record::RecordKind;
 use crate::format::rows::Rows;
 use crate::format::superblock::Superblock;
-use crate::log::write_log::Known;
+use crate::log::Known;
 use crate::members::label::Named;
 use crate::members::newest::Records;
 use crate::members::owner::{Admitted, refuse_living};
@@ -44,7 +44,6 @@ pub(crate) async fn create<E: Env>(
         spares: Vec::new(),
         state: Some(state),
         records: Records::first(first_members(&spec)),
-        accepts_loss: false,
         entry: Admitted::none(),
         env,
     };

@@ -6,7 +6,8 @@ use std::rc::{Rc, Weak};
 use hotset_block::Env;
 
 use crate::config::limits;
-use crate::log::write_log::Known;
+use crate::error::Error;
+use crate::log::Log;
 use crate::members::departures::{Departures, Gone};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
@@ -25,7 +26,7 @@ impl<E: Env> PoolInner<E> {
                 }
                 Gone::Unreadable(ssd) => {
                     if let Some(log) = &self.log {
-                        self.take_away(log, &ssd);
+                        log.take_away(&ssd);
                     }
                 }
             }
@@ -35,7 +36,10 @@ impl<E: Env> PoolInner<E> {
     /// Records that an SSD left, then lets those go on who wait for it; then forgets its slots.
     pub(crate) async fn leave(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
         let one_at_a_time = self.members.one_departure().await;
-        if !self.log_is_known().await {
+        // What would be lost with it is known only when a start has read the log.
+        if let Some(log) = &self.log
+            && !log.is_known().await
+        {
             return;
         }
         // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
@@ -51,7 +55,7 @@ impl<E: Env> PoolInner<E> {
             Err(error) => self.life.fence_anew(error),
         }
         if let Some(log) = &self.log {
-            self.rows_without(log, ssd);
+            log.go_on_without(ssd);
         }
         drop(one_at_a_time);
         self.apply_shares();
@@ -60,7 +64,7 @@ impl<E: Env> PoolInner<E> {
         if self.life.is_fenced()
             && let Some(log) = &self.log
         {
-            self.refuse_appends(log);
+            log.refuse_appends();
         }
         self.clean.forget_ssd(ssd.index).await;
         ssd.change(LifeChange::SlotsForgotten);
@@ -70,30 +74,32 @@ impl<E: Env> PoolInner<E> {
                 ssd.let_go();
             }
             self.members.spares().wanted().wake_all();
-            self.forget_clean_rows().await;
-        }
-    }
-
-    /// What would be lost with an SSD is known only when a start has read the log. False: the start came to nothing, and what
-    /// is on record stays as it was.
-    async fn log_is_known(&self) -> bool {
-        let Some(log) = &self.log else { return true };
-        loop {
-            match log.known.get() {
-                Known::NotYet => log.known_event.wait().await,
-                Known::Yes => return true,
-                Known::Never => return false,
+            if let Some(log) = &self.log {
+                log.forget_clean_rows().await;
             }
         }
     }
 
-    /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
-    pub(crate) async fn forget_clean_rows(self: &Rc<Self>) {
-        let Some(log) = &self.log else { return };
-        if self.members.online_ssds().next().is_none() && log.overlay.borrow().total().dirty == 0 {
-            log.oldest_live.set(log.next_number.get());
-            // If that cannot be recorded either, a start asks for the SSDs, which is safe.
-            let _ = self.record_rows(log).await;
+    /// What only this SSD holds is lost with it, and that is put on record, before it leaves.
+    async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let Some(begun) = log.begin_loss(ssd).await? else { return Ok(()) };
+        self.exempt_written_through(log);
+        log.record_loss(begun).await
+    }
+
+    /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
+    /// were told of it are told the truth. From here on hosts' flushes make it durable there.
+    fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
+        for (index, volume) in self.attached_volumes() {
+            let Some(attached) = volume.attached_at(self, index) else { continue };
+            let mut spared = false;
+            for (_, run) in attached.written_out.borrow().iter() {
+                spared |= log.spare_written_out(index, run);
+            }
+            if spared {
+                volume.backing.count_as_around();
+            }
         }
     }
 }

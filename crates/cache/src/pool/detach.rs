@@ -53,7 +53,7 @@ impl<E: Env> PoolInner<E> {
         while cleans && self.drain_in_time(name).await? != Drained::Clean {}
         self.attachments.record_departure(attachment).await?;
         if let Some(volume) = &volume {
-            *volume.attached.borrow_mut() = None;
+            volume.detach();
             volume.draining.set(false);
             // What the pool could not clean is not the volume's trouble any more.
             *volume.clean_error.borrow_mut() = None;
@@ -126,6 +126,10 @@ impl<E: Env> PoolInner<E> {
         }
         self.clean.forget_volume(index).await;
         self.clean.forget_share(index);
+        if let Some(log) = &self.log {
+            // Nobody is told of it any more.
+            log.take_tally(index);
+        }
         self.ids.release(index);
     }
 
@@ -135,8 +139,8 @@ impl<E: Env> PoolInner<E> {
         while log.forget_some_of(index) {
             self.env.sleep(Duration::ZERO).await;
         }
-        log.room.wake_all();
-        log.mover_wanted.wake_all();
+        log.signals().room.wake_all();
+        log.signals().mover_wanted.wake_all();
     }
 }
 

@@ -18,7 +18,6 @@ use crate::format::layout::{Layout, segment_bytes_for};
 use crate::format::members::{Member, SpareMember};
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
-use crate::log::write_log::Log;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
@@ -27,15 +26,6 @@ use crate::members::ssd::{Fault, Ssd};
 use crate::pool::PoolInner;
 use crate::pool::create::random_uuid;
 use crate::pool::open::new_member;
-
-/// A copy of something dirty that is set aside lies on this SSD.
-fn is_listed(log: &Log, ssd_uuid: u128) -> bool {
-    let rows = log.rows_aside();
-    rows.iter()
-        .filter(|row| row.dirty() > 0)
-        .flat_map(|row| row.segments.iter().flatten())
-        .any(|mirror| mirror.get().ssd_uuid == ssd_uuid)
-}
 
 /// Somebody who is about to join.
 struct Newcomer<D> {
@@ -80,9 +70,8 @@ impl<E: Env> PoolInner<E> {
         if members.spares.iter().any(|spare| spare.uuid == label.ssd_uuid) {
             return refused("is a spare of the pool already");
         }
-        let lacks_copy =
-            self.log.as_ref().is_some_and(|log| log.mirrors.left() > 0 && log.overlay.borrow().total().dirty > 0);
-        if self.log.as_ref().is_some_and(|log| is_listed(log, label.ssd_uuid)) {
+        let lacks_copy = self.log.as_ref().is_some_and(|log| log.mirrors().left() > 0 && log.total().dirty > 0);
+        if self.log.as_ref().is_some_and(|log| log.lists_copy_on(label.ssd_uuid)) {
             let refusal = refused(
                 "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss first",
             );
@@ -227,13 +216,11 @@ impl<E: Env> PoolInner<E> {
         self.clean.fills().wake_pump();
         self.members.spares().wanted().wake_all();
         if let Some(log) = &self.log {
-            self.measure_log(log);
+            log.measure();
         }
         self.apply_shares();
-        let Some(log) = &self.log else { return };
-        self.judge_mirrors(log);
-        for event in [&log.mirrors.wanted, &log.wanted, &log.mover_wanted, &log.cleaner_wanted, &log.room] {
-            event.wake_all();
+        if let Some(log) = &self.log {
+            log.members_changed();
         }
     }
 

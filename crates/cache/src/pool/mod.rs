@@ -4,6 +4,7 @@
 pub(crate) mod scrub_progress;
 
 // Verbs: what happens.
+pub(crate) mod accept_loss;
 pub(crate) mod attach;
 pub(crate) mod close;
 pub(crate) mod come_back;
@@ -14,6 +15,7 @@ pub(crate) mod join;
 pub(crate) mod old_copy;
 pub(crate) mod open;
 pub(crate) mod publish;
+pub(crate) mod redirect;
 pub(crate) mod remove;
 pub(crate) mod scrub;
 pub(crate) mod shares;
@@ -38,9 +40,9 @@ use crate::clean::links::SLOTS_MAX;
 use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::layout::{Layout, segment_bytes_for};
+use crate::log::Log;
 use crate::log::overlay::Counts;
 use crate::log::rows::{LogSize, ROWS_MIN, capacity};
-use crate::log::write_log::{CopyOrder, Log};
 use crate::members::Members;
 use crate::members::label::Named;
 use crate::members::pool_life::PoolLife;
@@ -108,11 +110,7 @@ pub(crate) struct PoolInner<E: Env> {
     pub(crate) recovery: RefCell<String>,
 
     /// The write log of a read-write pool.
-    pub(crate) log: Option<Rc<Log>>,
-    /// Dirty data of which no copy is left is given up.
-    pub(crate) accepts_loss: bool,
-    /// Which copy is read first next time.
-    pub(crate) log_copy_order: Cell<CopyOrder>,
+    pub(crate) log: Option<Rc<Log<E>>>,
     pub(crate) scrub: Scrub,
     /// SSDs that came back in this run.
     pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
@@ -441,19 +439,20 @@ impl<E: Env> PoolInner<E> {
         self.log.as_ref().map_or_else(Counts::default, |log| log.counts(index))
     }
 
-    fn log_status(&self, log: &Log, uses: &[CacheUse]) -> WriteLogStatus {
+    fn log_status(&self, log: &Log<E>, uses: &[CacheUse]) -> WriteLogStatus {
         let rows = log.rows_live();
         let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
-        let segment_bytes = u64::from(self.segment_pages()) * crate::config::PAGE;
+        let segment_bytes = u64::from(log.segment_pages()) * crate::config::PAGE;
+        let (recovered_bytes, recovery_milliseconds) = log.recovery();
         WriteLogStatus {
             dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
             dirty_bytes: uses.iter().map(|volume| volume.dirty_bytes).sum(),
             live_bytes: uses.iter().map(|volume| volume.write_log_bytes).sum(),
             log_bytes: u64::try_from(segments).expect("an address has 64 bits at most") * segment_bytes,
             rows: u64::try_from(rows.len()).expect("an address has 64 bits at most"),
-            write_caching_off: !self.may_cache_writes(),
-            recovered_bytes: log.recovered_bytes.get(),
-            recovery_milliseconds: log.recovery_milliseconds.get(),
+            write_caching_off: !log.may_cache_writes(),
+            recovered_bytes,
+            recovery_milliseconds,
         }
     }
 
@@ -511,7 +510,7 @@ impl<E: Env> PoolInner<E> {
                  backing devices, cached reads are served; replace the other SSDs"
                     .to_owned()
             }
-            PoolKind::ReadWrite => match self.rebuild_status() {
+            PoolKind::ReadWrite => match self.log.as_ref().and_then(|log| log.rebuild_status()) {
                 None => return self.health_of_missed(),
                 Some(rebuild) if !rebuild.copies_lost && !rebuild.space_insufficient => return self.health_of_missed(),
                 Some(rebuild) if rebuild.space_insufficient => {
@@ -582,10 +581,9 @@ impl<E: Env> PoolInner<E> {
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(self.clean.slots().slots_used()),
-            memory_bytes: self.clean.memory_bytes()
-                + self.log.as_ref().map_or(0, |log| log.overlay.borrow().memory_bytes()),
+            memory_bytes: self.clean.memory_bytes() + self.log.as_ref().map_or(0, |log| log.overlay().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
-            rebuild: self.rebuild_status(),
+            rebuild: self.log.as_ref().and_then(|log| log.rebuild_status()),
             write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
             scrub: self.scrub.status(),
             ssd_writes,

@@ -23,7 +23,8 @@ use crate::format::Unreadable;
 use crate::format::layout::STATE_BYTES_MIN;
 use crate::format::members::Member;
 use crate::format::superblock::Superblock;
-use crate::log::write_log::{Known, Log};
+use crate::log::scan::MissingPart;
+use crate::log::{Known, Log};
 use crate::members::label::Named;
 use crate::members::newest::Records;
 use crate::members::owner::Admitted;
@@ -47,7 +48,6 @@ pub(crate) struct Parts<E: Env> {
     pub(crate) spares: Vec<Spare<E::Device>>,
     pub(crate) state: Option<E::Device>,
     pub(crate) records: Records,
-    pub(crate) accepts_loss: bool,
     pub(crate) entry: Admitted,
 }
 
@@ -82,7 +82,6 @@ pub(crate) async fn open<E: Env>(
         ssds: survey.found.into_iter().map(|ssd| (ssd.named, ssd.superblock)).collect(),
         state: state.filter(|state| state.info().size_bytes >= STATE_BYTES_MIN),
         records: survey.records,
-        accepts_loss: missing == Missing::AcceptLoss,
         entry,
         env,
     };
@@ -92,13 +91,14 @@ pub(crate) async fn open<E: Env>(
             log.take_losses_of(&before);
         }
         pool.members.remember_gone(&before.members.value);
-        pool.recover(&before, &plan).await?;
-        if missing == Missing::AcceptLoss {
-            pool.accept_unknown().await?;
-            pool.accept_unavailable_at_start().await?;
+        let missing_part = if missing == Missing::AcceptLoss { MissingPart::GoOn } else { MissingPart::Refuse };
+        pool.recover(&before, &plan, missing_part).await?;
+        if let Some(log) = pool.log.as_ref().filter(|_| missing == Missing::AcceptLoss) {
+            log.accept_unknown().await?;
+            log.accept_unavailable_at_start().await?;
         }
         if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
-            pool.record_rows(log).await?;
+            log.record_rows().await?;
         }
         Ok(())
     };
@@ -139,6 +139,11 @@ impl<E: Env> Parts<E> {
             found,
         }));
         let clean = Clean::new(self.env.clone(), Rc::clone(&life), Rc::clone(&members), Rc::clone(&ids), &settings);
+        let clean = Rc::new(clean);
+        let log = (kind == PoolKind::ReadWrite).then(|| {
+            let (env, life, members) = (self.env.clone(), Rc::clone(&life), Rc::clone(&members));
+            Rc::new(Log::new(env, name.clone(), life, members, Rc::clone(&clean), Rc::clone(&ids)))
+        });
         let attachments = Attachments::new(name.clone(), Rc::clone(&members), Rc::clone(&ids), catalogue.value);
         Rc::new(PoolInner {
             env: self.env,
@@ -148,7 +153,7 @@ impl<E: Env> Parts<E> {
             settings: Cell::new(settings),
             blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
             members,
-            clean: Rc::new(clean),
+            clean,
             attachments,
             ids,
             removal_lock: Semaphore::new(1),
@@ -157,9 +162,7 @@ impl<E: Env> Parts<E> {
             admin_lock: Semaphore::new(1),
             life,
             recovery: RefCell::default(),
-            log: (kind == PoolKind::ReadWrite).then(|| Rc::new(Log::new())),
-            accepts_loss: self.accepts_loss,
-            log_copy_order: Cell::default(),
+            log,
             scrub,
             returns: RefCell::default(),
         })
@@ -230,12 +233,17 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Reads the slot indexes of the SSDs that are believed; the others start cold. Then begins the session.
-    async fn recover(self: &Rc<Self>, before: &Records, plan: &Membership) -> Result<(), Error> {
+    async fn recover(
+        self: &Rc<Self>,
+        before: &Records,
+        plan: &Membership,
+        missing_part: MissingPart,
+    ) -> Result<(), Error> {
         let started = self.env.real_now();
         let mut notes = Vec::new();
         if let Some(log) = &self.log {
             // First, so that no slot is found where the log lies.
-            notes.push(self.recover_log(log, before).await?);
+            notes.push(log.recover(before, missing_part).await?);
         }
         // Before any slot is listed, so that each is in the right queue at once.
         self.apply_shares();
@@ -271,7 +279,7 @@ impl<E: Env> PoolInner<E> {
         self.begin_session().await?;
         self.members.witness_recovered_log();
         if let Some(log) = &self.log {
-            self.hide_all_superseded(log).await;
+            log.hide_all_superseded().await;
         }
         let milliseconds = self.env.real_now().since(started).as_millis();
         notes.insert(0, format!("{slots} cached blocks found in {milliseconds} ms"));
@@ -344,14 +352,17 @@ impl<E: Env> PoolInner<E> {
         self.env.spawn(Rc::clone(self).run_publisher());
         self.env.spawn(Rc::clone(self).run_spares());
         if let Some(log) = &self.log {
-            self.measure_log(log);
-            self.env.spawn(Rc::clone(self).run_log_writer(Rc::clone(log)));
+            let pool = Rc::clone(self);
+            log.serve(move || pool.host_requests());
             self.env.spawn(Rc::clone(self).run_cleaner(Rc::clone(log)));
-            self.env.spawn(Rc::clone(self).run_mover(Rc::clone(log)));
-            self.judge_mirrors(log);
-            self.env.spawn(Rc::clone(self).run_mirrorer(Rc::clone(log)));
-            self.spawn_check(log);
+            self.env.spawn(Rc::clone(self).run_redirects(Rc::clone(log)));
         }
+    }
+
+    /// Reads and writes of hosts so far.
+    fn host_requests(&self) -> u64 {
+        let volumes = self.attached_volumes();
+        volumes.iter().map(|(_, volume)| volume.stats.reads.get() + volume.stats.writes.get()).sum()
     }
 }
 

@@ -11,7 +11,6 @@ use crate::address::at;
 use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
 use crate::log::rows::{ROWS_MIN, capacity};
-use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::superblocks::erase_device;
@@ -58,7 +57,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn cancel_removal(&self) {
         self.removal_cancelled.set(true);
         if let Some(log) = &self.log {
-            log.room.wake_all();
+            log.signals().room.wake_all();
         }
     }
 
@@ -89,8 +88,8 @@ impl<E: Env> PoolInner<E> {
             ),
             (Some(log), PoolKind::ReadWrite) => {
                 let segments = staying.iter().map(|ssd| ssd.segments.borrow().log_max()).collect();
-                let size = capacity(segments, self.segment_pages());
-                let dirty = log.overlay.borrow().total().dirty;
+                let size = capacity(segments, log.segment_pages());
+                let dirty = log.total().dirty;
                 if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {
                     return Ok(leaving);
                 }
@@ -107,10 +106,11 @@ impl<E: Env> PoolInner<E> {
 
     /// Bytes of the log and of cached blocks that lie on an SSD, about.
     fn bytes_to_evacuate(&self, ssd: &Ssd<E>) -> u64 {
-        let segments = self.log.as_ref().map_or(0, |log| copies_on(log, ssd));
-        let log =
-            u64::try_from(segments).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE;
-        log + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.block_bytes()
+        let log_bytes = self.log.as_ref().map_or(0, |log| {
+            let segments = u64::try_from(log.copies_on(ssd)).expect("an address has 64 bits at most");
+            segments * u64::from(log.segment_pages()) * PAGE
+        });
+        log_bytes + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.block_bytes()
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
@@ -124,15 +124,15 @@ impl<E: Env> PoolInner<E> {
 
     async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
         if let Some(log) = &self.log {
-            while leaving.iter().any(|ssd| ssd.is_online() && copies_on(log, ssd) > 0) {
+            while leaving.iter().any(|ssd| ssd.is_online() && log.copies_on(ssd) > 0) {
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
-                log.mirrors.wanted.wake_all();
-                within(&self.env, INTERVAL, log.room.wait()).await;
+                log.mirrors().wanted.wake_all();
+                within(&self.env, INTERVAL, log.signals().room.wait()).await;
             }
             // A row that took no batch may still be in the record.
-            self.record_rows(log).await?;
+            log.record_rows().await?;
         }
         for ssd in leaving {
             while self.clean.is_being_filled(ssd.index) && ssd.is_online() {
@@ -187,7 +187,7 @@ impl<E: Env> PoolInner<E> {
             self.clean.ssds().went_out_of_use(ssd.index);
             self.leave(ssd).await;
         }
-        self.until_left(ssd).await;
+        self.members.until_left(ssd).await;
         self.life.check_open()?;
         let Some(device) = device else { return Ok(()) };
         match erase_device(&self.env, &device).await {
@@ -202,12 +202,4 @@ impl<E: Env> PoolInner<E> {
             }
         }
     }
-}
-
-/// Copies of log segments that rows have on an SSD, also of those that are set aside and are not elsewhere yet.
-fn copies_on<E: Env>(log: &Log, ssd: &Ssd<E>) -> usize {
-    let mut rows = log.rows_live();
-    rows.extend(log.rows_aside().into_iter().filter(|row| log.has_dirty_data(row)));
-    let mirrors = rows.iter().flat_map(|row| row.segments.iter().flatten());
-    mirrors.filter(|mirror| mirror.get().ssd == Some(ssd.index)).count()
 }

@@ -17,9 +17,9 @@ use crate::clean::read_slot::Header;
 use crate::clean::slots::SlotContent;
 use crate::config::{FetchRate, PAGE};
 use crate::error::{Error, ErrorKind};
+use crate::log::Log;
 use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_log::LogRun;
-use crate::log::write_log::Log;
 use crate::pool::PoolInner;
 use crate::status::{ScrubState, ScrubStatus};
 
@@ -48,7 +48,7 @@ impl<E: Env> PoolInner<E> {
             let message = format!("pool {}: a scrub is running; wait for its end, or cancel it", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
-        let live_pages = self.log.as_ref().map_or(0, |log| log.overlay.borrow().total().live);
+        let live_pages = self.log.as_ref().map_or(0, |log| log.total().live);
         self.scrub.begin((self.clean.slots().used_pages() + 2 * live_pages) * PAGE);
         let started = self.env.real_now();
         if let Some(log) = &self.log {
@@ -128,27 +128,27 @@ impl<E: Env> PoolInner<E> {
         Some(bad)
     }
 
-    async fn scrub_log(self: &Rc<Self>, log: &Rc<Log>) {
+    async fn scrub_log(self: &Rc<Self>, log: &Rc<Log<E>>) {
         for index in self.ids.indexes() {
             let mut page = 0;
             while self.scrub_goes_on() {
-                let Some(first) = log.overlay.borrow().first_in(index, &(page..PAGES_MAX)) else { break };
+                let Some(first) = log.overlay().first_in(index, &(page..PAGES_MAX)) else { break };
                 page = first.page + u64::from(STRETCH_PAGES);
                 // Few: a run keeps its row from being freed for as long as it lives.
                 let runs = log.runs(index, first.page..page, |_| true);
                 let began = self.env.now();
                 let at_once = stream::iter(runs);
-                at_once.for_each_concurrent(RUNS_AT_ONCE, async |run| self.scrub_run(&run).await).await;
+                at_once.for_each_concurrent(RUNS_AT_ONCE, async |run| self.scrub_run(log, &run).await).await;
                 self.rest_after(began).await;
             }
         }
     }
 
-    async fn scrub_run(self: &Rc<Self>, run: &LogRun) {
+    async fn scrub_run(&self, log: &Log<E>, run: &LogRun) {
         let pages = run.pages.end - run.pages.start;
         match run.first.content {
             Content::Data { .. } => {
-                let copies = self.check_copies_of(run).await;
+                let copies = log.check_copies_of(run).await;
                 self.scrub.found(|status| {
                     status.checked_bytes += copies.checked * pages * PAGE;
                     status.bad_pages += copies.bad_pages;

@@ -20,7 +20,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn clean_slots_min(&self) -> u64 {
         let slots: u64 = self.members.serving_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
         let per_segment = self.members.ssds().next().map_or(0, |ssd| ssd.layout.slots_per_segment());
-        let of_log = self.log.as_ref().map_or(0, |log| log.segments_max.get());
+        let of_log = self.log.as_ref().map_or(0, |log| log.segments_max());
         slots.saturating_sub(u64::try_from(of_log).expect("segments fit in memory") * per_segment)
     }
 

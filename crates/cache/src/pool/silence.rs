@@ -10,7 +10,6 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::config::{PoolKind, limits};
-use crate::log::write_log::Log;
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
@@ -52,12 +51,8 @@ impl<E: Env> PoolInner<E> {
         let answers =
             |other: &Rc<Ssd<E>>| other.life().may_be_read() && other.oldest_operation() <= limits::SSD_TIMEOUT / 4;
         let another_answers = others().any(answers);
-        let holds_last_copy = self.log.as_ref().is_some_and(|log| self.holds_last_copy(log, ssd, answers));
-        let dirty = self.log.as_ref().is_some_and(|log| {
-            log.overlay.borrow().total().dirty > 0
-                || log.queued_pages() > 0
-                || !log.inflight_batches.borrow().is_empty()
-        });
+        let holds_last_copy = self.log.as_ref().is_some_and(|log| log.holds_last_copy(ssd, answers));
+        let dirty = self.log.as_ref().is_some_and(|log| log.has_something_dirty());
         Silence {
             lasts: ssd.oldest_operation(),
             holds_log: self.kind == PoolKind::ReadWrite,
@@ -65,20 +60,6 @@ impl<E: Env> PoolInner<E> {
             holds_last_copy,
             dirty,
         }
-    }
-
-    /// A segment of the log has no copy on an SSD that `answers` but this one.
-    fn holds_last_copy(&self, log: &Log, ssd: &Ssd<E>, answers: impl Fn(&Rc<Ssd<E>>) -> bool) -> bool {
-        let rows = log.rows_live();
-        let mut pairs = rows.iter().flat_map(|row| &row.segments);
-        pairs.any(|pair| {
-            let mut mirrors = pair.iter().filter_map(|mirror| mirror.get().ssd);
-            let elsewhere = pair
-                .iter()
-                .filter_map(|mirror| mirror.get().ssd)
-                .any(|index| index != ssd.index && answers(self.members.ssd(index)));
-            mirrors.any(|index| index == ssd.index) && !elsewhere
-        })
     }
 
     /// What to say of SSDs that do not answer and are waited for; `None`: there are none.
@@ -109,7 +90,7 @@ impl<E: Env> PoolInner<E> {
         let Some(refusal) = ssd.refusal() else {
             return if reason.is_empty() { ssd.doubt() } else { reason };
         };
-        let left = self.log.as_ref().map_or(0, |log| self.bytes_only_on(log, ssd));
+        let left = self.log.as_ref().map_or(0, |log| log.bytes_only_on(ssd));
         let read = if left == 0 {
             "nothing is lost with it".to_owned()
         } else {
@@ -125,7 +106,7 @@ impl<E: Env> PoolInner<E> {
             ssd.fell_silent();
             self.clean.fills().wake_pump();
             if let Some(log) = &self.log {
-                log.room.wake_all();
+                log.signals().room.wake_all();
             }
         }
     }
@@ -150,7 +131,7 @@ impl<E: Env> PoolInner<E> {
             other.left_event.wake_all();
         }
         if let Some(log) = &self.log {
-            self.refuse_appends(log);
+            log.refuse_appends();
         }
     }
 

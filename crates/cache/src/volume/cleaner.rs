@@ -12,9 +12,9 @@ use hotset_block::{Buf, ByteRange, Env, ZeroMode};
 use crate::address::VolumeIndex;
 use crate::config::{FlushRate, PAGE, VolumeName, WriteMode};
 use crate::error::{Error, ErrorKind};
+use crate::log::Log;
 use crate::log::overlay::{Content, PAGES_MAX, Place};
 use crate::log::read_log::LogRun;
-use crate::log::write_log::{CleanedHint, Log};
 use crate::members::flusher::Mark;
 use crate::members::io::add;
 use crate::pool::PoolInner;
@@ -37,8 +37,6 @@ const WRITE_OUT_TRIES: u32 = 8;
 const WRITTEN_OUT_MAX: usize = 4096;
 /// A drain tries for so long to leave less dirty than it did before.
 const STEADY: Duration = Duration::from_secs(5);
-/// Hints that make a batch of their own.
-const HINTS_ENOUGH: usize = 512;
 
 /// How hard cleaning works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,9 +100,9 @@ pub enum Drained {
 impl<E: Env> PoolInner<E> {
     /// The task that starts cleaning where it is due. Each volume is cleaned by a task of its own, so that a backing
     /// device that hangs holds up its own volume only.
-    pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log>) {
+    pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log<E>>) {
         while !self.life.is_ending_log() {
-            let wanted = log.cleaner_wanted.wait();
+            let wanted = log.signals().cleaner_wanted.wait();
             for (index, volume) in self.attached_volumes() {
                 if self.effort(&log, index, &volume).is_some() && !volume.cleaning.replace(true) {
                     let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
@@ -121,7 +119,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Whether the volume is to be cleaned now, and how.
-    fn effort(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Effort> {
+    fn effort(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Effort> {
         let idle = volume.is_idle_for(IDLE);
         if log.counts(index).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some() {
             return None;
@@ -129,8 +127,8 @@ impl<E: Env> PoolInner<E> {
         let mode = volume.spec.borrow().settings.write_mode;
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
-        let out_of_rows = self.is_out_of_rows(log);
-        if volume.draining.get() || never_dirty || !self.may_cache_writes() || idle || out_of_rows {
+        let out_of_rows = log.is_out_of_rows();
+        if volume.draining.get() || never_dirty || !log.may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
         }
         let cleaning = self.settings.get().cleaning;
@@ -141,7 +139,7 @@ impl<E: Env> PoolInner<E> {
         pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
     }
 
-    async fn clean_volume(self: &Rc<Self>, log: &Rc<Log>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
+    async fn clean_volume(self: &Rc<Self>, log: &Rc<Log<E>>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
         while let Some(effort) = self.effort(log, index, volume) {
             if self.life.is_ending_log() || !volume.is_at(self, index) {
                 break;
@@ -159,13 +157,13 @@ impl<E: Env> PoolInner<E> {
             }
         }
         volume.cleaning.set(false);
-        log.room.wake_all();
+        log.signals().room.wake_all();
     }
 
     /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
     pub(crate) async fn clean_pass(
         self: &Rc<Self>,
-        log: &Rc<Log>,
+        log: &Rc<Log<E>>,
         index: VolumeIndex,
         volume: &Rc<VolumeInner<E>>,
         effort: Effort,
@@ -207,7 +205,7 @@ impl<E: Env> PoolInner<E> {
     /// What hosts' own writes took to the backing device is not written again, only flushed.
     async fn clean_written_out(
         self: &Rc<Self>,
-        log: &Rc<Log>,
+        log: &Rc<Log<E>>,
         index: VolumeIndex,
         volume: &Rc<VolumeInner<E>>,
     ) -> Result<(), Error> {
@@ -225,11 +223,11 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
-    fn dirty_ranges(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, from: u64) -> Vec<Range<u64>> {
+    fn dirty_ranges(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>, from: u64) -> Vec<Range<u64>> {
         let unit = extent_pages(volume.backing.info.optimal_io_bytes);
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let mut pages = 0;
-        let overlay = log.overlay.borrow();
+        let overlay = log.overlay();
         for live in overlay.range(index, from..PAGES_MAX) {
             if !live.dirty || live.is_lost() {
                 continue;
@@ -252,18 +250,18 @@ impl<E: Env> PoolInner<E> {
     /// Writes the extents to the backing device.
     async fn write_extents(
         self: &Rc<Self>,
-        log: &Log,
+        log: &Log<E>,
         volume: &Rc<VolumeInner<E>>,
         extents: Vec<DirtyExtent>,
         effort: Effort,
     ) -> Result<Written, Error> {
-        self.flush_log(log).await?;
+        log.flush().await?;
         let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
         for extent in &extents {
             volume.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
         }
         let writes = extents.into_iter().map(async |mut extent| {
-            let lives = extent.runs.iter().all(|run| run.hold_again(log));
+            let lives = extent.runs.iter().all(|run| log.hold_again(run));
             let result = if lives { self.write_extent(log, volume, &extent, effort).await } else { Ok(false) };
             extent.runs.iter().for_each(LogRun::release);
             // Whoever writes here next need not wait for the rest of the pass.
@@ -284,7 +282,7 @@ impl<E: Env> PoolInner<E> {
 
     /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
     /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
-    async fn lose_unreadable(self: &Rc<Self>, log: &Log, run: &LogRun) -> Result<(), Error> {
+    async fn lose_unreadable(self: &Rc<Self>, log: &Log<E>, run: &LogRun) -> Result<(), Error> {
         if let Some(error) = self.life.fence() {
             // Nobody knows what SSDs hold that are not asked any more.
             return Err(error.clone());
@@ -293,12 +291,12 @@ impl<E: Env> PoolInner<E> {
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
                 let buf = self.env.buffers().take(single.bytes());
-                if self.read_run_of_log(&single, buf).await.is_some() {
+                if log.read_run(&single, buf).await.is_some() {
                     continue;
                 }
-                let now = log.overlay.borrow().get(run.first.volume, page);
+                let now = log.live(run.first.volume, page);
                 if now == Some(single.first) {
-                    self.lose_page(log, &single.first);
+                    log.lose_page(&single.first);
                     lost += PAGE;
                 } else if now.is_some_and(|live| live.is_lost()) {
                     // Both SSDs left meanwhile.
@@ -312,7 +310,7 @@ impl<E: Env> PoolInner<E> {
     /// False: nothing was written, for it was moved or overwritten meanwhile.
     async fn write_extent(
         self: &Rc<Self>,
-        log: &Log,
+        log: &Log<E>,
         volume: &VolumeInner<E>,
         extent: &DirtyExtent,
         effort: Effort,
@@ -327,7 +325,7 @@ impl<E: Env> PoolInner<E> {
         for run in &extent.runs {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
             rest = Some(next);
-            let Some(part) = self.read_run_of_log(run, part).await else {
+            let Some(part) = log.read_run(run, part).await else {
                 return self.lose_unreadable(log, run).await.map(|()| false);
             };
             // A read may bring another buffer than the one that it was given.
@@ -343,34 +341,18 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// These pages are on the backing device, durably: they are clean if they are still the newest.
-    fn mark_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>, written: &[LogRun]) {
-        let mut cleaned = 0;
-        for run in written.iter().filter(|run| run.lives(log)) {
-            let data = matches!(run.first.content, Content::Data { .. });
-            for (page, place) in run.places() {
-                cleaned += u64::from(log.set_clean_at(index, page, place));
-            }
-            if data {
-                let row = run.row().number;
-                let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
-                log.hints.borrow_mut().push(CleanedHint { row, position: run.first.place.position(), count });
-            }
-        }
+    fn mark_clean(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>, written: &[LogRun]) {
+        let cleaned: u64 = written.iter().filter(|run| log.has_row_of(run)).map(|run| log.mark_clean(index, run)).sum();
         add(&volume.stats.cleaned_bytes, cleaned * PAGE);
         add(&volume.steps, 1);
         *volume.clean_error.borrow_mut() = None;
-        if log.hints.borrow().len() >= HINTS_ENOUGH {
-            log.hints_wanted.set(true);
-            log.wanted.wake_all();
-        }
-        log.room.wake_all();
-        log.mover_wanted.wake_all();
+        log.pages_were_cleaned();
     }
 
     /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
     pub(crate) async fn write_out(
         self: &Rc<Self>,
-        log: &Log,
+        log: &Log<E>,
         attached: &Attached<E>,
         volume: &Rc<VolumeInner<E>>,
         pages: &Range<u64>,
@@ -413,7 +395,7 @@ impl<E: Env> PoolInner<E> {
         let cleaned = || volume.stats.cleaned_bytes.get();
         let mut least = (u64::MAX, self.env.now(), cleaned());
         loop {
-            let changed = log.room.wait();
+            let changed = log.signals().room.wait();
             if !volume.draining.get() {
                 return Ok(Drained::Cancelled);
             }
@@ -431,13 +413,13 @@ impl<E: Env> PoolInner<E> {
                 volume.draining.set(false);
                 return Err(error);
             }
-            log.cleaner_wanted.wake_all();
+            log.signals().cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, changed).await;
         }
     }
 
     /// Why what is dirty cannot be cleaned.
-    fn cannot_clean(&self, log: &Log, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Error> {
+    fn cannot_clean(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Error> {
         let dirty = log.counts(index).dirty * PAGE;
         let name = &volume.spec.borrow().name;
         let why = if let Some(reason) = &*volume.fenced.borrow() {
@@ -449,7 +431,7 @@ impl<E: Env> PoolInner<E> {
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
         } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
-            self.why_lost(log, Some(index))
+            log.why_lost(Some(index))
         } else {
             return None;
         };
@@ -459,7 +441,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// Refuses, with the bytes, if a volume that is not attached has dirty data.
-    pub(crate) fn refuse_dirty(&self, log: &Log, index: VolumeIndex, name: &VolumeName) -> Result<(), Error> {
+    pub(crate) fn refuse_dirty(&self, log: &Log<E>, index: VolumeIndex, name: &VolumeName) -> Result<(), Error> {
         let dirty = log.counts(index).dirty * PAGE;
         if dirty == 0 {
             return Ok(());
@@ -486,14 +468,14 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
         volume.draining.set(false);
         if let Some(log) = &self.log {
-            log.room.wake_all();
+            log.signals().room.wake_all();
         }
     }
 }
 
 /// Both SSDs left with something of these pages: that is on record, and a host that wrote it is told so.
-fn is_lost(log: &Log, volume: VolumeIndex, pages: &Range<u64>) -> bool {
-    log.overlay.borrow().range(volume, pages.clone()).any(|live| live.is_lost())
+fn is_lost<E: Env>(log: &Log<E>, volume: VolumeIndex, pages: &Range<u64>) -> bool {
+    log.overlay().range(volume, pages.clone()).any(|live| live.is_lost())
 }
 
 fn unreadable(bytes: u64) -> Error {

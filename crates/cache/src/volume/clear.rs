@@ -157,8 +157,8 @@ impl<E: Env> VolumeInner<E> {
         self.env.spawn(async move {
             let passed = attached.pool.clean_pass(&log, attached.index, &volume, Effort::Full).await;
             volume.cleaning.set(false);
-            log.room.wake_all();
-            log.cleaner_wanted.wake_all();
+            log.signals().room.wake_all();
+            log.signals().cleaner_wanted.wake_all();
             promise.set(passed.map(|_| ()));
         });
         self.in_time(written).await?.unwrap_or(Ok(()))

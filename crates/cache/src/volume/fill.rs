@@ -75,6 +75,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn start_queued_fills(self: &Rc<Self>) {
+        self.see_to_claims();
         let fills = self.clean.fills();
         if self.members.online_ssds().next().is_none() || self.fills_nothing() {
             fills.forget_queue();
@@ -89,10 +90,22 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
+    /// The log took segments from the slots: what volumes were promised of that is filled anew.
+    fn see_to_claims(&self) {
+        for claimed in self.log.iter().flat_map(|log| log.take_claims()) {
+            for volume in claimed.evicted {
+                self.count_evictions(volume, 1);
+            }
+            for key in claimed.promised {
+                self.request_fill(key);
+            }
+        }
+    }
+
     /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2); nor when the SSDs have taken
     /// what they may in a day.
     fn fills_nothing(&self) -> bool {
-        (self.log.is_some() && !self.may_cache_writes()) || self.is_worn_for_today()
+        self.log.as_ref().is_some_and(|log| !log.may_cache_writes()) || self.is_worn_for_today()
     }
 
     /// The SSDs have taken what an administrator allows them in a day, fills that run included: nothing more is populated. Hosts'
@@ -157,7 +170,7 @@ impl<E: Env> PoolInner<E> {
             pages.remove(&(small(held.start)..small(held.end)));
         }
         if let Some(log) = &self.log {
-            for live in log.overlay.borrow().range(key.volume, first..first + u64::from(count)) {
+            for live in log.overlay().range(key.volume, first..first + u64::from(count)) {
                 let page = u32::try_from(live.page - first).expect("a block has at most 1024 pages");
                 pages.remove(&(page..page + 1));
             }

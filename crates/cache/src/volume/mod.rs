@@ -18,6 +18,7 @@ pub(crate) mod fill;
 pub(crate) mod identity;
 pub(crate) mod read;
 pub(crate) mod relocate;
+pub(crate) mod replace_lost;
 pub(crate) mod route;
 pub(crate) mod write;
 pub(crate) mod zero;
@@ -412,7 +413,7 @@ impl<E: Env> Volume<E> {
             draining: volume.draining.get(),
             backing_emulated: volume.backing.info.emulated,
             backing_io: volume.backing.io.snapshot(),
-            stats: volume.stats.snapshot(),
+            stats: volume.counted(),
         }
     }
 
@@ -514,6 +515,27 @@ impl<E: Env> VolumeInner<E> {
         self.attached.borrow().clone()
     }
 
+    /// It is cached by nobody from here on.
+    pub(crate) fn detach(&self) {
+        self.count_of_log();
+        *self.attached.borrow_mut() = None;
+    }
+
+    /// What was counted of it, by whomever.
+    fn counted(&self) -> VolumeStats {
+        self.count_of_log();
+        self.stats.snapshot()
+    }
+
+    /// What the log counted of it is counted with the rest.
+    fn count_of_log(&self) {
+        let Some(attached) = self.attached() else { return };
+        let Some(log) = &attached.pool.log else { return };
+        let tally = log.take_tally(attached.index);
+        add(&self.stats.moved_bytes, tally.moved_bytes);
+        add(&self.stats.read_errors_hidden, tally.read_errors_hidden);
+    }
+
     /// Where it is cached, for a request that may have waited. Refused when its pool has stopped meanwhile: what came too late to
     /// be drained neither reads what is old on the backing device, nor writes there beneath dirty data.
     pub(crate) fn place(&self) -> Result<Option<Rc<Attached<E>>>, Error> {
@@ -591,7 +613,7 @@ impl<E: Env> VolumeInner<E> {
     fn with_live_pages(&self, range: ByteRange, extents: Vec<Extent>, extents_max: usize) -> Vec<Extent> {
         let Some(attached) = self.attached() else { return extents };
         let Some(log) = &attached.pool.log else { return extents };
-        let overlay = log.overlay.borrow();
+        let overlay = log.overlay();
         let mut merged: Vec<Extent> = Vec::new();
         let mut start = range.start;
         for extent in extents {
@@ -629,7 +651,7 @@ impl<E: Env> VolumeInner<E> {
         }
         let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
         if let Some(attached) = attached.filter(|_| lost > 0) {
-            let why = attached.pool.log.as_ref().map(|log| attached.pool.why_lost(log, Some(attached.index)));
+            let why = attached.pool.log.as_ref().map(|log| log.why_lost(Some(attached.index)));
             let reason = format!(
                 "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
                 why.unwrap_or_default()

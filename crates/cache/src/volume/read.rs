@@ -222,7 +222,8 @@ impl<E: Env> VolumeInner<E> {
                 }
             }
             Source::Log(log_run) => {
-                if let Some(part) = attached.pool.read_run_of_log(&log_run, part).await {
+                let log = attached.pool.log.as_ref().expect("what it brought lies in it");
+                if let Some(part) = log.read_run(&log_run, part).await {
                     return Ok(part);
                 }
                 if !log_run.clean {
@@ -255,10 +256,10 @@ impl<E: Env> VolumeInner<E> {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
             let buf = self.env.buffers().take(PAGE_BYTES);
-            if let Some(bytes) = attached.pool.read_run_of_log(&run, buf).await {
+            if let Some(bytes) = log.read_run(&run, buf).await {
                 return Ok(bytes);
             }
-            if log.overlay.borrow().get(attached.index, page) != Some(run.first) {
+            if log.live(attached.index, page) != Some(run.first) {
                 continue;
             }
             if let Some(error) = attached.pool.life.fence() {
@@ -266,7 +267,7 @@ impl<E: Env> VolumeInner<E> {
                 return Err(error.clone());
             }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
-                return Err(attached.pool.unreadable_page(log, self, &run.first));
+                return Err(log.unreadable_page(&self.spec.borrow().name, &run.first));
             }
             break;
         }
@@ -376,7 +377,7 @@ impl<E: Env> VolumeInner<E> {
 impl<E: Env> PoolInner<E> {
     /// Finds where pages are now, and tells the policy what is hit.
     fn plan(&self, volume: VolumeIndex, pages: &Range<u64>) -> Plan {
-        let live = self.log.as_ref().is_some_and(|log| log.overlay.borrow().first_in(volume, pages).is_some());
+        let live = self.log.as_ref().is_some_and(|log| log.any_live(volume, pages));
         if !live && let Some(block) = self.blocks.one_of(pages) {
             let key = BlockKey { volume, block };
             match self.clean.find(key, &self.blocks.within(pages)) {

@@ -117,7 +117,7 @@ impl<E: Env> VolumeInner<E> {
             size_bytes: self.size_bytes.get(),
             id: self.backing.id.clone(),
             info: self.backing.info,
-            stats: self.stats.snapshot(),
+            stats: self.counted(),
             latencies: (self.stats.read_latency.counters(), self.stats.write_latency.counters()),
             backing_io: self.backing.io.snapshot(),
             doubt: self.backing.doubted(),

@@ -8,8 +8,7 @@ use hotset_block::Env;
 
 use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
-use crate::log::mirrors::RebuildSpace;
-use crate::log::write_log::Log;
+use crate::log::Log;
 use crate::pool::PoolInner;
 use crate::volume::{Attached, Durability, VolumeInner};
 
@@ -50,22 +49,10 @@ pub(crate) struct WriteHints {
 }
 
 impl<E: Env> PoolInner<E> {
-    /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
-    pub(crate) fn may_cache_writes(&self) -> bool {
-        let no_space = self.log.as_ref().is_some_and(|log| log.mirrors.space() == RebuildSpace::Insufficient);
-        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
-    }
-
-    /// No SSD is left, and what was lost with the last ones is on record.
-    pub(crate) fn is_without_ssds(&self) -> bool {
-        self.members.online_ssds().next().is_none() && !self.life.is_fenced()
-    }
-
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
     pub(crate) fn route(
         &self,
-        log: &Log,
+        log: &Log<E>,
         volume: &VolumeInner<E>,
         attached: &Attached<E>,
         pages: &Range<u64>,
@@ -78,9 +65,9 @@ impl<E: Env> PoolInner<E> {
         if let Some(then) = self.fast_append(log, volume, attached.index, count, hints) {
             return Route::Append(then);
         }
-        let live = log.overlay.borrow().first_in(attached.index, pages).is_some();
+        let live = log.any_live(attached.index, pages);
         if live {
-            if self.is_without_ssds() {
+            if log.is_without_ssds() {
                 return Route::WithoutSsds;
             }
             if !log.has_room(count) || self.members.online_ssds().next().is_none() {
@@ -88,8 +75,7 @@ impl<E: Env> PoolInner<E> {
             }
             return Route::Append(self.after_append(log, volume, attached.index, count));
         }
-        if !self.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, hints)
-        {
+        if !log.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, hints) {
             return Route::Around;
         }
         if !log.has_room(count)
@@ -97,18 +83,18 @@ impl<E: Env> PoolInner<E> {
             || self.dirty_of(log, volume, attached.index).is_some_and(|dirty| is_paced_around(&dirty, count))
             || self.is_over_its_share(log, volume)
         {
-            log.mover_wanted.wake_all();
-            log.cleaner_wanted.wake_all();
+            log.signals().mover_wanted.wake_all();
+            log.signals().cleaner_wanted.wake_all();
             return Route::Around;
         }
-        Route::Append(AfterAppend::when_kept(self.keeps_dirty(volume)))
+        Route::Append(AfterAppend::when_kept(self.keeps_dirty(log, volume)))
     }
 
     /// What follows a write that is appended whether or not its pages have a live copy: most are, and the overlay need not
     /// be asked.
     fn fast_append(
         &self,
-        log: &Log,
+        log: &Log<E>,
         volume: &VolumeInner<E>,
         index: VolumeIndex,
         pages: u64,
@@ -124,7 +110,7 @@ impl<E: Env> PoolInner<E> {
         let is_appended = !hints.streaming
             && !counts
             && !is_held_up
-            && self.may_cache_writes()
+            && log.may_cache_writes()
             && log.has_room(pages)
             && !self.all_dirty(log).is_near_with(pages)
             && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages));
@@ -132,19 +118,25 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What has to be appended does not stay dirty where the volume has all that it may have.
-    fn after_append(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> AfterAppend {
-        AfterAppend::when_kept(self.keeps_dirty(volume) && !self.is_over_dirty_cap(log, volume, index, pages))
+    fn after_append(&self, log: &Log<E>, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> AfterAppend {
+        AfterAppend::when_kept(self.keeps_dirty(log, volume) && !self.is_over_dirty_cap(log, volume, index, pages))
     }
 
     /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
     /// there is no choice.
-    pub(crate) fn is_over_dirty_cap(&self, log: &Log, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> bool {
+    pub(crate) fn is_over_dirty_cap(
+        &self,
+        log: &Log<E>,
+        volume: &VolumeInner<E>,
+        index: VolumeIndex,
+        pages: u64,
+    ) -> bool {
         !takes_nothing(volume)
             && self.dirty_of(log, volume, index).is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
     }
 
     /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
-    fn is_over_its_share(&self, log: &Log, volume: &VolumeInner<E>) -> bool {
+    fn is_over_its_share(&self, log: &Log<E>, volume: &VolumeInner<E>) -> bool {
         let is_stuck = |index| match self.attached_volume(index) {
             Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
             None => true,
@@ -154,29 +146,33 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// What is dirty in the pool, or will be.
-    pub(crate) fn all_dirty<'a>(&self, log: &'a Log) -> Dirty<'a> {
-        let pages = log.overlay.borrow().total().cleanable() + log.queued_pages();
-        Dirty { pages, max_pages: log.dirty_max(), pace: &log.pace }
+    pub(crate) fn all_dirty<'a>(&self, log: &'a Log<E>) -> Dirty<'a> {
+        Dirty { pages: log.dirty_pages(), max_pages: log.dirty_max(), pace: log.pace() }
     }
 
     /// What is dirty of a volume that has a cap.
-    pub(crate) fn dirty_of<'a>(&self, log: &Log, volume: &'a VolumeInner<E>, index: VolumeIndex) -> Option<Dirty<'a>> {
+    pub(crate) fn dirty_of<'a>(
+        &self,
+        log: &Log<E>,
+        volume: &'a VolumeInner<E>,
+        index: VolumeIndex,
+    ) -> Option<Dirty<'a>> {
         let cap = volume.spec.borrow().settings.dirty_cap?;
-        let pages = log.counts(index).cleanable() + log.queued_pages_of(index);
+        let pages = log.dirty_pages_of(index);
         let max_pages = (cap.of(log.dirty_max() * PAGE) / PAGE).max(1);
         Some(Dirty { pages, max_pages, pace: &volume.pace })
     }
 
     /// What is appended may stay dirty after the answer.
-    pub(crate) fn keeps_dirty(&self, volume: &VolumeInner<E>) -> bool {
+    pub(crate) fn keeps_dirty(&self, log: &Log<E>, volume: &VolumeInner<E>) -> bool {
         let mode = volume.spec.borrow().settings.write_mode;
         let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
-        cached && self.may_cache_writes() && !volume.draining.get()
+        cached && log.may_cache_writes() && !volume.draining.get()
     }
 
     fn wants_cached(
         &self,
-        log: &Log,
+        log: &Log<E>,
         volume: &VolumeInner<E>,
         attached: &Attached<E>,
         pages: &Range<u64>,
@@ -185,7 +181,7 @@ impl<E: Env> PoolInner<E> {
         match volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
             WriteMode::InstantWriteBack => {
-                !hints.streaming || log.overlay.borrow().total().cleanable() < self.watermark(log.dirty_max())
+                !hints.streaming || log.total().cleanable() < self.watermark(log.dirty_max())
             }
             WriteMode::WriteBack | WriteMode::WriteThrough => {
                 !hints.streaming && (hints.at_once || self.count_to_cache(attached, pages))
@@ -218,7 +214,7 @@ impl<E: Env> PoolInner<E> {
 
     pub(crate) fn wake_cleaner(&self) {
         if let Some(log) = &self.log {
-            log.cleaner_wanted.wake_all();
+            log.signals().cleaner_wanted.wake_all();
         }
     }
 }
@@ -274,11 +270,11 @@ impl<E: Env> VolumeInner<E> {
 }
 
 /// Where a write goes that touches unavailable pages.
-fn route_of_unavailable(log: &Log, index: VolumeIndex, pages: &Range<u64>) -> Option<Route> {
+fn route_of_unavailable<E: Env>(log: &Log<E>, index: VolumeIndex, pages: &Range<u64>) -> Option<Route> {
     if log.counts(index).lost == 0 {
         return None;
     }
-    let overlay = log.overlay.borrow();
+    let overlay = log.overlay();
     let is_unavailable = |page| overlay.get(index, page).is_some_and(|live| live.is_unavailable());
     let first = is_unavailable(pages.start);
     match (pages.start + 1..pages.end).find(|page| is_unavailable(*page) != first) {

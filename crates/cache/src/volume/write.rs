@@ -117,10 +117,10 @@ impl<E: Env> VolumeInner<E> {
                     return Ok((held, Some(attached), route));
                 }
             }
-            let changed = log.room.wait();
+            let changed = log.signals().room.wait();
             drop(held);
-            attached.pool.check_log_serves(&log, self)?;
-            log.mover_wanted.wake_all();
+            self.check_log_serves(&attached, &log)?;
+            log.signals().mover_wanted.wake_all();
             changed.await;
             if self.stopped.get() {
                 return Err(self.stopping());
@@ -142,15 +142,15 @@ impl<E: Env> VolumeInner<E> {
         let pages = pages_of(range);
         let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
         if durability == Durability::Durable {
-            log.flush_habit.ask();
+            log.flush_habit().ask();
         }
-        self.append(attached, log, &pages, data).await?;
+        log.append(attached.index, &pages, data).await?;
         add(&self.stats.write_hits, u64::from(then == AfterAppend::Answer));
         if then == AfterAppend::WriteOut {
             Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
         }
         if durability == Durability::Durable {
-            attached.pool.flush_log_for_host(log).await?;
+            log.flush_for_host().await?;
         }
         Ok(())
     }
@@ -177,13 +177,10 @@ impl<E: Env> VolumeInner<E> {
     /// Makes everything durable that hosts were told of, wherever it went (rule `flush-covers-all`).
     pub(crate) async fn flush_all(self: &Rc<Self>) -> Result<(), Error> {
         let attached = self.attached();
-        let Some((attached, log)) =
-            attached.as_ref().and_then(|attached| Some((attached, attached.pool.log.as_ref()?)))
-        else {
-            return self.backing.flush().await;
-        };
-        log.flush_habit.flushed();
-        let (in_log, around) = join(attached.pool.flush_log_for_host(log), self.backing.flush_around()).await;
+        let log = attached.as_ref().and_then(|attached| attached.pool.log.as_ref());
+        let Some(log) = log else { return self.backing.flush().await };
+        log.flush_habit().flushed();
+        let (in_log, around) = join(log.flush_for_host(), self.backing.flush_around()).await;
         in_log.and(around)
     }
 

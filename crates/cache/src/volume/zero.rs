@@ -10,7 +10,7 @@ use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 use crate::address::pages_of;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
-use crate::log::write_log::{Body, Log};
+use crate::log::Log;
 use crate::members::io::add;
 use crate::volume::pieces::Pieces;
 use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort};
@@ -97,14 +97,14 @@ impl<E: Env> VolumeInner<E> {
         let mut start = range.start;
         while start < range.end {
             let pages = pages_of(ByteRange { start, end: range.end });
-            let live = log.overlay.borrow().first_in(attached.index, &pages);
+            let live = log.overlay().first_in(attached.index, &pages);
             let Some(live) = live else { break };
             add(&self.steps, 1);
             let first = live.page * PAGE;
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = match attached.pool.is_without_ssds() || live.is_unavailable() {
+            start = match log.is_without_ssds() || live.is_unavailable() {
                 true => self.zero_past_the_log(&attached, &log, range, live.page, effort).await?,
                 false => self.zero_live_run(&attached, &log, range, live.page).await?,
             };
@@ -120,11 +120,11 @@ impl<E: Env> VolumeInner<E> {
     async fn zero_live_run(
         self: &Rc<Self>,
         attached: &Rc<Attached<E>>,
-        log: &Rc<Log>,
+        log: &Rc<Log<E>>,
         range: ByteRange,
         page: u64,
     ) -> Result<u64, Error> {
-        attached.pool.check_log_serves(log, self)?;
+        self.check_log_serves(attached, log)?;
         if !self.covers(range, page) {
             let pages = page..page + 1;
             let mut whole = self.read_newest(attached, &pages).await?;
@@ -132,14 +132,12 @@ impl<E: Env> VolumeInner<E> {
             let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
             let length = usize::try_from(part.length()).expect("less than a page");
             whole[skip..skip + length].fill(0);
-            self.append(attached, log, &pages, whole).await?;
+            log.append(attached.index, &pages, whole).await?;
             self.write_out_if_due(attached, log, &pages).await?;
             return Ok(part.end);
         }
         let end = self.live_run_end(attached, log, range, page);
-        let wait = attached.pool.submit(log, attached, page, Body::Zeroes(end - page));
-        let stopped = || Err(Error::new(ErrorKind::Stopping, "the pool has stopped"));
-        wait.await.unwrap_or_else(stopped)?;
+        log.append_zeroes(attached.index, page, end - page).await?;
         self.write_out_if_due(attached, log, &(page..end)).await?;
         Ok((end * PAGE).min(range.end))
     }
@@ -148,7 +146,7 @@ impl<E: Env> VolumeInner<E> {
     async fn zero_past_the_log(
         self: &Rc<Self>,
         attached: &Rc<Attached<E>>,
-        log: &Rc<Log>,
+        log: &Rc<Log<E>>,
         range: ByteRange,
         page: u64,
         effort: ZeroEffort,
@@ -175,9 +173,9 @@ impl<E: Env> VolumeInner<E> {
     }
 
     /// Where the run of live pages from `page` on ends, unavailable or not, that lie in `range` as a whole, some at most.
-    fn live_run_end(&self, attached: &Attached<E>, log: &Log, range: ByteRange, page: u64) -> u64 {
+    fn live_run_end(&self, attached: &Attached<E>, log: &Log<E>, range: ByteRange, page: u64) -> u64 {
         let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
-        let overlay = log.overlay.borrow();
+        let overlay = log.overlay();
         let mut end = page;
         let mut unavailable = None;
         for live in overlay.range(attached.index, page..last) {
@@ -194,11 +192,11 @@ impl<E: Env> VolumeInner<E> {
     async fn write_out_if_due(
         self: &Rc<Self>,
         attached: &Rc<Attached<E>>,
-        log: &Rc<Log>,
+        log: &Rc<Log<E>>,
         pages: &std::ops::Range<u64>,
     ) -> Result<(), Error> {
         let pool = &attached.pool;
-        if pool.keeps_dirty(self) && !pool.is_over_dirty_cap(log, self, attached.index, 0) {
+        if pool.keeps_dirty(log, self) && !pool.is_over_dirty_cap(log, self, attached.index, 0) {
             return Ok(());
         }
         attached.pool.write_out(log, attached, self, pages).await

@@ -1,0 +1,126 @@
+//! What an SSD has of the log, for whoever sees to SSDs that join, come back, leave or do not answer.
+//!
+//! Copies on an SSD that is back are relied on again once a row record says so.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::format::log::Summary;
+use crate::log::Log;
+use crate::log::read_summary::read_summary_of;
+use crate::log::scan_aside::hold_segment;
+use crate::log::write_log::{Mirror, Row, RowState};
+use crate::members::ssd::Ssd;
+
+/// A copy of a segment that lies on an SSD that is back, and is not relied on yet.
+pub(crate) struct OldCopy {
+    row: Rc<Row>,
+    position: u32,
+    side: usize,
+    mirror: Mirror,
+}
+
+impl OldCopy {
+    fn cell(&self) -> &Cell<Mirror> {
+        &self.row.segments[crate::address::at(self.position)][self.side]
+    }
+}
+
+impl<E: Env> Log<E> {
+    /// Copies of log segments that rows have on an SSD, also of those that are set aside and are not elsewhere yet.
+    pub(crate) fn copies_on(&self, ssd: &Ssd<E>) -> usize {
+        let mut rows = self.state.rows_live();
+        rows.extend(self.state.rows_aside().into_iter().filter(|row| self.state.has_dirty_data(row)));
+        let mirrors = rows.iter().flat_map(|row| row.segments.iter().flatten());
+        mirrors.filter(|mirror| mirror.get().ssd == Some(ssd.index)).count()
+    }
+
+    /// A segment of the log has no copy on an SSD that `answers` but this one.
+    pub(crate) fn holds_last_copy(&self, ssd: &Ssd<E>, answers: impl Fn(&Rc<Ssd<E>>) -> bool) -> bool {
+        let rows = self.state.rows_live();
+        let mut pairs = rows.iter().flat_map(|row| &row.segments);
+        pairs.any(|pair| {
+            let mut mirrors = pair.iter().filter_map(|mirror| mirror.get().ssd);
+            let elsewhere = pair
+                .iter()
+                .filter_map(|mirror| mirror.get().ssd)
+                .any(|index| index != ssd.index && answers(self.members.ssd(index)));
+            mirrors.any(|index| index == ssd.index) && !elsewhere
+        })
+    }
+
+    /// A copy of something dirty that is set aside lies on this SSD.
+    pub(crate) fn lists_copy_on(&self, ssd_uuid: u128) -> bool {
+        let rows = self.state.rows_aside();
+        let dirty = rows.iter().filter(|row| row.dirty() > 0);
+        dirty.flat_map(|row| row.segments.iter().flatten()).any(|mirror| mirror.get().ssd_uuid == ssd_uuid)
+    }
+
+    /// What was read from `former` is read from `ssd`, which is the same one, opened anew, from the same turn on.
+    pub(crate) fn read_from_newcomer(&self, former: &Ssd<E>, ssd: &Ssd<E>) {
+        for cell in self.state.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
+            if cell.get().ssd == Some(former.index) {
+                cell.set(Mirror { ssd: Some(ssd.index), ..cell.get() });
+            }
+        }
+    }
+
+    /// The SSD's copies of rows that live are used for nothing else. Before it has slots.
+    pub(crate) async fn hold_copies(&self, ssd: &Ssd<E>) -> Vec<OldCopy> {
+        let rows = self.state.rows_live();
+        let sealed: Vec<Rc<Row>> = rows.into_iter().filter(|row| row.state.get() == RowState::Sealed).collect();
+        let mut held = Vec::new();
+        for row in sealed.iter().filter(|row| row.intact.get()) {
+            for (position, pair) in (0..).zip(&row.segments) {
+                for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
+                    let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();
+                    if is_its && hold_segment(ssd.to_read(), row, position, mirror.segment).await {
+                        held.push(OldCopy { row: Rc::clone(row), position, side, mirror });
+                    }
+                }
+            }
+        }
+        held
+    }
+
+    /// They are copies again, durably, as far as the rows live and they are whole.
+    pub(crate) async fn commit_copies(&self, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
+        let mut relied_on = Vec::new();
+        for copy in copies {
+            let new = Mirror { ssd: Some(ssd.index), ..copy.mirror };
+            let is_whole = self.is_sealed_copy(&copy, new).await;
+            let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
+                && copy.row.number >= self.state.oldest_live.get();
+            if is_whole && lives && ssd.is_online() && copy.cell().get() == copy.mirror {
+                copy.cell().set(new);
+                relied_on.push(copy);
+            } else if ssd.is_online() {
+                ssd.segments.borrow_mut().set_free(copy.mirror.segment);
+                ssd.wake_for_segments();
+            }
+        }
+        if !relied_on.is_empty() && self.record_rows().await.is_err() {
+            for copy in relied_on.iter().filter(|copy| copy.cell().get().ssd == Some(ssd.index)) {
+                copy.cell().set(copy.mirror);
+            }
+        }
+        self.count_openable();
+        self.judge_mirrors();
+    }
+
+    /// It says of itself what the row is known to be: it was whole before the SSD left.
+    async fn is_sealed_copy(&self, copy: &OldCopy, mirror: Mirror) -> bool {
+        let Some(index) = mirror.ssd else { return false };
+        let ssd = self.members.to_read().get(index);
+        let Some(bytes) = read_summary_of(ssd, &copy.row, mirror).await else { return false };
+        let row = &copy.row;
+        Summary::decode(&bytes).is_ok_and(|summary| {
+            summary.header == row.header(copy.position)
+                && summary.fits(row.batches_end())
+                && summary.row_batches == row.batches.get()
+                && summary.last_checksum == row.last_checksum.get()
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The log's tasks begin and end, and it is left so that nothing of it is missing.
+
+use std::rc::Rc;
+
+use hotset_block::Env;
+
+use crate::config::limits;
+use crate::error::Error;
+use crate::log::Log;
+use crate::log::write_log::RowState;
+use crate::time_limit::within;
+
+impl<E: Env> Log<E> {
+    /// Starts its tasks. Copies are made at a slower pace while `host_requests` become more.
+    pub(crate) fn serve(self: &Rc<Self>, host_requests: impl Fn() -> u64 + 'static) {
+        self.measure();
+        self.env.spawn(Rc::clone(self).run_writer());
+        self.env.spawn(Rc::clone(self).run_mover());
+        self.judge_mirrors();
+        self.env.spawn(Rc::clone(self).run_mirrorer(host_requests));
+        self.spawn_check();
+    }
+
+    /// Whoever depends on how many SSDs there are, or on whether the pool goes on, looks again.
+    pub(crate) fn wake_all(&self) {
+        let signals = &self.signals;
+        for event in [&signals.wanted, &signals.mover_wanted, &signals.cleaner_wanted, &signals.room] {
+            event.wake_all();
+        }
+        self.state.mirrors.wanted.wake_all();
+    }
+
+    /// There are more SSDs, or fewer that get something new.
+    pub(crate) fn members_changed(&self) {
+        self.judge_mirrors();
+        self.wake_all();
+    }
+
+    /// Mover and mirrorer have ended.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.state.mover_ended.get() && self.state.mirrors.ended.get()
+    }
+
+    /// Makes everything in it durable and seals its last row, for as long as it may take. Dirty data stays.
+    pub(crate) async fn stop(self: &Rc<Self>) -> Result<(), Error> {
+        let state = &self.state;
+        state.hints_wanted.set(!state.hints.borrow().is_empty());
+        self.signals.wanted.wake_all();
+        while !state.is_idle() || state.hints_wanted.get() || state.preparing.get() {
+            if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
+                break;
+            }
+            let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.signals.room.wait()).await;
+            if changed.is_none() || state.is_out_of_rows() {
+                // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
+                state.hints_wanted.set(false);
+                self.refuse_appends();
+            }
+        }
+        self.flush().await?;
+        self.close_row();
+        while let Some(row) = state.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+            row.changed.wait().await;
+        }
+        let prepared = state.prepared.borrow_mut().take();
+        if let Some(row) = prepared {
+            state.remove_newest(&row);
+        }
+        self.record_rows().await
+    }
+
+    /// Nothing of the pool runs any more: whatever waits is told so.
+    pub(crate) fn end(&self) {
+        self.refuse_appends();
+        self.redirects.wake();
+        self.wake_all();
+    }
+}

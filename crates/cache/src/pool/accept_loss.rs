@@ -1,0 +1,76 @@
+//! What is lost is given up (REQUIREMENTS F5): only an administrator makes a fact of a loss. What is unavailable, and what no SSD can
+//! bring back, is from then on what the backing devices hold.
+
+use std::rc::Rc;
+
+use hotset_block::{ByteRange, Env};
+
+use crate::address::bytes_of;
+use crate::config::{PAGE, VolumeName};
+use crate::error::Error;
+use crate::log::Log;
+use crate::pool::PoolInner;
+
+impl<E: Env> PoolInner<E> {
+    /// What is lost of each volume, in rising order, some extents of each at most.
+    pub(crate) fn lost_extents(&self, extents_max: usize) -> Vec<(VolumeName, Vec<ByteRange>)> {
+        let Some(log) = &self.log else { return Vec::new() };
+        let catalogue = self.attachments.catalogue();
+        let lost_of = |attachment| {
+            let index = self.ids.index_of(attachment).filter(|index| log.counts(*index).lost > 0)?;
+            Some(log.lost_extents(index, extents_max))
+        };
+        let volumes = catalogue.volumes.iter();
+        volumes.filter_map(|volume| Some((volume.spec.name.clone(), lost_of(volume.attachment)?))).collect()
+    }
+
+    /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
+    pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
+        self.log.as_ref().and_then(|log| log.unknown_loss(attachment))
+    }
+
+    /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
+    /// as they are; those that are fenced because nobody knows what they lost may be reattached then.
+    pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let Some(log) = &self.log else { return Ok(0) };
+        log.accept_unknown().await?;
+        let mut bytes = self.accept_unavailable(log).await?;
+        for (index, volume) in self.attached_volumes() {
+            let Some(attached) = volume.attached().filter(|_| volume.fenced.borrow().is_none()) else { continue };
+            let mut from = 0;
+            while let Some(pages) = log.next_lost(index, from) {
+                from = pages.end;
+                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
+                // A host may have been faster.
+                if log.next_lost(index, pages.start) != Some(pages.clone()) {
+                    from = pages.start;
+                    continue;
+                }
+                let read = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
+                let data = volume.in_time(read).await??;
+                volume.overwrite(&attached, log, &pages, data).await?;
+                bytes += (pages.end - pages.start) * PAGE;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Gives up what is unavailable of the volumes that are attached and serve. Answers the bytes.
+    async fn accept_unavailable(&self, log: &Log<E>) -> Result<u64, Error> {
+        log.check_returned().await;
+        let mut volumes = Vec::new();
+        for (index, volume) in self.attached_volumes() {
+            if volume.fenced.borrow().is_some() || log.counts(index).lost == 0 {
+                continue;
+            }
+            for pages in log.unavailable_runs(index) {
+                let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
+                // No slot must be believed that they superseded.
+                self.clean.invalidate_durably(index, pages).await?;
+            }
+            volumes.push(index);
+        }
+        log.discard_unavailable(&volumes).await
+    }
+}
