@@ -1,5 +1,5 @@
 //! The engine of `crates/cache` with bugs, to prove that the simulator would find them: at least one for each rule of the
-//! protocol.
+//! protocol that its world can break.
 //!
 //! The build script takes the engine's sources and plants what `rules/` describes, and what the simulator needs beside it
 //! (`hooks.md`). As long as nobody calls [`planted::plant`] the engine is the other one. That one knows nothing of it, and
