@@ -36,7 +36,7 @@ pub use attachments::evidence::BackingEvidence;
 pub use date::date_and_time;
 pub use error::{Error, ErrorKind, Remedy};
 pub use format::layout::STATE_BYTES;
-pub use format::{Corrupt, Newer, Unusable};
+pub use format::{Corrupt, FORMAT_VERSION, Newer, Unusable};
 pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
 pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
 pub use memory::{MemoryTerm, MemoryTerms};

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use hotset_cache::FORMAT_VERSION;
 use hotset_cache::config::{BlockBytes, IoType, PolicyKind, PoolKind, PoolName, VolumeName, WriteMode};
 
 use crate::client::Address;
@@ -14,7 +16,7 @@ use crate::size::Size;
 
 /// Hotset, an SSD cache for slow block storage: `hotset serve` is the daemon, the other verbs talk to it.
 #[derive(Debug, Parser)]
-#[command(name = "hotset", version, propagate_version = true, max_term_width = 120)]
+#[command(name = "hotset", version, long_version = long_version(), propagate_version = true, max_term_width = 120)]
 #[command(after_help = "Exit codes: 0 done, 1 failed, 2 usage; `status --check`: 0 healthy, 1 degraded, 2 failed.")]
 pub(crate) struct Arguments {
     /// The daemon's control API: unix:PATH, tcp:ADDRESS:PORT, or https://HOST:PORT with a token; by default what HOTSET_API
@@ -22,7 +24,7 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "ENDPOINT", value_parser = Address::from_str)]
     pub(crate) api: Vec<Address>,
 
-    /// Certificate of the daemon at https://…, or of its authority (PEM); by default what HOTSET_API_CA names, else the
+    /// Certificate of the daemon at https://HOST:PORT, or of its authority (PEM); by default what HOTSET_API_CA names, else the
     /// system's authorities
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) api_ca: Option<PathBuf>,
@@ -36,20 +38,68 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) timeout: u64,
 
-    /// How results and errors are printed
-    #[arg(short, long, global = true, value_enum, default_value_t = Output::Text, value_name = "FORMAT")]
-    pub(crate) output: Output,
+    /// How results and errors are printed: text, json with stable keys, or, of a list, its columns, as name,size
+    #[arg(short, long, global = true, default_value = "text", value_name = "FORMAT|COLUMNS", value_parser = Format::from_str)]
+    pub(crate) output: Format,
 
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// With the newest format that this program reads and writes on SSDs: what decides whether an older one may take its place.
+fn long_version() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| format!("{} (on-disk format {FORMAT_VERSION})", env!("CARGO_PKG_VERSION")))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// For people
+    /// For people.
     Text,
-    /// For programs: stable keys
+    /// For programs: stable keys.
     Json,
+}
+
+/// What `--output` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    /// Of a list, in this order.
+    Columns(Vec<String>),
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            columns => {
+                let names: Vec<String> = columns.split(',').map(str::to_owned).collect();
+                let is_name = |name: &String| {
+                    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-/".contains(c))
+                };
+                let wrong = || format!("{text:?}: it is text, json, or names of columns, as name,size");
+                if names.iter().all(is_name) { Ok(Self::Columns(names)) } else { Err(wrong()) }
+            }
+        }
+    }
+}
+
+/// How a list is printed.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TableArguments {
+    /// The column by which rows are ordered; from the greatest down with - before it, as --sort=-size
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    pub(crate) sort: Option<String>,
+    /// Rows alone, for programs
+    #[arg(long)]
+    pub(crate) no_headings: bool,
+    /// Sizes and counts as exact numbers
+    #[arg(long)]
+    pub(crate) bytes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -84,8 +134,23 @@ pub(crate) enum Verb {
     Recover(RecoverArguments),
     /// Show what a cache does: an emulated 16-disk array over NBD, before and after
     Demo(DemoArguments),
-    /// Print completions for a shell
-    Completions { shell: clap_complete::Shell },
+    /// Write pools, volumes and their settings as text, for `apply`
+    Export,
+    /// Make pools, volumes and their settings what a site file says
+    #[command(
+        after_help = "Everything is checked before anything changes; what cannot be changed while it serves is refused, with \
+        the verb that does it. What the file does not name stays as it is. Applied again, it changes nothing."
+    )]
+    Apply(ApplyArguments),
+    /// Check the configuration of the daemon
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// Print what makes a shell complete the verbs, their options, and the names that the daemon knows
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
     /// Print the man page, or write all of them into a directory
     Man {
         /// Where to write one page for each verb
@@ -164,7 +229,7 @@ pub(crate) enum PoolVerb {
     /// Make a pool from SSDs
     Create(Box<PoolCreateArguments>),
     /// List all pools
-    List,
+    List(TableArguments),
     /// Show a pool with its SSDs and volumes
     Show {
         #[arg(value_parser = PoolName::from_str)]
@@ -387,7 +452,7 @@ pub(crate) enum VolumeVerb {
         read_cache: Option<bool>,
     },
     /// List all volumes
-    List,
+    List(TableArguments),
     /// Show a volume with its counters
     Show {
         #[arg(value_parser = VolumeName::from_str)]
@@ -477,6 +542,9 @@ pub(crate) enum VolumeVerb {
 
 #[derive(Args, Debug)]
 pub(crate) struct StatusArguments {
+    /// These pools only, with their volumes; by default the daemon and everything
+    #[arg(value_name = "POOL", value_parser = PoolName::from_str)]
+    pub(crate) pools: Vec<PoolName>,
     /// Exit with 0 if all is healthy, 1 if something is degraded, 2 if something failed
     #[arg(long)]
     pub(crate) check: bool,
@@ -484,12 +552,33 @@ pub(crate) struct StatusArguments {
 
 #[derive(Args, Debug)]
 pub(crate) struct StatsArguments {
-    /// One volume only
-    #[arg(value_parser = VolumeName::from_str)]
-    pub(crate) name: Option<VolumeName>,
-    /// Show rates, once a second, until interrupted
+    /// A volume: that one only. A number: rates, every so many seconds. Another number: so many times, and then the end
+    #[arg(value_name = "VOLUME|INTERVAL|COUNT", num_args = 0..=3, value_parser = StatsWord::from_str)]
+    pub(crate) words: Vec<StatsWord>,
+    /// Rates, once a second, until interrupted
     #[arg(long)]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) table: TableArguments,
+}
+
+/// What stands behind `stats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StatsWord {
+    Volume(VolumeName),
+    Number(u64),
+}
+
+impl FromStr for StatsWord {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.chars().all(|c| c.is_ascii_digit()) && !text.is_empty() {
+            let number = text.parse().ok().filter(|number| (1..=86_400).contains(number));
+            return number.map(Self::Number).ok_or_else(|| format!("{text:?}: it is 1 to 86400"));
+        }
+        text.parse().map(Self::Volume).map_err(|error: hotset_cache::Error| error.to_string())
+    }
 }
 
 #[derive(Args, Debug)]
@@ -523,10 +612,75 @@ pub(crate) struct EventsArguments {
     /// Only events after the one with this number
     #[arg(long, value_name = "ID")]
     pub(crate) after: Option<u64>,
+    /// Only events since then: so long ago, as 90s, 10m, 2h or 7d, or a time, as 2026-11-26 or 2026-11-26T12:00
+    #[arg(long, value_name = "TIME", value_parser = Since::from_str)]
+    pub(crate) since: Option<Since>,
+    /// Only events that are at least so severe
+    #[arg(long, value_enum)]
+    pub(crate) severity: Option<LeastSeverity>,
+    /// Only the newest so many of them
+    #[arg(long, value_name = "COUNT", conflicts_with = "follow")]
+    pub(crate) last: Option<usize>,
+    /// Only events of this pool, volume or SSD, or of one of these kinds: daemon, pool, volume, ssd
+    #[arg(long, value_name = "NAME")]
+    pub(crate) subject: Option<String>,
+}
+
+/// From when on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    SecondsAgo(u64),
+    /// The beginning of a date and a time, as events show it.
+    Time(String),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?}: it is so long ago, as 90s, 10m, 2h or 7d, or a time, as 2026-11-26 or 2026-11-26T12:00")
+        };
+        let form = "dddd-dd-ddTdd:dd:ddZ";
+        let is_time = text.len() >= "dddd-dd-dd".len()
+            && text.len() <= form.len()
+            && text.chars().zip(form.chars()).all(|(c, form)| if form == 'd' { c.is_ascii_digit() } else { c == form });
+        if is_time {
+            return Ok(Self::Time(text.to_owned()));
+        }
+        let unit_s = match text.chars().last() {
+            Some('s') => 1,
+            Some('m') => 60,
+            Some('h') => 3600,
+            Some('d') => 24 * 3600,
+            Some(_) | None => return Err(wrong()),
+        };
+        let count: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
+        count.checked_mul(unit_s).map(Self::SecondsAgo).ok_or_else(wrong)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LeastSeverity {
+    Info,
+    Warning,
+    Error,
+}
+
+impl From<LeastSeverity> for hotset_api::Severity {
+    fn from(severity: LeastSeverity) -> Self {
+        match severity {
+            LeastSeverity::Info => Self::Info,
+            LeastSeverity::Warning => Self::Warning,
+            LeastSeverity::Error => Self::Error,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct OperationsArguments {
+    #[command(flatten)]
+    pub(crate) table: TableArguments,
     #[command(subcommand)]
     pub(crate) verb: Option<OperationsVerb>,
 }
@@ -548,7 +702,7 @@ pub(crate) enum TokenVerb {
         role: TokenRole,
     },
     /// List the tokens by name
-    List,
+    List(TableArguments),
     /// Take a token back: nobody gets in with it any more
     Delete { name: String },
 }
@@ -566,6 +720,49 @@ impl From<TokenRole> for hotset_api::Role {
         match role {
             TokenRole::View => Self::View,
             TokenRole::Admin => Self::Admin,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArguments {
+    /// The site file, as `hotset export` writes it; - is standard input
+    pub(crate) file: PathBuf,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigVerb {
+    /// Say whether the configuration file is right, and if not, where
+    Check {
+        /// The file; by default /etc/hotset/hotset.toml
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    Powershell,
+}
+
+impl Shell {
+    #[cfg(test)]
+    pub(crate) const ALL: &[Self] = &[Self::Bash, Self::Zsh, Self::Fish, Self::Elvish, Self::Powershell];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Zsh => "zsh",
+            Self::Fish => "fish",
+            Self::Elvish => "elvish",
+            Self::Powershell => "powershell",
         }
     }
 }
@@ -660,6 +857,12 @@ mod tests {
             "hotset udev-rules",
             "hotset top --sort hit-ratio --count 3",
             "hotset events --follow --after 7",
+            "hotset events --since 2h --severity warning --last 20 --subject fast",
+            "hotset events --since 2026-11-26T12:00",
+            "hotset pool list -o pool,used --sort=-used --no-headings --bytes",
+            "hotset stats v 5 3",
+            "hotset stats 5",
+            "hotset status p q",
             "hotset operations",
             "hotset operations cancel 3",
             "hotset token create grafana --role view",
@@ -667,6 +870,9 @@ mod tests {
             "hotset token delete grafana",
             "hotset image create f 1G",
             "hotset demo --seconds 30 --dir /d --serve",
+            "hotset config check --config /c",
+            "hotset export",
+            "hotset apply site.toml --dry-run",
             "hotset completions bash",
             "hotset man --dir /m",
         ] {
@@ -708,6 +914,10 @@ mod tests {
             ("hotset demo --seconds 1", "10..=3600"),
             ("hotset image create f huge", "not a size"),
             ("hotset frobnicate", "frobnicate"),
+            ("hotset pool list -o name,", "names of columns"),
+            ("hotset events --since yesterday", "90s, 10m, 2h or 7d"),
+            ("hotset events --severity loud", "warning"),
+            ("hotset stats 0", "1 to 86400"),
         ] {
             let error = parse(line).err().unwrap_or_else(|| panic!("{line} was accepted"));
             assert_eq!(error.exit_code(), 2, "{line}");

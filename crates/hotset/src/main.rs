@@ -2,6 +2,7 @@
 
 mod args;
 mod client;
+mod complete;
 mod daemon;
 mod demo;
 mod endpoint;
@@ -20,16 +21,17 @@ mod state_file;
 mod udev;
 mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use clap::Parser;
+use clap_complete::CompleteEnv;
 use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
 
-use args::{Arguments, ImageVerb, Output, Verb};
+use args::{Arguments, ConfigVerb, Format, ImageVerb, Output, PoolVerb, TokenVerb, Verb, VolumeVerb};
 use client::{Address, Answers, Client, Credentials, Door};
 use endpoint::Endpoint;
 
@@ -37,11 +39,13 @@ use endpoint::Endpoint;
 const LAST_WORDS_LIMIT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    // Ends here if a shell asks for completions: COMPLETE in the environment.
+    CompleteEnv::with_factory(complete::command).complete();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    let output = arguments.output;
+    let (output, _) = form(&arguments.output);
     // A health check that cannot be made has found a failure.
     let checks = matches!(&arguments.verb, Verb::Status(status) if status.check);
     let failed = if checks { ExitCode::from(2) } else { ExitCode::FAILURE };
@@ -70,6 +74,11 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
     let Arguments { api, api_ca, token_file, timeout, output, verb } = arguments;
+    let (output, columns) = form(&output);
+    if !columns.is_empty() && !prints_a_list(&verb) {
+        let message = format!("-o {}: this verb prints no list: it is text or json", columns.join(","));
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
     let limit = (timeout > 0).then(|| Duration::from_secs(timeout));
     let answers = Answers { limit, for_people: output == Output::Text };
     let client = |api| client(api, api_ca.clone(), token_file.clone(), answers);
@@ -81,23 +90,59 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
                 ExitCode::FAILURE
             }));
         }
-        Verb::Pool(verb) => client::run_pool(&client(api)?, output, verb)?,
-        Verb::Volume(verb) => client::run_volume(&client(api)?, output, verb)?,
+        Verb::Pool(verb) => client::run_pool(&client(api)?, output, columns, verb)?,
+        Verb::Volume(verb) => client::run_volume(&client(api)?, output, columns, verb)?,
         Verb::Status(status) => return client::run_status(&client(api)?, output, &status).map(ExitCode::from),
-        Verb::Stats(stats) => client::run_stats(&client(api)?, output, &stats)?,
+        Verb::Stats(stats) => client::run_stats(&client(api)?, output, columns, stats)?,
         Verb::Top(top) => client::run_top(&client(api)?, output, &top)?,
         Verb::Events(events) => client::run_events(&client(api)?, output, &events)?,
-        Verb::Operations(operations) => client::run_operations(&client(api)?, output, &operations)?,
-        Verb::Token(verb) => client::run_token(&client(api)?, output, &verb)?,
+        Verb::Operations(operations) => client::run_operations(&client(api)?, output, columns, operations)?,
+        Verb::Token(verb) => client::run_token(&client(api)?, output, columns, verb)?,
         Verb::UdevRules => client::run_udev_rules(&client(api)?, output)?,
         Verb::Image(ImageVerb::Create { path, size }) => client::create_image(output, &path, size)?,
         Verb::Recover(arguments) => recover::run(output, &arguments)?,
         Verb::Demo(demo) => return demo::run(&demo, output),
+        Verb::Export => client::run_export(&client(api)?, output)?,
+        Verb::Apply(arguments) => client::run_apply(&client(api)?, output, &arguments)?,
+        Verb::Config(ConfigVerb::Check { config }) => check_config(output, config.as_deref())?,
         Verb::Completions { shell } => client::write_out(&manual::completions(shell))?,
         Verb::Man { dir } => manual::pages(dir.as_deref())?,
         Verb::Openapi => client::write_out(&client::json(&daemon::Document::openapi()))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// For people or for programs, and the columns that were asked for.
+fn form(format: &Format) -> (Output, Vec<String>) {
+    match format {
+        Format::Text => (Output::Text, Vec::new()),
+        Format::Json => (Output::Json, Vec::new()),
+        Format::Columns(columns) => (Output::Text, columns.clone()),
+    }
+}
+
+fn prints_a_list(verb: &Verb) -> bool {
+    match verb {
+        Verb::Pool(verb) => matches!(verb, PoolVerb::List(_)),
+        Verb::Volume(verb) => matches!(verb, VolumeVerb::List(_)),
+        Verb::Token(verb) => matches!(verb, TokenVerb::List(_)),
+        Verb::Operations(operations) => operations.verb.is_none(),
+        Verb::Stats(_) => true,
+        Verb::Serve(_)
+        | Verb::Status(_)
+        | Verb::Top(_)
+        | Verb::Events(_)
+        | Verb::UdevRules
+        | Verb::Image(_)
+        | Verb::Recover(_)
+        | Verb::Demo(_)
+        | Verb::Export
+        | Verb::Apply(_)
+        | Verb::Config(_)
+        | Verb::Completions { .. }
+        | Verb::Man { .. }
+        | Verb::Openapi => false,
+    }
 }
 
 /// The daemon that a client verb talks to. What the command line leaves out may stand in the environment; not so for the
@@ -129,6 +174,13 @@ fn address_of_environment() -> Result<Address, ApiError> {
     };
     let parsed = named.to_str().ok_or_else(|| "it is no text".to_owned()).and_then(str::parse);
     parsed.map_err(|why| ApiError::new(ApiErrorKind::Invalid, format!("HOTSET_API: {why}")))
+}
+
+fn check_config(output: Output, config: Option<&Path>) -> Result<(), ApiError> {
+    let checked = daemon::check_config(config).map_err(|message| ApiError::new(ApiErrorKind::Invalid, message))?;
+    client::print(output, &serde_json::json!({ "config": checked }), |_| {
+        format!("{}: it is right\n", checked.display())
+    })
 }
 
 /// Where a daemon is to listen.

@@ -11,6 +11,38 @@ use crate::words;
 const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
 const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
 
+/// The settings of a pool for whoever completes a command line: those with few values with each of them.
+pub(crate) fn pool_settings() -> Vec<String> {
+    let values = |key: &str| match key {
+        "io-type" => words_of(IoType::ALL),
+        "policy" => words_of(PolicyKind::ALL),
+        "fetch-rate" => words_of(FetchRate::ALL),
+        "flush-rate" => words_of(FlushRate::ALL),
+        "populate-on-read" => ["1", "2", "3", "4"].to_vec(),
+        "populate-on-write" => ["0", "1", "2", "3", "4"].to_vec(),
+        _ => vec![""],
+    };
+    written(POOL_KEYS, values)
+}
+
+/// The same of a volume.
+pub(crate) fn volume_settings() -> Vec<String> {
+    let values = |key: &str| match key {
+        "mode" => words_of(WriteMode::ALL),
+        "read-cache" => vec!["on", "off"],
+        _ => vec![""],
+    };
+    written(VOLUME_KEYS, values)
+}
+
+fn written(keys: &str, values: impl Fn(&str) -> Vec<&'static str>) -> Vec<String> {
+    keys.split(", ").flat_map(|key| values(key).into_iter().map(move |value| format!("{key}={value}"))).collect()
+}
+
+fn words_of<T>(all: &'static [(T, &'static str)]) -> Vec<&'static str> {
+    all.iter().map(|(_, word)| *word).collect()
+}
+
 /// One setting of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PoolSetting(PoolSet);
@@ -210,6 +242,17 @@ mod tests {
         assert_eq!((set.populate_on_read, set.populate_on_write), (Some(3), None));
         assert_eq!(set.fetch_rate, Some(hotset_api::FetchRate::High));
         assert_eq!(set.io_type, Some(hotset_api::IoType::FileSystem));
+    }
+
+    #[test]
+    fn what_is_offered_is_understood() {
+        for (written, values) in [(pool_settings(), "s3-fifo"), (volume_settings(), "write-back")] {
+            assert!(written.iter().any(|setting| setting.ends_with(values)), "{written:?}");
+            for setting in written.iter().filter(|setting| !setting.ends_with('=')) {
+                let understood = setting.parse::<PoolSetting>().is_ok() || setting.parse::<VolumeSetting>().is_ok();
+                assert!(understood, "{setting}");
+            }
+        }
     }
 
     #[test]

@@ -319,7 +319,7 @@ fn completions_man_pages_and_the_api_document_come_from_the_definitions() {
     let daemon = Daemon::prepare("");
     let hotset = binary().to_string_lossy();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(succeed(&hotset, &["completions", shell]).contains("enable-cache"), "{shell}");
+        assert!(succeed(&hotset, &["completions", shell]).contains("COMPLETE"), "{shell}");
     }
     let pages = daemon.site.path("man");
     succeed(&hotset, &["man", "--dir", &pages.display().to_string()]);

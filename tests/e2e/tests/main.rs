@@ -36,6 +36,7 @@ mod refusals;
 mod restart;
 mod scrub;
 mod silence;
+mod site_files;
 mod sinks;
 mod state_files;
 mod sums;

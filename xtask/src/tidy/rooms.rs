@@ -40,7 +40,7 @@ const ROOMS_OF_SERVE: &[(&str, &[&str])] =
 const ROOMS_OF_DAEMON: &[&str] = &["opening", "changing", "reporting", "rooms", "http"];
 
 /// Files beside the rooms that stand before them.
-const FRAME_OF_DAEMON: &[&str] = &["mod.rs", "api_socket.rs", "certificates.rs", "reload.rs"];
+const FRAME_OF_DAEMON: &[&str] = &["mod.rs", "api_socket.rs", "certificates.rs", "check.rs", "reload.rs"];
 
 const DAEMON: &str = "crates/hotset/src/daemon/";
 

@@ -24,7 +24,7 @@ pub(crate) use codec::{OtherStream, Unreadable, crc32c, crc64};
 
 /// The version of everything that is written. A higher one is refused, with the version it needs in the message; what lies there of
 /// a lower one is read, and brought to this one when the pool is opened (`pool/upgrade.rs`).
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The first version: without streams.
 pub(crate) const OLDEST_VERSION: u32 = 1;

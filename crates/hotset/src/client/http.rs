@@ -53,6 +53,14 @@ impl Door {
         Ok(Self { address, token: credentials.token, tls: config, answers })
     }
 
+    /// Its paths are those of this machine.
+    pub(super) fn is_of_this_machine(&self) -> bool {
+        match &self.address {
+            Address::Here(_) => true,
+            Address::Elsewhere { .. } => false,
+        }
+    }
+
     /// The host that a request names.
     fn host(&self) -> String {
         match &self.address {

@@ -7,13 +7,23 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::http::{Client, request};
 use super::print::print;
 use super::removal::{Shown, TICK, time_left};
-use super::table::Table;
+use super::table::{Cell, Column, Listing};
 use crate::args::{OperationsArguments, OperationsVerb, Output};
 use crate::size::human;
 
-pub(crate) fn run(client: &Client, output: Output, arguments: &OperationsArguments) -> Result<(), ApiError> {
+pub(crate) fn run(
+    client: &Client,
+    output: Output,
+    columns: Vec<String>,
+    arguments: OperationsArguments,
+) -> Result<(), ApiError> {
     match arguments.verb {
-        None => print(output, &client.get::<OperationList>("/operations")?, |list| table(&list.operations)),
+        None => {
+            let list: OperationList = client.get("/operations")?;
+            let listing = Listing { columns, table: arguments.table };
+            let text = listing.render(COLUMNS, &list.operations, "No operations\n")?;
+            print(output, &list, |_| text)
+        }
         Some(OperationsVerb::Cancel { id }) => {
             let cancelled: OperationCancelled = client.delete(&format!("/operations/{id}"))?;
             print(output, &cancelled, |cancelled| match cancelled.changed {
@@ -72,24 +82,19 @@ fn amounts(operation: &Operation) -> String {
     )
 }
 
-fn table(operations: &[Operation]) -> String {
-    if operations.is_empty() {
-        return "No operations\n".to_owned();
-    }
-    let mut table = Table::new(&[">ID", "OPERATION", "SUBJECT", "STATE", ">DONE", ">OF", ">RATE", ">LEFT", "REASON"]);
-    for operation in operations {
+const COLUMNS: &[Column<Operation>] = &[
+    Column::new(">ID", |operation| Cell::Count(operation.id)),
+    Column::new("OPERATION", |operation| Cell::Text(operation.kind.word().to_owned())),
+    Column::new("SUBJECT", |operation| Cell::Text(operation.subject.to_string())),
+    Column::new("STATE", |operation| Cell::Text(operation.state.word().to_owned())),
+    Column::new(">DONE", |operation| Cell::Bytes(operation.done_bytes)),
+    Column::new(">OF", |operation| Cell::Bytes(operation.total_bytes)),
+    Column::new(">RATE/S", |operation| Cell::Bytes(operation.rate_bytes_per_second)),
+    Column::new(">SECONDS LEFT", |operation| {
         let left = operation.eta_seconds.filter(|_| operation.state == OperationState::Running);
-        table.row(vec![
-            operation.id.to_string(),
-            operation.kind.word().to_owned(),
-            operation.subject.to_string(),
-            operation.state.word().to_owned(),
-            human(operation.done_bytes),
-            human(operation.total_bytes),
-            format!("{}/s", human(operation.rate_bytes_per_second)),
-            left.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds} s")),
-            operation.error.as_ref().map_or_else(String::new, ToString::to_string),
-        ]);
-    }
-    table.render()
-}
+        left.map_or(Cell::Nothing, Cell::Count)
+    }),
+    Column::new("REASON", |operation| {
+        Cell::Text(operation.error.as_ref().map_or_else(String::new, ToString::to_string))
+    }),
+];

@@ -9,17 +9,21 @@ use hyper::Method;
 use super::http::Client;
 use super::image::fill_bar;
 use super::print::{absolute, print, tell, write_out};
-use super::table::{Table, facts, notes, on_off};
+use super::table::{Cell, Column, Listing, Table, facts, notes, on_off};
 use super::{drives, members, operations, removal, scrub};
 use crate::args::{ConvertArguments, Output, PoolCreateArguments, PoolVerb};
 use crate::settings::pool_set;
 use crate::size::{grouped, human};
 use crate::words;
 
-pub(crate) fn run(client: &Client, output: Output, verb: PoolVerb) -> Result<(), ApiError> {
+pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: PoolVerb) -> Result<(), ApiError> {
     match verb {
         PoolVerb::Create(arguments) => create(client, output, &arguments),
-        PoolVerb::List => print(output, &client.get::<PoolList>("/pools")?, |list| table(&list.pools)),
+        PoolVerb::List(table) => {
+            let list: PoolList = client.get("/pools")?;
+            let text = listed(&list.pools, &Listing { columns, table })?;
+            print(output, &list, |_| text)
+        }
         PoolVerb::Show { name } => print(output, &client.get::<Pool>(&format!("/pools/{name}"))?, show),
         PoolVerb::Set { name, settings } => {
             let change = client.send(Method::PATCH, &format!("/pools/{name}"), &pool_set(&settings))?;
@@ -268,28 +272,29 @@ fn dirty_capacity(plan: &PoolPlan) -> String {
     }
 }
 
-/// The table of `pool list`, and below it why a pool is not good, and what to do.
-fn table(pools: &[Pool]) -> String {
-    if pools.is_empty() {
-        return "No pools\n".to_owned();
+const COLUMNS: &[Column<Pool>] = &[
+    Column::new("POOL", |pool| Cell::Text(pool.name.clone())),
+    Column::new("TYPE", |pool| Cell::Text(words::engine_pool_kind(pool.kind).to_string())),
+    Column::new("STATE", |pool| Cell::Text(pool.state.word().to_owned())),
+    Column::new("HEALTH", |pool| Cell::Text(pool.health.word().to_owned())),
+    Column::new(">CAPACITY", |pool| Cell::Bytes(pool.capacity_bytes)),
+    Column::new(">USED", |pool| Cell::Bytes(pool.used_bytes)),
+    Column::new(">DIRTY", |pool| pool.write_log.map_or(Cell::Nothing, |log| Cell::Bytes(log.dirty_bytes))),
+    Column::new(">SSDS", |pool| count(pool.ssds.len())),
+    Column::new(">VOLUMES", |pool| count(pool.volumes.len())),
+];
+
+fn count(count: usize) -> Cell {
+    Cell::Count(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// The list of pools, and below it why a pool is not good, and what to do.
+fn listed(pools: &[Pool], listing: &Listing) -> Result<String, ApiError> {
+    let mut text = listing.render(COLUMNS, pools, "No pools\n")?;
+    if listing.is_plain() {
+        text.extend(pools.iter().map(|pool| notes(&pool.name, &[&pool.reason, &pool.action])));
     }
-    let mut table =
-        Table::new(&["POOL", "TYPE", "STATE", "HEALTH", ">CAPACITY", ">USED", ">DIRTY", ">SSDS", ">VOLUMES"]);
-    for pool in pools {
-        table.row(vec![
-            pool.name.clone(),
-            words::engine_pool_kind(pool.kind).to_string(),
-            pool.state.word().to_owned(),
-            pool.health.word().to_owned(),
-            human(pool.capacity_bytes),
-            human(pool.used_bytes),
-            pool.write_log.map_or_else(|| "-".to_owned(), |log| human(log.dirty_bytes)),
-            pool.ssds.len().to_string(),
-            pool.volumes.len().to_string(),
-        ]);
-    }
-    let said = pools.iter().map(|pool| notes(&pool.name, &[&pool.reason, &pool.action]));
-    table.render() + &said.collect::<String>()
+    Ok(text)
 }
 
 fn settings_of(pool: &Pool) -> String {

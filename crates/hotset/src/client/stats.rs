@@ -1,17 +1,16 @@
-//! The `stats` verb: counters once, or rates every second.
+//! The `stats` verb: counters once, or rates again and again.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use hotset_api::{ApiError, ApiErrorKind, Stats, VolumeCounters};
+use hotset_cache::config::VolumeName;
 use serde::Serialize;
 
 use super::http::Client;
 use super::print::{Reader, print, write_as_it_is, write_more};
-use super::table::Table;
-use super::volume::percent;
-use crate::args::{Output, StatsArguments};
-use crate::size::{grouped, human};
+use super::table::{Cell, Column, Listing};
+use crate::args::{Output, StatsArguments, StatsWord};
 
 /// The rates of one volume over the last interval. Keys are as stable as the API's.
 #[derive(Debug, Default, PartialEq, Serialize)]
@@ -34,17 +33,55 @@ pub(super) struct Rates {
     pub(super) write_p99_microseconds: Option<f64>,
 }
 
-pub(crate) fn run(client: &Client, output: Output, arguments: &StatsArguments) -> Result<(), ApiError> {
-    let first = fetch(client, arguments)?;
-    if arguments.watch {
-        return watch(client, output, arguments, first);
-    }
-    print(output, &first, |stats| counters(&stats.volumes))
+/// What was asked for.
+struct Asked {
+    volume: Option<VolumeName>,
+    /// Rates, after so many seconds; else counters, once.
+    interval_s: Option<u64>,
+    /// How many times; for ever.
+    count: Option<u64>,
+    listing: Listing,
 }
 
-fn fetch(client: &Client, arguments: &StatsArguments) -> Result<Stats, ApiError> {
+impl Asked {
+    fn of(arguments: StatsArguments, columns: Vec<String>) -> Result<Self, ApiError> {
+        let wrong =
+            || ApiError::new(ApiErrorKind::Invalid, "stats takes a volume, then an interval, then a count, each once");
+        let mut asked =
+            Self { volume: None, interval_s: None, count: None, listing: Listing { columns, table: arguments.table } };
+        for word in arguments.words {
+            match (word, asked.interval_s, asked.count) {
+                (StatsWord::Volume(name), None, None) if asked.volume.is_none() => asked.volume = Some(name),
+                (StatsWord::Number(seconds), None, _) => asked.interval_s = Some(seconds),
+                (StatsWord::Number(count), Some(_), None) => asked.count = Some(count),
+                (StatsWord::Volume(_) | StatsWord::Number(_), _, _) => return Err(wrong()),
+            }
+        }
+        if arguments.watch {
+            asked.interval_s = asked.interval_s.or(Some(1));
+        }
+        Ok(asked)
+    }
+}
+
+pub(crate) fn run(
+    client: &Client,
+    output: Output,
+    columns: Vec<String>,
+    arguments: StatsArguments,
+) -> Result<(), ApiError> {
+    let asked = Asked::of(arguments, columns)?;
+    let first = fetch(client, &asked)?;
+    if let Some(interval_s) = asked.interval_s {
+        return watch(client, output, &asked, Duration::from_secs(interval_s), first);
+    }
+    let text = asked.listing.render(COUNTERS, &first.volumes, "No volumes\n")?;
+    print(output, &first, |_| text)
+}
+
+fn fetch(client: &Client, asked: &Asked) -> Result<Stats, ApiError> {
     let mut stats: Stats = client.get("/stats")?;
-    let Some(name) = &arguments.name else { return Ok(stats) };
+    let Some(name) = &asked.volume else { return Ok(stats) };
     stats.volumes.retain(|volume| volume.name == name.as_str());
     if stats.volumes.is_empty() {
         return Err(ApiError::new(ApiErrorKind::NotFound, format!("volume {name}: no such volume is being served")));
@@ -52,71 +89,52 @@ fn fetch(client: &Client, arguments: &StatsArguments) -> Result<Stats, ApiError>
     Ok(stats)
 }
 
-fn counters(volumes: &[VolumeCounters]) -> String {
-    if volumes.is_empty() {
-        return "No volumes\n".to_owned();
-    }
-    let headings = [
-        "VOLUME",
-        ">READS",
-        ">HITS",
-        ">HIT RATIO",
-        ">WRITES",
-        ">WRITE HITS",
-        ">BYPASSED",
-        ">POPULATED",
-        ">EVICTED",
-        ">CLEANED",
-        ">CACHED",
-        ">DIRTY",
-    ];
-    let mut table = Table::new(&headings);
-    for volume in volumes {
-        let stats = &volume.stats;
-        table.row(vec![
-            volume.name.clone(),
-            grouped(stats.reads),
-            grouped(stats.read_hits),
-            percent(stats.hit_ratio),
-            grouped(stats.writes),
-            grouped(stats.write_hits),
-            grouped(stats.bypassed_reads + stats.bypassed_writes),
-            human(stats.populated_bytes),
-            grouped(stats.evicted_blocks),
-            human(stats.cleaned_bytes),
-            human(volume.cache_used_bytes),
-            human(volume.dirty_bytes),
-        ]);
-    }
-    table.render()
-}
+const COUNTERS: &[Column<VolumeCounters>] = &[
+    Column::new("VOLUME", |volume| Cell::Text(volume.name.clone())),
+    Column::new(">READS", |volume| Cell::Count(volume.stats.reads)),
+    Column::new(">HITS", |volume| Cell::Count(volume.stats.read_hits)),
+    Column::new(">HIT RATIO", |volume| Cell::Ratio(volume.stats.hit_ratio)),
+    Column::new(">WRITES", |volume| Cell::Count(volume.stats.writes)),
+    Column::new(">WRITE HITS", |volume| Cell::Count(volume.stats.write_hits)),
+    Column::new(">BYPASSED", |volume| Cell::Count(volume.stats.bypassed_reads + volume.stats.bypassed_writes)),
+    Column::new(">POPULATED", |volume| Cell::Bytes(volume.stats.populated_bytes)),
+    Column::new(">EVICTED", |volume| Cell::Count(volume.stats.evicted_blocks)),
+    Column::new(">CLEANED", |volume| Cell::Bytes(volume.stats.cleaned_bytes)),
+    Column::new(">CACHED", |volume| Cell::Bytes(volume.cache_used_bytes)),
+    Column::new(">DIRTY", |volume| Cell::Bytes(volume.dirty_bytes)),
+];
 
-/// Redraws on a terminal, else adds lines. Ends with Ctrl-C, or with an error when the daemon goes.
-fn watch(client: &Client, output: Output, arguments: &StatsArguments, first: Stats) -> Result<(), ApiError> {
+/// Redraws on a terminal, else adds lines. Ends when it was often enough, with Ctrl-C, or with an error when the daemon goes.
+fn watch(client: &Client, output: Output, asked: &Asked, interval: Duration, first: Stats) -> Result<(), ApiError> {
     let redraw = output == Output::Text && std::io::stdout().is_terminal();
     let mut before = first;
     let mut lines_drawn = 0;
-    let mut heading_printed = false;
-    loop {
-        std::thread::sleep(Duration::from_secs(1));
-        let now = fetch(client, arguments)?;
+    let mut left = asked.count;
+    while left != Some(0) {
+        std::thread::sleep(interval);
+        let now = fetch(client, asked)?;
         let rates = rates(&before, &now);
         let text = match output {
             Output::Json => rates.iter().map(line_of_json).collect(),
-            Output::Text if redraw => {
-                write_as_it_is(&back(lines_drawn))?;
-                table(&rates)
+            Output::Text => {
+                let whole = asked.listing.render(RATES, &rates, "")?;
+                if redraw {
+                    write_as_it_is(&back(lines_drawn))?;
+                }
+                // Headings once, where lines are added.
+                let has_headings = !asked.listing.table.no_headings;
+                let again = !redraw && lines_drawn > 0 && has_headings;
+                lines_drawn = whole.lines().count();
+                if again { whole.split_once('\n').map_or("", |(_, rows)| rows).to_owned() } else { whole }
             }
-            Output::Text if heading_printed => table(&rates).split_once('\n').map_or("", |(_, rows)| rows).to_owned(),
-            Output::Text => table(&rates),
         };
-        heading_printed = true;
-        lines_drawn = rates.len() + 1;
         if write_more(&text)? == Reader::Left {
             return Ok(());
         }
         before = now;
+        left = left.map(|left| left - 1);
     }
+    Ok(())
 }
 
 /// Moves to the start of what was drawn last and clears it (ECMA-48: CPL, ED).
@@ -165,40 +183,20 @@ fn rates_of(old: &VolumeCounters, new: &VolumeCounters, seconds: f64) -> Rates {
     }
 }
 
-fn table(rates: &[Rates]) -> String {
-    let headings = [
-        "VOLUME",
-        ">READ IOPS",
-        ">WRITE IOPS",
-        ">READ MB/s",
-        ">WRITE MB/s",
-        ">HIT RATIO",
-        ">WRITE HITS/s",
-        ">FILLING MB/s",
-        ">CLEANING MB/s",
-        ">DIRTY",
-        ">CACHED",
-        ">OF",
-    ];
-    let mut table = Table::new(&headings);
-    for volume in rates {
-        table.row(vec![
-            volume.name.clone(),
-            format!("{:.0}", volume.read_iops),
-            format!("{:.0}", volume.write_iops),
-            format!("{:.1}", volume.read_bytes_per_s / 1e6),
-            format!("{:.1}", volume.write_bytes_per_s / 1e6),
-            percent(volume.hit_ratio),
-            format!("{:.0}", volume.write_hits_per_s),
-            format!("{:.1}", volume.populated_bytes_per_s / 1e6),
-            format!("{:.1}", volume.cleaned_bytes_per_s / 1e6),
-            human(volume.dirty_bytes),
-            human(volume.cache_used_bytes),
-            human(volume.pool_capacity_bytes),
-        ]);
-    }
-    table.render()
-}
+const RATES: &[Column<Rates>] = &[
+    Column::new("VOLUME", |volume| Cell::Text(volume.name.clone())),
+    Column::new(">READ IOPS", |volume| Cell::Number(volume.read_iops, 0)),
+    Column::new(">WRITE IOPS", |volume| Cell::Number(volume.write_iops, 0)),
+    Column::new(">READ MB/s", |volume| Cell::Number(volume.read_bytes_per_s / 1e6, 1)),
+    Column::new(">WRITE MB/s", |volume| Cell::Number(volume.write_bytes_per_s / 1e6, 1)),
+    Column::new(">HIT RATIO", |volume| Cell::Ratio(volume.hit_ratio)),
+    Column::new(">WRITE HITS/s", |volume| Cell::Number(volume.write_hits_per_s, 0)),
+    Column::new(">FILLING MB/s", |volume| Cell::Number(volume.populated_bytes_per_s / 1e6, 1)),
+    Column::new(">CLEANING MB/s", |volume| Cell::Number(volume.cleaned_bytes_per_s / 1e6, 1)),
+    Column::new(">DIRTY", |volume| Cell::Bytes(volume.dirty_bytes)),
+    Column::new(">CACHED", |volume| Cell::Bytes(volume.cache_used_bytes)),
+    Column::new(">OF", |volume| Cell::Bytes(volume.pool_capacity_bytes)),
+];
 
 #[allow(clippy::as_conversions, reason = "a rate for people: the rounding of u64 to f64 does not matter")]
 fn float(count: u64) -> f64 {

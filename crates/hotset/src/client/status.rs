@@ -1,8 +1,8 @@
 //! The `status` verb: pool by pool, what is so, what is wrong, what to do about it, and what is being done.
 
 use hotset_api::{
-    ApiError, Condition, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState, Ssd, SsdHealth,
-    SsdState, Status, SubjectKind, Volume,
+    ApiError, ApiErrorKind, Condition, Health, Operation, OperationList, OperationState, Pool, PoolKind, PoolState,
+    Ssd, SsdHealth, SsdState, Status, SubjectKind, Volume,
 };
 
 use super::http::Client;
@@ -13,11 +13,13 @@ use super::{scrub, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human};
 use crate::words;
+use hotset_cache::config::PoolName;
 use hotset_cache::date_and_time;
 
 /// The exit code: 0, or with `--check` also 1 for degraded and 2 for failed (a daemon that does not answer is failed).
 pub(crate) fn run(client: &Client, output: Output, arguments: &StatusArguments) -> Result<u8, ApiError> {
-    let status: Status = client.get("/status")?;
+    let status = chosen(client.get("/status")?, &arguments.pools)?;
+    let some = !arguments.pools.is_empty();
     let running = match output {
         Output::Json => Vec::new(),
         Output::Text => running(client.get::<OperationList>("/operations")?),
@@ -25,12 +27,41 @@ pub(crate) fn run(client: &Client, output: Output, arguments: &StatusArguments) 
     print(output, &status, |status| match arguments.check {
         true => format!(
             "{}{}",
-            of_the_daemon(status),
+            if some { String::new() } else { of_the_daemon(status) },
             status.reasons.iter().map(|reason| indented(reason)).collect::<String>()
         ),
+        false if some => pools_of(status, &running).trim_start().to_owned(),
         false => show(status, &running),
     })?;
     Ok(if arguments.check { exit_code(status.health) } else { 0 })
+}
+
+/// Of these pools alone: themselves, their volumes, and their health; everything, if none is named.
+fn chosen(mut status: Status, pools: &[PoolName]) -> Result<Status, ApiError> {
+    if pools.is_empty() {
+        return Ok(status);
+    }
+    if let Some(unknown) = pools.iter().find(|name| !status.pools.iter().any(|pool| pool.name == name.as_str())) {
+        return Err(ApiError::new(ApiErrorKind::NotFound, format!("pool {unknown}: there is no such pool")));
+    }
+    status.pools.retain(|pool| pools.iter().any(|name| name.as_str() == pool.name));
+    status.volumes.retain(|volume| status.pools.iter().any(|pool| pool.volumes.contains(&volume.name)));
+    let named = |condition: &Condition| match condition.subject.kind {
+        SubjectKind::Pool => status.pools.iter().any(|pool| pool.name == condition.subject.name),
+        SubjectKind::Volume => status.volumes.iter().any(|volume| volume.name == condition.subject.name),
+        SubjectKind::Ssd => {
+            status.pools.iter().any(|pool| pool.ssds.iter().any(|ssd| ssd.uuid == condition.subject.name))
+        }
+        SubjectKind::Daemon => false,
+    };
+    status.conditions.retain(named);
+    let healths = status.pools.iter().map(|pool| pool.health).chain(status.volumes.iter().map(|volume| volume.health));
+    status.health = healths.max_by_key(|health| exit_code(*health)).unwrap_or(Health::Good);
+    let said = |what: &str, name: &str, reason: &str| (!reason.is_empty()).then(|| format!("{what} {name}: {reason}"));
+    let pools = status.pools.iter().filter_map(|pool| said("pool", &pool.name, &pool.reason));
+    status.reasons =
+        pools.chain(status.volumes.iter().filter_map(|volume| said("volume", &volume.name, &volume.reason))).collect();
+    Ok(status)
 }
 
 fn running(list: OperationList) -> Vec<Operation> {
@@ -53,10 +84,7 @@ fn show(status: &Status, running: &[Operation]) -> String {
         let since = date_and_time(since_unix_ms / 1000);
         text.push_str(&indented(&format!("{}, since {since}: {reason}\n  {action}", kind.word())));
     }
-    for pool in &status.pools {
-        let volumes: Vec<&Volume> = pool.volumes.iter().filter_map(|name| named(&status.volumes, name)).collect();
-        text.push_str(&format!("\n{}", show_pool(pool, &volumes, running)));
-    }
+    text.push_str(&pools_of(status, running));
     let uncached = |volume: &&Volume| !status.pools.iter().any(|pool| pool.volumes.contains(&volume.name));
     let uncached: Vec<&Volume> = status.volumes.iter().filter(uncached).collect();
     if !uncached.is_empty() {
@@ -66,6 +94,14 @@ fn show(status: &Status, running: &[Operation]) -> String {
         text.push_str("\nNo pools: `hotset pool create` makes one\n");
     }
     text
+}
+
+fn pools_of(status: &Status, running: &[Operation]) -> String {
+    let one = |pool: &Pool| {
+        let volumes: Vec<&Volume> = pool.volumes.iter().filter_map(|name| named(&status.volumes, name)).collect();
+        format!("\n{}", show_pool(pool, &volumes, running))
+    };
+    status.pools.iter().map(one).collect()
 }
 
 fn of_the_daemon(status: &Status) -> String {

@@ -1,6 +1,12 @@
-//! Aligned tables for people.
+//! Aligned tables for people, and lists whose columns, order and numbers are asked for.
 
+use std::cmp::Ordering;
+
+use hotset_api::{ApiError, ApiErrorKind};
+
+use crate::args::TableArguments;
 use crate::escape::escaped;
+use crate::size::{grouped, human};
 
 /// Rows of cells under headings; the last column is not padded.
 pub(crate) struct Table {
@@ -55,6 +61,121 @@ impl Table {
     }
 }
 
+/// What a list shows of one row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    Text(String),
+    Bytes(u64),
+    /// Not known: the least of all.
+    Nothing,
+    Count(u64),
+    /// 0 to 1.
+    Ratio(f64),
+    /// With so many digits after the point.
+    Number(f64, usize),
+}
+
+impl Cell {
+    /// For people, or exactly.
+    fn shown(&self, exact: bool) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Nothing => "-".to_owned(),
+            Self::Bytes(bytes) | Self::Count(bytes) if exact => bytes.to_string(),
+            Self::Bytes(bytes) => human(*bytes),
+            Self::Count(count) => grouped(*count),
+            Self::Ratio(ratio) if exact => format!("{ratio:.4}"),
+            Self::Ratio(ratio) => format!("{:.1} %", ratio * 100.0),
+            Self::Number(number, digits) => format!("{number:.digits$}"),
+        }
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) => Ordering::Equal,
+            (Self::Nothing, _) => Ordering::Less,
+            (_, Self::Nothing) => Ordering::Greater,
+            (Self::Bytes(a) | Self::Count(a), Self::Bytes(b) | Self::Count(b)) => a.cmp(b),
+            (Self::Ratio(a) | Self::Number(a, _), Self::Ratio(b) | Self::Number(b, _)) => a.total_cmp(b),
+            (one, other) => one.shown(true).cmp(&other.shown(true)),
+        }
+    }
+}
+
+/// A column of a list.
+pub(crate) struct Column<T> {
+    /// One that starts with `>` is of numbers.
+    pub(crate) heading: &'static str,
+    pub(crate) cell: fn(&T) -> Cell,
+}
+
+impl<T> Column<T> {
+    pub(crate) const fn new(heading: &'static str, cell: fn(&T) -> Cell) -> Self {
+        Self { heading, cell }
+    }
+
+    /// As `-o` and `--sort` name it: `hit-ratio` is `HIT RATIO`.
+    fn name(&self) -> String {
+        self.heading.trim_start_matches('>').to_lowercase().replace(' ', "-")
+    }
+}
+
+/// How a list is wanted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listing {
+    /// Names of columns; empty: all of them.
+    pub(crate) columns: Vec<String>,
+    pub(crate) table: TableArguments,
+}
+
+impl Listing {
+    /// For people who asked for nothing else: with what is said below a table.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.columns.is_empty() && !self.table.no_headings
+    }
+
+    /// `none` is said where there are no rows.
+    ///
+    /// # Errors
+    /// A column that there is not.
+    pub(crate) fn render<T>(&self, columns: &[Column<T>], rows: &[T], none: &str) -> Result<String, ApiError> {
+        let chosen: Vec<&Column<T>> = match self.columns.as_slice() {
+            [] => columns.iter().collect(),
+            names => names.iter().map(|name| find(columns, name)).collect::<Result<_, _>>()?,
+        };
+        let mut ordered: Vec<&T> = rows.iter().collect();
+        if let Some(sort) = &self.table.sort {
+            let column = find(columns, sort.trim_start_matches('-'))?;
+            ordered.sort_by(|one, other| (column.cell)(one).compare(&(column.cell)(other)));
+            if sort.starts_with('-') {
+                ordered.reverse();
+            }
+        }
+        if rows.is_empty() && self.is_plain() {
+            return Ok(none.to_owned());
+        }
+        let mut table = Table::new(&chosen.iter().map(|column| column.heading).collect::<Vec<_>>());
+        for row in ordered {
+            table.row(chosen.iter().map(|column| (column.cell)(row).shown(self.table.bytes)).collect());
+        }
+        if self.table.no_headings {
+            table.rows.remove(0);
+        }
+        Ok(table.render())
+    }
+}
+
+fn find<'a, T>(columns: &'a [Column<T>], name: &str) -> Result<&'a Column<T>, ApiError> {
+    let found = columns.iter().find(|column| column.name() == name.to_lowercase());
+    found.ok_or_else(|| {
+        let names: Vec<String> = columns.iter().map(Column::name).collect();
+        ApiError::new(
+            ApiErrorKind::Invalid,
+            format!("there is no column {name:?}; the columns are {}", names.join(", ")),
+        )
+    })
+}
+
 fn alignment(heading: &str) -> Alignment {
     if heading.starts_with('>') { Alignment::Right } else { Alignment::Left }
 }
@@ -96,6 +217,41 @@ mod tests {
         for text in [table.render(), facts(&[("N", evil.into()), ("M", "m".into())]), notes(evil, &[evil, "x"])] {
             assert_eq!(text.lines().count(), 2, "{text}");
             assert!(text.contains("a\\n\\u{1b}[2Jb") && !text.contains('\x1b'), "{text}");
+        }
+    }
+
+    const COLUMNS: [Column<(&str, u64)>; 3] = [
+        Column::new("NAME", |row| Cell::Text(row.0.to_owned())),
+        Column::new(">USED", |row| Cell::Bytes(row.1)),
+        Column::new(">HIT RATIO", |row| if row.1 == 0 { Cell::Nothing } else { Cell::Ratio(0.25) }),
+    ];
+    const ROWS: [(&str, u64); 3] = [("a", 3 << 20), ("b", 0), ("c", 20)];
+
+    fn listed(columns: &str, table: TableArguments) -> String {
+        let columns = columns.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Listing { columns, table }.render(&COLUMNS, &ROWS, "None\n").unwrap_or_else(|error| error.message)
+    }
+
+    #[test]
+    fn columns_order_and_exact_numbers_are_chosen() {
+        let table = TableArguments::default();
+        assert_eq!(
+            listed("", table.clone()),
+            "NAME   USED  HIT RATIO\na     3 MiB     25.0 %\nb       0 B          -\nc      20 B     25.0 %\n"
+        );
+        let exact = TableArguments { sort: Some("used".into()), no_headings: true, bytes: true };
+        assert_eq!(listed("name,used", exact), "b        0\nc       20\na  3145728\n");
+        let down = TableArguments { sort: Some("-hit-ratio".into()), no_headings: true, bytes: false };
+        assert!(listed("NAME", down).ends_with("b\n"));
+    }
+
+    #[test]
+    fn a_column_that_there_is_not_lists_those_that_there_are() {
+        for said in [
+            listed("size", TableArguments::default()),
+            listed("", TableArguments { sort: Some("size".into()), ..Default::default() }),
+        ] {
+            assert_eq!(said, "there is no column \"size\"; the columns are name, used, hit-ratio");
         }
     }
 

@@ -1,18 +1,18 @@
 //! The `token` verbs.
 
-use hotset_api::{ApiError, Deleted, TokenCreate, TokenCreated, TokenList};
+use hotset_api::{ApiError, Deleted, Token, TokenCreate, TokenCreated, TokenList};
 use hyper::Method;
 
 use super::http::Client;
 use super::print::print;
-use super::table::Table;
+use super::table::{Cell, Column, Listing};
 use crate::args::{Output, TokenVerb};
 use hotset_cache::date_and_time;
 
-pub(crate) fn run(client: &Client, output: Output, verb: &TokenVerb) -> Result<(), ApiError> {
+pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: TokenVerb) -> Result<(), ApiError> {
     match verb {
         TokenVerb::Create { name, role } => {
-            let request = TokenCreate { name: name.clone(), role: (*role).into() };
+            let request = TokenCreate { name, role: role.into() };
             let created: TokenCreated = client.send(Method::POST, "/tokens", &request)?;
             print(output, &created, |created| {
                 format!(
@@ -23,7 +23,11 @@ pub(crate) fn run(client: &Client, output: Output, verb: &TokenVerb) -> Result<(
                 )
             })
         }
-        TokenVerb::List => print(output, &client.get::<TokenList>("/tokens")?, table),
+        TokenVerb::List(table) => {
+            let list: TokenList = client.get("/tokens")?;
+            let text = Listing { columns, table }.render(COLUMNS, &list.tokens, "No tokens\n")?;
+            print(output, &list, |_| text)
+        }
         TokenVerb::Delete { name } => {
             let deleted: Deleted = client.delete(&format!("/tokens/{name}"))?;
             print(output, &deleted, |deleted| {
@@ -33,14 +37,8 @@ pub(crate) fn run(client: &Client, output: Output, verb: &TokenVerb) -> Result<(
     }
 }
 
-fn table(list: &TokenList) -> String {
-    if list.tokens.is_empty() {
-        return "No tokens\n".to_owned();
-    }
-    let mut table = Table::new(&["TOKEN", "ROLE", "CREATED"]);
-    for token in &list.tokens {
-        let created = date_and_time(token.created_unix_ms / 1000);
-        table.row(vec![token.name.clone(), token.role.word().to_owned(), created]);
-    }
-    table.render()
-}
+const COLUMNS: &[Column<Token>] = &[
+    Column::new("TOKEN", |token| Cell::Text(token.name.clone())),
+    Column::new("ROLE", |token| Cell::Text(token.role.word().to_owned())),
+    Column::new("CREATED", |token| Cell::Text(date_and_time(token.created_unix_ms / 1000))),
+];

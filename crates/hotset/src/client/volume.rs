@@ -9,7 +9,7 @@ use hyper::Method;
 use super::http::Client;
 use super::print::print;
 use super::removal;
-use super::table::{Table, facts, notes, on_off};
+use super::table::{Cell, Column, Listing, facts, notes, on_off};
 use crate::args::{Output, VolumeVerb};
 use crate::paths::absolute_backing;
 use crate::settings::volume_set;
@@ -17,7 +17,7 @@ use crate::size::{grouped, human};
 use crate::words;
 use hotset_cache::date_and_time;
 
-pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(), ApiError> {
+pub(crate) fn run(client: &Client, output: Output, columns: Vec<String>, verb: VolumeVerb) -> Result<(), ApiError> {
     match verb {
         VolumeVerb::Create { name, backing, pool, block, read_only, mode, read_cache } => {
             let backing = absolute_backing(&backing)
@@ -34,7 +34,11 @@ pub(crate) fn run(client: &Client, output: Output, verb: VolumeVerb) -> Result<(
             let volume: Volume = client.send(Method::POST, "/volumes", &request)?;
             print(output, &volume, |volume| format!("Created volume {}\n{}", volume.name, show(volume)))
         }
-        VolumeVerb::List => print(output, &client.get::<VolumeList>("/volumes")?, |list| table(&list.volumes)),
+        VolumeVerb::List(table) => {
+            let list: VolumeList = client.get("/volumes")?;
+            let text = listed(&list.volumes, &Listing { columns, table })?;
+            print(output, &list, |_| text)
+        }
         VolumeVerb::Show { name } => print(output, &client.get::<Volume>(&format!("/volumes/{name}"))?, show),
         VolumeVerb::Set { name, settings } => {
             let change = client.send(Method::PATCH, &format!("/volumes/{name}"), &volume_set(&settings))?;
@@ -158,41 +162,29 @@ fn print_change(output: Output, change: &VolumeChange, done: &str) -> Result<(),
     })
 }
 
-/// The table of `volume list`, and below it why a volume is not good, and what to do.
-fn table(volumes: &[Volume]) -> String {
-    if volumes.is_empty() {
-        return "No volumes\n".to_owned();
+const COLUMNS: &[Column<Volume>] = &[
+    Column::new("VOLUME", |volume| Cell::Text(volume.name.clone())),
+    Column::new(">SIZE", |volume| Cell::Bytes(volume.size_bytes)),
+    Column::new("STATE", |volume| Cell::Text(volume.state.word().to_owned())),
+    Column::new("HEALTH", |volume| Cell::Text(volume.health.word().to_owned())),
+    Column::new("CACHE", |volume| match cache(volume) {
+        none if none.is_empty() => Cell::Nothing,
+        said => Cell::Text(said),
+    }),
+    Column::new("POOL", |volume| volume.pool.clone().map_or(Cell::Nothing, Cell::Text)),
+    Column::new(">CACHED", |volume| Cell::Bytes(volume.cache_used_bytes)),
+    Column::new(">DIRTY", |volume| Cell::Bytes(volume.dirty_bytes)),
+    Column::new(">HIT RATIO", |volume| Cell::Ratio(volume.stats.hit_ratio)),
+    Column::new("BACKING", |volume| Cell::Text(backing(volume))),
+];
+
+/// The list of volumes, and below it why a volume is not good, and what to do.
+fn listed(volumes: &[Volume], listing: &Listing) -> Result<String, ApiError> {
+    let mut text = listing.render(COLUMNS, volumes, "No volumes\n")?;
+    if listing.is_plain() {
+        text.extend(volumes.iter().map(condition));
     }
-    let mut table = Table::new(&[
-        "VOLUME",
-        ">SIZE",
-        "STATE",
-        "HEALTH",
-        "CACHE",
-        "POOL",
-        ">CACHED",
-        ">DIRTY",
-        ">HIT RATIO",
-        "BACKING",
-    ]);
-    for volume in volumes {
-        table.row(vec![
-            volume.name.clone(),
-            human(volume.size_bytes),
-            volume.state.word().to_owned(),
-            volume.health.word().to_owned(),
-            match cache(volume) {
-                none if none.is_empty() => "-".to_owned(),
-                said => said,
-            },
-            volume.pool.clone().unwrap_or_else(|| "-".to_owned()),
-            human(volume.cache_used_bytes),
-            human(volume.dirty_bytes),
-            percent(volume.stats.hit_ratio),
-            backing(volume),
-        ]);
-    }
-    table.render() + &volumes.iter().map(condition).collect::<String>()
+    Ok(text)
 }
 
 /// Why it is not good, and what to do; nothing if it is.

@@ -108,7 +108,11 @@ impl Config {
     /// # Errors
     /// One message for people that names the file and the line, or the flag.
     pub(crate) fn load(arguments: &ServeArguments, api: &[Endpoint]) -> Result<Self, String> {
-        let file = read_file(arguments.config.as_deref())?;
+        let (file, written) = read_file(arguments.config.as_deref())?;
+        Self::of(arguments, api, file).map_err(|message| written.placed(&message))
+    }
+
+    fn of(arguments: &ServeArguments, api: &[Endpoint], file: File) -> Result<Self, String> {
         let state = arguments.state.clone().or(file.state).unwrap_or_else(paths::state_directory);
         let state =
             std::path::absolute(&state).map_err(|error| format!("state directory {}: {error}", state.display()))?;
@@ -189,12 +193,36 @@ impl Config {
     }
 }
 
+/// The file as it was read: where what is wrong stands.
+#[derive(Default)]
+struct ConfigText {
+    path: PathBuf,
+    text: String,
+}
+
+impl ConfigText {
+    /// `message`, which begins with a key, with file and line before it. What the file does not say comes from a flag.
+    fn placed(&self, message: &str) -> String {
+        let plain = message.trim_start_matches("configuration, ");
+        let key: String = plain.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let has_key =
+            |line: &str| line.trim_start().strip_prefix(&key).is_some_and(|rest| rest.trim_start().starts_with('='));
+        match self.text.lines().position(has_key) {
+            Some(index) if !key.is_empty() => {
+                format!("configuration {}, line {}: {plain}", self.path.display(), index + 1)
+            }
+            Some(_) | None => message.to_owned(),
+        }
+    }
+}
+
 /// The file named, or the default one if it exists.
-fn read_file(named: Option<&Path>) -> Result<File, String> {
+fn read_file(named: Option<&Path>) -> Result<(File, ConfigText), String> {
     let default = Path::new(paths::CONFIG_FILE);
-    let Some(path) = named.or_else(|| default.exists().then_some(default)) else { return Ok(File::default()) };
+    let Some(path) = named.or_else(|| default.exists().then_some(default)) else { return Ok(Default::default()) };
     let text = std::fs::read_to_string(path).map_err(|error| format!("configuration {}: {error}", path.display()))?;
-    toml::from_str(&text).map_err(|error| format!("configuration {}: {error}", path.display()))
+    let file = toml::from_str(&text).map_err(|error| format!("configuration {}: {error}", path.display()))?;
+    Ok((file, ConfigText { path: path.to_owned(), text }))
 }
 
 fn chosen(
@@ -276,7 +304,60 @@ fn tls(arguments: &ServeArguments, file: Option<TlsFiles>) -> Result<Option<TlsF
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::manual;
+
+    /// Those of which the default depends on the machine: the installed file has an example.
+    const EXAMPLES: [&str; 8] =
+        ["api", "nbd", "nbd_socket_group", "state", "machine_id", "threads", "memory_limit", "udev_rules"];
+
+    /// The keys of the file, or of one of its tables, as the type itself tells them of one that it does not know.
+    fn known(table: &str) -> Vec<String> {
+        let heading = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
+        let error = toml::from_str::<File>(&format!("{heading}no-such-key = 1")).expect_err("there is no such key");
+        let message = error.message().to_owned();
+        let (_, keys) = message.split_once("expected").unwrap_or_else(|| panic!("{message}"));
+        keys.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_installed_file_has_every_key_and_no_other() {
+        let documented: BTreeSet<String> = manual::keys().into_iter().map(|(name, _)| name).collect();
+        let mut keys = BTreeSet::new();
+        for key in known("") {
+            if documented.iter().any(|name| name.starts_with(&format!("{key}."))) {
+                keys.extend(known(&key).into_iter().map(|inner| format!("{key}.{inner}")));
+            } else {
+                keys.insert(key);
+            }
+        }
+        assert_eq!(documented, keys, "contrib/hotset.toml and the keys of the configuration");
+    }
+
+    #[test]
+    fn the_installed_file_has_the_defaults() {
+        let shown = |text: &str| format!("{:?}", load(text).unwrap_or_else(|error| panic!("{text}: {error}")));
+        let default = shown("");
+        assert_eq!(shown(manual::INSTALLED), default);
+        for (name, value) in manual::keys() {
+            let line = format!("{name} = {value}");
+            assert!(toml::from_str::<File>(&line).is_ok() || name.contains('.'), "{line}");
+            if !EXAMPLES.contains(&name.as_str()) && !name.contains('.') {
+                assert_eq!(shown(&line), default, "{line}");
+            }
+        }
+        // The tables as a whole.
+        let tables: Vec<&str> = manual::INSTALLED.lines().skip_while(|line| !line.starts_with("#[")).collect();
+        let text: String = tables
+            .iter()
+            .filter(|line| !line.starts_with("# "))
+            .map(|line| format!("{}\n", line.trim_start_matches('#')))
+            .collect();
+        let file: File = toml::from_str(&text).unwrap();
+        assert!(file.tls.is_some() && file.api_tls.is_some(), "{text}");
+    }
 
     fn load(text: &str) -> Result<Config, String> {
         let directory = tempfile::tempdir().unwrap();
@@ -356,7 +437,8 @@ mod tests {
             ("missing_wait_s = \"long\"", ["line 1", "missing_wait_s"]),
             ("missing_wait_s = 100000", ["missing_wait_s", "at most"]),
             ("request_timeout_s = 0", ["request_timeout_s", "1 to 3600"]),
-            ("threads = 0", ["threads 0", "1 to 64"]),
+            ("log = \"info\"\nthreads = 0", ["hotset.toml, line 2: threads 0", "1 to 64"]),
+            ("log = \"info\"\n\napi = [\"x\"]", ["hotset.toml, line 3: api", "unix:PATH"]),
             ("threads = 65", ["threads 65", "1 to 64"]),
             ("threads = -1", ["line 1", "threads"]),
             ("memory_limit = \"much\"", ["memory_limit", "not a size"]),

@@ -96,6 +96,12 @@ impl Log {
     }
 }
 
+/// # Errors
+/// What is wrong with a filter, for people.
+pub(super) fn check_filter(filter: &str) -> Result<(), String> {
+    parse(filter).map(drop)
+}
+
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(filter).map_err(|error| format!("log filter {filter:?}: {error}"))
 }

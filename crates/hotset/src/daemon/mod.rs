@@ -6,6 +6,7 @@ mod api_socket;
 mod blocking;
 mod certificates;
 mod changing;
+mod check;
 mod clients;
 mod clock;
 mod config;
@@ -64,6 +65,7 @@ use crate::plane::{Handle, StopReport};
 use crate::running_time;
 use crate::size::human;
 
+pub(crate) use check::check_config;
 pub(crate) use http::Document;
 pub(crate) use state::{GivenUp, given_up};
 

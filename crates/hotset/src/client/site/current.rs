@@ -1,0 +1,72 @@
+//! The settings of a pool and of a volume as they are, in the words of `pool set` and `volume set`.
+
+use hotset_api::{Pool, PoolKind, Share, Volume};
+
+use crate::words;
+
+pub(super) fn of_pool(pool: &Pool) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        ("io-type", words::engine_io_type(pool.io_type).to_string()),
+        ("policy", words::engine_policy(pool.policy).to_string()),
+        ("populate-on-read", pool.populate_on_read.to_string()),
+        ("populate-on-write", pool.populate_on_write.to_string()),
+        ("fetch-rate", words::engine_fetch_rate(pool.fetch_rate).to_string()),
+    ];
+    if pool.kind == PoolKind::ReadWrite {
+        settings.extend([
+            ("flush-rate", words::engine_flush_rate(pool.flush_rate).to_string()),
+            ("dirty-watermark", pool.dirty_watermark_percent.to_string()),
+            ("dirty-age", format!("{}s", pool.dirty_age_max_seconds)),
+        ]);
+    }
+    settings.push(("ssd-writes-per-day", pool.ssd_writes_per_day_bytes.map_or_else(|| "off".to_owned(), size)));
+    settings
+}
+
+/// What has no effect without a read-write pool is left out: another value would be refused there.
+pub(super) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
+    let takes_writes = volume.pool_type == Some(PoolKind::ReadWrite);
+    let mut settings = Vec::new();
+    if takes_writes {
+        settings.push(("mode", words::engine_write_mode(volume.write_mode).to_string()));
+    }
+    settings.extend([
+        ("read-cache", if volume.read_cache { "on" } else { "off" }.to_owned()),
+        ("read-cutoff", volume.read_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
+        ("write-cutoff", volume.write_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
+    ]);
+    if takes_writes {
+        settings.push(("dirty-cap", share(volume.dirty_cap, "auto")));
+    }
+    settings.extend([("cache-min", share(volume.cache_min, "off")), ("cache-max", share(volume.cache_max, "off"))]);
+    settings
+}
+
+fn share(share: Option<Share>, none: &str) -> String {
+    match share {
+        None => none.to_owned(),
+        Some(Share::Bytes(bytes)) => size(bytes),
+        Some(Share::Percent(percent)) => format!("{percent}%"),
+    }
+}
+
+/// Exactly, and short where it can be.
+pub(super) fn size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = units.into_iter().find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::size::Size;
+
+    #[test]
+    fn sizes_are_exact() {
+        for bytes in [0, 1, 4096, 3 << 20, (1 << 40) + (1 << 10), 5 << 40, u64::MAX] {
+            assert_eq!(size(bytes).parse::<Size>(), Ok(Size(bytes)), "{bytes}");
+        }
+        assert_eq!((size(1 << 20), size(1536), size(1000)), ("1M".to_owned(), "1536".to_owned(), "1000".to_owned()));
+    }
+}

@@ -1,0 +1,65 @@
+//! The `export` verb: what is, as a site file that `apply` takes.
+
+use hotset_api::{ApiError, Pool, PoolList, Volume, VolumeList};
+
+use super::super::http::Client;
+use super::super::print::{print, write_out};
+use super::current;
+use crate::args::Output;
+use crate::words;
+
+pub(crate) fn run(client: &Client, output: Output) -> Result<(), ApiError> {
+    // As they are: a file is no terminal.
+    let pools: PoolList = client.get_exactly("/pools")?;
+    let volumes: VolumeList = client.get_exactly("/volumes")?;
+    match output {
+        Output::Text => write_out(&site(&pools.pools, &volumes.volumes)),
+        Output::Json => {
+            print(output, &serde_json::json!({ "site": site(&pools.pools, &volumes.volumes) }), |_| String::new())
+        }
+    }
+}
+
+fn site(pools: &[Pool], volumes: &[Volume]) -> String {
+    let mut text = "# Pools and volumes of Hotset, for `hotset apply`.\n".to_owned();
+    pools.iter().for_each(|pool| text.push_str(&of_pool(pool)));
+    volumes.iter().for_each(|volume| text.push_str(&of_volume(volume)));
+    text
+}
+
+fn of_pool(pool: &Pool) -> String {
+    let mut keys = vec![
+        ("type", quoted(&words::engine_pool_kind(pool.kind).to_string())),
+        ("block-size", quoted(&current::size(pool.block_size_bytes))),
+        ("checksums", quoted(if pool.checksums { "on" } else { "off" })),
+        ("ssds", list(pool.ssds.iter().map(|ssd| ssd.path.as_str()))),
+        ("spares", list(pool.spares.iter().map(|spare| spare.path.as_str()))),
+    ];
+    keys.extend(current::of_pool(pool).into_iter().map(|(key, value)| (key, quoted(&value))));
+    table("pool", &pool.name, &keys)
+}
+
+fn of_volume(volume: &Volume) -> String {
+    let mut keys = vec![("backing", quoted(&volume.backing))];
+    keys.extend(volume.pool.as_ref().map(|pool| ("pool", quoted(pool))));
+    keys.push(("block", volume.logical_block_bytes.to_string()));
+    keys.push(("read-only", quoted(if volume.read_only { "on" } else { "off" })));
+    keys.extend(current::of_volume(volume).into_iter().map(|(key, value)| (key, quoted(&value))));
+    table("volume", &volume.name, &keys)
+}
+
+fn table(kind: &str, name: &str, keys: &[(&str, String)]) -> String {
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let name = if plain { name.to_owned() } else { quoted(name) };
+    let lines: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    format!("\n[{kind}.{name}]\n{lines}")
+}
+
+fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+/// As TOML quotes any text.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

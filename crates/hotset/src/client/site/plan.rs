@@ -1,0 +1,351 @@
+//! What has to be done so that pools and volumes are what a site file wants: steps in an order in which each finds what it needs.
+
+use std::collections::BTreeMap;
+
+use hotset_api::{Pool, PoolCreate, PoolKind, PoolSet, Volume, VolumeCreate, VolumeSet};
+
+use super::current;
+use super::file::Mistake;
+use super::wanted::{PoolWanted, VolumeWanted, WantedSite};
+use crate::settings::{PoolSetting, VolumeSetting, pool_set, volume_set};
+use crate::words;
+
+/// One request to the daemon.
+#[derive(Debug)]
+pub(super) enum SiteStep {
+    CreatePool(Box<PoolCreate>),
+    SetPool { pool: String, set: PoolSet, changes: Vec<SettingChange> },
+    AddSsds { pool: String, ssds: Vec<String> },
+    AddSpares { pool: String, spares: Vec<String> },
+    RemoveSpares { pool: String, spares: Vec<String> },
+    DisableCache { volume: String, pool: String },
+    CreateVolume(Box<VolumeCreate>),
+    EnableCache { volume: String, pool: String },
+    SetVolume { volume: String, set: VolumeSet, changes: Vec<SettingChange> },
+    RemoveSsds { pool: String, ssds: Vec<String> },
+}
+
+/// Of a setting.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SettingChange {
+    key: String,
+    before: String,
+    after: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SitePlan {
+    pub(super) steps: Vec<SiteStep>,
+    /// What is there and not in the file.
+    pub(super) left_alone: Vec<String>,
+}
+
+impl SiteStep {
+    /// The lines of the difference that it makes up for.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let changed = |what: &str, name: &str, changes: &[SettingChange]| {
+            changes
+                .iter()
+                .map(|SettingChange { key, before, after }| format!("~ {what} {name}: {key} {before} -> {after}"))
+                .collect()
+        };
+        match self {
+            Self::CreatePool(pool) => {
+                let kind = words::engine_pool_kind(pool.kind);
+                let io_type = words::engine_io_type(pool.io_type);
+                vec![format!("+ pool {}: {kind}, {io_type}, SSDs {}", pool.name, pool.ssds.join(" "))]
+            }
+            Self::SetPool { pool, changes, .. } => changed("pool", pool, changes),
+            Self::AddSsds { pool, ssds } => ssds.iter().map(|ssd| format!("+ SSD {ssd} of pool {pool}")).collect(),
+            Self::RemoveSsds { pool, ssds } => ssds.iter().map(|ssd| format!("- SSD {ssd} of pool {pool}")).collect(),
+            Self::AddSpares { pool, spares } => {
+                spares.iter().map(|spare| format!("+ spare {spare} of pool {pool}")).collect()
+            }
+            Self::RemoveSpares { pool, spares } => {
+                spares.iter().map(|spare| format!("- spare {spare} of pool {pool}")).collect()
+            }
+            Self::DisableCache { volume, pool } => {
+                vec![format!("- cache of volume {volume}: pool {pool}, flushed first")]
+            }
+            Self::EnableCache { volume, pool } => vec![format!("+ cache of volume {volume}: pool {pool}")],
+            Self::CreateVolume(volume) => {
+                let cache = volume.pool.as_ref().map_or_else(|| "no cache".to_owned(), |pool| format!("pool {pool}"));
+                vec![format!("+ volume {}: {}, {cache}", volume.name, volume.backing)]
+            }
+            Self::SetVolume { volume, changes, .. } => changed("volume", volume, changes),
+        }
+    }
+}
+
+/// Compares what is wanted with what is.
+///
+/// # Errors
+/// What cannot be changed while it serves, and what is missing, each with its line.
+pub(super) fn plan(
+    wanted: &WantedSite,
+    pools: &[Pool],
+    volumes: &[Volume],
+    same: &dyn Fn(&str, &str) -> bool,
+) -> Result<SitePlan, Vec<Mistake>> {
+    let mut planner = Planner { same, steps: Vec::new(), last: Vec::new(), wrong: Vec::new() };
+    for pool in &wanted.pools {
+        match pools.iter().find(|current| current.name == pool.name) {
+            Some(current) => planner.change_pool(pool, current),
+            None => planner.create_pool(pool),
+        }
+    }
+    for volume in &wanted.volumes {
+        if let Some(pool) = volume.pool.as_ref().filter(|name| {
+            !pools.iter().any(|pool| pool.name == **name) && !wanted.pools.iter().any(|pool| pool.name == **name)
+        }) {
+            planner.wrong.push(Mistake::new(
+                volume.line_of("pool"),
+                format!("pool of volume {}: there is no pool {pool}, here or in the file", volume.name),
+            ));
+        }
+        planner.check_meaning(volume, kind_of(volume.pool.as_deref(), wanted, pools));
+        match volumes.iter().find(|current| current.name == volume.name) {
+            Some(current) => planner.change_volume(volume, current),
+            None => planner.create_volume(volume, volumes),
+        }
+    }
+    if !planner.wrong.is_empty() {
+        return Err(planner.wrong);
+    }
+    let mut steps = planner.steps;
+    steps.sort_by_key(|(order, _)| *order);
+    let steps = steps.into_iter().map(|(_, step)| step).chain(planner.last).collect();
+    let extra_pools = pools.iter().filter(|pool| !wanted.pools.iter().any(|wanted| wanted.name == pool.name));
+    let extra_volumes = volumes.iter().filter(|volume| !wanted.volumes.iter().any(|wanted| wanted.name == volume.name));
+    let left_alone = extra_pools
+        .map(|pool| format!("pool {}", pool.name))
+        .chain(extra_volumes.map(|volume| format!("volume {}", volume.name)));
+    Ok(SitePlan { steps, left_alone: left_alone.collect() })
+}
+
+/// Of the pool that a volume shall have.
+fn kind_of(pool: Option<&str>, wanted: &WantedSite, pools: &[Pool]) -> Option<PoolKind> {
+    let name = pool?;
+    let there = pools.iter().find(|pool| pool.name == name).map(|pool| pool.kind);
+    there.or_else(|| wanted.pools.iter().find(|pool| pool.name == name)?.kind)
+}
+
+/// Pools before volumes that join them; caches leave before they join others; SSDs go last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum StepOrder {
+    Pools,
+    Leave,
+    Volumes,
+}
+
+struct Planner<'a> {
+    /// Whether two paths lead to the same.
+    same: &'a dyn Fn(&str, &str) -> bool,
+    steps: Vec<(StepOrder, SiteStep)>,
+    last: Vec<SiteStep>,
+    wrong: Vec<Mistake>,
+}
+
+impl Planner<'_> {
+    fn create_pool(&mut self, wanted: &PoolWanted) {
+        let lacks = |key: &str| {
+            Mistake::new(
+                wanted.line,
+                format!("{key} of pool {}: there is no such pool yet, and making it takes this key", wanted.name),
+            )
+        };
+        let (Some(kind), Some(io_type), Some(ssds)) = (wanted.kind, wanted.io_type, &wanted.ssds) else {
+            let missing = [
+                ("type", wanted.kind.is_none()),
+                ("io-type", wanted.io_type.is_none()),
+                ("ssds", wanted.ssds.is_none()),
+            ];
+            self.wrong.extend(missing.into_iter().filter(|(_, missing)| *missing).map(|(key, _)| lacks(key)));
+            return;
+        };
+        let set = pool_set(&parsed::<PoolSetting>(&wanted.settings));
+        let create = PoolCreate {
+            name: wanted.name.clone(),
+            kind,
+            io_type,
+            block_size_bytes: wanted.block_size_bytes,
+            populate_on_read: set.populate_on_read,
+            populate_on_write: set.populate_on_write,
+            policy: set.policy,
+            checksums: wanted.checksums,
+            ssds: ssds.clone(),
+            force: false,
+            allow_same_disk: false,
+        };
+        self.steps.push((StepOrder::Pools, SiteStep::CreatePool(Box::new(create))));
+        let rest = PoolSet { io_type: None, policy: None, populate_on_read: None, populate_on_write: None, ..set };
+        if rest != PoolSet::default() {
+            let made = ["io-type", "policy", "populate-on-read", "populate-on-write"];
+            let changes = anew(&wanted.settings, &made);
+            self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: wanted.name.clone(), set: rest, changes }));
+        }
+        if let Some(spares) = wanted.spares.as_ref().filter(|spares| !spares.is_empty()) {
+            self.steps
+                .push((StepOrder::Pools, SiteStep::AddSpares { pool: wanted.name.clone(), spares: spares.clone() }));
+        }
+    }
+
+    fn change_pool(&mut self, wanted: &PoolWanted, current: &Pool) {
+        let name = &wanted.name;
+        let offline = [
+            ("type", wanted.kind.is_some_and(|kind| kind != current.kind)),
+            ("block-size", wanted.block_size_bytes.is_some_and(|bytes| bytes != current.block_size_bytes)),
+            ("checksums", wanted.checksums.is_some_and(|on| on != current.checksums)),
+        ];
+        for (key, _) in offline.into_iter().filter(|(_, differs)| *differs) {
+            let message = format!(
+                "{key} of pool {name}: it cannot change online: `hotset pool convert {name}` changes it in place, by flushing the pool first"
+            );
+            self.wrong.push(Mistake::new(wanted.line_of(key), message));
+        }
+        let before = current::of_pool(current);
+        let changes = changes::<PoolSetting>(&wanted.settings, &before);
+        if !changes.is_empty() {
+            let set = pool_set(&parsed::<PoolSetting>(&wanted.settings));
+            self.steps.push((StepOrder::Pools, SiteStep::SetPool { pool: name.clone(), set, changes }));
+        }
+        let ssds: Vec<String> = current.ssds.iter().map(|ssd| ssd.path.clone()).collect();
+        if let Some(listed) = &wanted.ssds {
+            let (new, gone) = self.apart(listed, &ssds);
+            if !new.is_empty() {
+                self.steps.push((StepOrder::Pools, SiteStep::AddSsds { pool: name.clone(), ssds: new }));
+            }
+            if !gone.is_empty() {
+                self.last.push(SiteStep::RemoveSsds { pool: name.clone(), ssds: gone });
+            }
+        }
+        let spares: Vec<String> = current.spares.iter().map(|spare| spare.path.clone()).collect();
+        if let Some(listed) = &wanted.spares {
+            let (new, gone) = self.apart(listed, &spares);
+            // One that goes may come back as an SSD.
+            if !gone.is_empty() {
+                self.steps.insert(0, (StepOrder::Pools, SiteStep::RemoveSpares { pool: name.clone(), spares: gone }));
+            }
+            if !new.is_empty() {
+                self.steps.push((StepOrder::Pools, SiteStep::AddSpares { pool: name.clone(), spares: new }));
+            }
+        }
+    }
+
+    /// What is listed and not there, and what is there and not listed.
+    fn apart(&self, listed: &[String], there: &[String]) -> (Vec<String>, Vec<String>) {
+        let lacks = |from: &[String], path: &String| !from.iter().any(|other| (self.same)(other, path));
+        let new = listed.iter().filter(|path| lacks(there, path)).cloned().collect();
+        (new, there.iter().filter(|path| lacks(listed, path)).cloned().collect())
+    }
+
+    /// A read pool caches no writes: settings that are about nothing else are refused there.
+    fn check_meaning(&mut self, wanted: &VolumeWanted, kind: Option<PoolKind>) {
+        let is_read = kind == Some(PoolKind::Read);
+        let about_writes = |(key, value): &&(String, String)| {
+            (key == "mode" && value != "write-around") || (key == "dirty-cap" && value != "auto")
+        };
+        for (key, value) in wanted.settings.iter().filter(about_writes).filter(|_| is_read) {
+            let message = format!(
+                "{key} of volume {}: {value} means nothing in a read pool, which caches no writes",
+                wanted.name
+            );
+            self.wrong.push(Mistake::new(wanted.line_of(key), message));
+        }
+    }
+
+    fn create_volume(&mut self, wanted: &VolumeWanted, volumes: &[Volume]) {
+        let name = &wanted.name;
+        let Some(backing) = &wanted.backing else {
+            let message =
+                format!("backing of volume {name}: there is no such volume yet, and making it takes this key");
+            self.wrong.push(Mistake::new(wanted.line, message));
+            return;
+        };
+        if let Some(other) = volumes.iter().find(|other| (self.same)(&other.backing, backing)) {
+            let message = format!(
+                "backing of volume {name}: {backing} is that of volume {} already; `hotset volume rename` gives that another name",
+                other.name
+            );
+            self.wrong.push(Mistake::new(wanted.line_of("backing"), message));
+        }
+        let set = volume_set(&parsed::<VolumeSetting>(&wanted.settings));
+        let create = VolumeCreate {
+            name: name.clone(),
+            backing: backing.clone(),
+            pool: wanted.pool.clone(),
+            logical_block_bytes: wanted.block,
+            read_only: wanted.read_only.unwrap_or(false),
+            write_mode: set.write_mode,
+            read_cache: set.read_cache,
+        };
+        self.steps.push((StepOrder::Volumes, SiteStep::CreateVolume(Box::new(create))));
+        let rest = VolumeSet { write_mode: None, read_cache: None, ..set };
+        if rest != VolumeSet::default() {
+            let changes = anew(&wanted.settings, &["mode", "read-cache"]);
+            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set: rest, changes }));
+        }
+    }
+
+    fn change_volume(&mut self, wanted: &VolumeWanted, current: &Volume) {
+        let name = &wanted.name;
+        let fixed = [
+            ("backing", wanted.backing.as_ref().is_some_and(|backing| !(self.same)(backing, &current.backing))),
+            ("block", wanted.block.is_some_and(|block| block != current.logical_block_bytes)),
+            ("read-only", wanted.read_only.is_some_and(|read_only| read_only != current.read_only)),
+        ];
+        for (key, _) in fixed.into_iter().filter(|(_, differs)| *differs) {
+            let message = format!(
+                "{key} of volume {name}: it cannot change: `hotset volume delete {name}` flushes the volume and leaves its backing device as it is, then it can be made anew"
+            );
+            self.wrong.push(Mistake::new(wanted.line_of(key), message));
+        }
+        if wanted.pool != current.pool {
+            if let Some(pool) = &current.pool {
+                self.steps
+                    .push((StepOrder::Leave, SiteStep::DisableCache { volume: name.clone(), pool: pool.clone() }));
+            }
+            if let Some(pool) = &wanted.pool {
+                self.steps
+                    .push((StepOrder::Volumes, SiteStep::EnableCache { volume: name.clone(), pool: pool.clone() }));
+            }
+        }
+        let mut before = current::of_volume(current);
+        // What its pool makes of no effect is compared all the same, where the file has it.
+        if !before.iter().any(|(key, _)| *key == "mode") {
+            before.push(("mode", words::engine_write_mode(current.write_mode).to_string()));
+        }
+        let changes = changes::<VolumeSetting>(&wanted.settings, &before);
+        if !changes.is_empty() {
+            let set = volume_set(&parsed::<VolumeSetting>(&wanted.settings));
+            self.steps.push((StepOrder::Volumes, SiteStep::SetVolume { volume: name.clone(), set, changes }));
+        }
+    }
+}
+
+/// Each was parsed when the file was read.
+fn parsed<T: std::str::FromStr<Err = String>>(settings: &[(String, String)]) -> Vec<T> {
+    settings.iter().filter_map(|(key, value)| format!("{key}={value}").parse().ok()).collect()
+}
+
+/// Of something that is made: all but what it is made with.
+fn anew(settings: &[(String, String)], made: &[&str]) -> Vec<SettingChange> {
+    let rest = settings.iter().filter(|(key, _)| !made.contains(&key.as_str()));
+    rest.map(|(key, value)| SettingChange { key: key.clone(), before: "its default".to_owned(), after: value.clone() })
+        .collect()
+}
+
+/// Settings that mean something else than what is: `10m` is `600s`.
+fn changes<T: std::str::FromStr<Err = String> + PartialEq>(
+    settings: &[(String, String)],
+    before: &[(&str, String)],
+) -> Vec<SettingChange> {
+    let before: BTreeMap<&str, &String> = before.iter().map(|(key, value)| (*key, value)).collect();
+    let differs = |key: &str, value: &str| {
+        let Some(now) = before.get(key) else { return true };
+        format!("{key}={now}").parse::<T>().ok() != format!("{key}={value}").parse::<T>().ok()
+    };
+    let changed = settings.iter().filter(|(key, value)| differs(key, value));
+    let now = |key: &str| before.get(key).map_or_else(|| "its default".to_owned(), |now| (*now).clone());
+    changed.map(|(key, value)| SettingChange { key: key.clone(), before: now(key), after: value.clone() }).collect()
+}

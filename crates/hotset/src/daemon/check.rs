@@ -1,0 +1,65 @@
+//! Whether a daemon would start with a configuration, and if not, why: without a daemon, and without a change.
+
+use std::path::{Path, PathBuf};
+
+use super::certificates::tls_files;
+use super::config::Config;
+use super::http::ApiTls;
+use super::log;
+use crate::args::ServeArguments;
+use crate::paths;
+
+/// Reads the file, what it says and the files that it names. Returns which one it was.
+///
+/// # Errors
+/// One message for people that names the file, and the line and the key where there are.
+pub(crate) fn check_config(named: Option<&Path>) -> Result<PathBuf, String> {
+    let path = named.map_or_else(|| PathBuf::from(paths::CONFIG_FILE), Path::to_path_buf);
+    let arguments = ServeArguments { config: Some(path.clone()), ..Default::default() };
+    let config = Config::load(&arguments, &[])?;
+    let in_file = |key: &str, message: String| format!("configuration {}, {key}: {message}", path.display());
+    log::check_filter(&config.log).map_err(|message| in_file("log", message))?;
+    if let Some(files) = &config.api_tls {
+        ApiTls::load(&files.certificate, &files.key).map_err(|message| in_file("[api_tls]", message))?;
+    }
+    if let Some(files) = config.tls.clone() {
+        let loaded = hotset_serve::TlsAcceptor::load(&tls_files(files));
+        loaded.map_err(|error| in_file("[tls]", error.to_string()))?;
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Result<PathBuf, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("hotset.toml");
+        std::fs::write(&path, text).unwrap();
+        check_config(Some(&path))
+    }
+
+    #[test]
+    fn the_installed_file_is_right() {
+        check(crate::manual::INSTALLED).unwrap();
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_file_and_key() {
+        for (text, parts) in [
+            ("log = \"a=b=c\"", ["hotset.toml", "log"]),
+            ("[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"\nclient_ca = \"/a\"", ["[tls]", "/nowhere/c"]),
+            ("[api_tls]\ncertificate = \"/nowhere/c\"\nkey = \"/k\"", ["[api_tls]", "/nowhere/c"]),
+            ("state = \"/a\"\nthreads = 65", ["hotset.toml, line 2", "threads 65"]),
+        ] {
+            let message = check(text).expect_err(text);
+            parts.iter().for_each(|part| assert!(message.contains(part), "{text}: {message}"));
+        }
+        assert!(
+            check_config(Some(Path::new("/nowhere/hotset.toml")))
+                .expect_err("no file")
+                .contains("/nowhere/hotset.toml")
+        );
+    }
+}

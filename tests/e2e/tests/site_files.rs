@@ -1,0 +1,186 @@
+//! Pools, volumes and settings as text: what is exported is applied without a change, and what a file says comes about.
+
+use std::fs;
+use std::path::Path;
+
+use hotset_e2e::daemon::{Daemon, binary};
+use hotset_e2e::files::MIB;
+use hotset_e2e::tools::{command, skip, text};
+
+const PLAYBOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/ansible/hotset.yml");
+
+/// A site of two SSDs and two volumes, on a daemon that knows neither.
+fn site(daemon: &Daemon) -> String {
+    let image = |name: &str, mib: u64| daemon.site.blank(name, mib * MIB).display().to_string();
+    format!(
+        "[pool.quick]\ntype = \"read-write\"\nio-type = \"custom\"\nblock-size = \"64K\"\nssds = [{:?}, {:?}]\nflush-rate = \"high\"\n\
+         dirty-age = \"10m\"\n\n[volume.data]\nbacking = {:?}\npool = \"quick\"\nmode = \"write-through\"\ndirty-cap = \"20%\"\n\n\
+         [volume.plain]\nbacking = {:?}\nread-only = true\n",
+        image("ssd0", 32),
+        image("ssd1", 32),
+        image("data.img", 8),
+        image("plain.img", 4)
+    )
+}
+
+fn write(daemon: &Daemon, name: &str, text: &str) -> String {
+    let path = daemon.site.path(name);
+    fs::write(&path, text).expect("a file can be written");
+    path.display().to_string()
+}
+
+// proves: O2
+#[test]
+fn a_site_file_is_brought_about_once_and_what_is_exported_is_the_same_site() {
+    let daemon = Daemon::start();
+    let text = site(&daemon);
+    let file = write(&daemon, "site.toml", &text);
+
+    let looked = daemon.ok(&format!("apply {file} --dry-run"));
+    for line in
+        ["+ pool quick: read-write, custom", "~ pool quick: flush-rate", "+ volume data:", "+ volume plain:", "dry run"]
+    {
+        assert!(looked.contains(line), "{line}: {looked}");
+    }
+    assert!(daemon.ok("pool list").contains("No pools"), "a dry run changes nothing");
+
+    assert!(daemon.ok(&format!("apply {file}")).contains("Done"));
+    let pool = daemon.json("pool show quick");
+    assert_eq!(
+        (&pool["flush_rate"], &pool["dirty_age_max_seconds"], &pool["block_size_bytes"]),
+        (&"high".into(), &600.into(), &65_536.into())
+    );
+    let volume = daemon.json("volume show data");
+    assert_eq!((&volume["write_mode"], &volume["dirty_cap"]["percent"]), (&"write-through".into(), &20.into()));
+    assert!(daemon.ok(&format!("apply {file}")).contains("Everything is already so"));
+
+    let exported = write(&daemon, "exported.toml", &daemon.ok("export"));
+    let applied = daemon.json(&format!("apply {exported}"));
+    assert_eq!((&applied["changed"], &applied["left_alone"]), (&false.into(), &serde_json::json!([])), "{applied}");
+
+    let text_of_export = daemon.ok("export");
+    for (verb, what) in [("pool set quick", "pool"), ("volume set data", "volume")] {
+        let said = daemon.refuse(&format!("{verb} colour=1"), 2, "the keys are");
+        let keys = said.split("the keys are ").nth(1).and_then(|rest| rest.lines().next()).expect("it lists them");
+        for key in keys.split(", ").map(str::trim) {
+            assert!(
+                text_of_export.contains(&format!("\n{key} = ")),
+                "export lacks {key} of a {what}: {text_of_export}"
+            );
+        }
+    }
+
+    // A setting, a cache that goes, and a volume that the file does not name any more.
+    let (kept, _) = text.split_once("[volume.plain]").expect("the site has it");
+    let changed = kept
+        .replace("\"high\"", "\"low\"")
+        .replace("pool = \"quick\"\nmode = \"write-through\"\ndirty-cap = \"20%\"\n", "");
+    let applied = daemon.ok(&format!("apply {}", write(&daemon, "changed.toml", &changed)));
+    for line in [
+        "~ pool quick: flush-rate high -> low",
+        "- cache of volume data: pool quick",
+        "volume plain is not in the file",
+    ] {
+        assert!(applied.contains(line), "{line}: {applied}");
+    }
+    assert_eq!(daemon.json("volume show data")["pool"], serde_json::Value::Null);
+}
+
+// proves: O2
+#[test]
+fn a_wrong_site_file_changes_nothing_and_what_fails_half_way_says_what_was_done() {
+    let daemon = Daemon::start();
+    let good = site(&daemon);
+    for (wrong, parts) in [
+        (good.replace("\"high\"", "\"fast\""), ["line 6: flush-rate of pool quick", "low, medium, high"]),
+        (good.replace("flush-rate", "colour"), ["line 6: colour of pool quick", "no setting"]),
+        (good.replace("pool = \"quick\"", "pool = \"slow\""), ["line 11: pool of volume data", "no pool slow"]),
+        (good.replace("plain.img", "nowhere.img"), ["volume plain", "nowhere.img"]),
+        (good.replace("ssd1", "ssd9"), ["pool quick", "ssd9"]),
+        (good.replace("[volume.plain]", "[volume.plain"), ["line 15", ""]),
+    ] {
+        let file = write(&daemon, "wrong.toml", &wrong);
+        let said = daemon.refuse(&format!("apply {file}"), 1, "Nothing was changed");
+        parts.iter().for_each(|part| assert!(said.contains(part), "{part}: {said}"));
+        assert!(
+            daemon.ok("pool list").contains("No pools") && daemon.ok("volume list").contains("No volumes"),
+            "{said}"
+        );
+    }
+    daemon.ok(&format!("apply {}", write(&daemon, "site.toml", &good)));
+
+    // What cannot change while it serves is said, with the verb that does it.
+    let other = good.replace("\"64K\"", "\"1M\"").replace("read-only = true", "read-only = false");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "other.toml", &other)), 1, "Nothing was changed");
+    for part in [
+        "line 4: block-size of pool quick",
+        "hotset pool convert quick",
+        "line 17: read-only of volume plain",
+        "volume delete plain",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+
+    // Of three steps the second fails: an SSD that is too small.
+    let small = daemon.site.blank("small", MIB / 2).display().to_string();
+    let grown = good.replace("flush-rate = \"high\"", &format!("flush-rate = \"medium\"\nspares = [{small:?}]"));
+    let grown = grown.replace("\"20%\"", "\"30%\"");
+    let said = daemon.refuse(&format!("apply {}", write(&daemon, "grown.toml", &grown)), 1, "This failed");
+    let (failed, rest) = said.split_once("Done before:").expect("it says what was done");
+    let (done, not_done) = rest.split_once("Not done:").expect("it says what was not");
+    assert!(
+        failed.contains("+ spare") && done.contains("flush-rate high -> medium") && not_done.contains("dirty-cap"),
+        "{said}"
+    );
+}
+
+// proves: O5
+#[test]
+fn lists_have_the_columns_the_order_and_the_numbers_that_scripts_ask_for() {
+    let daemon = Daemon::start();
+    daemon.ok(&format!("apply {}", write(&daemon, "site.toml", &site(&daemon))));
+    let listed = daemon.ok("volume list -o volume,size,pool --sort=-size --no-headings --bytes");
+    assert_eq!(listed, "data   8388608  quick\nplain  4194304  -\n");
+    assert!(daemon.ok("pool list -o pool,type").starts_with("POOL   TYPE\nquick  read-write\n"));
+    daemon.refuse("volume list -o colour", 1, "the columns are volume, size");
+    daemon.refuse("volume show data -o size", 1, "prints no list");
+    assert_eq!(daemon.ok("stats data 1 2 -o volume --no-headings"), "data\ndata\n");
+    let one = daemon.ok("status quick");
+    assert!(one.starts_with("Pool quick:") && !one.contains("Daemon:"), "{one}");
+    daemon.ok("status quick --check");
+    daemon.refuse("status other", 1, "no such pool");
+    let newest = daemon.ok("events --last 1");
+    assert_eq!(newest.lines().count(), 1, "{newest}");
+    assert!(daemon.ok("events --subject data --since 1h").lines().all(|line| line.contains("volume data")));
+    assert_eq!(daemon.ok("events --severity error"), "");
+    assert_eq!(daemon.ok("events --since 2999-01-01"), "");
+}
+
+// proves: O2
+#[test]
+fn the_playbook_brings_a_site_about_and_changes_nothing_the_second_time() {
+    let Some(packages) = std::env::var_os("HOTSET_ANSIBLE") else {
+        skip("HOTSET_ANSIBLE names no folder with ansible-core; `cargo x test` brings it");
+        return;
+    };
+    let daemon = Daemon::start();
+    let site = write(&daemon, "site.toml", &site(&daemon));
+    let play = |more: &[&str]| {
+        let variables = format!("hotset_program={} hotset_site={site}", binary().display());
+        // Whatever other interpreters there are.
+        let interpreter = r#"{"ansible_python_interpreter": "{{ ansible_playbook_python }}"}"#;
+        let where_to = ["-m", "ansible", "playbook", "-i", "localhost,", "-c", "local"];
+        let words = [&where_to[..], &["-e", &variables, "-e", interpreter, PLAYBOOK]].concat();
+        let mut ansible = command("python3", &[&words[..], more].concat());
+        ansible.env("PYTHONPATH", Path::new(&packages)).env("HOME", daemon.site.path("")).env("LC_ALL", "C.UTF-8");
+        ansible.env("HOTSET_API", format!("unix:{}", daemon.api_socket().display()));
+        let said = text(&ansible.output().expect("python3 can be started"));
+        assert!(said.contains("failed=0"), "{said}");
+        said
+    };
+    assert!(play(&["--check"]).contains("changed=1"));
+    assert!(daemon.ok("pool list").contains("No pools"));
+    assert!(play(&[]).contains("+ volume data"));
+    assert!(daemon.is_online("data"));
+    assert!(play(&[]).contains("changed=0"));
+}
