@@ -1,5 +1,5 @@
 # What a newcomer runs, each from a fresh clone. Everything else is a chore of `cargo x` (see xtask/).
-.PHONY: demo test bench console
+.PHONY: demo test bench console deb tarball
 
 demo:
 	@sh console/build.sh
@@ -17,3 +17,13 @@ bench:
 # The web console's files, which the next build of the binary embeds.
 console:
 	cd console && npm ci --no-audit --no-fund && npm run build
+
+# Debian packages in the target directory: hotset_VERSION_ARCH.deb, and hotset-dbgsym_VERSION_ARCH.deb for debuggers.
+deb:
+	@sh console/build.sh
+	@cargo x deb </dev/null
+
+# The same for other distributions: hotset-VERSION-ARCH.tar.gz, with a script that installs it.
+tarball:
+	@sh console/build.sh
+	@cargo x tarball </dev/null

@@ -8,7 +8,8 @@ needs="cc:gcc g++:g++ git:git pkg-config:pkg-config fio:fio qemu-img:qemu-utils 
 nbdinfo:libnbd-bin nbdcopy:libnbd-bin nbdsh:python3-libnbd nbdfuse:libnbd-bin nbdkit:nbdkit setpriv:util-linux fusermount3:fuse3 mke2fs:e2fsprogs debugfs:e2fsprogs e2fsck:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs mkfs.vfat:dosfstools losetup:mount strip:binutils nbd-client:nbd-client
 qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio modprobe:kmod udevadm:udev systemctl:systemd gzip:gzip openssl:openssl
 sfdisk:fdisk mkswap:util-linux timeout:coreutils chromium:chromium curl:curl promtool:prometheus setpriv:util-linux unshare:util-linux
-python3:python3 pip3:python3-pip"
+python3:python3 pip3:python3-pip
+dpkg-deb:dpkg dpkg-shlibdeps:dpkg-dev lintian:lintian man:man-db groff:groff readelf:binutils objcopy:binutils bash:bash zsh:zsh fish:fish systemd-analyze:systemd deb-systemd-helper:init-system-helpers mmdebstrap:mmdebstrap"
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=""

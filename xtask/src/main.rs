@@ -6,7 +6,8 @@ mod bench;
 mod command;
 mod console;
 mod fuzz;
-mod schemathesis;
+mod package;
+mod python;
 mod sim;
 mod tally;
 mod test;
@@ -57,6 +58,10 @@ enum Chore {
     Traceability,
     /// Measures speed and memory
     Bench(bench::Options),
+    /// Makes the Debian packages hotset and hotset-dbgsym
+    Deb(package::Options),
+    /// Makes an archive that can be unpacked on any distribution
+    Tarball(package::Options),
     /// Prints the directory that cargo builds into
     TargetDir,
 }
@@ -82,6 +87,8 @@ fn run(chore: Chore) -> anyhow::Result<ExitCode> {
         Chore::Console { filter } => test::console(filter),
         Chore::Traceability => finish(traceability::write()),
         Chore::Bench(options) => finish(bench::run(&options)),
+        Chore::Deb(options) => finish(package::deb(&options)),
+        Chore::Tarball(options) => finish(package::tarball(&options)),
         Chore::TargetDir => {
             println!("{}", command::target_dir()?.display());
             Ok(ExitCode::SUCCESS)

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::command::{cargo, succeed, target_dir, watch};
 use crate::tally::Tally;
-use crate::{console, fuzz, schemathesis, sim, tidy, traceability};
+use crate::{console, fuzz, python, sim, tidy, traceability};
 
 /// How long the parts take whose length can be chosen.
 #[derive(Clone, Copy)]
@@ -141,10 +141,12 @@ fn end_to_end(filter: &[&str]) -> Result<Tally> {
     words.extend(filter);
     let mut command = cargo(&words);
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
-    // Without it, which needs the network once, the test that uses it says that it is skipped.
-    match schemathesis::bring() {
-        Ok(packages) => drop(command.env("HOTSET_SCHEMATHESIS", packages)),
-        Err(error) => println!("schemathesis: {error:#}"),
+    // Without them, which need the network once, the tests that use them say that they are skipped.
+    for (name, variable) in [("schemathesis", "HOTSET_SCHEMATHESIS"), ("ansible", "HOTSET_ANSIBLE")] {
+        match python::bring(name) {
+            Ok(packages) => drop(command.env(variable, packages)),
+            Err(error) => println!("{name}: {error:#}"),
+        }
     }
     count(command)
 }

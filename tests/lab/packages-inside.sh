@@ -1,0 +1,110 @@
+# What a person does on an empty Debian, from installing the package to purging it, with a restart of the machine in between. A line "FAILED"
+# or a missing line "guest: done" is a failure.
+
+uuid=6f1d8c52-3b0e-4a57-9d3c-2f6a4be0c7a1
+export LC_ALL=C
+
+failed() {
+    echo "guest: FAILED: $1"
+    systemctl --no-pager --failed
+    journalctl --boot --no-pager | tail -n 80
+    poweroff -f
+}
+
+step() {
+    echo "guest: $*"
+    "$@" || failed "$*"
+}
+
+# As the README of udev has it: by the serial number.
+disk() { echo "/dev/disk/by-id/virtio-$1"; }
+
+# Files come and go; each is read again, past the page cache.
+load() {
+    round=0
+    until [ -e /run/enough ]; do
+        round=$((round + 1))
+        file=/srv/data/$((round % 8))
+        dd if=/dev/urandom of=$file bs=4093 count=$((round % 50 + 1)) conv=fsync 2> /dev/null || break
+        sum=$(md5sum < $file)
+        echo 3 > /proc/sys/vm/drop_caches
+        [ "$(md5sum < $file)" = "$sum" ] || break
+        echo $round > /run/round
+    done
+    [ -e /run/enough ] || touch /run/load-failed
+}
+
+# It went on so many times.
+rounds() {
+    until [ "$(cat /run/round 2> /dev/null || echo 0)" -ge "$1" ]; do
+        [ ! -e /run/load-failed ] || failed "the file system under load"
+        sleep 0.2
+    done
+}
+
+if ! [ -e /packages/restarted ]; then
+    step dpkg --install /packages/hotset.deb
+    step systemctl is-active hotset.service hotset.socket
+    step systemctl is-enabled hotset.service hotset.socket
+    systemd-analyze security --no-pager hotset.service | tail -n 1
+    step hotset pool create fast --type read-write --io-type custom --block-size 64K --ssd "$(disk ssd0)" "$(disk ssd1)"
+    step hotset volume create data --backing "$(disk backing)" --pool fast
+    step systemctl start hotset-nbd@nbd0-data.service
+    step mkfs.ext4 -q -U $uuid /dev/nbd0
+    mkdir -p /srv/data
+    echo "UUID=$uuid /srv/data ext4 x-systemd.requires=hotset-nbd@nbd0-data.service 0 2" >> /etc/fstab
+    step systemctl daemon-reload
+    step mount /srv/data
+
+    load &
+    rounds 3
+    before=$(systemctl show --property=MainPID --value hotset.service)
+    step dpkg --install /packages/newer.deb
+    [ "$(systemctl show --property=MainPID --value hotset.service)" != "$before" ] || failed "the daemon was not replaced"
+    rounds $(($(cat /run/round) + 5))
+    touch /run/enough
+    wait
+    [ ! -e /run/load-failed ] || failed "the file system under load"
+    if dmesg | grep -iE "i/o error|ext4-fs error"; then failed "the kernel saw an error"; fi
+    echo "guest: upgraded under load"
+
+    if dpkg --install /packages/older.deb > /run/refused 2>&1; then failed "the downgrade was done"; fi
+    cat /run/refused
+    step grep "on-disk formats up to" /run/refused
+    step systemctl is-active hotset.service
+    echo newest > /srv/data/file
+    step sync
+    touch /packages/restarted
+    step sync
+    echo "guest: restarting"
+    systemctl poweroff
+    exit 0
+fi
+
+step mountpoint /srv/data
+step grep -x newest /srv/data/file
+step grep -q '^/dev/nbd0 /srv/data' /proc/mounts
+step umount /srv/data
+step systemctl stop hotset-nbd@nbd0-data.service
+echo "guest: mounted at the start"
+
+# udev looks at no device that a daemon has locked.
+step systemctl stop hotset.socket hotset.service
+step udevadm trigger --settle --action=change --sysname-match="$(basename "$(readlink -f "$(disk ssd0)")")"
+udevadm info --query=property "$(disk ssd0)" > /run/properties
+step grep -x ID_FS_TYPE=hotset_member /run/properties
+step systemctl start hotset.socket hotset.service
+dpkg --remove hotset > /run/removed 2>&1 || failed "the package is not removed"
+cat /run/removed
+[ ! -e /usr/bin/hotset ] || failed "the program is left"
+[ -s /var/lib/hotset/pools/fast.member ] || failed "the state is gone"
+before=$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")
+dpkg --purge hotset > /run/purged 2>&1 || failed "the package is not purged"
+cat /run/purged
+step grep "pools fast" /run/purged
+[ ! -e /var/lib/hotset ] || failed "the state is left"
+[ ! -e /etc/udev/rules.d/63-z-hotset.rules ] || failed "the rules are left"
+[ "$(md5sum "$(disk ssd0)" "$(disk ssd1)" "$(disk backing)")" = "$before" ] || failed "a device was touched"
+[ "$(head -c 8 "$(disk ssd0)")" = HOTSETsb ] || failed "the SSD is none of a pool any more"
+echo "guest: done"
+poweroff -f
