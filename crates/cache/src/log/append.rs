@@ -173,8 +173,7 @@ impl<E: Env> Log<E> {
     /// for sure.
     pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
         self.flush().await?;
-        let unflushed: Vec<Rc<Row>> =
-            self.state.rows_aside().into_iter().filter(|row| row.is_unflushed.get()).collect();
+        let unflushed: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed()).collect();
         if unflushed.is_empty() {
             return Ok(());
         }
@@ -190,7 +189,7 @@ impl<E: Env> Log<E> {
         // A start must not ask the SSDs for what was cleaned.
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         self.write_next_losses(|_| false).await?;
-        unflushed.iter().for_each(|row| row.is_unflushed.set(false));
+        unflushed.iter().for_each(|row| row.set_unflushed(false));
         Ok(())
     }
 }

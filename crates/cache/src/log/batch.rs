@@ -18,7 +18,8 @@ use crate::format::log::{
 use crate::log::Log;
 use crate::log::append::cancelled;
 use crate::log::overlay::{Content, Live, Place};
-use crate::log::write_log::{Append, Body, InflightBatch, Mirror, Row, RowState, StreamMark, WriteLog};
+use crate::log::row_life::RowChange;
+use crate::log::write_log::{Append, Body, InflightBatch, Mirror, Row, StreamMark, WriteLog};
 use crate::members::segments::Purpose;
 
 /// Pages of data of one batch at most.
@@ -130,7 +131,7 @@ impl<E: Env> Log<E> {
     pub(crate) fn close_row(self: &Rc<Self>) {
         let row = self.state.current.borrow_mut().take();
         if let Some(row) = row {
-            row.state.set(RowState::Sealing);
+            row.change(RowChange::Closed);
             let log = Rc::clone(self);
             self.env.spawn(async move { log.seal_row(&row).await });
         }
@@ -429,7 +430,7 @@ impl<E: Env> Log<E> {
         let inflight_batches = self.state.inflight_batches.take();
         self.state.orphaned_batches.set(self.state.orphaned_batches.get() + inflight_batches.len());
         for inflight in inflight_batches.iter().rev() {
-            inflight.row.intact.set(false);
+            inflight.row.change(RowChange::Broke);
             for (append, _) in inflight.appends.take().into_iter().rev() {
                 match append.body {
                     Body::Data(_) | Body::Zeroes(_) => self.state.hosts.borrow_mut().push_front(append),

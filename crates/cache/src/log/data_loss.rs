@@ -24,6 +24,7 @@ use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX};
 use crate::log::read_log::LogRun;
+use crate::log::row_life::RowChange;
 use crate::log::write_log::{Mirror, Row};
 use crate::members::ssd::Ssd;
 
@@ -63,10 +64,10 @@ impl<E: Env> Log<E> {
     /// What lost its last copy, and what the backing devices do not have of it, is put on record.
     pub(crate) async fn record_loss(&self, begun: LossBegun) -> Result<(), Error> {
         self.show_losses();
-        self.note_concerned();
+        self.note_volumes_with_loss();
         // Taken now: what is written over a lost page meanwhile may be lost, too, for nobody has flushed it.
         let losses = self.losses(None);
-        self.state.rows_aside().iter().for_each(|row| row.list_is_behind.set(false));
+        self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
         self.write_losses(self.state.losses_number.get(), &losses).await?;
@@ -144,7 +145,7 @@ impl<E: Env> Log<E> {
             if row.is_aside() {
                 continue;
             }
-            row.intact.set(false);
+            row.change(RowChange::Broke);
             match (live.dirty, live.content) {
                 (false, _) if nothing_left => self.state.remove_at(live.volume, live.page, live.place),
                 (false, Content::Data { .. }) => drop(self.state.set(&Live { content: Content::Lost, ..live })),
@@ -153,7 +154,7 @@ impl<E: Env> Log<E> {
             }
         }
         for row in self.state.rows_live().iter().filter(|row| row.has_lost_segment()) {
-            row.intact.set(false);
+            row.change(RowChange::Broke);
         }
     }
 
@@ -210,7 +211,7 @@ impl<E: Env> Log<E> {
     }
 
     /// From here on row records name who lost something: never fewer than the losses record does.
-    fn note_concerned(&self) {
+    fn note_volumes_with_loss(&self) {
         let mut with_loss = self.state.with_loss.borrow_mut();
         with_loss.extend(self.losses(None).attachments());
         with_loss.sort_unstable();
@@ -239,11 +240,11 @@ impl<E: Env> Log<E> {
         let losses = self.losses_of(self.lost_pages(None), is_mended);
         // What goes on meanwhile is for the next one.
         let aside = self.state.rows_aside();
-        aside.iter().for_each(|row| row.list_is_behind.set(false));
+        self.state.list_is_recorded();
         // What it leaves out was written again, on SSDs.
         self.flush_ssds().await;
         if let Err(error) = self.write_losses(number, &losses).await {
-            aside.iter().for_each(|row| row.list_is_behind.set(true));
+            aside.iter().for_each(|row| row.list_changed());
             return Err(error);
         }
         // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.

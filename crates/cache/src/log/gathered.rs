@@ -15,7 +15,7 @@ use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::write_log::{Mirror, Row, StreamMark, WriteLog};
 
 /// A page as an entry of the log describes it.
-struct Found {
+struct PageInLog {
     volume: VolumeIndex,
     page: u64,
     version: u64,
@@ -27,7 +27,7 @@ struct Found {
 
 /// Pages that are zeroes, or lost, by one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FoundRange {
+struct RangeInLog {
     volume: VolumeIndex,
     pages: Range<u64>,
     version: u64,
@@ -36,19 +36,19 @@ struct FoundRange {
     clean: bool,
 }
 
-impl FoundRange {
-    fn page(&self, page: u64) -> Found {
+impl RangeInLog {
+    fn page(&self, page: u64) -> PageInLog {
         let Self { volume, version, place, content, clean, .. } = *self;
-        Found { volume, page, version, place, content, clean }
+        PageInLog { volume, page, version, place, content, clean }
     }
 }
 
 /// What was gathered so far.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    found: Vec<Found>,
+    found: Vec<PageInLog>,
     /// Many pages by few bytes: they are told apart when it is known which of them are the newest.
-    ranges: Vec<FoundRange>,
+    ranges: Vec<RangeInLog>,
     /// They have no more pages than this.
     range_pages_max: u64,
     /// By [`VolumeIndex`]: the attachment, and the pages that the catalogue gives it.
@@ -115,14 +115,14 @@ impl Gathered {
         let end = self.inside(volume, 0..PAGES_MAX).end;
         for ((checksum, page), position) in checksums.iter().zip(page..end).zip(place.position()..) {
             let (place, content) = (Place::new(place.row(), position), Content::Data { checksum: *checksum });
-            self.found.push(Found { volume, page, version, place, content, clean: false });
+            self.found.push(PageInLog { volume, page, version, place, content, clean: false });
         }
     }
 
     fn gather_range(&mut self, attachment: u64, page: u64, version: u64, count: u32, place: Place, content: Content) {
         let Some(volume) = self.index_of(attachment) else { return };
         let pages = self.inside(volume, page..page + u64::from(count));
-        self.ranges.push(FoundRange { volume, pages, version, place, content, clean: false });
+        self.ranges.push(RangeInLog { volume, pages, version, place, content, clean: false });
     }
 
     /// What lay in the row and was lost, as its newest entries.
@@ -141,7 +141,7 @@ impl Gathered {
             for pages in &group.pages {
                 let pages = self.inside(volume, pages.clone());
                 self.range_pages_max += pages.end - pages.start;
-                self.ranges.push(FoundRange { volume, pages, version, place, content, clean });
+                self.ranges.push(RangeInLog { volume, pages, version, place, content, clean });
             }
         }
     }
@@ -156,7 +156,7 @@ impl Gathered {
                 for entry in pages.pages.iter().filter(|entry| entry.page < end) {
                     let Some(content) = content_aside(&row, entry) else { continue };
                     let (version, place) = (row.version_ceiling(), Place::new(row.slot, entry.position));
-                    self.found.push(Found { volume, page: entry.page, version, place, content, clean: false });
+                    self.found.push(PageInLog { volume, page: entry.page, version, place, content, clean: false });
                 }
             }
         }
@@ -168,7 +168,7 @@ impl Gathered {
             for pages in &group.pages {
                 let pages = self.inside(volume, pages.clone());
                 self.range_pages_max += pages.end - pages.start;
-                self.ranges.push(FoundRange { volume, pages, version, place, content, clean: true });
+                self.ranges.push(RangeInLog { volume, pages, version, place, content, clean: true });
             }
         }
     }
@@ -194,7 +194,7 @@ impl Gathered {
             }
             let is_data = matches!(entry.content, Content::Data { .. });
             let is_hinted = is_data && hints.name(log.row(entry.place.row()).number, entry.place.position());
-            let Found { volume, page, place, content, .. } = *entry;
+            let PageInLog { volume, page, place, content, .. } = *entry;
             log.set(&Live { volume, page, place, content, dirty: !entry.clean && !is_hinted });
             pages += 1;
         }
@@ -224,13 +224,13 @@ impl Hints {
     }
 }
 
-fn newest_ranges(log: &WriteLog, mut ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+fn newest_ranges(log: &WriteLog, mut ranges: Vec<RangeInLog>) -> Vec<RangeInLog> {
     ranges.sort_by_key(|range| age(log, range.version, range.place));
     newest_parts(ranges)
 }
 
 /// Of ranges, the oldest first, the parts of which no later one says anything.
-fn newest_parts(ranges: Vec<FoundRange>) -> Vec<FoundRange> {
+fn newest_parts(ranges: Vec<RangeInLog>) -> Vec<RangeInLog> {
     let mut parts = Vec::new();
     // What later ones say something of: no two of these ranges touch.
     let mut covered: BTreeMap<(VolumeIndex, u64), u64> = BTreeMap::new();
@@ -243,11 +243,11 @@ fn newest_parts(ranges: Vec<FoundRange>) -> Vec<FoundRange> {
                 break;
             }
             covered.remove(&(volume, first));
-            parts.push(FoundRange { pages: last.min(end)..end, ..range.clone() });
+            parts.push(RangeInLog { pages: last.min(end)..end, ..range.clone() });
             whole = whole.start.min(first)..whole.end.max(last);
             end = end.min(first);
         }
-        parts.push(FoundRange { pages: range.pages.start.min(end)..end, ..range });
+        parts.push(RangeInLog { pages: range.pages.start.min(end)..end, ..range });
         covered.insert((volume, whole.start), whole.end);
     }
     parts.retain(|part| !part.pages.is_empty());
@@ -318,7 +318,7 @@ mod tests {
         fn of_each_page_the_newest_range_counts(
             ranges in prop::collection::vec((0_u16..2, 0_u64..100, 0_u64..20), 0..40),
         ) {
-            let range = |(version, (volume, start, count)): (u64, (u16, u64, u64))| FoundRange {
+            let range = |(version, (volume, start, count)): (u64, (u16, u64, u64))| RangeInLog {
                 volume: VolumeIndex(volume),
                 pages: start..start + count,
                 version,

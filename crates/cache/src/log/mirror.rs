@@ -20,7 +20,7 @@ use crate::format::log::Entry;
 use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
 use crate::log::overlay::Content;
-use crate::log::write_log::{Mirror, Row, RowReading, RowState};
+use crate::log::write_log::{Mirror, Row, RowReading};
 use crate::members::life::LifeChange;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
@@ -61,7 +61,7 @@ impl Wanted {
 }
 
 /// What of a segment is to be copied.
-struct Plan {
+struct SegmentPlan {
     /// Batches end before this page.
     end: u32,
     /// By page: of data, its checksum.
@@ -69,7 +69,7 @@ struct Plan {
     summary: Option<Buf>,
 }
 
-impl Plan {
+impl SegmentPlan {
     /// Of a page of which nothing is known, any bytes are.
     fn is_good(&self, page: u32, bytes: &[u8]) -> bool {
         self.checksums[at(page)].is_none_or(|checksum| crc32c(bytes) == checksum)
@@ -101,7 +101,7 @@ impl<E: Env> Log<E> {
         self.judge_mirrors();
         self.close_degraded_row();
         let copies = self.copies_wanted().into_iter();
-        let next = copies.filter(|copy| copy.row.state.get() == RowState::Sealed);
+        let next = copies.filter(|copy| copy.row.life().has_ended());
         let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
         if copy.cell().get().ssd.is_none() {
@@ -252,10 +252,11 @@ impl<E: Env> Log<E> {
     }
 
     /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
-    async fn plan_copy(&self, copy: &Wanted) -> Plan {
+    async fn plan_copy(&self, copy: &Wanted) -> SegmentPlan {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
-        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.intact.get()) else {
+        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.life().is_whole())
+        else {
             for entry in self.living_in(row) {
                 let (segment, page) = row.locate(entry.position);
                 let live = self.state.overlay.borrow().get(entry.volume, entry.page);
@@ -265,7 +266,7 @@ impl<E: Env> Log<E> {
                     checksums[at(page)] = Some(checksum);
                 }
             }
-            return Plan { end: row.batches_end(), checksums, summary: None };
+            return SegmentPlan { end: row.batches_end(), checksums, summary: None };
         };
         let mut end = 1;
         for batch in &summary.batches {
@@ -278,12 +279,12 @@ impl<E: Env> Log<E> {
                 }
             }
         }
-        Plan { end, checksums, summary: Some(bytes) }
+        SegmentPlan { end, checksums, summary: Some(bytes) }
     }
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
     /// either. False: an SSD failed.
-    async fn copy_chunk(&self, copy: &Wanted, new: Mirror, plan: &Plan, first: u32) -> bool {
+    async fn copy_chunk(&self, copy: &Wanted, new: Mirror, plan: &SegmentPlan, first: u32) -> bool {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
@@ -295,7 +296,7 @@ impl<E: Env> Log<E> {
     }
 
     /// `None`: an SSD with a copy is there no more, which says nothing about what it held.
-    async fn read_chunk(&self, copy: &Wanted, plan: &Plan, pages: Range<u32>) -> Option<Buf> {
+    async fn read_chunk(&self, copy: &Wanted, plan: &SegmentPlan, pages: Range<u32>) -> Option<Buf> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             let length = at(pages.end - pages.start) * PAGE_BYTES;
             let read = self.read_copy(mirror, pages.start, length).await;
@@ -315,7 +316,7 @@ impl<E: Env> Log<E> {
     }
 
     /// `Some(None)`: no copy of this page is good.
-    async fn read_good_page(&self, copy: &Wanted, plan: &Plan, page: u32) -> Option<Option<Buf>> {
+    async fn read_good_page(&self, copy: &Wanted, plan: &SegmentPlan, page: u32) -> Option<Option<Buf>> {
         for (_, mirror) in copy.row.copies_one_by_one(copy.segment) {
             match self.read_copy(mirror, page, PAGE_BYTES).await {
                 Ok(bytes) if plan.is_good(page, &bytes) => return Some(Some(bytes)),
@@ -336,7 +337,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Writes the segment's header and its summary.
-    async fn copy_ends(&self, copy: &Wanted, new: Mirror, plan: &Plan) -> bool {
+    async fn copy_ends(&self, copy: &Wanted, new: Mirror, plan: &SegmentPlan) -> bool {
         let row = &copy.row;
         let mut header = self.env.buffers().take(PAGE_BYTES);
         row.header(copy.segment).encode_into(&mut header);

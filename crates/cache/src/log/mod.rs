@@ -8,6 +8,7 @@ mod gathered;
 pub(crate) mod mirrors;
 pub(crate) mod overlay;
 mod redirects;
+mod row_life;
 mod window;
 pub(crate) mod write_log;
 

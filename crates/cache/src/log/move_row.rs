@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
 use crate::log::read_log::LogRun;
 use crate::log::read_summary::good_summary;
-use crate::log::write_log::{Body, Row, RowState};
+use crate::log::write_log::{Body, Row};
 use crate::time_limit::within;
 
 /// Pages that are moved in one piece.
@@ -31,7 +31,7 @@ const INTERVAL: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Pages that a row's batches brought.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct RowPages {
     pub(crate) volume: VolumeIndex,
     pub(crate) page: u64,
     pub(crate) count: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
     pub(crate) data: bool,
 }
 
-impl Entry {
+impl RowPages {
     fn positions(&self) -> Range<u32> {
         positions(self.position, self.count, self.data)
     }
@@ -119,7 +119,7 @@ impl<E: Env> Log<E> {
     /// Empties and frees the oldest row; false if that has to wait.
     async fn move_oldest(&self) -> Result<bool, Error> {
         let Some(row) = self.state.oldest() else { return Ok(false) };
-        if row.state.get() != RowState::Sealed {
+        if !row.life().has_ended() {
             return Ok(false);
         }
         // Nothing comes to life in a row that is sealed.
@@ -140,7 +140,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Moves what is dirty in the row, a bounded number of pages at a time.
-    pub(super) async fn move_some(&self, row: &Row, entries: &[Entry]) -> Result<(), Error> {
+    pub(super) async fn move_some(&self, row: &Row, entries: &[RowPages]) -> Result<(), Error> {
         let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
         for entry in entries {
             if !row.may_live_at(entry.positions()) {
@@ -234,10 +234,10 @@ impl<E: Env> Log<E> {
 
     /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
     /// what lives in the row.
-    pub(crate) async fn entries_of(&self, row: &Rc<Row>) -> Vec<Entry> {
+    pub(crate) async fn entries_of(&self, row: &Rc<Row>) -> Vec<RowPages> {
         let mut entries = Vec::new();
         for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
-            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.intact.get()) else {
+            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.life().is_whole()) else {
                 return self.living_in(row);
             };
             self.list_entries(row, &summary, &mut entries);
@@ -245,20 +245,20 @@ impl<E: Env> Log<E> {
         entries
     }
 
-    pub(crate) fn living_in(&self, row: &Row) -> Vec<Entry> {
+    pub(crate) fn living_in(&self, row: &Row) -> Vec<RowPages> {
         let overlay = self.state.overlay.borrow();
         let mut entries = Vec::new();
         for volume in self.ids.indexes() {
             for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {
                 let data = matches!(live.content, Content::Data { .. });
                 let (position, version) = (live.place.position(), row.version_ceiling());
-                entries.push(Entry { volume, page: live.page, count: 1, position, version, data });
+                entries.push(RowPages { volume, page: live.page, count: 1, position, version, data });
             }
         }
         entries
     }
 
-    fn list_entries(&self, row: &Row, summary: &Summary, entries: &mut Vec<Entry>) {
+    fn list_entries(&self, row: &Row, summary: &Summary, entries: &mut Vec<RowPages>) {
         let base = summary.header.position * row.segment_pages;
         for batch in &summary.batches {
             let mut position = base + batch.first_page + batch.header_pages;
@@ -283,7 +283,7 @@ impl<E: Env> Log<E> {
                     continue;
                 }
                 if let Some(volume) = self.ids.index_of(attachment) {
-                    entries.push(Entry { volume, page, count, position: own, version, data });
+                    entries.push(RowPages { volume, page, count, position: own, version, data });
                 }
             }
         }

@@ -7,8 +7,9 @@ use hotset_block::Env;
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::overlay::PAGES_MAX;
+use crate::log::row_life::RowChange;
 use crate::log::scan::{LogScan, MissingPart, Scanned};
-use crate::log::write_log::{RowState, StreamMark};
+use crate::log::write_log::StreamMark;
 use crate::log::{Known, Log};
 use crate::members::newest::Records;
 
@@ -22,7 +23,7 @@ impl<E: Env> Log<E> {
         self.members.dismiss_missing().await?;
         self.repair_log(&scanned).await;
         for row in self.state.rows_live() {
-            row.state.set(RowState::Sealed);
+            row.change(RowChange::BatchesEnded);
             row.drafts.borrow_mut().clear();
         }
         self.measure();

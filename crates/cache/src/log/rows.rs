@@ -13,7 +13,8 @@ use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
 use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
-use crate::log::write_log::{Mirror, ROWS_RESERVED, Row, RowState};
+use crate::log::row_life::RowChange;
+use crate::log::write_log::{Mirror, ROWS_RESERVED, Row};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
@@ -124,7 +125,7 @@ impl<E: Env> Log<E> {
     /// an SSD failed meanwhile, or there are no segments; it is tried again when it is wanted again.
     async fn prepare_row(&self) -> Result<Option<Rc<Row>>, Error> {
         // At most two rows are not sealed: this one, and the one that is written now.
-        while let Some(row) = self.state.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+        while let Some(row) = self.state.row_being_sealed() {
             row.changed.wait().await;
         }
         let Some(pairs) = self.take_segments().await else { return Ok(None) };
@@ -139,7 +140,7 @@ impl<E: Env> Log<E> {
             self.drop_row(&row);
             return Ok(None);
         }
-        row.headers_durable.set(true);
+        row.change(RowChange::HeadersDurable);
         if let Err(error) = self.record_rows().await {
             self.drop_row(&row);
             return Err(error);
@@ -260,13 +261,13 @@ impl<E: Env> Log<E> {
         while row.in_flight.get() > 0 {
             row.changed.wait().await;
         }
-        if row.intact.get() {
+        if row.life().is_whole() {
             // What cannot be flushed is not of a copy any more; without any copy the row is lost, sealed or not.
             let _ = self.flush().await;
             self.write_summaries(row).await;
         }
         row.drafts.borrow_mut().clear();
-        row.state.set(RowState::Sealed);
+        row.change(RowChange::BatchesEnded);
         row.changed.wake_all();
         self.signals.wanted.wake_all();
         self.signals.mover_wanted.wake_all();
@@ -323,7 +324,11 @@ impl<E: Env> Log<E> {
 
     /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
     /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
-    pub(crate) async fn free_oldest(&self, row: &Rc<Row>, pages: &[crate::log::move_row::Entry]) -> Result<(), Error> {
+    pub(crate) async fn free_oldest(
+        &self,
+        row: &Rc<Row>,
+        pages: &[crate::log::move_row::RowPages],
+    ) -> Result<(), Error> {
         self.flush().await?;
         self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
         self.until_no_orphans().await;

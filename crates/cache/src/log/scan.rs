@@ -17,9 +17,10 @@ use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
+use crate::log::row_life::RowChange;
 use crate::log::scan_aside::list_set_aside;
 use crate::log::window::Window;
-use crate::log::write_log::{Mirror, Row, RowState, StreamMark, WriteLog};
+use crate::log::write_log::{Mirror, Row, StreamMark, WriteLog};
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
@@ -177,9 +178,12 @@ impl<'a, E: Env> LogScan<'a, E> {
                 continue;
             }
             let row = Row::new(slot, row.number, row.incarnation, segments, self.segment_pages, self.now);
-            row.state.set(RowState::Sealing);
-            row.headers_durable.set(true);
-            row.intact.set(!row.has_lost_segment());
+            // Whatever it was: nothing comes to it any more.
+            row.change(RowChange::HeadersDurable);
+            row.change(RowChange::Closed);
+            if row.has_lost_segment() {
+                row.change(RowChange::Broke);
+            }
             self.log.add_row(&Rc::new(row));
         }
         let next = record.rows.last().map_or(1, |row| row.number + 1);

@@ -18,7 +18,7 @@ use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::move_row::Entry;
+use crate::log::move_row::RowPages;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
 use crate::log::scan_aside::{add_aside_row, find_copies};
@@ -72,7 +72,7 @@ impl<E: Env> Log<E> {
             }
         }
         self.state.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
-        twin.list_is_behind.set(true);
+        twin.list_changed();
         Some(())
     }
 
@@ -91,7 +91,7 @@ impl<E: Env> Log<E> {
         let (segments, now) = (row.segments.len(), self.env.real_now());
         let twin = |slot| Row::new_aside(slot, number, incarnation, segments, segment_pages, now);
         let twin = add_aside_row(&self.state, twin)?;
-        twin.is_unflushed.set(row.number >= self.state.flushed.get().row);
+        twin.set_unflushed(row.number >= self.state.flushed.get().row);
         Some(twin)
     }
 
@@ -110,7 +110,7 @@ impl<E: Env> Log<E> {
             ssd.may_lack_log()
         };
         let is_data = |live: &Live| live.dirty && matches!(live.content, Content::Data { .. });
-        row.is_unflushed.get()
+        row.is_unflushed()
             && self.lives_of(row).iter().filter(|live| is_data(live)).any(|live| {
                 let (segment, _) = row.locate(live.place.position());
                 row.copies_one_by_one(segment).all(refuses)
@@ -337,9 +337,9 @@ impl<E: Env> Log<E> {
     }
 
     /// What of a row is dirty and there.
-    fn entries_back(&self, row: &Row) -> Vec<Entry> {
+    fn entries_back(&self, row: &Row) -> Vec<RowPages> {
         let back = self.lives_of(row).into_iter().filter(|live| live.dirty && !live.is_lost());
-        let entry = |live: Live| Entry {
+        let entry = |live: Live| RowPages {
             volume: live.volume,
             page: live.page,
             count: 1,

@@ -11,7 +11,7 @@ use crate::format::log::Summary;
 use crate::log::Log;
 use crate::log::read_summary::read_summary_of;
 use crate::log::scan_aside::hold_segment;
-use crate::log::write_log::{Mirror, Row, RowState};
+use crate::log::write_log::{Mirror, Row};
 use crate::members::ssd::Ssd;
 
 /// A copy of a segment that lies on an SSD that is back, and is not relied on yet.
@@ -70,9 +70,9 @@ impl<E: Env> Log<E> {
     /// The SSD's copies of rows that live are used for nothing else. Before it has slots.
     pub(crate) async fn hold_copies(&self, ssd: &Ssd<E>) -> Vec<OldCopy> {
         let rows = self.state.rows_live();
-        let sealed: Vec<Rc<Row>> = rows.into_iter().filter(|row| row.state.get() == RowState::Sealed).collect();
+        let sealed: Vec<Rc<Row>> = rows.into_iter().filter(|row| row.life().is_sealed()).collect();
         let mut held = Vec::new();
-        for row in sealed.iter().filter(|row| row.intact.get()) {
+        for row in &sealed {
             for (position, pair) in (0..).zip(&row.segments) {
                 for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
                     let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();

@@ -7,7 +7,6 @@ use hotset_block::Env;
 use crate::config::limits;
 use crate::error::Error;
 use crate::log::Log;
-use crate::log::write_log::RowState;
 use crate::time_limit::within;
 
 impl<E: Env> Log<E> {
@@ -59,7 +58,7 @@ impl<E: Env> Log<E> {
         }
         self.flush().await?;
         self.close_row();
-        while let Some(row) = state.rows_live().into_iter().find(|row| row.state.get() == RowState::Sealing) {
+        while let Some(row) = state.row_being_sealed() {
             row.changed.wait().await;
         }
         let prepared = state.prepared.borrow_mut().take();

@@ -17,6 +17,7 @@ use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::mirrors::Mirrors;
 use crate::log::overlay::{Content, Counts, Live, Overlay, PAGES_MAX, Place};
+use crate::log::row_life::{RowChange, RowLife};
 use crate::members::newest::Records;
 
 /// Rows that may live at once: what a [`Place`] can name.
@@ -50,13 +51,21 @@ impl CopyOrder {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowState {
-    /// It takes batches, or will.
-    Open,
-    /// It is full; its summaries are not written yet.
-    Sealing,
-    Sealed,
+/// What a row is to the log.
+enum Standing {
+    InLog(Cell<RowLife>),
+    /// It is set aside: out of the log, as what was listed of it.
+    Aside(Listed),
+}
+
+/// What is listed of a row in the losses record.
+#[derive(Default)]
+struct Listed {
+    pages: RefCell<BTreeSet<(VolumeIndex, u64)>>,
+    /// It was set aside before all of it was flushed.
+    is_unflushed: Cell<bool>,
+    /// The record names pages here that are somewhere else by now, or lacks some.
+    is_behind: Cell<bool>,
 }
 
 /// What a row holds dirty of one volume, in two ages: where hosts write and the cleaner follows, there is never nothing dirty,
@@ -119,11 +128,7 @@ pub(crate) struct Row {
     pub(crate) incarnation: u64,
     pub(crate) segments: Vec<[Cell<Mirror>; 2]>,
     pub(crate) segment_pages: u32,
-    pub(crate) state: Cell<RowState>,
-    /// Its headers are durable on its SSDs: it may be on record.
-    pub(crate) headers_durable: Cell<bool>,
-    /// Its record may say that it is flushed whole: false after batches of it were given up.
-    pub(crate) intact: Cell<bool>,
+    standing: Standing,
     pub(crate) batches: Cell<u32>,
     /// Of its last batch.
     pub(crate) last_checksum: Cell<u32>,
@@ -142,12 +147,6 @@ pub(crate) struct Row {
     /// When its newest batch got its place, or the row was found at a start.
     batched_at: Cell<RealInstant>,
     readers: Cell<u32>,
-    /// It is set aside: the pages for which it is listed in the losses record. `None`: it is of the log.
-    listed: Option<RefCell<BTreeSet<(VolumeIndex, u64)>>>,
-    /// It was set aside before all of it was flushed.
-    pub(crate) is_unflushed: Cell<bool>,
-    /// The losses record names pages here that are somewhere else by now, or lacks some.
-    pub(crate) list_is_behind: Cell<bool>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
     pub(crate) replaced: RefCell<Vec<Mirror>>,
     pub(crate) changed: Event,
@@ -171,9 +170,7 @@ impl Row {
             incarnation,
             segments: segments.into_iter().map(|pair| pair.map(Cell::new)).collect(),
             segment_pages,
-            state: Cell::new(RowState::Open),
-            headers_durable: Cell::new(false),
-            intact: Cell::new(true),
+            standing: Standing::InLog(Cell::new(RowLife::Opening)),
             batches: Cell::new(0),
             last_checksum: Cell::new(0),
             next_page: RefCell::new(vec![1; count]),
@@ -185,9 +182,6 @@ impl Row {
             dirty: RefCell::default(),
             batched_at: Cell::new(now),
             readers: Cell::new(0),
-            listed: None,
-            is_unflushed: Cell::new(false),
-            list_is_behind: Cell::new(false),
             replaced: RefCell::default(),
             changed: Event::new(),
         }
@@ -204,19 +198,61 @@ impl Row {
     ) -> Self {
         let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let row = Self::new(slot, number, incarnation, vec![[nobody; 2]; segments], segment_pages, now);
-        row.state.set(RowState::Sealed);
-        row.intact.set(false);
-        Self { listed: Some(RefCell::default()), ..row }
+        Self { standing: Standing::Aside(Listed::default()), ..row }
+    }
+
+    /// How far it is. What is set aside takes nothing more, and is believed page by page.
+    pub(crate) fn life(&self) -> RowLife {
+        match &self.standing {
+            Standing::InLog(life) => life.get(),
+            Standing::Aside(_) => RowLife::BrokenSealed,
+        }
+    }
+
+    /// Something happens to a row of the log.
+    pub(crate) fn change(&self, change: RowChange) {
+        if let Standing::InLog(life) = &self.standing
+            && let Some(after) = life.get().after(change)
+        {
+            life.set(after);
+        }
+    }
+
+    fn listed_as(&self) -> Option<&Listed> {
+        match &self.standing {
+            Standing::InLog(_) => None,
+            Standing::Aside(listed) => Some(listed),
+        }
     }
 
     /// It is out of the log: its pages are listed one by one.
     pub(crate) fn is_aside(&self) -> bool {
-        self.listed.is_some()
+        self.listed_as().is_some()
     }
 
     /// The pages for which it is listed, in order.
     pub(crate) fn listed(&self) -> Vec<(VolumeIndex, u64)> {
-        self.listed.as_ref().map_or_else(Vec::new, |listed| listed.borrow().iter().copied().collect())
+        self.listed_as().map_or_else(Vec::new, |listed| listed.pages.borrow().iter().copied().collect())
+    }
+
+    /// It was set aside before all of it was flushed, or is durable now.
+    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
+        self.listed_as().inspect(|listed| listed.is_unflushed.set(is_unflushed));
+    }
+
+    /// It was set aside before all of it was flushed.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.listed_as().is_some_and(|listed| listed.is_unflushed.get())
+    }
+
+    /// The losses record names pages that are somewhere else by now, or lacks some.
+    pub(crate) fn list_changed(&self) {
+        self.listed_as().inspect(|listed| listed.is_behind.set(true));
+    }
+
+    /// The losses record says what is listed now.
+    pub(crate) fn list_is_recorded(&self) {
+        self.listed_as().inspect(|listed| listed.is_behind.set(false));
     }
 
     /// A segment of it has no copy left.
@@ -336,15 +372,15 @@ impl Row {
         if live.dirty {
             self.add_dirty(live.volume, live.place, since);
         }
-        if let Some(listed) = &self.listed {
-            listed.borrow_mut().insert((live.volume, live.page));
+        if let Some(listed) = self.listed_as() {
+            listed.pages.borrow_mut().insert((live.volume, live.page));
         }
     }
 
     fn remove_live(&self, live: &Live) {
         self.live.set(self.live.get() - 1);
-        if let Some(listed) = &self.listed {
-            listed.borrow_mut().remove(&(live.volume, live.page));
+        if let Some(listed) = self.listed_as() {
+            listed.pages.borrow_mut().remove(&(live.volume, live.page));
         }
         // Other pages may be zeroes, or lost, by the same batch.
         if matches!(live.content, Content::Data { .. }) {
@@ -378,7 +414,7 @@ impl Row {
             number: self.number,
             incarnation: self.incarnation,
             version_ceiling: self.version_ceiling(),
-            sealed: self.state.get() == RowState::Sealed && self.intact.get(),
+            sealed: self.life().is_sealed(),
             segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
         }
     }
@@ -755,7 +791,7 @@ impl WriteLog {
 
     /// The losses record names pages that are somewhere else by now, or lacks some.
     pub(crate) fn list_is_behind(&self) -> bool {
-        self.aside.borrow().iter().any(|row| row.list_is_behind.get())
+        self.aside.borrow().iter().any(|row| row.listed_as().is_some_and(|listed| listed.is_behind.get()))
     }
 
     /// The oldest row is gone.
@@ -801,7 +837,7 @@ impl WriteLog {
     pub(crate) fn record(&self) -> Rows {
         let oldest_live = self.oldest_live.get();
         let rows = self.order.borrow();
-        let live = rows.iter().filter(|row| row.number >= oldest_live && row.headers_durable.get());
+        let live = rows.iter().filter(|row| row.number >= oldest_live && row.life().may_be_on_record());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
         let record =
             Rows { oldest_live, rows, with_unknown_loss: self.with_unknown_loss.borrow().clone(), ..Rows::default() };
@@ -899,7 +935,7 @@ impl WriteLog {
     }
 
     fn note_superseded(&self, live: &Live) {
-        self.with_row(live.place.row(), |row| row.list_is_behind.set(row.is_aside()));
+        self.with_row(live.place.row(), |row| row.list_changed());
     }
 
     fn uncount(&self, live: &Live) {
@@ -946,6 +982,16 @@ impl WriteLog {
         let (rows, aside) = (self.order.borrow(), self.aside.borrow());
         let can_be_cleaned = rows.iter().chain(aside.iter().filter(|row| row.has_copies()));
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
+    }
+
+    /// The oldest row that is being sealed.
+    pub(crate) fn row_being_sealed(&self) -> Option<Rc<Row>> {
+        self.order.borrow().iter().find(|row| row.life().is_sealing()).cloned()
+    }
+
+    /// The losses record says what is set aside now.
+    pub(crate) fn list_is_recorded(&self) {
+        self.aside.borrow().iter().for_each(|row| row.list_is_recorded());
     }
 
     /// No row has a copy on this SSD any more.
@@ -1146,7 +1192,7 @@ mod tests {
     fn a_row_is_not_on_record_before_its_headers_are_durable() {
         let (log, rows) = log_with_rows(1);
         assert_eq!(log.record().rows.len(), 0);
-        rows[0].headers_durable.set(true);
+        rows[0].change(RowChange::HeadersDurable);
         assert_eq!(log.record().rows.len(), 1);
     }
 
