@@ -13,7 +13,8 @@ use crate::address::{DETACHED, VolumeIndex};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::write_log::{Append, Body, Mirror, Row};
+use crate::log::segment_copy::PresentCopy;
+use crate::log::write_log::{Append, Body, Row};
 use crate::time_limit::within;
 
 /// Pages of one append at most; a longer write becomes several.
@@ -115,9 +116,8 @@ impl<E: Env> Log<E> {
     }
 
     /// Where a page of a log segment lies on its SSD.
-    pub(crate) fn log_offset(&self, mirror: Mirror, page: u32) -> u64 {
-        let ssd = mirror.ssd.expect("a copy that is lost lies nowhere");
-        self.members.ssd(ssd).layout.segment_offset(mirror.segment) + u64::from(page) * PAGE
+    pub(crate) fn log_offset(&self, copy: PresentCopy, page: u32) -> u64 {
+        self.members.ssd(copy.ssd).layout.segment_offset(copy.segment) + u64::from(page) * PAGE
     }
 
     /// There is no place for appends any more, and there will be none. If that is so because no SSD is left, what hosts

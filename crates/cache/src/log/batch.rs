@@ -19,7 +19,8 @@ use crate::log::Log;
 use crate::log::append::cancelled;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::row_life::RowChange;
-use crate::log::write_log::{Append, Body, InflightBatch, Mirror, Row, StreamMark, WriteLog};
+use crate::log::segment_copy::PresentCopy;
+use crate::log::write_log::{Append, Body, InflightBatch, Row, StreamMark, WriteLog};
 use crate::members::segments::Purpose;
 
 /// Pages of data of one batch at most.
@@ -30,7 +31,7 @@ const BATCH_PAYLOAD_BYTES: usize = 12 << 10;
 const BATCH_HINTS: usize = 128;
 
 /// The copies of a batch: where each goes, and its bytes.
-type Copies = Vec<(Mirror, u64, Buf)>;
+type Copies = Vec<(PresentCopy, u64, Buf)>;
 
 /// What goes into one batch.
 struct Selected {
@@ -284,9 +285,8 @@ impl<E: Env> Log<E> {
     async fn write_copies(self: &Rc<Self>, inflight: &Rc<InflightBatch>, copies: Copies) {
         // One operation of each SSD, where a flush of both would follow.
         let durable = self.state.flush_habit.wants_durable();
-        let writes = copies.into_iter().map(async |(mirror, offset, bytes)| {
-            let Some(index) = mirror.ssd else { return false };
-            let ssd = self.members.ssd(index);
+        let writes = copies.into_iter().map(async |(copy, offset, bytes)| {
+            let ssd = self.members.ssd(copy.ssd);
             let written = if durable {
                 ssd.write_durable(Purpose::Log, offset, bytes).await
             } else {
@@ -458,7 +458,7 @@ impl<E: Env> Log<E> {
         }
         if !self.life.is_fenced() {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
-                let ssd = self.members.ssd(mirror.ssd.expect("it is there"));
+                let ssd = self.members.ssd(mirror.ssd);
                 let offset = self.log_offset(mirror, inflight.first_page);
                 // An SSD that does not take it leaves, and its copy with it.
                 let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;

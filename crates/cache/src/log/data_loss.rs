@@ -7,7 +7,6 @@
 //! it names; a start that cannot find it knows whom it concerns, and not what: those volumes are fenced until that is accepted.
 //! The record's entries count like entries of the rows, as their newest.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,7 +24,8 @@ use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX};
 use crate::log::read_log::LogRun;
 use crate::log::row_life::RowChange;
-use crate::log::write_log::{Mirror, Row};
+use crate::log::segment_copy::MirrorCell;
+use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// Pages that are given up in one piece.
@@ -116,7 +116,7 @@ impl<E: Env> Log<E> {
 
     /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave; and what is set aside.
     fn lost_pages(&self, without: Option<SsdIndex>) -> Vec<(Rc<Row>, Live)> {
-        let is_gone = |mirror: &Cell<Mirror>| mirror.get().ssd.is_none_or(|ssd| Some(ssd) == without);
+        let is_gone = |mirror: &MirrorCell| mirror.get().ssd().is_none_or(|ssd| Some(ssd) == without);
         let lacks = |row: &Rc<Row>| row.live.get() > 0 && row.segments.iter().any(|pair| pair.iter().all(is_gone));
         let rows: BTreeMap<u32, Rc<Row>> =
             self.state.rows_live().into_iter().filter(lacks).map(|row| (row.slot, row)).collect();
@@ -318,10 +318,9 @@ impl<E: Env> Log<E> {
 
 /// A segment of the row has no copy but on this SSD, if on any.
 fn is_lost_without(row: &Row, ssd: SsdIndex) -> bool {
-    let on_it = |mirror: Mirror| mirror.ssd == Some(ssd);
     row.segments.iter().any(|pair| {
-        let pair = [pair[0].get(), pair[1].get()];
-        pair.into_iter().any(on_it) && pair.into_iter().all(|mirror| mirror.ssd.is_none() || on_it(mirror))
+        let on_it = |mirror: &MirrorCell| mirror.get().is_on(ssd);
+        pair.iter().any(on_it) && pair.iter().all(|mirror| !mirror.get().is_there() || on_it(mirror))
     })
 }
 
@@ -334,7 +333,7 @@ fn unlisted(row: &Row) -> AsideRow {
 /// Pages come in rising order of volumes and pages.
 fn list_page(listed: &mut AsideRow, row: &Row, attachment: u64, live: &Live, checksum: u32) {
     let (position, _) = row.locate(live.place.position());
-    let copies = row.segments[at(position)].each_ref().map(|mirror| (mirror.get().ssd_uuid, mirror.get().segment));
+    let copies = row.segments[at(position)].each_ref().map(|mirror| mirror.get().place().unwrap_or_default());
     match listed.segments.iter_mut().find(|segment| segment.position == position) {
         // The row, and what was set aside of it before, may know one copy each.
         Some(segment) => {

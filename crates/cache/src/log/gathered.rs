@@ -1,7 +1,6 @@
 //! What a scan finds in the write log: pages and ranges of pages as its entries describe them, in whatever order; and in the end the newest
 //! of each, which alone counts.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -12,7 +11,8 @@ use crate::format::catalogue::Catalogue;
 use crate::format::log::Entry;
 use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
-use crate::log::write_log::{Mirror, Row, StreamMark, WriteLog};
+use crate::log::segment_copy::MirrorCell;
+use crate::log::write_log::{Row, StreamMark, WriteLog};
 
 /// A page as an entry of the log describes it.
 struct PageInLog {
@@ -127,7 +127,7 @@ impl Gathered {
 
     /// What lay in the row and was lost, as its newest entries.
     pub(super) fn gather_losses(&mut self, row: &Row, losses: &Losses) {
-        let lacks = |pair: &[Cell<Mirror>; 2]| pair.iter().all(|mirror| mirror.get().ssd.is_none());
+        let lacks = |pair: &[MirrorCell; 2]| pair.iter().all(|mirror| !mirror.get().is_there());
         let Some(segment) = row.segments.iter().position(lacks) else { return };
         let position = u32::try_from(segment).expect("segments of a row are bounded") * row.segment_pages;
         let (version, place) = (row.version_ceiling(), Place::new(row.slot, position));
@@ -258,7 +258,7 @@ fn newest_parts(ranges: Vec<RangeInLog>) -> Vec<RangeInLog> {
 fn content_aside(row: &Row, entry: &AsidePage) -> Option<Content> {
     let (segment, _) = row.locate(entry.position);
     let pair = row.segments.get(at(segment))?;
-    if pair.iter().all(|copy| copy.get().ssd_uuid == 0) {
+    if pair.iter().all(|copy| copy.get().place().is_none()) {
         return None;
     }
     let checksum = entry.checksum;
@@ -278,12 +278,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::log::segment_copy::Mirror;
 
     /// Gathers a batch with a header of one page and two pages of data that begins at a position of a row of two segments, of 256 pages
     /// each with their summaries of three.
     fn gather_at(position: u32) -> usize {
-        let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
-        let row = Rc::new(Row::new(0, 1, 7, vec![[copy; 2]; 2], 256, RealInstant(0)));
+        let row = Rc::new(Row::new(0, 1, 7, vec![[Mirror::Nowhere; 2]; 2], 256, RealInstant(0)));
         let mut gathered = Gathered { volumes: vec![(7, 100)], ..Gathered::default() };
         let checksums = [1, 2].into_iter().collect();
         gathered.gather(&row, position, 1, &[Entry::Pages { attachment: 7, page: 98, version: 1, checksums }]);

@@ -20,7 +20,8 @@ use crate::format::log::Entry;
 use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
 use crate::log::overlay::Content;
-use crate::log::write_log::{Mirror, Row, RowReading};
+use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
+use crate::log::write_log::{Row, RowReading};
 use crate::members::life::LifeChange;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
@@ -51,7 +52,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn cell(&self) -> &Cell<Mirror> {
+    fn cell(&self) -> &MirrorCell {
         &self.row.segments[at(self.segment)][self.side]
     }
 
@@ -104,7 +105,7 @@ impl<E: Env> Log<E> {
         let next = copies.filter(|copy| copy.row.life().has_ended());
         let next = next.map(|copy| (self.mirror_target(&copy), copy)).find(|(target, _)| target.is_some());
         let Some((Some(target), copy)) = next else { return false };
-        if copy.cell().get().ssd.is_none() {
+        if !copy.cell().get().is_there() {
             target.change(LifeChange::RebuildBegan);
         }
         if !self.mirror_to(&copy, &target, host_requests).await {
@@ -120,7 +121,7 @@ impl<E: Env> Log<E> {
         let mut wanted = Vec::new();
         for row in self.state.rows_live().into_iter().rev().filter(|row| row.number >= self.state.oldest_live.get()) {
             for (segment, pair) in (0..).zip(&row.segments) {
-                let readable = pair.iter().any(|mirror| mirror.get().ssd.is_some());
+                let readable = pair.iter().any(|mirror| mirror.get().is_there());
                 for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
                     wanted.push(Wanted { row: Rc::clone(&row), segment, side });
                 }
@@ -131,7 +132,7 @@ impl<E: Env> Log<E> {
 
     /// The copy is not there, or its SSD is to be removed.
     fn is_degraded(&self, mirror: Mirror) -> bool {
-        mirror.ssd.is_none_or(|ssd| self.members.ssd(ssd).life().is_leaving())
+        mirror.ssd().is_none_or(|ssd| self.members.ssd(ssd).life().is_leaving())
     }
 
     /// Counts what is to be copied, and finds out whether there is room for it: without, new writes go past the cache.
@@ -145,7 +146,7 @@ impl<E: Env> Log<E> {
             (true, true) => RebuildSpace::Compact,
             (true, false) => RebuildSpace::Insufficient,
         };
-        let lost = wanted.iter().filter(|copy| copy.cell().get().ssd.is_none()).count();
+        let lost = wanted.iter().filter(|copy| !copy.cell().get().is_there()).count();
         self.state.mirrors.set_left(wanted.len(), lost, self.env.now());
         if lost == 0 {
             for ssd in self.members.ssds() {
@@ -162,7 +163,7 @@ impl<E: Env> Log<E> {
     /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
     /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
     fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
-        let (other, reserved) = (copy.other().ssd, self.state.rows_reserved.get());
+        let (other, reserved) = (copy.other().ssd(), self.state.rows_reserved.get());
         let left_over = match self.flush_rate() {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
             FlushRate::High => reserved,
@@ -192,7 +193,7 @@ impl<E: Env> Log<E> {
     async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
         let Some(segment) = self.take_segment(target).await else { return false };
         self.count_openable();
-        let new = Mirror { ssd_uuid: target.uuid, ssd: Some(target.index), segment };
+        let new = PresentCopy { ssd_uuid: target.uuid, ssd: target.index, segment };
         let made = self.copy_segment(copy, new, host_requests).await && self.commit_copy(copy, new).await;
         if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
@@ -213,7 +214,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Writes the copy, flushed. False: it came to nothing.
-    async fn copy_segment(&self, copy: &Wanted, new: Mirror, host_requests: &impl Fn() -> u64) -> bool {
+    async fn copy_segment(&self, copy: &Wanted, new: PresentCopy, host_requests: &impl Fn() -> u64) -> bool {
         if !self.may_be_mirrored(copy) {
             return false;
         }
@@ -247,8 +248,8 @@ impl<E: Env> Log<E> {
         }
     }
 
-    fn ssd_at(&self, mirror: Mirror) -> Rc<Ssd<E>> {
-        Rc::clone(self.members.ssd(mirror.ssd.expect("a copy that is lost lies nowhere")))
+    fn ssd_at(&self, copy: PresentCopy) -> Rc<Ssd<E>> {
+        Rc::clone(self.members.ssd(copy.ssd))
     }
 
     /// What is to be copied, by the segment's summary; without one everything, and only what lives can be checked.
@@ -284,7 +285,7 @@ impl<E: Env> Log<E> {
 
     /// Copies the pages from `first` on, each from a copy where it is good. What no copy has is not there afterwards
     /// either. False: an SSD failed.
-    async fn copy_chunk(&self, copy: &Wanted, new: Mirror, plan: &SegmentPlan, first: u32) -> bool {
+    async fn copy_chunk(&self, copy: &Wanted, new: PresentCopy, plan: &SegmentPlan, first: u32) -> bool {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
@@ -327,7 +328,7 @@ impl<E: Env> Log<E> {
         Some(None)
     }
 
-    async fn read_copy(&self, mirror: Mirror, page: u32, length: usize) -> Result<Buf, Fault> {
+    async fn read_copy(&self, mirror: PresentCopy, page: u32, length: usize) -> Result<Buf, Fault> {
         let ssd = self.ssd_at(mirror);
         let read = ssd.read(self.log_offset(mirror, page), self.env.buffers().take(length)).await;
         if let Err(Fault::Device(error)) = &read {
@@ -337,7 +338,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Writes the segment's header and its summary.
-    async fn copy_ends(&self, copy: &Wanted, new: Mirror, plan: &SegmentPlan) -> bool {
+    async fn copy_ends(&self, copy: &Wanted, new: PresentCopy, plan: &SegmentPlan) -> bool {
         let row = &copy.row;
         let mut header = self.env.buffers().take(PAGE_BYTES);
         row.header(copy.segment).encode_into(&mut header);
@@ -356,23 +357,21 @@ impl<E: Env> Log<E> {
     }
 
     /// The row record names the copy from here on, durably; what it replaces is used again when the row is freed.
-    async fn commit_copy(&self, copy: &Wanted, new: Mirror) -> bool {
+    async fn commit_copy(&self, copy: &Wanted, new: PresentCopy) -> bool {
         let target = self.ssd_at(new);
         let source_is_there = copy.row.mirrors(copy.segment).any(|mirror| self.ssd_at(mirror).is_online());
-        let apart = copy.other().ssd != new.ssd;
+        let apart = copy.other().ssd() != Some(new.ssd);
         if !self.may_be_mirrored(copy) || !source_is_there || !apart || !target.life().may_take_batches() {
             return false;
         }
-        let old = copy.cell().replace(new);
+        let old = copy.cell().change(MirrorChange::Replaced(new));
         // Asked for in the same turn: no record of an SSD that left can come between.
         if self.record_rows().await.is_err() {
-            copy.cell().set(old);
+            copy.cell().change(MirrorChange::Withdrawn(old));
             return false;
         }
-        if old.ssd.is_some() {
-            copy.row.replaced.borrow_mut().push(old);
-        }
-        copy.cell().get() == new
+        copy.row.replaced.borrow_mut().extend(old.present());
+        copy.cell().get() == Mirror::There(new)
     }
 
     /// How far the copies are; `None` if none is wanted.

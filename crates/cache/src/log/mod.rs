@@ -9,6 +9,7 @@ pub(crate) mod mirrors;
 pub(crate) mod overlay;
 mod redirects;
 mod row_life;
+mod segment_copy;
 mod window;
 pub(crate) mod write_log;
 

@@ -5,10 +5,10 @@ use hotset_block::{Buf, Env, PAGE_BYTES};
 use crate::config::PAGE;
 use crate::log::overlay::Content;
 use crate::log::read_log::{LogRun, matches};
-use crate::log::write_log::Mirror;
+use crate::log::segment_copy::PresentCopy;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
-async fn read_copy<E: Env>(ssd: ReadSsd<'_, E>, mirror: Mirror, page: u32, bytes: usize) -> Option<Buf> {
+async fn read_copy<E: Env>(ssd: ReadSsd<'_, E>, mirror: PresentCopy, page: u32, bytes: usize) -> Option<Buf> {
     ssd.read(ssd.layout().segment_offset(mirror.segment) + u64::from(page) * PAGE, bytes).await.ok()
 }
 

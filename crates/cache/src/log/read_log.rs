@@ -13,7 +13,8 @@ use crate::format::crc32c;
 use crate::log::Log;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::{read_page, read_pages};
-use crate::log::write_log::{CopiesOneByOne, Mirror, Row, RowReading, WriteLog};
+use crate::log::segment_copy::PresentCopy;
+use crate::log::write_log::{CopiesOneByOne, Row, RowReading, WriteLog};
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 
@@ -266,10 +267,9 @@ impl<E: Env> Log<E> {
     }
 
     /// Writes the good bytes over a bad copy. While the run is held its segments are not used for anything else.
-    async fn repair(&self, bad: &[Mirror], good: &Buf, page: u32) {
+    async fn repair(&self, bad: &[PresentCopy], good: &Buf, page: u32) {
         for mirror in bad {
-            let Some(index) = mirror.ssd else { continue };
-            let ssd = self.members.ssd(index);
+            let ssd = self.members.ssd(mirror.ssd);
             let copy = crate::members::records::to_buf(self.env.buffers(), good);
             match ssd.write(Purpose::Log, self.log_offset(*mirror, page), copy).await {
                 Ok(_) => ssd.has_appended(),
@@ -305,13 +305,13 @@ mod tests {
 
     use super::*;
     use crate::log::overlay::Place;
+    use crate::log::segment_copy::Mirror;
 
     #[test]
     fn a_run_of_lost_pages_or_zeroes_lies_at_one_place_and_one_of_data_at_places_in_order() {
         let log = WriteLog::new();
-        let copy = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
         let slot = log.free_row_slot().expect("there are none yet");
-        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[copy; 2]], 256, RealInstant(0))));
+        log.add_row(&Rc::new(Row::new(slot, 1, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0))));
         let volume = VolumeIndex(0);
         let runs_of = |content: Content| {
             for (page, position) in [(10, 5), (11, 6), (12, 8), (13, 8)] {

@@ -7,7 +7,8 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::Unreadable;
 use crate::format::log::{Summary, summary_pages};
-use crate::log::write_log::{Mirror, Row};
+use crate::log::segment_copy::PresentCopy;
+use crate::log::write_log::Row;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
 /// The summary of one of the row's segments, and its bytes; an error if it is of another stream of the pool.
@@ -30,7 +31,7 @@ pub(crate) async fn good_summary<E: Env>(
 }
 
 /// What lies where this copy has its summary, as long as that says it is.
-pub(crate) async fn read_summary_of<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, mirror: Mirror) -> Option<Buf> {
+pub(crate) async fn read_summary_of<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, mirror: PresentCopy) -> Option<Buf> {
     let offset = ssd.layout().segment_offset(mirror.segment) + u64::from(row.batches_end()) * PAGE;
     let first = ssd.read(offset, PAGE_BYTES).await.ok()?;
     let pages = Summary::peek(&first)?;

@@ -2,8 +2,6 @@
 //! that were followed batch by batch get their headers and summaries, all flushed. A crash in the middle of this changes nothing: the
 //! next scan finds what is still to be done.
 
-use std::cell::Cell;
-
 use hotset_block::{Env, PAGE_BYTES};
 
 use crate::address::at;
@@ -11,7 +9,8 @@ use crate::format::log::Batch;
 use crate::log::Log;
 use crate::log::scan::{Repair, Scanned};
 use crate::log::scan_batch::has_good_pages;
-use crate::log::write_log::{Mirror, Row};
+use crate::log::segment_copy::PresentCopy;
+use crate::log::write_log::Row;
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
@@ -29,7 +28,7 @@ impl<E: Env> Log<E> {
 
     /// Writes a batch to the copy that lacks it, as the scan believed it.
     async fn repair_batch(&self, repair: &Repair) {
-        let Some(ssd) = repair.from.ssd.map(|index| self.members.ssd(index)) else { return };
+        let ssd = self.members.ssd(repair.from.ssd);
         let bytes = at(repair.header_pages + repair.data_pages) * PAGE_BYTES;
         let read = ssd.read(self.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
         match read {
@@ -45,16 +44,15 @@ impl<E: Env> Log<E> {
         for (position, pair) in (0..).zip(&row.segments) {
             let mut page = self.env.buffers().take(PAGE_BYTES);
             row.header(position).encode_into(&mut page);
-            for mirror in pair.iter().map(Cell::get) {
+            for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 self.write_copy(mirror, 0, &page).await;
             }
         }
     }
 
     /// Writes good bytes to a copy; an SSD that does not take them leaves.
-    async fn write_copy(&self, mirror: Mirror, page: u32, bytes: &[u8]) {
-        let Some(index) = mirror.ssd else { return };
-        let ssd = self.members.ssd(index);
+    async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) {
+        let ssd = self.members.ssd(mirror.ssd);
         match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
             Ok(_) => ssd.has_appended(),
             Err(fault) => self.members.ssd_failed(ssd, &fault),

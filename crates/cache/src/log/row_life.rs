@@ -149,7 +149,8 @@ mod tests {
         let mut reached = vec![RowLife::Opening];
         let mut seen = 0;
         while seen < reached.len() {
-            for next in CHANGES.into_iter().filter_map(|change| reached[seen].after(change)) {
+            let state = reached[seen];
+            for next in CHANGES.into_iter().filter_map(|change| state.after(change)) {
                 if !reached.contains(&next) {
                     reached.push(next);
                 }

@@ -14,7 +14,8 @@ use crate::format::record::RecordKind;
 use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
 use crate::log::row_life::RowChange;
-use crate::log::write_log::{Mirror, ROWS_RESERVED, Row};
+use crate::log::segment_copy::{Mirror, PresentCopy};
+use crate::log::write_log::{ROWS_RESERVED, Row};
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
@@ -145,10 +146,11 @@ impl<E: Env> Log<E> {
             self.drop_row(&row);
             return Err(error);
         }
-        // A copy that left meanwhile has no SSD any more; one that never was has no UUID either.
-        let is_lost = |mirror: Mirror| match mirror.ssd {
-            Some(ssd) => !self.members.ssd(ssd).is_online(),
-            None => mirror.ssd_uuid != 0,
+        // Some may have left meanwhile.
+        let is_lost = |mirror: Mirror| match mirror {
+            Mirror::There(copy) => !self.members.ssd(copy.ssd).is_online(),
+            Mirror::Away { .. } => true,
+            Mirror::Nowhere => false,
         };
         if row.segments.iter().flatten().any(|mirror| is_lost(mirror.get())) {
             self.drop_row(&row);
@@ -187,11 +189,10 @@ impl<E: Env> Log<E> {
         let mirrors: Vec<Mirror> = ssds
             .iter()
             .zip(taken.into_iter().flatten())
-            .map(|(ssd, segment)| Mirror { ssd_uuid: ssd.uuid, ssd: Some(ssd.index), segment })
+            .map(|(ssd, segment)| Mirror::There(PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }))
             .collect();
         if pairs == 0 {
-            let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
-            return Some(vec![[mirrors[0], nobody]]);
+            return Some(vec![[mirrors[0], Mirror::Nowhere]]);
         }
         Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
     }
@@ -227,10 +228,9 @@ impl<E: Env> Log<E> {
         for (position, pair) in (0..).zip(&row.segments) {
             let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
             row.header(position).encode_into(&mut page);
-            for mirror in pair.iter().map(std::cell::Cell::get) {
-                let Some(index) = mirror.ssd else { continue };
+            for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 let copy = to_buf(self.env.buffers(), &page);
-                writes.push(self.write_flushed(self.members.ssd(index), self.log_offset(mirror, 0), copy));
+                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), self.log_offset(mirror, 0), copy));
             }
         }
         // Each of them ends by itself: the segments may be used for something else at once.
@@ -282,11 +282,10 @@ impl<E: Env> Log<E> {
                 row.batches.get(),
                 row.last_checksum.get(),
             );
-            for mirror in pair.iter().map(std::cell::Cell::get) {
-                let Some(index) = mirror.ssd else { continue };
+            for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 let copy = to_buf(self.env.buffers(), &bytes);
                 let offset = self.log_offset(mirror, row.batches_end());
-                writes.push(self.write_flushed(self.members.ssd(index), offset, copy));
+                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), offset, copy));
             }
         }
         // A copy that fails is not a copy any more.
@@ -377,17 +376,16 @@ impl<E: Env> Log<E> {
     /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
     pub(crate) fn release_segments(&self, row: &Row) {
         let replaced = row.replaced.take();
-        for mirror in row.segments.iter().flatten().map(std::cell::Cell::get).chain(replaced) {
-            let Some(index) = mirror.ssd else { continue };
-            let ssd = self.members.ssd(index);
+        for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()).chain(replaced) {
+            let ssd = self.members.ssd(copy.ssd);
             if !ssd.is_online() {
                 continue;
             }
-            ssd.segments.borrow_mut().set_free(mirror.segment);
+            ssd.segments.borrow_mut().set_free(copy.segment);
             let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
             let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
             if let Some(segment) = returned {
-                self.clean.return_segment(index, segment);
+                self.clean.return_segment(copy.ssd, segment);
             }
             ssd.wake_for_segments();
         }
@@ -402,7 +400,8 @@ impl<E: Env> Log<E> {
     pub(crate) fn go_on_without(self: &Rc<Self>, ssd: &Ssd<E>) {
         self.state.lose_copies_on(ssd.index);
         // Where something was lost, the copies were taken out before that was put on record.
-        let was_on_it = |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid == ssd.uuid);
+        let was_on_it =
+            |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid() == Some(ssd.uuid));
         let current_lost = self.state.current.borrow().as_ref().is_some_and(was_on_it);
         let prepared = self.state.prepared.borrow_mut().take();
         if let Some(row) = prepared {

@@ -3,7 +3,7 @@
 //!
 //! A start has one, and so has who looks at a pool's SSDs without a daemon.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
@@ -19,8 +19,9 @@ use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
 use crate::log::row_life::RowChange;
 use crate::log::scan_aside::list_set_aside;
+use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
 use crate::log::window::Window;
-use crate::log::write_log::{Mirror, Row, StreamMark, WriteLog};
+use crate::log::write_log::{Row, StreamMark, WriteLog};
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
@@ -61,8 +62,8 @@ pub(crate) struct Scanned {
 /// A batch that is whole on one copy of a segment, and not on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repair {
-    pub(crate) from: Mirror,
-    pub(crate) to: Mirror,
+    pub(crate) from: PresentCopy,
+    pub(crate) to: PresentCopy,
     /// The page of the segment at which it begins.
     pub(crate) page: u32,
     pub(crate) header_pages: u32,
@@ -171,7 +172,7 @@ impl<'a, E: Env> LogScan<'a, E> {
                 return Err(corrupt("a row of its write log has no segments"));
             }
             let missed = |(pair, copies): (&[Mirror; 2], &[SegmentCopy; 2])| {
-                pair.iter().all(|mirror| mirror.ssd.is_none()) && !copies.iter().all(|copy| copy.lost)
+                pair.iter().all(|mirror| !mirror.is_there()) && !copies.iter().all(|copy| copy.lost)
             };
             if segments.iter().zip(&row.segments).any(missed) {
                 self.go_on_without(self.no_copy(row))?;
@@ -214,7 +215,12 @@ impl<'a, E: Env> LogScan<'a, E> {
         {
             return Err(corrupt("its row records name a segment that is not there, or name one twice"));
         }
-        Ok(Mirror { ssd_uuid: copy.ssd_uuid, ssd: ssd.map(|ssd| ssd.index()), segment: copy.segment })
+        let SegmentCopy { ssd_uuid, segment, .. } = *copy;
+        Ok(match ssd.map(|ssd| ssd.index()) {
+            Some(ssd) => Mirror::There(PresentCopy { ssd_uuid, ssd, segment }),
+            None if ssd_uuid == 0 => Mirror::Nowhere,
+            None => Mirror::Away { ssd_uuid, segment },
+        })
     }
 
     /// What `Survey::check_copies` refused before, if nobody accepted it.
@@ -269,7 +275,7 @@ impl<'a, E: Env> LogScan<'a, E> {
     async fn gather_segment(&self, row: &Rc<Row>, segment: u32, gathered: &mut Gathered) -> Result<(), Error> {
         let segments = u32::try_from(row.segments.len()).expect("segments of a row are bounded");
         let base = segment * row.segment_pages;
-        let mirrors = row.segments[at(segment)].each_ref().map(Cell::get);
+        let mirrors = row.segments[at(segment)].each_ref().map(MirrorCell::get);
         let mut windows = [Window::new(), Window::new()];
         let mut page = 1;
         while page + 2 <= row.batches_end() {
@@ -297,19 +303,12 @@ impl<'a, E: Env> LogScan<'a, E> {
         page: u32,
     ) {
         let Batch { header_pages, data_pages, checksum, .. } = *batch;
-        let from = mirrors[good];
-        for (to, copy) in mirrors.iter().zip(copies) {
+        let Some(from) = mirrors[good].present() else { return };
+        for (mirror, copy) in mirrors.iter().zip(copies) {
             let same = copy.as_ref().is_some_and(|other| other.checksum == checksum);
-            if !same && to.ssd.is_some() {
-                assert!(*to != from, "a copy that is good is not mended from itself");
-                self.found.borrow_mut().repairs.push(Repair {
-                    from,
-                    to: *to,
-                    page,
-                    header_pages,
-                    data_pages,
-                    checksum,
-                });
+            if let Some(to) = mirror.present().filter(|_| !same) {
+                assert!(to != from, "a copy that is good is not mended from itself");
+                self.found.borrow_mut().repairs.push(Repair { from, to, page, header_pages, data_pages, checksum });
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What is set aside is looked for on the SSDs: segments that have the header of its row.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use hotset_block::{Env, PAGE_BYTES, RealInstant};
@@ -9,7 +8,8 @@ use crate::address::at;
 use crate::format::log::SegmentHeader;
 use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
 use crate::format::rows::{Rows, SegmentCopy};
-use crate::log::write_log::{Mirror, Row, WriteLog};
+use crate::log::segment_copy::{Mirror, MirrorChange};
+use crate::log::write_log::{Row, WriteLog};
 use crate::members::reading::{ReadSsd, ReadSsds};
 
 /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.
@@ -33,7 +33,9 @@ pub(super) async fn list_set_aside<E: Env>(
         let Some(row) = add_aside_row(log, aside) else { continue };
         for segment in listed.segments.iter().filter(|segment| !is_in_log(rows, listed, segment)) {
             for (cell, (ssd_uuid, number)) in row.segments[at(segment.position)].iter().zip(segment.copies) {
-                cell.set(Mirror { ssd_uuid, ssd: None, segment: number });
+                if ssd_uuid != 0 {
+                    cell.change(MirrorChange::Named { ssd_uuid, segment: number });
+                }
             }
         }
         for ssd in ssds.iter() {
@@ -41,8 +43,8 @@ pub(super) async fn list_set_aside<E: Env>(
             find_copies(ssd, &row).await;
         }
         let is_here = |uuid: u128| ssds.iter().any(|ssd| ssd.uuid() == uuid);
-        let copies = row.segments.iter().flatten().map(|copy| copy.get().ssd_uuid);
-        log.awaited.borrow_mut().extend(copies.filter(|uuid| *uuid != 0 && !is_here(*uuid)));
+        let copies = row.segments.iter().flatten().filter_map(|copy| copy.get().ssd_uuid());
+        log.awaited.borrow_mut().extend(copies.filter(|uuid| !is_here(*uuid)));
     }
     // Of others, what is clean is listed alone, as long as something older is in the log.
     for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {
@@ -65,8 +67,9 @@ pub(super) fn add_aside_row(log: &WriteLog, row: impl FnOnce(u32) -> Row) -> Opt
 pub(crate) async fn hold_segments<E: Env>(ssd: ReadSsd<'_, E>, rows: &[Rc<Row>]) {
     for row in rows {
         for (position, pair) in (0..).zip(&row.segments) {
-            for mirror in pair.iter().map(Cell::get).filter(|mirror| mirror.ssd_uuid == ssd.uuid()) {
-                hold_segment(ssd, row, position, mirror.segment).await;
+            let places = pair.iter().filter_map(|mirror| mirror.get().place());
+            for (_, segment) in places.filter(|(ssd_uuid, _)| *ssd_uuid == ssd.uuid()) {
+                hold_segment(ssd, row, position, segment).await;
             }
         }
     }
@@ -90,13 +93,11 @@ async fn is_own_segment<E: Env>(ssd: ReadSsd<'_, E>, row: &Row, position: u32, s
 pub(crate) async fn find_copies<E: Env>(ssd: ReadSsd<'_, E>, row: &Row) {
     for (position, pair) in (0..).zip(&row.segments) {
         for cell in pair {
-            let mirror = cell.get();
-            let is_there = mirror.ssd_uuid == ssd.uuid()
-                && mirror.ssd.is_none()
-                && ssd.is_of_log(mirror.segment)
-                && is_own_segment(ssd, row, position, mirror.segment).await;
+            let Mirror::Away { ssd_uuid, segment } = cell.get() else { continue };
+            let is_there =
+                ssd_uuid == ssd.uuid() && ssd.is_of_log(segment) && is_own_segment(ssd, row, position, segment).await;
             if is_there && ssd.is_readable() {
-                cell.set(Mirror { ssd: Some(ssd.index()), ..mirror });
+                cell.change(MirrorChange::Found(ssd.index()));
             }
         }
     }

@@ -10,8 +10,9 @@ use crate::format::log::{Batch, Entry};
 use crate::format::{Unreadable, crc32c};
 use crate::log::read_summary::of_other_stream;
 use crate::log::scan::LogScan;
+use crate::log::segment_copy::Mirror;
 use crate::log::window::Window;
-use crate::log::write_log::{Mirror, Row};
+use crate::log::write_log::Row;
 
 /// Pages of a copy that are read at a time.
 const READ_PAGES: u32 = 64;
@@ -68,7 +69,7 @@ impl<E: Env> LogScan<'_, E> {
 
     /// Reads on in a copy until the window ends at `end` at least; `None` if the SSD does not bring it.
     pub(super) async fn read_on(&self, row: &Row, mirror: Mirror, window: &mut Window, end: u32) -> Option<()> {
-        mirror.ssd?;
+        mirror.present()?;
         while window.end() < end {
             if window.failed {
                 return None;
@@ -93,8 +94,9 @@ impl<E: Env> LogScan<'_, E> {
 
     /// Reads a copy of a segment from this page on; `None` if it is not there, or cannot be read.
     pub(super) async fn read_copy(&self, mirror: Mirror, page: u32, bytes: usize) -> Option<Buf> {
-        let ssd = self.ssds.get(mirror.ssd?);
-        ssd.read(ssd.layout().segment_offset(mirror.segment) + u64::from(page) * PAGE, bytes).await.ok()
+        let copy = mirror.present()?;
+        let ssd = self.ssds.get(copy.ssd);
+        ssd.read(ssd.layout().segment_offset(copy.segment) + u64::from(page) * PAGE, bytes).await.ok()
     }
 }
 

@@ -1,7 +1,6 @@
 //! A row of the write log is followed batch by batch to its end, and that end is judged: cut in the middle of what was being written, or
 //! broken where something was flushed.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use futures_util::future::{join_all, try_join_all};
@@ -14,8 +13,9 @@ use crate::format::log::{Batch, Payload, SegmentHeader};
 use crate::log::gathered::Gathered;
 use crate::log::read_summary::{good_summary, of_other_stream};
 use crate::log::scan::{LogScan, Recorded};
+use crate::log::segment_copy::{Mirror, MirrorCell};
 use crate::log::window::Window;
-use crate::log::write_log::{Mirror, Row, StreamMark};
+use crate::log::write_log::{Row, StreamMark};
 
 /// For each segment of a row, what was read of its copies.
 type Windows = Vec<[Window; 2]>;
@@ -131,7 +131,7 @@ impl<E: Env> LogScan<'_, E> {
         if row.room() < 2 {
             return Ok(None);
         }
-        let mirrors = row.segments[at(segment)].each_ref().map(Cell::get);
+        let mirrors = row.segments[at(segment)].each_ref().map(MirrorCell::get);
         let windows = &mut windows[at(segment)];
         let reads = mirrors.iter().zip(windows.iter_mut());
         let reads = reads.map(|(mirror, window)| self.read_batch(row, *mirror, window, first_page));

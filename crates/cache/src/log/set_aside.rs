@@ -7,7 +7,6 @@
 //! backing device, its flush, the page off the list durably, then the answer; in any other order a crash shows a value that is
 //! not legal. A twin whose pages are all clean is freed like a row, and by the same rule: not before every older one.
 
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,7 +21,8 @@ use crate::log::move_row::RowPages;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
 use crate::log::scan_aside::{add_aside_row, find_copies};
-use crate::log::write_log::{Mirror, Row};
+use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
+use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// Pages that come back in one turn.
@@ -55,20 +55,23 @@ impl<E: Env> Log<E> {
         let (segment, _) = row.locate(live.place.position());
         // One that is about to leave, too.
         let is_gone = |ssd: SsdIndex| !self.members.ssd(ssd).is_online();
-        let is_away = |mirror: Mirror| mirror.ssd_uuid != 0 && mirror.ssd.is_none_or(is_gone);
-        let copies = row.segments[at(segment)].each_ref().map(Cell::get);
-        if !copies.into_iter().any(is_away) {
+        let is_away = |mirror: Mirror| mirror.place().filter(|_| mirror.ssd().is_none_or(is_gone));
+        let away = row.segments[at(segment)].each_ref().map(|mirror| is_away(mirror.get()));
+        if away.iter().all(Option::is_none) {
             return None;
         }
         let twin = self.twin_of(&row)?;
         let mut content = unavailable;
-        for (cell, copy) in twin.segments[at(segment)].iter().zip(copies).filter(|(_, copy)| is_away(*copy)) {
-            let ssd = self.read_only_ssd(copy.ssd_uuid);
-            cell.set(Mirror { ssd, ..copy });
-            match ssd {
+        let cells = twin.segments[at(segment)].iter().zip(away);
+        for (cell, (ssd_uuid, segment)) in cells.filter_map(|(cell, away)| Some((cell, away?))) {
+            cell.change(MirrorChange::Named { ssd_uuid, segment });
+            match self.read_only_ssd(ssd_uuid) {
                 // Its segments are as they were, for it takes no writes.
-                Some(_) => content = Content::Data { checksum },
-                None => drop(self.state.awaited.borrow_mut().insert(copy.ssd_uuid)),
+                Some(ssd) => {
+                    cell.change(MirrorChange::Found(ssd));
+                    content = Content::Data { checksum };
+                }
+                None => drop(self.state.awaited.borrow_mut().insert(ssd_uuid)),
             }
         }
         self.state.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
@@ -97,7 +100,7 @@ impl<E: Env> Log<E> {
 
     /// Dirty data that lies on this SSD and on none that is in use, at most.
     pub(crate) fn bytes_only_on(&self, ssd: &Ssd<E>) -> u64 {
-        let is_on = |row: &Row| row.segments.iter().flatten().any(|mirror| mirror.get().ssd == Some(ssd.index));
+        let is_on = |row: &Row| row.segments.iter().flatten().any(|mirror| mirror.get().is_on(ssd.index));
         let rows = self.state.rows_aside();
         let pages: u64 = rows.iter().filter(|row| is_on(row)).map(|row| u64::from(row.dirty())).sum();
         pages * PAGE
@@ -105,7 +108,7 @@ impl<E: Env> Log<E> {
 
     /// Something in it was never flushed, and all that have it refuse to.
     pub(crate) fn is_undurable(&self, row: &Row) -> bool {
-        let refuses = |(index, _): (SsdIndex, Mirror)| {
+        let refuses = |(index, _): (SsdIndex, PresentCopy)| {
             let ssd = self.members.ssd(index);
             ssd.may_lack_log()
         };
@@ -123,8 +126,8 @@ impl<E: Env> Log<E> {
             return;
         }
         for row in self.state.rows_aside() {
-            for cell in row.segments.iter().flatten().filter(|cell| cell.get().ssd == Some(ssd.index)) {
-                cell.set(Mirror { ssd: None, ..cell.get() });
+            for cell in row.segments.iter().flatten().filter(|cell| cell.get().is_on(ssd.index)) {
+                cell.change(MirrorChange::Left);
             }
             for live in self.lives_of(&row) {
                 let (segment, _) = row.locate(live.place.position());
@@ -408,8 +411,8 @@ impl<E: Env> Log<E> {
     pub(crate) fn ssds_away(&self, volume: Option<VolumeIndex>) -> Vec<(u128, String)> {
         let is_wanted = |row: &Rc<Row>| volume.map_or_else(|| row.dirty(), |volume| row.dirty_of(volume)) > 0;
         let rows: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(is_wanted).collect();
-        let copies = rows.iter().flat_map(|row| row.segments.iter().flatten()).map(Cell::get);
-        let away = copies.filter(|copy| copy.ssd.is_none() && copy.ssd_uuid != 0).map(|copy| copy.ssd_uuid);
+        let copies = rows.iter().flat_map(|row| row.segments.iter().flatten()).map(MirrorCell::get);
+        let away = copies.filter(|copy| !copy.is_there()).filter_map(Mirror::ssd_uuid);
         self.with_paths(away.collect())
     }
 

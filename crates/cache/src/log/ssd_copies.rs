@@ -2,7 +2,6 @@
 //!
 //! Copies on an SSD that is back are relied on again once a row record says so.
 
-use std::cell::Cell;
 use std::rc::Rc;
 
 use hotset_block::Env;
@@ -11,7 +10,8 @@ use crate::format::log::Summary;
 use crate::log::Log;
 use crate::log::read_summary::read_summary_of;
 use crate::log::scan_aside::hold_segment;
-use crate::log::write_log::{Mirror, Row};
+use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
+use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// A copy of a segment that lies on an SSD that is back, and is not relied on yet.
@@ -19,11 +19,12 @@ pub(crate) struct OldCopy {
     row: Rc<Row>,
     position: u32,
     side: usize,
-    mirror: Mirror,
+    /// Of the SSD.
+    segment: u32,
 }
 
 impl OldCopy {
-    fn cell(&self) -> &Cell<Mirror> {
+    fn cell(&self) -> &MirrorCell {
         &self.row.segments[crate::address::at(self.position)][self.side]
     }
 }
@@ -34,7 +35,7 @@ impl<E: Env> Log<E> {
         let mut rows = self.state.rows_live();
         rows.extend(self.state.rows_aside().into_iter().filter(|row| self.state.has_dirty_data(row)));
         let mirrors = rows.iter().flat_map(|row| row.segments.iter().flatten());
-        mirrors.filter(|mirror| mirror.get().ssd == Some(ssd.index)).count()
+        mirrors.filter(|mirror| mirror.get().is_on(ssd.index)).count()
     }
 
     /// A segment of the log has no copy on an SSD that `answers` but this one.
@@ -42,10 +43,10 @@ impl<E: Env> Log<E> {
         let rows = self.state.rows_live();
         let mut pairs = rows.iter().flat_map(|row| &row.segments);
         pairs.any(|pair| {
-            let mut mirrors = pair.iter().filter_map(|mirror| mirror.get().ssd);
+            let mut mirrors = pair.iter().filter_map(|mirror| mirror.get().ssd());
             let elsewhere = pair
                 .iter()
-                .filter_map(|mirror| mirror.get().ssd)
+                .filter_map(|mirror| mirror.get().ssd())
                 .any(|index| index != ssd.index && answers(self.members.ssd(index)));
             mirrors.any(|index| index == ssd.index) && !elsewhere
         })
@@ -55,14 +56,14 @@ impl<E: Env> Log<E> {
     pub(crate) fn lists_copy_on(&self, ssd_uuid: u128) -> bool {
         let rows = self.state.rows_aside();
         let dirty = rows.iter().filter(|row| row.dirty() > 0);
-        dirty.flat_map(|row| row.segments.iter().flatten()).any(|mirror| mirror.get().ssd_uuid == ssd_uuid)
+        dirty.flat_map(|row| row.segments.iter().flatten()).any(|mirror| mirror.get().ssd_uuid() == Some(ssd_uuid))
     }
 
     /// What was read from `former` is read from `ssd`, which is the same one, opened anew, from the same turn on.
     pub(crate) fn read_from_newcomer(&self, former: &Ssd<E>, ssd: &Ssd<E>) {
         for cell in self.state.rows_aside().iter().flat_map(|row| row.segments.iter().flatten()) {
-            if cell.get().ssd == Some(former.index) {
-                cell.set(Mirror { ssd: Some(ssd.index), ..cell.get() });
+            if cell.get().is_on(former.index) {
+                cell.change(MirrorChange::Found(ssd.index));
             }
         }
     }
@@ -74,10 +75,10 @@ impl<E: Env> Log<E> {
         let mut held = Vec::new();
         for row in &sealed {
             for (position, pair) in (0..).zip(&row.segments) {
-                for (side, mirror) in pair.iter().map(Cell::get).enumerate() {
-                    let is_its = mirror.ssd_uuid == ssd.uuid && mirror.ssd.is_none();
-                    if is_its && hold_segment(ssd.to_read(), row, position, mirror.segment).await {
-                        held.push(OldCopy { row: Rc::clone(row), position, side, mirror });
+                for (side, mirror) in pair.iter().map(MirrorCell::get).enumerate() {
+                    let Mirror::Away { ssd_uuid, segment } = mirror else { continue };
+                    if ssd_uuid == ssd.uuid && hold_segment(ssd.to_read(), row, position, segment).await {
+                        held.push(OldCopy { row: Rc::clone(row), position, side, segment });
                     }
                 }
             }
@@ -89,21 +90,22 @@ impl<E: Env> Log<E> {
     pub(crate) async fn commit_copies(&self, ssd: &Rc<Ssd<E>>, copies: Vec<OldCopy>) {
         let mut relied_on = Vec::new();
         for copy in copies {
-            let new = Mirror { ssd: Some(ssd.index), ..copy.mirror };
+            let (ssd_uuid, segment) = (ssd.uuid, copy.segment);
+            let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
             let is_whole = self.is_sealed_copy(&copy, new).await;
             let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
                 && copy.row.number >= self.state.oldest_live.get();
-            if is_whole && lives && ssd.is_online() && copy.cell().get() == copy.mirror {
-                copy.cell().set(new);
+            if is_whole && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
+                copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);
             } else if ssd.is_online() {
-                ssd.segments.borrow_mut().set_free(copy.mirror.segment);
+                ssd.segments.borrow_mut().set_free(segment);
                 ssd.wake_for_segments();
             }
         }
         if !relied_on.is_empty() && self.record_rows().await.is_err() {
-            for copy in relied_on.iter().filter(|copy| copy.cell().get().ssd == Some(ssd.index)) {
-                copy.cell().set(copy.mirror);
+            for copy in relied_on.iter().filter(|copy| copy.cell().get().is_on(ssd.index)) {
+                copy.cell().change(MirrorChange::Left);
             }
         }
         self.count_openable();
@@ -111,9 +113,8 @@ impl<E: Env> Log<E> {
     }
 
     /// It says of itself what the row is known to be: it was whole before the SSD left.
-    async fn is_sealed_copy(&self, copy: &OldCopy, mirror: Mirror) -> bool {
-        let Some(index) = mirror.ssd else { return false };
-        let ssd = self.members.to_read().get(index);
+    async fn is_sealed_copy(&self, copy: &OldCopy, mirror: PresentCopy) -> bool {
+        let ssd = self.members.to_read().get(mirror.ssd);
         let Some(bytes) = read_summary_of(ssd, &copy.row, mirror).await else { return false };
         let row = &copy.row;
         Summary::decode(&bytes).is_ok_and(|summary| {

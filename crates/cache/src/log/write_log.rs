@@ -18,21 +18,13 @@ use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::mirrors::Mirrors;
 use crate::log::overlay::{Content, Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::log::row_life::{RowChange, RowLife};
+use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
 use crate::members::newest::Records;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
 /// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
 pub(crate) const ROWS_RESERVED: usize = 2;
-
-/// One copy of a log segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mirror {
-    pub(crate) ssd_uuid: u128,
-    /// `None`: the copy is lost.
-    pub(crate) ssd: Option<SsdIndex>,
-    pub(crate) segment: u32,
-}
 
 /// In which order the copies of a segment are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +118,7 @@ pub(crate) struct Row {
     pub(crate) slot: u32,
     pub(crate) number: u64,
     pub(crate) incarnation: u64,
-    pub(crate) segments: Vec<[Cell<Mirror>; 2]>,
+    pub(crate) segments: Vec<[MirrorCell; 2]>,
     pub(crate) segment_pages: u32,
     standing: Standing,
     pub(crate) batches: Cell<u32>,
@@ -148,7 +140,7 @@ pub(crate) struct Row {
     batched_at: Cell<RealInstant>,
     readers: Cell<u32>,
     /// Copies in whose place others are: their segments are used again when the row is freed.
-    pub(crate) replaced: RefCell<Vec<Mirror>>,
+    pub(crate) replaced: RefCell<Vec<PresentCopy>>,
     pub(crate) changed: Event,
 }
 
@@ -168,7 +160,7 @@ impl Row {
             slot,
             number,
             incarnation,
-            segments: segments.into_iter().map(|pair| pair.map(Cell::new)).collect(),
+            segments: segments.into_iter().map(|pair| pair.map(MirrorCell::new)).collect(),
             segment_pages,
             standing: Standing::InLog(Cell::new(RowLife::Opening)),
             batches: Cell::new(0),
@@ -196,8 +188,7 @@ impl Row {
         segment_pages: u32,
         now: RealInstant,
     ) -> Self {
-        let nobody = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
-        let row = Self::new(slot, number, incarnation, vec![[nobody; 2]; segments], segment_pages, now);
+        let row = Self::new(slot, number, incarnation, vec![[Mirror::Nowhere; 2]; segments], segment_pages, now);
         Self { standing: Standing::Aside(Listed::default()), ..row }
     }
 
@@ -257,12 +248,12 @@ impl Row {
 
     /// A segment of it has no copy left.
     pub(crate) fn has_lost_segment(&self) -> bool {
-        self.segments.iter().any(|pair| pair.iter().all(|mirror| mirror.get().ssd.is_none()))
+        self.segments.iter().any(|pair| pair.iter().all(|mirror| !mirror.get().is_there()))
     }
 
     /// A copy of some segment is there.
     pub(crate) fn has_copies(&self) -> bool {
-        self.segments.iter().flatten().any(|mirror| mirror.get().ssd.is_some())
+        self.segments.iter().flatten().any(|mirror| mirror.get().is_there())
     }
 
     /// Of one of its segments.
@@ -318,8 +309,8 @@ impl Row {
     }
 
     /// The copies that are there.
-    pub(crate) fn mirrors(&self, segment: u32) -> impl Iterator<Item = Mirror> {
-        self.segments[at(segment)].iter().map(Cell::get).filter(|mirror| mirror.ssd.is_some())
+    pub(crate) fn mirrors(&self, segment: u32) -> impl Iterator<Item = PresentCopy> {
+        self.segments[at(segment)].iter().filter_map(|mirror| mirror.get().present())
     }
 
     /// The copies that are there, for a reader who tries one after the other: whatever takes another's place meanwhile
@@ -406,9 +397,9 @@ impl Row {
     }
 
     fn record(&self) -> RowRecord {
-        let copy = |mirror: &Cell<Mirror>| {
-            let mirror = mirror.get();
-            SegmentCopy { ssd_uuid: mirror.ssd_uuid, segment: mirror.segment, lost: mirror.ssd.is_none() }
+        let copy = |mirror: &MirrorCell| {
+            let (ssd_uuid, segment) = mirror.get().place().unwrap_or_default();
+            SegmentCopy { ssd_uuid, segment, lost: !mirror.get().is_there() }
         };
         RowRecord {
             number: self.number,
@@ -422,24 +413,23 @@ impl Row {
 
 /// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
 pub(crate) struct CopiesOneByOne<'a> {
-    pair: &'a [Cell<Mirror>; 2],
+    pair: &'a [MirrorCell; 2],
     order: CopyOrder,
-    tried: SmallVec<[Mirror; 2]>,
+    tried: SmallVec<[PresentCopy; 2]>,
 }
 
 impl Iterator for CopiesOneByOne<'_> {
-    type Item = (SsdIndex, Mirror);
+    type Item = (SsdIndex, PresentCopy);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let [first, second] = self.pair.each_ref().map(Cell::get);
+        let [first, second] = self.pair.each_ref().map(|mirror| mirror.get().present());
         let in_order = match self.order {
             CopyOrder::FirstFirst => [first, second],
             CopyOrder::SecondFirst => [second, first],
         };
-        let untried = in_order.into_iter().filter(|mirror| !self.tried.contains(mirror));
-        let (ssd, next) = untried.filter_map(|mirror| Some((mirror.ssd?, mirror))).next()?;
+        let next = in_order.into_iter().flatten().find(|copy| !self.tried.contains(copy))?;
         self.tried.push(next);
-        Some((ssd, next))
+        Some((next.ssd, next))
     }
 }
 
@@ -997,9 +987,8 @@ impl WriteLog {
     /// No row has a copy on this SSD any more.
     pub(crate) fn lose_copies_on(&self, ssd: SsdIndex) {
         for cell in self.order.borrow().iter().flat_map(|row| row.segments.iter().flatten()) {
-            let mirror = cell.get();
-            if mirror.ssd == Some(ssd) {
-                cell.set(Mirror { ssd: None, ..mirror });
+            if cell.get().is_on(ssd) {
+                cell.change(MirrorChange::Left);
             }
         }
     }
@@ -1090,13 +1079,11 @@ mod tests {
 
     use super::*;
 
-    const NOBODY: Mirror = Mirror { ssd_uuid: 0, ssd: None, segment: 0 };
-
     fn log_with_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
         let log = WriteLog::new();
         let add = |number| {
             let slot = log.free_row_slot().unwrap();
-            let row = Rc::new(Row::new(slot, number, 7, vec![[NOBODY; 2]], 256, RealInstant(0)));
+            let row = Rc::new(Row::new(slot, number, 7, vec![[Mirror::Nowhere; 2]], 256, RealInstant(0)));
             log.add_row(&row);
             row
         };
