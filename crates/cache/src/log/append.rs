@@ -13,8 +13,9 @@ use crate::address::{DETACHED, VolumeIndex};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
+use crate::log::queue::{Append, Body};
+use crate::log::row::Row;
 use crate::log::segment_copy::PresentCopy;
-use crate::log::write_log::{Append, Body, Row};
 use crate::time_limit::within;
 
 /// Pages of one append at most; a longer write becomes several.
@@ -105,12 +106,7 @@ impl<E: Env> Log<E> {
         if self.life.has_stopped() {
             return wait;
         }
-        let append = Append { volume, attachment, page, body, done };
-        self.state.count_queued(&append);
-        match append.body {
-            Body::Data(_) | Body::Zeroes(_) => self.state.hosts.borrow_mut().push_back(append),
-            Body::Move { .. } | Body::Mark { .. } => self.state.urgent.borrow_mut().push_back(append),
-        }
+        self.state.queue.push(Append { volume, attachment, page, body, done });
         self.signals.wanted.wake_all();
         wait
     }
@@ -130,16 +126,11 @@ impl<E: Env> Log<E> {
         } else {
             Error::new(ErrorKind::Gone, format!("pool {}: no SSD is left that takes writes", self.pool_name))
         };
-        let queues = [self.state.hosts.take(), self.state.urgent.take()];
-        for append in queues.into_iter().flatten() {
-            self.state.uncount_queued(&append);
-            match append.body {
-                Body::Data(_) | Body::Zeroes(_) if self.is_without_ssds() && !self.life.is_ending_log() => {
-                    self.redirects.push(append);
-                }
-                Body::Data(_) | Body::Zeroes(_) | Body::Move { .. } | Body::Mark { .. } => {
-                    append.done.set(Err(error.clone()));
-                }
+        for append in self.state.queue.take_all() {
+            if append.is_of_host() && self.is_without_ssds() && !self.life.is_ending_log() {
+                self.redirects.push(append);
+            } else {
+                append.done.set(Err(error.clone()));
             }
         }
         self.signals.room.wake_all();
@@ -147,7 +138,7 @@ impl<E: Env> Log<E> {
 
     /// Makes every append durable that was answered before this call.
     pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let mark = self.state.completed.get();
+        let mark = self.state.stream.completed();
         let flushes = self.members.ssds().map(async |ssd| {
             if !ssd.is_online() {
                 // What it has of these appends may be lost with its cache: it must not be believed again.
@@ -163,8 +154,8 @@ impl<E: Env> Log<E> {
         });
         join_all(flushes).await;
         self.life.check_open()?;
-        self.state.flushed.set(self.state.flushed.get().max(mark));
-        let flushed = self.state.flushed.get();
+        self.state.stream.flush_ended(mark);
+        let flushed = self.state.stream.flushed();
         self.members.witness_log((flushed.row, flushed.index));
         Ok(())
     }

@@ -18,9 +18,11 @@ use crate::format::log::{
 use crate::log::Log;
 use crate::log::append::cancelled;
 use crate::log::overlay::{Content, Live, Place};
+use crate::log::queue::{Append, Body, Lane, Queue};
+use crate::log::row::{BatchPlaceInRow, Row};
 use crate::log::row_life::RowChange;
 use crate::log::segment_copy::PresentCopy;
-use crate::log::write_log::{Append, Body, InflightBatch, Row, StreamMark, WriteLog};
+use crate::log::stream::InflightBatch;
 use crate::members::segments::Purpose;
 
 /// Pages of data of one batch at most.
@@ -74,15 +76,13 @@ impl<E: Env> Log<E> {
     /// Puts a batch together; `None`: there is nothing to write now, or no place for it.
     fn next_batch(self: &Rc<Self>) -> Option<(Rc<InflightBatch>, Copies)> {
         loop {
-            let waiting = !self.state.hosts.borrow().is_empty()
-                || !self.state.urgent.borrow().is_empty()
-                || self.state.hints_wanted.get();
-            if !waiting || self.life.has_stopped() || self.state.orphaned_batches.get() > 0 {
+            let queue = &self.state.queue;
+            if !queue.wants_batch() || self.life.has_stopped() || self.state.stream.has_orphans() {
                 return None;
             }
             let Some(row) = self.current_row() else {
                 if self.is_out_of_rows() {
-                    self.state.cancel_moves();
+                    queue.cancel_moves();
                 }
                 if self.is_without_ssds() {
                     self.refuse_appends();
@@ -90,16 +90,16 @@ impl<E: Env> Log<E> {
                 return None;
             };
             let at_once = row.segments.len().max(2);
-            if self.state.inflight_batches.borrow().len() >= at_once {
+            if self.state.stream.in_flight() >= at_once {
                 return None;
             }
             let selected = self.select(&row);
             if !selected.is_empty() {
                 return Some(self.place(&row, selected));
             }
-            let all_done = !self.state.hints_wanted.get()
-                && self.state.urgent.borrow().is_empty()
-                && (self.state.hosts.borrow().is_empty() || !self.state.hosts_may_append());
+            let all_done = !queue.wants_hints()
+                && queue.is_empty(Lane::Urgent)
+                && (queue.is_empty(Lane::Hosts) || !self.state.hosts_may_append());
             if all_done {
                 return None;
             }
@@ -120,7 +120,7 @@ impl<E: Env> Log<E> {
         let prepared = self.state.prepared.borrow_mut().take();
         if let Some(row) = prepared {
             // Of an empty row, the one before it: what its summary says if it stays empty.
-            row.last_checksum.set(self.state.last_checksum.get());
+            row.ends_with(self.state.stream.last_checksum());
             *self.state.current.borrow_mut() = Some(Rc::clone(&row));
             return Some(row);
         }
@@ -140,7 +140,8 @@ impl<E: Env> Log<E> {
 
     /// Takes what waits, as far as it fits into the next batch of the row.
     fn select(&self, row: &Row) -> Selected {
-        let waiting = (self.state.hosts.borrow().len() + self.state.urgent.borrow().len()).min(at(BATCH_DATA_PAGES));
+        let queue = &self.state.queue;
+        let waiting = queue.len().min(at(BATCH_DATA_PAGES));
         let mut selected = Selected {
             appends: Vec::with_capacity(waiting),
             entry_bytes: 0,
@@ -148,7 +149,7 @@ impl<E: Env> Log<E> {
             payload: Payload::default(),
         };
         let room = row.room();
-        let draft_without = row.drafts.borrow()[at(row.next_segment())].bytes_with(0);
+        let draft_without = row.draft_bytes();
         let summary_bytes = at(crate::format::log::summary_pages(row.segment_pages)) * PAGE_BYTES;
         let is_in_summary = |payload_bytes| draft_without + payload_bytes <= summary_bytes;
         let fits = |selected: &Selected, append: &Append| {
@@ -160,14 +161,13 @@ impl<E: Env> Log<E> {
                 && (first || (data <= BATCH_DATA_PAGES && after <= BATCH_PAYLOAD_BYTES))
                 && data <= BATCH_PAGES_MAX
         };
-        let mut take = |queue: &std::cell::RefCell<std::collections::VecDeque<Append>>, share: u32| loop {
-            let next_fits = queue.borrow().front().is_some_and(|append| fits(&selected, append));
-            if !next_fits || selected.data_pages >= share {
+        let mut take = |lane: Lane, share: u32| loop {
+            if selected.data_pages >= share {
                 return;
             }
-            let append = queue.borrow_mut().pop_front().expect("it was just there");
+            let Some(append) = queue.take_first(lane, |append| fits(&selected, append)) else { return };
             if !self.still_wanted(&append, &selected.appends) {
-                self.state.uncount_queued(&append);
+                queue.ended(&append);
                 append.done.set(Ok(()));
                 continue;
             }
@@ -176,14 +176,14 @@ impl<E: Env> Log<E> {
             selected.appends.push((append, 0));
         };
         // Moves leave half of what is left to hosts.
-        take(&self.state.urgent, BATCH_DATA_PAGES.min(room) / 2);
+        take(Lane::Urgent, BATCH_DATA_PAGES.min(room) / 2);
         if self.state.hosts_may_append() {
-            take(&self.state.hosts, BATCH_DATA_PAGES);
+            take(Lane::Hosts, BATCH_DATA_PAGES);
         }
-        take(&self.state.urgent, BATCH_DATA_PAGES);
-        if !selected.appends.is_empty() || self.state.hints_wanted.get() {
+        take(Lane::Urgent, BATCH_DATA_PAGES);
+        if !selected.appends.is_empty() || queue.wants_hints() {
             let (header, entry_bytes) = (selected.header_pages(), selected.entry_bytes);
-            push_hints(&self.state, &mut selected.payload, |payload: &Payload| {
+            push_hints(queue, &mut selected.payload, |payload: &Payload| {
                 let after = entry_bytes + payload.len() + PLAIN_ENTRY_BYTES;
                 header_pages(after) == header && is_in_summary(after)
             });
@@ -212,19 +212,16 @@ impl<E: Env> Log<E> {
             let theirs = other.pages();
             other.volume == append.volume && theirs.start < pages.end && pages.start < theirs.end
         };
-        let inflight_batches = self.state.inflight_batches.borrow();
-        let mut placed = inflight_batches.iter().map(|inflight| inflight.appends.borrow());
         u64::from(offset) == pages.end - pages.start
             && !before.iter().any(|(other, _)| overlaps(other))
-            && !placed.any(|appends| appends.iter().any(|(other, _)| overlaps(other)))
+            && !self.state.stream.any_append(overlaps)
     }
 
     /// Gives the batch its place in the row and makes its bytes, once for each copy.
     fn place(&self, row: &Rc<Row>, selected: Selected) -> (Rc<InflightBatch>, Copies) {
         let (header_pages, pages) = (selected.header_pages(), selected.header_pages() + selected.data_pages);
         let Selected { mut payload, mut appends, entry_bytes, .. } = selected;
-        let (segment, index) = (row.next_segment(), row.batches.get());
-        let first_page = row.next_page.borrow()[at(segment)];
+        let BatchPlaceInRow { segment, index, first_page } = row.next_place();
         let header_bytes = at(header_pages) * PAGE_BYTES;
         let mut bytes = self.env.buffers().take(at(pages) * PAGE_BYTES);
         let checksums = copy_data(&appends, &mut bytes[header_bytes..]);
@@ -240,13 +237,9 @@ impl<E: Env> Log<E> {
             position += count;
         }
         debug_assert_eq!(payload.header_pages(), header_pages, "entries have the bytes that were counted");
-        row.next_page.borrow_mut()[at(segment)] += pages;
-        row.batches.set(index + 1);
-        row.in_flight.set(row.in_flight.get() + 1);
-        row.note_batch(self.env.real_now());
-        row.drafts.borrow_mut()[at(segment)].push(index, first_page, &payload);
-        let flushed = self.state.flushed.get();
-        let previous = self.state.last_checksum.get();
+        row.begin_batch(pages, &payload, self.env.real_now());
+        let flushed = self.state.stream.flushed();
+        let previous = self.state.stream.last_checksum();
         let place = BatchPlace {
             row: row.number,
             incarnation: row.incarnation,
@@ -256,8 +249,7 @@ impl<E: Env> Log<E> {
             flushed_index: flushed.index,
         };
         let checksum = Batch::encode_into(&mut bytes[..header_bytes], &place, &payload);
-        self.state.last_checksum.set(checksum);
-        row.last_checksum.set(checksum);
+        row.ends_with(checksum);
         let inflight = Rc::new(InflightBatch {
             row: Rc::clone(row),
             index,
@@ -266,7 +258,7 @@ impl<E: Env> Log<E> {
             checksums,
             written: std::cell::Cell::new(None),
         });
-        self.state.inflight_batches.borrow_mut().push_back(Rc::clone(&inflight));
+        self.state.stream.begin(&inflight, checksum);
         let mut mirrors = row.mirrors(segment);
         let mut copies: Copies = Vec::with_capacity(2);
         match (mirrors.next(), mirrors.next()) {
@@ -308,7 +300,7 @@ impl<E: Env> Log<E> {
         });
         let written = join_all(writes).await;
         let fenced = self.life.is_fenced();
-        if self.state.orphaned_batches.get() > 0 {
+        if self.state.stream.has_orphans() {
             inflight.row.changed.wake_all();
         }
         inflight.written.set(Some(written.iter().any(|copy| *copy) && (!fenced || written.iter().all(|copy| *copy))));
@@ -318,8 +310,7 @@ impl<E: Env> Log<E> {
     /// Completed batches take effect and are answered, in the order of the stream.
     fn complete_in_order(self: &Rc<Self>) {
         loop {
-            let front = self.state.inflight_batches.borrow().front().cloned();
-            let Some(inflight) = front else { break };
+            let Some(inflight) = self.state.stream.front() else { break };
             match inflight.written.get() {
                 None => break,
                 // What only an SSD has that left meanwhile is nowhere.
@@ -328,7 +319,6 @@ impl<E: Env> Log<E> {
                     break;
                 }
                 Some(true) => {
-                    self.state.inflight_batches.borrow_mut().pop_front();
                     self.take_effect(&inflight);
                 }
                 Some(false) => {
@@ -346,26 +336,23 @@ impl<E: Env> Log<E> {
         let mut checksums = &inflight.checksums[..];
         let mut of_hosts = false;
         for (append, position) in inflight.appends.take() {
-            let of_host = matches!(append.body, Body::Data(_) | Body::Zeroes(_));
+            let of_host = append.is_of_host();
             of_hosts |= of_host;
             let (own, rest) = checksums.split_at(at(append.data_pages()));
             checksums = rest;
-            self.state.uncount_queued(&append);
+            self.state.queue.ended(&append);
             let lives = self.ids.of(append.volume) == Some(append.attachment);
             if lives {
                 self.show_append(row, &append, position, own);
             }
             append.done.set(if lives || !of_host { Ok(()) } else { Err(cancelled()) });
         }
-        self.state.completed.set(StreamMark { row: row.number, index: inflight.index + 1 });
+        self.state.stream.complete_front();
         if of_hosts {
             self.state.flush_habit.completed();
         }
-        row.in_flight.set(row.in_flight.get() - 1);
-        row.changed.wake_all();
-        let quarter = row.batches_end() / 4;
-        let used = row.next_page.borrow()[0];
-        if used >= quarter
+        row.batch_ended();
+        if row.is_quarter_full()
             && self.state.prepared.borrow().is_none()
             && self.state.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
         {
@@ -427,19 +414,14 @@ impl<E: Env> Log<E> {
     /// No copy of the first batch in flight could be written: it and those behind it are appended anew, to another row,
     /// which goes on with the chain where it was: of rows that lost a segment a start does not ask for it.
     fn cancel_inflight(self: &Rc<Self>) {
-        let inflight_batches = self.state.inflight_batches.take();
-        self.state.orphaned_batches.set(self.state.orphaned_batches.get() + inflight_batches.len());
-        for inflight in inflight_batches.iter().rev() {
+        let orphans = self.state.stream.orphan_all();
+        for inflight in orphans.iter().rev() {
             inflight.row.change(RowChange::Broke);
-            for (append, _) in inflight.appends.take().into_iter().rev() {
-                match append.body {
-                    Body::Data(_) | Body::Zeroes(_) => self.state.hosts.borrow_mut().push_front(append),
-                    Body::Move { .. } | Body::Mark { .. } => self.state.urgent.borrow_mut().push_front(append),
-                }
-            }
+            let appends = inflight.appends.take().into_iter().rev();
+            appends.for_each(|(append, _)| self.state.queue.put_back(append));
         }
         self.close_row();
-        for inflight in inflight_batches {
+        for inflight in orphans {
             let log = Rc::clone(self);
             self.env.spawn(async move { log.erase_orphaned_batch(&inflight).await });
         }
@@ -469,9 +451,8 @@ impl<E: Env> Log<E> {
         for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
             self.members.until_left(ssd).await;
         }
-        row.in_flight.set(row.in_flight.get() - 1);
-        row.changed.wake_all();
-        self.state.orphaned_batches.set(self.state.orphaned_batches.get() - 1);
+        row.batch_ended();
+        self.state.stream.orphan_is_erased();
         self.signals.wanted.wake_all();
         self.signals.room.wake_all();
     }
@@ -520,14 +501,10 @@ fn push_entry(payload: &mut Payload, row: &Row, append: &Append, checksums: &[u3
 }
 
 /// Hints go where a batch's header has room for them anyway.
-fn push_hints(log: &WriteLog, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
-    let mut hints = log.hints.borrow_mut();
+fn push_hints(queue: &Queue, payload: &mut Payload, fits: impl Fn(&Payload) -> bool) {
     let mut taken = 0;
     while taken < BATCH_HINTS && fits(payload) {
-        let Some(hint) = hints.pop() else {
-            log.hints_wanted.set(false);
-            return;
-        };
+        let Some(hint) = queue.take_hint() else { return };
         payload.push(&Entry::Cleaned { row: hint.row, position: hint.position, count: hint.count });
         taken += 1;
     }

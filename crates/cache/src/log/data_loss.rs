@@ -23,9 +23,9 @@ use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX};
 use crate::log::read_log::LogRun;
+use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::segment_copy::MirrorCell;
-use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// Pages that are given up in one piece.
@@ -117,7 +117,7 @@ impl<E: Env> Log<E> {
     /// Live pages in segments of which no copy is left, `without` an SSD that is about to leave; and what is set aside.
     fn lost_pages(&self, without: Option<SsdIndex>) -> Vec<(Rc<Row>, Live)> {
         let is_gone = |mirror: &MirrorCell| mirror.get().ssd().is_none_or(|ssd| Some(ssd) == without);
-        let lacks = |row: &Rc<Row>| row.live.get() > 0 && row.segments.iter().any(|pair| pair.iter().all(is_gone));
+        let lacks = |row: &Rc<Row>| row.live() > 0 && row.segments.iter().any(|pair| pair.iter().all(is_gone));
         let rows: BTreeMap<u32, Rc<Row>> =
             self.state.rows_live().into_iter().filter(lacks).map(|row| (row.slot, row)).collect();
         let overlay = self.state.overlay.borrow();

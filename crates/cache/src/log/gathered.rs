@@ -11,8 +11,10 @@ use crate::format::catalogue::Catalogue;
 use crate::format::log::Entry;
 use crate::format::losses::{AsidePage, Loss, Losses};
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::row::Row;
 use crate::log::segment_copy::MirrorCell;
-use crate::log::write_log::{Row, StreamMark, WriteLog};
+use crate::log::stream::StreamMark;
+use crate::log::write_log::WriteLog;
 
 /// A page as an entry of the log describes it.
 struct PageInLog {

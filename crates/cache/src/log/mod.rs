@@ -7,9 +7,12 @@
 mod gathered;
 pub(crate) mod mirrors;
 pub(crate) mod overlay;
+pub(crate) mod queue;
 mod redirects;
+pub(crate) mod row;
 mod row_life;
 mod segment_copy;
+pub(crate) mod stream;
 mod window;
 pub(crate) mod write_log;
 
@@ -47,15 +50,15 @@ use crate::config::PoolName;
 use crate::format::rows::Rows;
 use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::overlay::{Counts, Live, Overlay};
+use crate::log::queue::CleanedHint;
 use crate::log::read_log::LogRun;
 use crate::log::redirects::Redirects;
-use crate::log::write_log::{CleanedHint, CopyOrder, FlushHabit, Row, Tally, WriteLog};
+use crate::log::row::{CopyOrder, Row};
+use crate::log::stream::FlushHabit;
+use crate::log::write_log::{Tally, WriteLog};
 use crate::members::Members;
 use crate::members::newest::Records;
 use crate::members::pool_life::PoolLife;
-
-/// Hints that make a batch of their own.
-const HINTS_ENOUGH: usize = 512;
 
 /// The write log of a pool.
 pub(crate) struct Log<E: Env> {
@@ -263,12 +266,12 @@ impl<E: Env> Log<E> {
 
     /// Pages that are dirty and can be cleaned, or will be: of all volumes.
     pub(crate) fn dirty_pages(&self) -> u64 {
-        self.total().cleanable() + self.state.queued_pages()
+        self.total().cleanable() + self.state.queue.pages()
     }
 
     /// The same of one volume.
     pub(crate) fn dirty_pages_of(&self, volume: VolumeIndex) -> u64 {
-        self.counts(volume).cleanable() + self.state.queued_pages_of(volume)
+        self.counts(volume).cleanable() + self.state.queue.pages_of(volume)
     }
 
     /// Decides which writes go past a log that is nearly full.
@@ -278,7 +281,7 @@ impl<E: Env> Log<E> {
 
     /// Something is dirty, or will be.
     pub(crate) fn has_something_dirty(&self) -> bool {
-        self.total().dirty > 0 || self.state.queued_pages() > 0 || !self.state.inflight_batches.borrow().is_empty()
+        self.total().dirty > 0 || self.state.queue.pages() > 0 || self.state.stream.in_flight() > 0
     }
 
     /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
@@ -304,15 +307,14 @@ impl<E: Env> Log<E> {
         if run.is_data() {
             let count = u32::try_from(run.pages.end - run.pages.start).expect("a run is short");
             let (row, position) = (run.row().number, run.first.place.position());
-            self.state.hints.borrow_mut().push(CleanedHint { row, position, count });
+            self.state.queue.push_hint(CleanedHint { row, position, count });
         }
         cleaned
     }
 
     /// Pages were cleaned: whoever waits for that looks, and hints of it are written where there are many.
     pub(crate) fn pages_were_cleaned(&self) {
-        if self.state.hints.borrow().len() >= HINTS_ENOUGH {
-            self.state.hints_wanted.set(true);
+        if self.state.queue.want_many_hints() {
             self.signals.wanted.wake_all();
         }
         self.signals.room.wake_all();

@@ -13,9 +13,10 @@ use crate::error::Error;
 use crate::format::log::{self, Summary};
 use crate::log::Log;
 use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::queue::Body;
 use crate::log::read_log::LogRun;
 use crate::log::read_summary::good_summary;
-use crate::log::write_log::{Body, Row};
+use crate::log::row::Row;
 use crate::time_limit::within;
 
 /// Pages that are moved in one piece.
@@ -123,7 +124,7 @@ impl<E: Env> Log<E> {
             return Ok(false);
         }
         // Nothing comes to life in a row that is sealed.
-        let entries = if row.live.get() == 0 { Vec::new() } else { self.entries_of(&row).await };
+        let entries = if row.live() == 0 { Vec::new() } else { self.entries_of(&row).await };
         loop {
             let before = row.dirty();
             if before == 0 {
@@ -153,7 +154,7 @@ impl<E: Env> Log<E> {
                 live.dirty && !live.is_unavailable() && live.place == entry.place_of(row, offset)
             };
             let mut start = pages.start;
-            while start < pages.end && row.live.get() > 0 {
+            while start < pages.end && row.live() > 0 {
                 let end = pages.end.min(start + MOVE_PAGES);
                 for run in self.state.runs(entry.volume, start..end, here) {
                     if !stretch.goes_on_with(&run) {

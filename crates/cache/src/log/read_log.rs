@@ -13,8 +13,9 @@ use crate::format::crc32c;
 use crate::log::Log;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::{read_page, read_pages};
+use crate::log::row::{CopiesOneByOne, Row, RowReading};
 use crate::log::segment_copy::PresentCopy;
-use crate::log::write_log::{CopiesOneByOne, Row, RowReading, WriteLog};
+use crate::log::write_log::WriteLog;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 

@@ -7,8 +7,8 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::format::Unreadable;
 use crate::format::log::{Summary, summary_pages};
+use crate::log::row::Row;
 use crate::log::segment_copy::PresentCopy;
-use crate::log::write_log::Row;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
 /// The summary of one of the row's segments, and its bytes; an error if it is of another stream of the pool.

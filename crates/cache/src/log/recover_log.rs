@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::log::overlay::PAGES_MAX;
 use crate::log::row_life::RowChange;
 use crate::log::scan::{LogScan, MissingPart, Scanned};
-use crate::log::write_log::StreamMark;
+use crate::log::stream::StreamMark;
 use crate::log::{Known, Log};
 use crate::members::newest::Records;
 
@@ -24,7 +24,7 @@ impl<E: Env> Log<E> {
         self.repair_log(&scanned).await;
         for row in self.state.rows_live() {
             row.change(RowChange::BatchesEnded);
-            row.drafts.borrow_mut().clear();
+            row.forget_drafts();
         }
         self.measure();
         self.record_rows().await?;

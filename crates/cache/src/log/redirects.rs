@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use hotset_block::sync::{Event, Wait};
 
-use crate::log::write_log::Append;
+use crate::log::queue::Append;
 
 /// See the file's summary. As much as waited for the log at most.
 #[derive(Default)]

@@ -6,16 +6,16 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::Env;
 
-use crate::address::at;
 use crate::config::limits;
 use crate::error::Error;
 use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
 use crate::log::Log;
 use crate::log::mirrors::RebuildSpace;
+use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::segment_copy::{Mirror, PresentCopy};
-use crate::log::write_log::{ROWS_RESERVED, Row};
+use crate::log::write_log::ROWS_RESERVED;
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
@@ -258,7 +258,7 @@ impl<E: Env> Log<E> {
     /// A row that takes no more batches: when all of them are complete and flushed on both copies, its summaries are
     /// written; the next row record says that it is sealed.
     pub(crate) async fn seal_row(&self, row: &Rc<Row>) {
-        while row.in_flight.get() > 0 {
+        while row.has_batches_in_flight() {
             row.changed.wait().await;
         }
         if row.life().is_whole() {
@@ -266,7 +266,7 @@ impl<E: Env> Log<E> {
             let _ = self.flush().await;
             self.write_summaries(row).await;
         }
-        row.drafts.borrow_mut().clear();
+        row.forget_drafts();
         row.change(RowChange::BatchesEnded);
         row.changed.wake_all();
         self.signals.wanted.wake_all();
@@ -277,11 +277,7 @@ impl<E: Env> Log<E> {
     pub(crate) async fn write_summaries(&self, row: &Row) {
         let mut writes = Vec::new();
         for (position, pair) in (0..).zip(&row.segments) {
-            let bytes = row.drafts.borrow()[at(position)].encode(
-                &row.header(position),
-                row.batches.get(),
-                row.last_checksum.get(),
-            );
+            let bytes = row.encode_summary(position);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
                 let copy = to_buf(self.env.buffers(), &bytes);
                 let offset = self.log_offset(mirror, row.batches_end());
@@ -309,7 +305,7 @@ impl<E: Env> Log<E> {
         if self.state.rows_available() <= self.state.rows_reserved.get() + 1 {
             return true;
         }
-        let dirty = self.state.overlay.borrow().total().cleanable() + self.state.queued_pages();
+        let dirty = self.state.overlay.borrow().total().cleanable() + self.state.queue.pages();
         let space = self.state.mirrors.space();
         if space == RebuildSpace::Compact || (space == RebuildSpace::Insufficient && dirty == 0) {
             // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
@@ -345,7 +341,7 @@ impl<E: Env> Log<E> {
             return Err(error);
         }
         for (turn, entry) in pages.iter().enumerate() {
-            if row.live.get() == 0 {
+            if row.live() == 0 {
                 break;
             }
             for offset in 0..entry.count {
@@ -356,13 +352,13 @@ impl<E: Env> Log<E> {
                 self.env.sleep(std::time::Duration::ZERO).await;
             }
         }
-        if row.live.get() > 0 {
+        if row.live() > 0 {
             // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
             for entry in self.living_in(row) {
                 self.state.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
             }
         }
-        assert_eq!(row.live.get(), 0, "row {} is freed while pages live in it", row.number);
+        assert_eq!(row.live(), 0, "row {} is freed while pages live in it", row.number);
         while row.is_read() {
             row.changed.wait().await;
         }
@@ -421,7 +417,7 @@ impl<E: Env> Log<E> {
 
     /// Returns when a start finds nothing of batches that were given up.
     async fn until_no_orphans(&self) {
-        while self.state.orphaned_batches.get() > 0 {
+        while self.state.stream.has_orphans() {
             self.signals.room.wait().await;
         }
     }

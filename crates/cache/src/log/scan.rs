@@ -17,11 +17,13 @@ use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
 use crate::log::gathered::{Gathered, corrupt};
 use crate::log::read_summary::good_summary;
+use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::scan_aside::list_set_aside;
 use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
+use crate::log::stream::StreamMark;
 use crate::log::window::Window;
-use crate::log::write_log::{Row, StreamMark, WriteLog};
+use crate::log::write_log::WriteLog;
 use crate::members::newest::Records;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
@@ -115,7 +117,7 @@ impl<'a, E: Env> LogScan<'a, E> {
             self.check_loss(cut)?;
         }
         self.check_cuts(&gathered)?;
-        self.log.last_checksum.set(last_checksum(self.log).unwrap_or(0));
+        self.log.stream.goes_on_behind(last_checksum(self.log).unwrap_or(0));
         let pages = gathered.show(self.log)?;
         Ok(Scanned { pages, ..self.found.into_inner() })
     }
@@ -241,12 +243,11 @@ impl<'a, E: Env> LogScan<'a, E> {
         });
         let summaries: Option<Vec<Summary>> = try_join_all(reads).await?.into_iter().collect();
         let Some(summaries) = summaries else { return Ok(false) };
-        row.batches.set(summaries[0].row_batches);
+        row.is_as_summarised(&summaries[0]);
         // An empty one says what was known of the one before it then, which may have been nothing.
         if summaries[0].row_batches > 0 {
             gathered.previous = Some(summaries[0].last_checksum);
         }
-        row.last_checksum.set(summaries[0].last_checksum);
         for summary in summaries {
             gather_summary(row, &summary, gathered);
         }
@@ -341,10 +342,10 @@ fn gather_summary(row: &Row, summary: &Summary, gathered: &mut Gathered) {
 
 /// The checksum that the next start takes for that of the batch before the first new one; `None`: any.
 fn last_checksum(log: &WriteLog) -> Option<u32> {
-    log.rows_live().iter().fold(None, |before, row| match row.batches.get() {
+    log.rows_live().iter().fold(None, |before, row| match row.batches() {
         _ if row.has_lost_segment() => None,
         0 => before,
-        _ => Some(row.last_checksum.get()),
+        _ => Some(row.last_checksum()),
     })
 }
 

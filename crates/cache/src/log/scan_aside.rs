@@ -8,8 +8,9 @@ use crate::address::at;
 use crate::format::log::SegmentHeader;
 use crate::format::losses::{AsideRow, AsideSegment, Loss, Losses};
 use crate::format::rows::{Rows, SegmentCopy};
+use crate::log::row::Row;
 use crate::log::segment_copy::{Mirror, MirrorChange};
-use crate::log::write_log::{Row, WriteLog};
+use crate::log::write_log::WriteLog;
 use crate::members::reading::{ReadSsd, ReadSsds};
 
 /// The rows that the losses record sets aside, with the copies that are there. Before any slot is listed.

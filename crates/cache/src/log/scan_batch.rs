@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::format::log::{Batch, Entry};
 use crate::format::{Unreadable, crc32c};
 use crate::log::read_summary::of_other_stream;
+use crate::log::row::Row;
 use crate::log::scan::LogScan;
 use crate::log::segment_copy::Mirror;
 use crate::log::window::Window;
-use crate::log::write_log::Row;
 
 /// Pages of a copy that are read at a time.
 const READ_PAGES: u32 = 64;

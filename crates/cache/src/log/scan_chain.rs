@@ -12,10 +12,11 @@ use crate::format::Unreadable;
 use crate::format::log::{Batch, Payload, SegmentHeader};
 use crate::log::gathered::Gathered;
 use crate::log::read_summary::{good_summary, of_other_stream};
+use crate::log::row::Row;
 use crate::log::scan::{LogScan, Recorded};
 use crate::log::segment_copy::{Mirror, MirrorCell};
+use crate::log::stream::StreamMark;
 use crate::log::window::Window;
-use crate::log::write_log::{Row, StreamMark};
 
 /// For each segment of a row, what was read of its copies.
 type Windows = Vec<[Window; 2]>;
@@ -32,7 +33,7 @@ impl Behind {
     fn add(&mut self, batch: &Batch, row: &Row) {
         let mark = StreamMark { row: batch.place.flushed_row, index: batch.place.flushed_index };
         self.flushed = self.flushed.max(mark);
-        self.batches += u32::from(batch.place.index >= row.batches.get());
+        self.batches += u32::from(batch.place.index >= row.batches());
     }
 }
 
@@ -54,13 +55,11 @@ impl<E: Env> LogScan<'_, E> {
             gathered.previous = Some(batch.checksum);
             let mut payload = Payload::default();
             batch.entries.iter().for_each(|entry| payload.push(entry));
-            row.drafts.borrow_mut()[at(segment)].push(batch.place.index, first_page, &payload);
-            row.next_page.borrow_mut()[at(segment)] = first_page + batch.header_pages + batch.data_pages;
-            row.batches.set(row.batches.get() + 1);
+            row.found_batch(batch.header_pages + batch.data_pages, &payload);
         }
         // Of an empty row, the one before it.
-        row.last_checksum.set(gathered.previous.unwrap_or(0));
-        let cut = StreamMark { row: row.number, index: row.batches.get() };
+        row.ends_with(gathered.previous.unwrap_or(0));
+        let cut = StreamMark { row: row.number, index: row.batches() };
         gathered.cuts.push(cut);
         let behind = self.behind(row, windows).await?;
         gathered.flushed = gathered.flushed.max(behind.flushed);
@@ -69,7 +68,7 @@ impl<E: Env> LogScan<'_, E> {
             || (behind.flushed.row == cut.row && behind.flushed.index > cut.index);
         // Its headers were durable before it took a batch: what lies here is from before that.
         let segment = row.next_segment();
-        let is_empty = row.next_page.borrow()[at(segment)] == 1;
+        let is_empty = row.next_place().first_page == 1;
         let old = !recorded.newest && is_empty && !self.has_durable_headers(row, segment).await;
         if broken || old {
             self.check_loss(cut)?;
@@ -127,7 +126,7 @@ impl<E: Env> LogScan<'_, E> {
         previous: Option<u32>,
     ) -> Result<Option<(Batch, u32)>, Error> {
         let segment = row.next_segment();
-        let first_page = row.next_page.borrow()[at(segment)];
+        let first_page = row.next_place().first_page;
         if row.room() < 2 {
             return Ok(None);
         }
@@ -137,7 +136,7 @@ impl<E: Env> LogScan<'_, E> {
         let reads = reads.map(|(mirror, window)| self.read_batch(row, *mirror, window, first_page));
         let copies: Vec<Option<Batch>> = try_join_all(reads).await?;
         let expected = |batch: &Batch| {
-            batch.place.index == row.batches.get() && previous.is_none_or(|previous| batch.place.previous == previous)
+            batch.place.index == row.batches() && previous.is_none_or(|previous| batch.place.previous == previous)
         };
         let good = copies.iter().position(|copy| copy.as_ref().is_some_and(expected));
         let Some((good, batch)) = good.and_then(|good| Some((good, copies[good].clone()?))) else { return Ok(None) };

@@ -20,9 +20,9 @@ use crate::log::Log;
 use crate::log::move_row::RowPages;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
+use crate::log::row::Row;
 use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
-use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// Pages that come back in one turn.
@@ -94,7 +94,7 @@ impl<E: Env> Log<E> {
         let (segments, now) = (row.segments.len(), self.env.real_now());
         let twin = |slot| Row::new_aside(slot, number, incarnation, segments, segment_pages, now);
         let twin = add_aside_row(&self.state, twin)?;
-        twin.set_unflushed(row.number >= self.state.flushed.get().row);
+        twin.set_unflushed(row.number >= self.state.stream.flushed().row);
         Some(twin)
     }
 

@@ -9,9 +9,9 @@ use hotset_block::Env;
 use crate::format::log::Summary;
 use crate::log::Log;
 use crate::log::read_summary::read_summary_of;
+use crate::log::row::Row;
 use crate::log::scan_aside::hold_segment;
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
-use crate::log::write_log::Row;
 use crate::members::ssd::Ssd;
 
 /// A copy of a segment that lies on an SSD that is back, and is not relied on yet.
@@ -120,8 +120,8 @@ impl<E: Env> Log<E> {
         Summary::decode(&bytes).is_ok_and(|summary| {
             summary.header == row.header(copy.position)
                 && summary.fits(row.batches_end())
-                && summary.row_batches == row.batches.get()
-                && summary.last_checksum == row.last_checksum.get()
+                && summary.row_batches == row.batches()
+                && summary.last_checksum == row.last_checksum()
         })
     }
 }

@@ -43,16 +43,16 @@ impl<E: Env> Log<E> {
     /// Makes everything in it durable and seals its last row, for as long as it may take. Dirty data stays.
     pub(crate) async fn stop(self: &Rc<Self>) -> Result<(), Error> {
         let state = &self.state;
-        state.hints_wanted.set(!state.hints.borrow().is_empty());
+        state.queue.want_hints();
         self.signals.wanted.wake_all();
-        while !state.is_idle() || state.hints_wanted.get() || state.preparing.get() {
+        while !state.is_idle() || state.queue.wants_hints() || state.preparing.get() {
             if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
                 break;
             }
             let changed = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.signals.room.wait()).await;
             if changed.is_none() || state.is_out_of_rows() {
                 // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
-                state.hints_wanted.set(false);
+                state.queue.forget_hints_wanted();
                 self.refuse_appends();
             }
         }

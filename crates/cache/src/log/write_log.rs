@@ -1,462 +1,28 @@
-//! The write log of a pool as it is now: its rows, what waits to be appended, what is in flight, and how much room
-//! there is.
+//! The write log of a pool as it is now: its rows, which pages have their newest copy where, what waits and is in flight, and how much
+//! room there is.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::sync::{Event, Promise};
-use hotset_block::{Buf, RealInstant};
-use smallvec::SmallVec;
+use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::error::Error;
-use crate::format::log::{SegmentHeader, SummaryDraft, summary_pages};
 use crate::format::losses::Losses;
-use crate::format::rows::{Row as RowRecord, Rows, SegmentCopy};
+use crate::format::rows::{Row as RowRecord, Rows};
 use crate::log::mirrors::Mirrors;
-use crate::log::overlay::{Content, Counts, Live, Overlay, PAGES_MAX, Place};
-use crate::log::row_life::{RowChange, RowLife};
-use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
+use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
+use crate::log::queue::Queue;
+use crate::log::row::Row;
+use crate::log::segment_copy::MirrorChange;
+use crate::log::stream::{FlushHabit, Stream};
 use crate::members::newest::Records;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
 /// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
 pub(crate) const ROWS_RESERVED: usize = 2;
-
-/// In which order the copies of a segment are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CopyOrder {
-    #[default]
-    FirstFirst,
-    SecondFirst,
-}
-
-impl CopyOrder {
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::FirstFirst => Self::SecondFirst,
-            Self::SecondFirst => Self::FirstFirst,
-        }
-    }
-}
-
-/// What a row is to the log.
-enum Standing {
-    InLog(Cell<RowLife>),
-    /// It is set aside: out of the log, as what was listed of it.
-    Aside(Listed),
-}
-
-/// What is listed of a row in the losses record.
-#[derive(Default)]
-struct Listed {
-    pages: RefCell<BTreeSet<(VolumeIndex, u64)>>,
-    /// It was set aside before all of it was flushed.
-    is_unflushed: Cell<bool>,
-    /// The record names pages here that are somewhere else by now, or lacks some.
-    is_behind: Cell<bool>,
-}
-
-/// What a row holds dirty of one volume, in two ages: where hosts write and the cleaner follows, there is never nothing dirty,
-/// and the oldest is not as old as that. A segment fills from its start on, so places tell the ages apart.
-#[derive(Clone, Copy, Default)]
-struct DirtyOf {
-    older: Dirty,
-    newer: Dirty,
-    /// From this page of each segment on it is newer.
-    newer_from: u32,
-    /// Behind the last page of any segment where something was dirty.
-    end: u32,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Dirty {
-    pages: u32,
-    /// None of them has been dirty for longer.
-    since: RealInstant,
-}
-
-impl DirtyOf {
-    fn pages(&self) -> u32 {
-        self.older.pages + self.newer.pages
-    }
-
-    fn add(&mut self, page: u32, since: RealInstant) {
-        self.end = self.end.max(page + 1);
-        if self.older.pages == 0 {
-            *self =
-                Self { older: Dirty { pages: 1, since }, newer: Dirty::default(), newer_from: self.end, end: self.end };
-            return;
-        }
-        let dirty = self.of(page);
-        dirty.since = if dirty.pages == 0 { since } else { dirty.since.min(since) };
-        dirty.pages += 1;
-    }
-
-    fn remove(&mut self, page: u32) {
-        self.of(page).pages -= 1;
-        if self.older.pages == 0 {
-            *self = Self { older: self.newer, newer: Dirty::default(), newer_from: self.end, end: self.end };
-        }
-    }
-
-    fn of(&mut self, page: u32) -> &mut Dirty {
-        if page < self.newer_from { &mut self.older } else { &mut self.newer }
-    }
-
-    fn since(&self) -> Option<RealInstant> {
-        let ages = [self.older, self.newer].into_iter().filter(|dirty| dirty.pages > 0);
-        ages.map(|dirty| dirty.since).min()
-    }
-}
-
-pub(crate) struct Row {
-    /// Its place in memory.
-    pub(crate) slot: u32,
-    pub(crate) number: u64,
-    pub(crate) incarnation: u64,
-    pub(crate) segments: Vec<[MirrorCell; 2]>,
-    pub(crate) segment_pages: u32,
-    standing: Standing,
-    pub(crate) batches: Cell<u32>,
-    /// Of its last batch.
-    pub(crate) last_checksum: Cell<u32>,
-    /// By segment: where the next batch begins.
-    pub(crate) next_page: RefCell<Vec<u32>>,
-    pub(crate) drafts: RefCell<Vec<SummaryDraft>>,
-    pub(crate) in_flight: Cell<u32>,
-    /// Versions given out in this row.
-    pub(crate) versions: Cell<u32>,
-    /// Pages whose newest copy is here.
-    pub(crate) live: Cell<u32>,
-    /// A bit for each position: without it, no page's newest copy is there.
-    positions: RefCell<Vec<u64>>,
-    /// By [`VolumeIndex`].
-    dirty: RefCell<Vec<DirtyOf>>,
-    /// When its newest batch got its place, or the row was found at a start.
-    batched_at: Cell<RealInstant>,
-    readers: Cell<u32>,
-    /// Copies in whose place others are: their segments are used again when the row is freed.
-    pub(crate) replaced: RefCell<Vec<PresentCopy>>,
-    pub(crate) changed: Event,
-}
-
-impl Row {
-    pub(crate) fn new(
-        slot: u32,
-        number: u64,
-        incarnation: u64,
-        segments: Vec<[Mirror; 2]>,
-        segment_pages: u32,
-        now: RealInstant,
-    ) -> Self {
-        let count = segments.len();
-        let mut drafts = Vec::new();
-        drafts.resize_with(count, SummaryDraft::default);
-        Self {
-            slot,
-            number,
-            incarnation,
-            segments: segments.into_iter().map(|pair| pair.map(MirrorCell::new)).collect(),
-            segment_pages,
-            standing: Standing::InLog(Cell::new(RowLife::Opening)),
-            batches: Cell::new(0),
-            last_checksum: Cell::new(0),
-            next_page: RefCell::new(vec![1; count]),
-            drafts: RefCell::new(drafts),
-            in_flight: Cell::new(0),
-            versions: Cell::new(0),
-            live: Cell::new(0),
-            positions: RefCell::new(vec![0; count * at(segment_pages.div_ceil(POSITIONS_PER_WORD))]),
-            dirty: RefCell::default(),
-            batched_at: Cell::new(now),
-            readers: Cell::new(0),
-            replaced: RefCell::default(),
-            changed: Event::new(),
-        }
-    }
-
-    /// One that is set aside, of this number and incarnation, with room for so many segments of which no copy is known yet.
-    pub(crate) fn new_aside(
-        slot: u32,
-        number: u64,
-        incarnation: u64,
-        segments: usize,
-        segment_pages: u32,
-        now: RealInstant,
-    ) -> Self {
-        let row = Self::new(slot, number, incarnation, vec![[Mirror::Nowhere; 2]; segments], segment_pages, now);
-        Self { standing: Standing::Aside(Listed::default()), ..row }
-    }
-
-    /// How far it is. What is set aside takes nothing more, and is believed page by page.
-    pub(crate) fn life(&self) -> RowLife {
-        match &self.standing {
-            Standing::InLog(life) => life.get(),
-            Standing::Aside(_) => RowLife::BrokenSealed,
-        }
-    }
-
-    /// Something happens to a row of the log.
-    pub(crate) fn change(&self, change: RowChange) {
-        if let Standing::InLog(life) = &self.standing
-            && let Some(after) = life.get().after(change)
-        {
-            life.set(after);
-        }
-    }
-
-    fn listed_as(&self) -> Option<&Listed> {
-        match &self.standing {
-            Standing::InLog(_) => None,
-            Standing::Aside(listed) => Some(listed),
-        }
-    }
-
-    /// It is out of the log: its pages are listed one by one.
-    pub(crate) fn is_aside(&self) -> bool {
-        self.listed_as().is_some()
-    }
-
-    /// The pages for which it is listed, in order.
-    pub(crate) fn listed(&self) -> Vec<(VolumeIndex, u64)> {
-        self.listed_as().map_or_else(Vec::new, |listed| listed.pages.borrow().iter().copied().collect())
-    }
-
-    /// It was set aside before all of it was flushed, or is durable now.
-    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
-        self.listed_as().inspect(|listed| listed.is_unflushed.set(is_unflushed));
-    }
-
-    /// It was set aside before all of it was flushed.
-    pub(crate) fn is_unflushed(&self) -> bool {
-        self.listed_as().is_some_and(|listed| listed.is_unflushed.get())
-    }
-
-    /// The losses record names pages that are somewhere else by now, or lacks some.
-    pub(crate) fn list_changed(&self) {
-        self.listed_as().inspect(|listed| listed.is_behind.set(true));
-    }
-
-    /// The losses record says what is listed now.
-    pub(crate) fn list_is_recorded(&self) {
-        self.listed_as().inspect(|listed| listed.is_behind.set(false));
-    }
-
-    /// A segment of it has no copy left.
-    pub(crate) fn has_lost_segment(&self) -> bool {
-        self.segments.iter().any(|pair| pair.iter().all(|mirror| !mirror.get().is_there()))
-    }
-
-    /// A copy of some segment is there.
-    pub(crate) fn has_copies(&self) -> bool {
-        self.segments.iter().flatten().any(|mirror| mirror.get().is_there())
-    }
-
-    /// Of one of its segments.
-    pub(crate) fn header(&self, position: u32) -> SegmentHeader {
-        SegmentHeader { row: self.number, incarnation: self.incarnation, position }
-    }
-
-    /// # Panics
-    /// If these pages are not all between the header and the summary of one of its segments: what was decoded was checked, so
-    /// whoever says that they are a batch is wrong.
-    pub(crate) fn assert_holds(&self, position: u32, pages: u32) {
-        let (segment, first) = self.locate(position);
-        let inside = first > 0 && u64::from(first) + u64::from(pages) <= u64::from(self.batches_end());
-        let holds = inside && usize::try_from(segment).is_ok_and(|segment| segment < self.segments.len());
-        assert!(holds, "{pages} pages at position {position} of row {} are no batch of it", self.number);
-    }
-
-    /// Batches end before this page of each segment.
-    pub(crate) fn batches_end(&self) -> u32 {
-        self.segment_pages - summary_pages(self.segment_pages)
-    }
-
-    /// Pages of data that it has place for, about.
-    fn data_pages(&self) -> u64 {
-        u64::try_from(self.segments.len()).expect("an address has 64 bits at most")
-            * u64::from(self.batches_end().saturating_sub(1))
-    }
-
-    /// The segment that takes the next batch.
-    pub(crate) fn next_segment(&self) -> u32 {
-        self.batches.get() % u32::try_from(self.segments.len()).expect("segments of a row are bounded")
-    }
-
-    /// Pages that the next batch may have, header included.
-    pub(crate) fn room(&self) -> u32 {
-        self.batches_end().saturating_sub(self.next_page.borrow()[at(self.next_segment())])
-    }
-
-    /// The segment in which a position lies, and the page in it.
-    pub(crate) fn locate(&self, position: u32) -> (u32, u32) {
-        (position / self.segment_pages, position % self.segment_pages)
-    }
-
-    /// A version that no other entry ever had: row numbers are not reused.
-    pub(crate) fn next_version(&self) -> u64 {
-        let version = self.versions.get();
-        self.versions.set(version + 1);
-        (self.number << 32) | u64::from(version)
-    }
-
-    pub(crate) fn version_ceiling(&self) -> u64 {
-        (self.number << 32) | u64::from(u32::MAX)
-    }
-
-    /// The copies that are there.
-    pub(crate) fn mirrors(&self, segment: u32) -> impl Iterator<Item = PresentCopy> {
-        self.segments[at(segment)].iter().filter_map(|mirror| mirror.get().present())
-    }
-
-    /// The copies that are there, for a reader who tries one after the other: whatever takes another's place meanwhile
-    /// included.
-    pub(crate) fn copies_one_by_one(&self, segment: u32) -> CopiesOneByOne<'_> {
-        self.copies_in_order(segment, CopyOrder::default())
-    }
-
-    pub(crate) fn copies_in_order(&self, segment: u32, order: CopyOrder) -> CopiesOneByOne<'_> {
-        let pair = &self.segments[at(segment)];
-        CopiesOneByOne { pair, order, tried: SmallVec::new() }
-    }
-
-    pub(crate) fn dirty(&self) -> u32 {
-        self.dirty.borrow().iter().map(DirtyOf::pages).sum()
-    }
-
-    pub(crate) fn dirty_of(&self, volume: VolumeIndex) -> u32 {
-        self.dirty.borrow().get(usize::from(volume.0)).map_or(0, DirtyOf::pages)
-    }
-
-    /// Nothing that it holds dirty of the volume has been so for longer.
-    fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
-        self.dirty.borrow().get(usize::from(volume.0)).and_then(DirtyOf::since)
-    }
-
-    /// A batch got its place here.
-    pub(crate) fn note_batch(&self, now: RealInstant) {
-        self.batched_at.set(now);
-    }
-
-    fn add_dirty(&self, volume: VolumeIndex, place: Place, since: RealInstant) {
-        let mut dirty = self.dirty.borrow_mut();
-        let index = usize::from(volume.0);
-        if dirty.len() <= index {
-            dirty.resize(index + 1, DirtyOf::default());
-        }
-        dirty[index].add(place.position() % self.segment_pages, since);
-    }
-
-    fn remove_dirty(&self, volume: VolumeIndex, place: Place) {
-        self.dirty.borrow_mut()[usize::from(volume.0)].remove(place.position() % self.segment_pages);
-    }
-
-    /// A page's newest copy is at this position. Of what is dirty: since when.
-    fn add_live(&self, live: &Live, since: RealInstant) {
-        self.live.set(self.live.get() + 1);
-        let (word, bit) = word_and_bit(live.place.position());
-        self.positions.borrow_mut()[word] |= bit;
-        if live.dirty {
-            self.add_dirty(live.volume, live.place, since);
-        }
-        if let Some(listed) = self.listed_as() {
-            listed.pages.borrow_mut().insert((live.volume, live.page));
-        }
-    }
-
-    fn remove_live(&self, live: &Live) {
-        self.live.set(self.live.get() - 1);
-        if let Some(listed) = self.listed_as() {
-            listed.pages.borrow_mut().remove(&(live.volume, live.page));
-        }
-        // Other pages may be zeroes, or lost, by the same batch.
-        if matches!(live.content, Content::Data { .. }) {
-            let (word, bit) = word_and_bit(live.place.position());
-            self.positions.borrow_mut()[word] &= !bit;
-        }
-        if live.dirty {
-            self.remove_dirty(live.volume, live.place);
-        }
-    }
-
-    /// Whether a page's newest copy may be at one of these positions; false is certain.
-    pub(crate) fn may_live_at(&self, mut positions: Range<u32>) -> bool {
-        let words = self.positions.borrow();
-        positions.any(|position| {
-            let (word, bit) = word_and_bit(position);
-            words.get(word).is_some_and(|bits| bits & bit != 0)
-        })
-    }
-
-    pub(crate) fn is_read(&self) -> bool {
-        self.readers.get() > 0
-    }
-
-    fn record(&self) -> RowRecord {
-        let copy = |mirror: &MirrorCell| {
-            let (ssd_uuid, segment) = mirror.get().place().unwrap_or_default();
-            SegmentCopy { ssd_uuid, segment, lost: !mirror.get().is_there() }
-        };
-        RowRecord {
-            number: self.number,
-            incarnation: self.incarnation,
-            version_ceiling: self.version_ceiling(),
-            sealed: self.life().is_sealed(),
-            segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
-        }
-    }
-}
-
-/// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
-pub(crate) struct CopiesOneByOne<'a> {
-    pair: &'a [MirrorCell; 2],
-    order: CopyOrder,
-    tried: SmallVec<[PresentCopy; 2]>,
-}
-
-impl Iterator for CopiesOneByOne<'_> {
-    type Item = (SsdIndex, PresentCopy);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let [first, second] = self.pair.each_ref().map(|mirror| mirror.get().present());
-        let in_order = match self.order {
-            CopyOrder::FirstFirst => [first, second],
-            CopyOrder::SecondFirst => [second, first],
-        };
-        let next = in_order.into_iter().flatten().find(|copy| !self.tried.contains(copy))?;
-        self.tried.push(next);
-        Some((next.ssd, next))
-    }
-}
-
-const POSITIONS_PER_WORD: u32 = u64::BITS;
-
-fn word_and_bit(position: u32) -> (usize, u64) {
-    (at(position / POSITIONS_PER_WORD), 1 << (position % POSITIONS_PER_WORD))
-}
-
-/// A read of a row's segments: while it lives, they are not used again.
-pub(crate) struct RowReading(Rc<Row>);
-
-impl RowReading {
-    pub(crate) fn new(row: &Rc<Row>) -> Self {
-        row.readers.set(row.readers.get() + 1);
-        Self(Rc::clone(row))
-    }
-}
-
-impl Drop for RowReading {
-    fn drop(&mut self) {
-        self.0.readers.set(self.0.readers.get() - 1);
-        if self.0.readers.get() == 0 {
-            self.0.changed.wake_all();
-        }
-    }
-}
 
 /// What the log counts of a volume, for whoever tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -465,138 +31,6 @@ pub(crate) struct Tally {
     pub(crate) moved_bytes: u64,
     /// Copies that were bad where another one was good, or something else brought the page.
     pub(crate) read_errors_hidden: u64,
-}
-
-/// What an append brings.
-pub(crate) enum Body {
-    /// Whole pages.
-    Data(Buf),
-    Zeroes(u64),
-    /// Pages that lie at this place and are moved to the head, with the version that they have, if they still are the
-    /// newest when they take their place.
-    Move {
-        data: Buf,
-        from: Place,
-        version: u64,
-    },
-    /// Pages at this place are zeroes, or lost, as the head says again; if they still are the newest then. With
-    /// `spread`, the pages lie one after the other from the place on, else all at it.
-    Mark {
-        content: Content,
-        from: Place,
-        spread: bool,
-        version: u64,
-        count: u64,
-    },
-}
-
-/// Pages on their way into the log.
-pub(crate) struct Append {
-    pub(crate) volume: VolumeIndex,
-    pub(crate) attachment: u64,
-    pub(crate) page: u64,
-    pub(crate) body: Body,
-    pub(crate) done: Promise<Result<(), Error>>,
-}
-
-impl Append {
-    /// Pages of data that it takes in a batch.
-    pub(crate) fn data_pages(&self) -> u32 {
-        match &self.body {
-            Body::Data(data) | Body::Move { data, .. } => pages_in(data),
-            Body::Zeroes(_) | Body::Mark { .. } => 0,
-        }
-    }
-
-    pub(crate) fn pages(&self) -> Range<u64> {
-        let count = match &self.body {
-            Body::Data(data) | Body::Move { data, .. } => u64::from(pages_in(data)),
-            Body::Zeroes(count) | Body::Mark { count, .. } => *count,
-        };
-        self.page..self.page + count
-    }
-}
-
-fn pages_in(data: &Buf) -> u32 {
-    u32::try_from(data.len() / hotset_block::PAGE_BYTES).expect("an append fits in a batch")
-}
-
-/// A batch in flight.
-pub(crate) struct InflightBatch {
-    pub(crate) row: Rc<Row>,
-    /// Its number in the row.
-    pub(crate) index: u32,
-    /// Where it begins in its segment.
-    pub(crate) first_page: u32,
-    /// Each append with its first page's position in the row.
-    pub(crate) appends: RefCell<Vec<(Append, u32)>>,
-    /// Of their data, page by page.
-    pub(crate) checksums: Vec<u32>,
-    /// `Some(true)`: on every copy that is left.
-    pub(crate) written: Cell<Option<bool>>,
-}
-
-impl InflightBatch {
-    /// The segment of the row in which it lies.
-    pub(crate) fn segment(&self) -> u32 {
-        self.index % u32::try_from(self.row.segments.len()).expect("segments of a row are bounded")
-    }
-}
-
-/// A hint: what lies there is on the backing device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CleanedHint {
-    pub(crate) row: u64,
-    pub(crate) position: u32,
-    pub(crate) count: u32,
-}
-
-/// Marks the end of what is flushed: every batch before this one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct StreamMark {
-    pub(crate) row: u64,
-    pub(crate) index: u32,
-}
-
-/// Batches in a row that a host flushed, one by one, from which on the next one is written durable at once.
-const HABIT_BATCHES: u8 = 4;
-
-/// Whether hosts flush after every batch, as a database's log does, or ask for a durable write. Then each copy of a batch is
-/// durable when it is written, in one operation of its SSD, and the host's flush finds nothing to do.
-#[derive(Default)]
-pub(crate) struct FlushHabit {
-    /// Batches of hosts since their last flush.
-    batches: Cell<u64>,
-    kept: Cell<u8>,
-    /// A host's write that waits is to be durable when it is answered.
-    asked: Cell<bool>,
-}
-
-impl FlushHabit {
-    /// A batch of hosts is complete.
-    pub(crate) fn completed(&self) {
-        if self.batches.get() > 0 {
-            self.kept.set(0);
-        }
-        self.batches.set(self.batches.get() + 1);
-    }
-
-    /// What is appended next is to be flushed at once.
-    pub(crate) fn ask(&self) {
-        self.asked.set(true);
-    }
-
-    /// Whether the batch that is written now is to be durable: its flush will follow. What was asked is granted with it.
-    pub(crate) fn wants_durable(&self) -> bool {
-        self.asked.take() || (self.kept.get() >= HABIT_BATCHES && self.batches.get() == 0)
-    }
-
-    /// A host flushes.
-    pub(crate) fn flushed(&self) {
-        if self.batches.take() == 1 {
-            self.kept.set(HABIT_BATCHES.min(self.kept.get() + 1));
-        }
-    }
 }
 
 pub(crate) struct WriteLog {
@@ -626,22 +60,8 @@ pub(crate) struct WriteLog {
     /// Segments that they take, of all SSDs together, both copies.
     pub(crate) segments_max: Cell<usize>,
 
-    pub(crate) hosts: RefCell<VecDeque<Append>>,
-    /// Moves and losses: they may use what is reserved.
-    pub(crate) urgent: RefCell<VecDeque<Append>>,
-    pub(crate) hints: RefCell<Vec<CleanedHint>>,
-    /// Hints are worth a batch of their own.
-    pub(crate) hints_wanted: Cell<bool>,
-    /// Pages of data that wait or are in flight: all, and by [`VolumeIndex`].
-    queued_pages: Cell<u64>,
-    queued_of: RefCell<Vec<u64>>,
-    pub(crate) inflight_batches: RefCell<VecDeque<Rc<InflightBatch>>>,
-    /// Batches that were given up and may still be found by a start.
-    pub(crate) orphaned_batches: Cell<usize>,
-    pub(crate) last_checksum: Cell<u32>,
-    /// The batch behind the last one that completed, with all before it.
-    pub(crate) completed: Cell<StreamMark>,
-    pub(crate) flushed: Cell<StreamMark>,
+    pub(crate) queue: Queue,
+    pub(crate) stream: Stream,
     pub(crate) flush_habit: FlushHabit,
     pub(crate) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
@@ -693,17 +113,8 @@ impl WriteLog {
             record_names_dropped: Cell::new(false),
             data_pages_max: Cell::new(0),
             segments_max: Cell::new(0),
-            hosts: RefCell::default(),
-            urgent: RefCell::default(),
-            hints: RefCell::default(),
-            hints_wanted: Cell::new(false),
-            queued_pages: Cell::new(0),
-            queued_of: RefCell::default(),
-            inflight_batches: RefCell::default(),
-            orphaned_batches: Cell::new(0),
-            last_checksum: Cell::new(0),
-            completed: Cell::default(),
-            flushed: Cell::default(),
+            queue: Queue::default(),
+            stream: Stream::default(),
             flush_habit: FlushHabit::default(),
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
@@ -781,7 +192,7 @@ impl WriteLog {
 
     /// The losses record names pages that are somewhere else by now, or lacks some.
     pub(crate) fn list_is_behind(&self) -> bool {
-        self.aside.borrow().iter().any(|row| row.listed_as().is_some_and(|listed| listed.is_behind.get()))
+        self.aside.borrow().iter().any(|row| row.list_is_behind())
     }
 
     /// The oldest row is gone.
@@ -837,35 +248,6 @@ impl WriteLog {
         Rows { losses: self.losses_number.get(), with_loss: Some(self.with_loss.borrow().clone()), ..record }
     }
 
-    /// Pages of data that wait or are in flight.
-    pub(crate) fn queued_pages(&self) -> u64 {
-        self.queued_pages.get()
-    }
-
-    /// Pages of data of one volume that wait or are in flight.
-    pub(crate) fn queued_pages_of(&self, volume: VolumeIndex) -> u64 {
-        self.queued_of.borrow().get(usize::from(volume.0)).copied().unwrap_or(0)
-    }
-
-    /// An append waits from here on.
-    pub(crate) fn count_queued(&self, append: &Append) {
-        let pages = u64::from(append.data_pages());
-        self.queued_pages.set(self.queued_pages.get() + pages);
-        let mut of_volumes = self.queued_of.borrow_mut();
-        let place = usize::from(append.volume.0);
-        if of_volumes.len() <= place {
-            of_volumes.resize(place + 1, 0);
-        }
-        of_volumes[place] += pages;
-    }
-
-    /// An append has taken effect, or was given up.
-    pub(crate) fn uncount_queued(&self, append: &Append) {
-        let pages = u64::from(append.data_pages());
-        self.queued_pages.set(self.queued_pages.get() - pages);
-        self.queued_of.borrow_mut()[usize::from(append.volume.0)] -= pages;
-    }
-
     /// Pages that hosts may have dirty at once: half of the log (rule `reserves`).
     pub(crate) fn dirty_max(&self) -> u64 {
         self.data_pages_max.get() / 2
@@ -875,7 +257,7 @@ impl WriteLog {
     pub(crate) fn has_room(&self, pages: u64) -> bool {
         let open: u64 = [&self.current, &self.prepared]
             .into_iter()
-            .filter_map(|row| row.borrow().as_ref().map(|row| self.pages_left(row)))
+            .filter_map(|row| row.borrow().as_ref().map(|row| row.pages_left()))
             .sum();
         let rows_left = self.rows_openable.get();
         let for_hosts = rows_left.saturating_sub(self.rows_reserved.get());
@@ -885,12 +267,7 @@ impl WriteLog {
         }
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a
         // row go in piece by piece: more than two free rows are not made for anybody (`is_long`).
-        room / 2 >= self.queued_pages.get() + pages.min(self.row_pages())
-    }
-
-    fn pages_left(&self, row: &Row) -> u64 {
-        let next = row.next_page.borrow();
-        next.iter().map(|page| u64::from(row.batches_end().saturating_sub(*page))).sum()
+        room / 2 >= self.queue.pages() + pages.min(self.row_pages())
     }
 
     /// Pages of data that a row holds, about.
@@ -902,7 +279,7 @@ impl WriteLog {
     /// A host wrote a page: its newest copy is `live`.
     pub(crate) fn supersede(&self, live: &Live) {
         let before = self.overlay.borrow_mut().set(live);
-        self.note_place(live, before.as_ref(), |row| row.batched_at.get());
+        self.note_place(live, before.as_ref(), |row| row.batched_at());
     }
 
     /// What a page's newest copy is told to be, or where it lies, is another now, and it has been dirty as long as before.
@@ -910,7 +287,7 @@ impl WriteLog {
         let before = self.overlay.borrow_mut().set(live);
         let before_in = before.filter(|before| before.dirty).and_then(|before| self.row_at(before.place.row()));
         let since = before_in.and_then(|row| row.dirty_since(live.volume));
-        self.note_place(live, before.as_ref(), |row| since.unwrap_or_else(|| row.batched_at.get()));
+        self.note_place(live, before.as_ref(), |row| since.unwrap_or_else(|| row.batched_at()));
         before
     }
 
@@ -1013,21 +390,6 @@ impl WriteLog {
         self.oldest().is_none_or(|oldest| oldest.number > row.number)
     }
 
-    /// Moves can wait, and what waits for them must not: it comes again when there is room, if it is still dirty then.
-    pub(crate) fn cancel_moves(&self) {
-        let mut kept = VecDeque::new();
-        for append in self.urgent.take() {
-            match append.body {
-                Body::Data(_) | Body::Zeroes(_) => kept.push_back(append),
-                Body::Move { .. } | Body::Mark { .. } => {
-                    self.uncount_queued(&append);
-                    append.done.set(Ok(()));
-                }
-            }
-        }
-        *self.urgent.borrow_mut() = kept;
-    }
-
     /// Unavailable pages of a volume, as far as they follow each other.
     pub(crate) fn unavailable_runs(&self, volume: VolumeIndex) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -1066,8 +428,7 @@ impl WriteLog {
 
     /// Nothing waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
-        let nothing_waits = self.hosts.borrow().is_empty() && self.urgent.borrow().is_empty();
-        nothing_waits && self.inflight_batches.borrow().is_empty() && self.orphaned_batches.get() == 0
+        self.queue.len() == 0 && self.stream.is_idle()
     }
 }
 
@@ -1078,6 +439,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::format::log::Payload;
+    use crate::log::overlay::Content;
+    use crate::log::row_life::RowChange;
+    use crate::log::segment_copy::Mirror;
 
     fn log_with_rows(count: u64) -> (WriteLog, Vec<Rc<Row>>) {
         let log = WriteLog::new();
@@ -1111,12 +476,12 @@ mod tests {
                 let there = log.overlay.borrow().get(VolumeIndex(volume), page);
                 match (action, there) {
                     (0, _) => {
-                        row.note_batch(now);
+                        row.begin_batch(0, &Payload::default(), now);
                         log.supersede(&data(volume, page, row));
                         dirty.insert((volume, page), now);
                     }
                     (1, Some(there)) => {
-                        row.note_batch(now);
+                        row.begin_batch(0, &Payload::default(), now);
                         log.set(&Live { dirty: there.dirty, ..data(volume, page, row) });
                     }
                     (2, Some(there)) => {
@@ -1143,6 +508,116 @@ mod tests {
         }
     }
 
+    fn content(kind: u8) -> Content {
+        match kind {
+            0 | 1 => Content::Data { checksum: 1 },
+            2 => Content::Zeroes,
+            3 => Content::Lost,
+            _ => Content::Unavailable { checksum: 1 },
+        }
+    }
+
+    /// A log with three rows, and one that is set aside.
+    fn log_with_aside() -> (WriteLog, Vec<Rc<Row>>) {
+        let (log, mut rows) = log_with_rows(3);
+        let slot = log.free_row_slot().unwrap();
+        let aside = Rc::new(Row::new_aside(slot, 9, 7, 1, 256, RealInstant(0)));
+        log.add_aside(&aside);
+        rows.push(aside);
+        (log, rows)
+    }
+
+    /// What is known of rows and volumes, against what each page is.
+    fn check_against(log: &WriteLog, rows: &[Rc<Row>], pages: &BTreeMap<(u16, u64), Live>) {
+        for row in rows {
+            let here: Vec<&Live> = pages.values().filter(|live| live.place.row() == row.slot).collect();
+            assert_eq!(at(row.live()), here.len());
+            assert!(here.iter().all(|live| row.may_live_at(live.place.position()..live.place.position() + 1)));
+            let dirty_of = |volume| here.iter().filter(|live| live.volume == volume && live.dirty).count();
+            assert!([0, 1].map(VolumeIndex).iter().all(|volume| at(row.dirty_of(*volume)) == dirty_of(*volume)));
+            assert_eq!(at(row.dirty()), here.iter().filter(|live| live.dirty).count());
+            let listed: Vec<(VolumeIndex, u64)> = here.iter().map(|live| (live.volume, live.page)).collect();
+            assert_eq!(row.listed(), if row.is_aside() { listed } else { Vec::new() });
+        }
+        for volume in [0, 1] {
+            let of_volume: Vec<&Live> = pages.values().filter(|live| live.volume.0 == volume).collect();
+            let count =
+                |is: fn(&Live) -> bool| u64::try_from(of_volume.iter().filter(|live| is(live)).count()).unwrap();
+            let counts = Counts {
+                live: count(|_| true),
+                dirty: count(|live| live.dirty),
+                lost: count(Live::is_lost),
+                stored: count(|live| matches!(live.content, Content::Data { .. })),
+            };
+            assert_eq!(log.counts(VolumeIndex(volume)), counts);
+            let runs = log.runs(VolumeIndex(volume), 0..100, |_| true);
+            let places: Vec<(u64, Place)> = runs.iter().flat_map(|run| run.places().collect::<Vec<_>>()).collect();
+            assert_eq!(places, of_volume.iter().map(|live| (live.page, live.place)).collect::<Vec<_>>());
+            let unavailable: Vec<u64> = log.unavailable_runs(VolumeIndex(volume)).into_iter().flatten().collect();
+            let expected = of_volume.iter().filter(|live| live.is_unavailable()).map(|live| live.page);
+            assert_eq!(unavailable, expected.collect::<Vec<_>>());
+        }
+    }
+
+    proptest! {
+        /// Against a map of what each page is: pages are written, moved, lost, set aside, cleaned and forgotten, also where they no
+        /// longer lie.
+        #[test]
+        fn the_log_equals_a_map_of_pages(
+            steps in prop::collection::vec((0_u8..8, 0_u16..2, 0_u64..8, 0_usize..4, 0_u8..5, any::<bool>()), 1..150),
+        ) {
+            let (log, rows) = log_with_aside();
+            let mut pages: BTreeMap<(u16, u64), Live> = BTreeMap::new();
+            let mut list_is_behind = false;
+            for (action, volume, page, row, kind, dirty) in steps {
+                let key = (volume, page);
+                let there = pages.get(&key).copied();
+                let place = Place::new(rows[row].slot, u32::from(volume) * 8 + u32::try_from(page).unwrap());
+                let live = Live { volume: VolumeIndex(volume), page, place, content: content(kind), dirty };
+                let was_listed = there.is_some_and(|there| there.place.row() == rows[3].slot);
+                match action {
+                    0 if row < 3 => {
+                        let written = data(volume, page, &rows[row]);
+                        let written = Live { place, ..written };
+                        log.supersede(&written);
+                        list_is_behind |= was_listed;
+                        pages.insert(key, written);
+                    }
+                    0..=2 => {
+                        prop_assert_eq!(log.set(&live), there);
+                        list_is_behind |= was_listed && row != 3;
+                        pages.insert(key, live);
+                    }
+                    3 | 4 => {
+                        let is_cleaned = there.is_some_and(|there| there.place == place && there.dirty && !there.is_lost());
+                        prop_assert_eq!(log.set_clean_at(VolumeIndex(volume), page, place), is_cleaned);
+                        if let Some(live) = pages.get_mut(&key).filter(|_| is_cleaned) {
+                            live.dirty = false;
+                        }
+                    }
+                    5 => {
+                        log.remove_at(VolumeIndex(volume), page, place);
+                        if there.is_some_and(|there| there.place == place) {
+                            list_is_behind |= was_listed;
+                            pages.remove(&key);
+                        }
+                    }
+                    6 => {
+                        log.list_is_recorded();
+                        list_is_behind = false;
+                    }
+                    _ if kind == 0 => {
+                        while log.forget_some_of(VolumeIndex(volume)) {}
+                        pages.retain(|(of, _), _| *of != volume);
+                    }
+                    _ => {}
+                }
+                check_against(&log, &rows, &pages);
+                prop_assert_eq!(log.list_is_behind(), list_is_behind);
+            }
+        }
+    }
+
     #[test]
     fn what_is_cleaned_as_fast_as_it_is_written_does_not_become_older() {
         let (log, rows) = log_with_rows(1);
@@ -1150,7 +625,7 @@ mod tests {
         let page_at =
             |time: u64| Live { place: Place::new(row.slot, u32::try_from(time).unwrap()), ..data(0, time % 50, row) };
         for now in 1..250 {
-            row.note_batch(RealInstant(now));
+            row.begin_batch(0, &Payload::default(), RealInstant(now));
             log.supersede(&page_at(now));
             if let Some(written) = now.checked_sub(10) {
                 let Live { volume, page, place, .. } = page_at(written);
@@ -1164,9 +639,9 @@ mod tests {
     #[test]
     fn what_is_written_through_is_not_as_old_as_what_lies_beside_it() {
         let (log, rows) = log_with_rows(1);
-        rows[0].note_batch(RealInstant(1));
+        rows[0].begin_batch(0, &Payload::default(), RealInstant(1));
         log.supersede(&data(0, 1, &rows[0]));
-        rows[0].note_batch(RealInstant(100));
+        rows[0].begin_batch(0, &Payload::default(), RealInstant(100));
         let through = data(1, 2, &rows[0]);
         log.supersede(&through);
         let ages = || [0, 1].map(|volume| log.dirty_since(VolumeIndex(volume)));
@@ -1181,24 +656,5 @@ mod tests {
         assert_eq!(log.record().rows.len(), 0);
         rows[0].change(RowChange::HeadersDurable);
         assert_eq!(log.record().rows.len(), 1);
-    }
-
-    #[test]
-    fn a_batch_is_to_be_durable_where_every_one_was_flushed_by_itself_or_it_is_asked() {
-        let habit = FlushHabit::default();
-        for _ in 0..HABIT_BATCHES {
-            assert!(!habit.wants_durable());
-            habit.completed();
-            habit.flushed();
-        }
-        habit.flushed();
-        assert!(habit.wants_durable(), "a flush without a batch changes nothing");
-        habit.completed();
-        assert!(!habit.wants_durable(), "the batch before is not flushed yet");
-        habit.completed();
-        habit.flushed();
-        assert!(!habit.wants_durable(), "the habit is to be shown anew");
-        habit.ask();
-        assert!(habit.wants_durable() && !habit.wants_durable(), "it is asked for one batch");
     }
 }

@@ -6,7 +6,7 @@ use hotset_block::Env;
 
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::write_log::Append;
+use crate::log::queue::Append;
 use crate::pool::PoolInner;
 
 impl<E: Env> PoolInner<E> {

@@ -10,7 +10,7 @@ use crate::address::{bytes_of, pages_of};
 use crate::config::PAGE;
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
-use crate::log::write_log::Body;
+use crate::log::queue::Body;
 use crate::volume::{Attached, VolumeInner};
 
 /// Pages that are written as zeroes in one piece.

@@ -1,0 +1,551 @@
+//! A row of the write log: its segments, how far it is filled, what lives in it, and who reads it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::RealInstant;
+use hotset_block::sync::Event;
+use smallvec::SmallVec;
+
+use crate::address::{SsdIndex, VolumeIndex, at};
+use crate::format::log::{Payload, SegmentHeader, Summary, SummaryDraft, summary_pages};
+use crate::format::rows::{Row as RowRecord, SegmentCopy};
+use crate::log::overlay::{Content, Live, Place};
+use crate::log::row_life::{RowChange, RowLife};
+use crate::log::segment_copy::{Mirror, MirrorCell, PresentCopy};
+
+/// In which order the copies of a segment are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum CopyOrder {
+    #[default]
+    FirstFirst,
+    SecondFirst,
+}
+
+impl CopyOrder {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::FirstFirst => Self::SecondFirst,
+            Self::SecondFirst => Self::FirstFirst,
+        }
+    }
+}
+
+/// What a row is to the log.
+enum Standing {
+    InLog(Cell<RowLife>),
+    /// It is set aside: out of the log, as what was listed of it.
+    Aside(Listed),
+}
+
+/// What is listed of a row in the losses record.
+#[derive(Default)]
+struct Listed {
+    pages: RefCell<BTreeSet<(VolumeIndex, u64)>>,
+    /// It was set aside before all of it was flushed.
+    is_unflushed: Cell<bool>,
+    /// The record names pages here that are somewhere else by now, or lacks some.
+    is_behind: Cell<bool>,
+}
+
+/// What a row holds dirty of one volume, in two ages: where hosts write and the cleaner follows, there is never nothing dirty,
+/// and the oldest is not as old as that. A segment fills from its start on, so places tell the ages apart.
+#[derive(Clone, Copy, Default)]
+struct DirtyOf {
+    older: Dirty,
+    newer: Dirty,
+    /// From this page of each segment on it is newer.
+    newer_from: u32,
+    /// Behind the last page of any segment where something was dirty.
+    end: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Dirty {
+    pages: u32,
+    /// None of them has been dirty for longer.
+    since: RealInstant,
+}
+
+impl DirtyOf {
+    fn pages(&self) -> u32 {
+        self.older.pages + self.newer.pages
+    }
+
+    fn add(&mut self, page: u32, since: RealInstant) {
+        self.end = self.end.max(page + 1);
+        if self.older.pages == 0 {
+            *self =
+                Self { older: Dirty { pages: 1, since }, newer: Dirty::default(), newer_from: self.end, end: self.end };
+            return;
+        }
+        let dirty = self.of(page);
+        dirty.since = if dirty.pages == 0 { since } else { dirty.since.min(since) };
+        dirty.pages += 1;
+    }
+
+    fn remove(&mut self, page: u32) {
+        self.of(page).pages -= 1;
+        if self.older.pages == 0 {
+            *self = Self { older: self.newer, newer: Dirty::default(), newer_from: self.end, end: self.end };
+        }
+    }
+
+    fn of(&mut self, page: u32) -> &mut Dirty {
+        if page < self.newer_from { &mut self.older } else { &mut self.newer }
+    }
+
+    fn since(&self) -> Option<RealInstant> {
+        let ages = [self.older, self.newer].into_iter().filter(|dirty| dirty.pages > 0);
+        ages.map(|dirty| dirty.since).min()
+    }
+}
+
+/// Where in a row a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchPlaceInRow {
+    pub(crate) segment: u32,
+    /// Its number in the row.
+    pub(crate) index: u32,
+    /// Of the segment.
+    pub(crate) first_page: u32,
+}
+
+pub(crate) struct Row {
+    /// Its place in memory.
+    pub(crate) slot: u32,
+    pub(crate) number: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) segments: Vec<[MirrorCell; 2]>,
+    pub(crate) segment_pages: u32,
+    standing: Standing,
+    batches: Cell<u32>,
+    /// Of its last batch.
+    last_checksum: Cell<u32>,
+    /// By segment: where the next batch begins.
+    next_page: RefCell<Vec<u32>>,
+    drafts: RefCell<Vec<SummaryDraft>>,
+    in_flight: Cell<u32>,
+    /// Versions given out in this row.
+    versions: Cell<u32>,
+    /// Pages whose newest copy is here.
+    live: Cell<u32>,
+    /// A bit for each position: without it, no page's newest copy is there.
+    positions: RefCell<Vec<u64>>,
+    /// By [`VolumeIndex`].
+    dirty: RefCell<Vec<DirtyOf>>,
+    /// When its newest batch got its place, or the row was found at a start.
+    batched_at: Cell<RealInstant>,
+    readers: Cell<u32>,
+    /// Copies in whose place others are: their segments are used again when the row is freed.
+    pub(crate) replaced: RefCell<Vec<PresentCopy>>,
+    pub(crate) changed: Event,
+}
+
+impl Row {
+    pub(crate) fn new(
+        slot: u32,
+        number: u64,
+        incarnation: u64,
+        segments: Vec<[Mirror; 2]>,
+        segment_pages: u32,
+        now: RealInstant,
+    ) -> Self {
+        let count = segments.len();
+        let mut drafts = Vec::new();
+        drafts.resize_with(count, SummaryDraft::default);
+        Self {
+            slot,
+            number,
+            incarnation,
+            segments: segments.into_iter().map(|pair| pair.map(MirrorCell::new)).collect(),
+            segment_pages,
+            standing: Standing::InLog(Cell::new(RowLife::Opening)),
+            batches: Cell::new(0),
+            last_checksum: Cell::new(0),
+            next_page: RefCell::new(vec![1; count]),
+            drafts: RefCell::new(drafts),
+            in_flight: Cell::new(0),
+            versions: Cell::new(0),
+            live: Cell::new(0),
+            positions: RefCell::new(vec![0; count * at(segment_pages.div_ceil(POSITIONS_PER_WORD))]),
+            dirty: RefCell::default(),
+            batched_at: Cell::new(now),
+            readers: Cell::new(0),
+            replaced: RefCell::default(),
+            changed: Event::new(),
+        }
+    }
+
+    /// One that is set aside, of this number and incarnation, with room for so many segments of which no copy is known yet.
+    pub(crate) fn new_aside(
+        slot: u32,
+        number: u64,
+        incarnation: u64,
+        segments: usize,
+        segment_pages: u32,
+        now: RealInstant,
+    ) -> Self {
+        let row = Self::new(slot, number, incarnation, vec![[Mirror::Nowhere; 2]; segments], segment_pages, now);
+        Self { standing: Standing::Aside(Listed::default()), ..row }
+    }
+
+    /// How far it is. What is set aside takes nothing more, and is believed page by page.
+    pub(crate) fn life(&self) -> RowLife {
+        match &self.standing {
+            Standing::InLog(life) => life.get(),
+            Standing::Aside(_) => RowLife::BrokenSealed,
+        }
+    }
+
+    /// Something happens to a row of the log.
+    pub(crate) fn change(&self, change: RowChange) {
+        if let Standing::InLog(life) = &self.standing
+            && let Some(after) = life.get().after(change)
+        {
+            life.set(after);
+        }
+    }
+
+    fn listed_as(&self) -> Option<&Listed> {
+        match &self.standing {
+            Standing::InLog(_) => None,
+            Standing::Aside(listed) => Some(listed),
+        }
+    }
+
+    /// It is out of the log: its pages are listed one by one.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.listed_as().is_some()
+    }
+
+    /// The pages for which it is listed, in order.
+    pub(crate) fn listed(&self) -> Vec<(VolumeIndex, u64)> {
+        self.listed_as().map_or_else(Vec::new, |listed| listed.pages.borrow().iter().copied().collect())
+    }
+
+    /// It was set aside before all of it was flushed, or is durable now.
+    pub(crate) fn set_unflushed(&self, is_unflushed: bool) {
+        self.listed_as().inspect(|listed| listed.is_unflushed.set(is_unflushed));
+    }
+
+    /// It was set aside before all of it was flushed.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.listed_as().is_some_and(|listed| listed.is_unflushed.get())
+    }
+
+    /// From here on the losses record names pages that are somewhere else, or lacks some.
+    pub(crate) fn list_changed(&self) {
+        self.listed_as().inspect(|listed| listed.is_behind.set(true));
+    }
+
+    /// The losses record names pages that are somewhere else by now, or lacks some.
+    pub(crate) fn list_is_behind(&self) -> bool {
+        self.listed_as().is_some_and(|listed| listed.is_behind.get())
+    }
+
+    /// The losses record says what is listed now.
+    pub(crate) fn list_is_recorded(&self) {
+        self.listed_as().inspect(|listed| listed.is_behind.set(false));
+    }
+
+    /// A segment of it has no copy left.
+    pub(crate) fn has_lost_segment(&self) -> bool {
+        self.segments.iter().any(|pair| pair.iter().all(|mirror| !mirror.get().is_there()))
+    }
+
+    /// A copy of some segment is there.
+    pub(crate) fn has_copies(&self) -> bool {
+        self.segments.iter().flatten().any(|mirror| mirror.get().is_there())
+    }
+
+    /// Of one of its segments.
+    pub(crate) fn header(&self, position: u32) -> SegmentHeader {
+        SegmentHeader { row: self.number, incarnation: self.incarnation, position }
+    }
+
+    /// # Panics
+    /// If these pages are not all between the header and the summary of one of its segments: what was decoded was checked, so
+    /// whoever says that they are a batch is wrong.
+    pub(crate) fn assert_holds(&self, position: u32, pages: u32) {
+        let (segment, first) = self.locate(position);
+        let inside = first > 0 && u64::from(first) + u64::from(pages) <= u64::from(self.batches_end());
+        let holds = inside && usize::try_from(segment).is_ok_and(|segment| segment < self.segments.len());
+        assert!(holds, "{pages} pages at position {position} of row {} are no batch of it", self.number);
+    }
+
+    /// Batches end before this page of each segment.
+    pub(crate) fn batches_end(&self) -> u32 {
+        self.segment_pages - summary_pages(self.segment_pages)
+    }
+
+    /// Pages of data that it has place for, about.
+    pub(super) fn data_pages(&self) -> u64 {
+        u64::try_from(self.segments.len()).expect("an address has 64 bits at most")
+            * u64::from(self.batches_end().saturating_sub(1))
+    }
+
+    /// The segment that takes the next batch.
+    pub(crate) fn next_segment(&self) -> u32 {
+        self.batches.get() % u32::try_from(self.segments.len()).expect("segments of a row are bounded")
+    }
+
+    /// Where the next batch goes.
+    pub(crate) fn next_place(&self) -> BatchPlaceInRow {
+        let segment = self.next_segment();
+        BatchPlaceInRow { segment, index: self.batches.get(), first_page: self.next_page.borrow()[at(segment)] }
+    }
+
+    /// The next batch has so many pages and is in its place, on its way to the SSDs.
+    pub(crate) fn begin_batch(&self, pages: u32, payload: &Payload, now: RealInstant) {
+        self.add_batch(pages, payload);
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.batched_at.set(now);
+    }
+
+    /// The next batch was found by a start.
+    pub(crate) fn found_batch(&self, pages: u32, payload: &Payload) {
+        self.add_batch(pages, payload);
+    }
+
+    fn add_batch(&self, pages: u32, payload: &Payload) {
+        let BatchPlaceInRow { segment, index, first_page } = self.next_place();
+        self.next_page.borrow_mut()[at(segment)] = first_page + pages;
+        self.drafts.borrow_mut()[at(segment)].push(index, first_page, payload);
+        self.batches.set(index + 1);
+    }
+
+    /// A batch is complete, or no start finds it any more.
+    pub(crate) fn batch_ended(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.changed.wake_all();
+    }
+
+    pub(crate) fn has_batches_in_flight(&self) -> bool {
+        self.in_flight.get() > 0
+    }
+
+    pub(crate) fn batches(&self) -> u32 {
+        self.batches.get()
+    }
+
+    /// Of its last batch; of an empty row, of the one before it.
+    pub(crate) fn last_checksum(&self) -> u32 {
+        self.last_checksum.get()
+    }
+
+    /// Its last batch, or if it has none the one before it, has this checksum.
+    pub(crate) fn ends_with(&self, checksum: u32) {
+        self.last_checksum.set(checksum);
+    }
+
+    /// Its summaries say that it has so many batches, and which is the last one.
+    pub(crate) fn is_as_summarised(&self, summary: &Summary) {
+        self.batches.set(summary.row_batches);
+        self.last_checksum.set(summary.last_checksum);
+    }
+
+    /// Bytes of the draft of the summary of the segment that takes the next batch.
+    pub(crate) fn draft_bytes(&self) -> usize {
+        self.drafts.borrow()[at(self.next_segment())].bytes_with(0)
+    }
+
+    /// The summary of one of its segments.
+    pub(crate) fn encode_summary(&self, position: u32) -> Vec<u8> {
+        let header = self.header(position);
+        self.drafts.borrow()[at(position)].encode(&header, self.batches.get(), self.last_checksum.get())
+    }
+
+    /// Its summaries are written, or will not be.
+    pub(crate) fn forget_drafts(&self) {
+        self.drafts.borrow_mut().clear();
+    }
+
+    /// Pages that the next batch may have, header included.
+    pub(crate) fn room(&self) -> u32 {
+        self.batches_end().saturating_sub(self.next_page.borrow()[at(self.next_segment())])
+    }
+
+    /// Pages of data, about, for which it has place still.
+    pub(crate) fn pages_left(&self) -> u64 {
+        let next = self.next_page.borrow();
+        next.iter().map(|page| u64::from(self.batches_end().saturating_sub(*page))).sum()
+    }
+
+    /// A quarter of it is full.
+    pub(crate) fn is_quarter_full(&self) -> bool {
+        self.next_page.borrow()[0] >= self.batches_end() / 4
+    }
+
+    /// Pages whose newest copy is here.
+    pub(crate) fn live(&self) -> u32 {
+        self.live.get()
+    }
+
+    /// The segment in which a position lies, and the page in it.
+    pub(crate) fn locate(&self, position: u32) -> (u32, u32) {
+        (position / self.segment_pages, position % self.segment_pages)
+    }
+
+    /// A version that no other entry ever had: row numbers are not reused.
+    pub(crate) fn next_version(&self) -> u64 {
+        let version = self.versions.get();
+        self.versions.set(version + 1);
+        (self.number << 32) | u64::from(version)
+    }
+
+    pub(crate) fn version_ceiling(&self) -> u64 {
+        (self.number << 32) | u64::from(u32::MAX)
+    }
+
+    /// The copies that are there.
+    pub(crate) fn mirrors(&self, segment: u32) -> impl Iterator<Item = PresentCopy> {
+        self.segments[at(segment)].iter().filter_map(|mirror| mirror.get().present())
+    }
+
+    /// The copies that are there, for a reader who tries one after the other: whatever takes another's place meanwhile
+    /// included.
+    pub(crate) fn copies_one_by_one(&self, segment: u32) -> CopiesOneByOne<'_> {
+        self.copies_in_order(segment, CopyOrder::default())
+    }
+
+    pub(crate) fn copies_in_order(&self, segment: u32, order: CopyOrder) -> CopiesOneByOne<'_> {
+        let pair = &self.segments[at(segment)];
+        CopiesOneByOne { pair, order, tried: SmallVec::new() }
+    }
+
+    pub(crate) fn dirty(&self) -> u32 {
+        self.dirty.borrow().iter().map(DirtyOf::pages).sum()
+    }
+
+    pub(crate) fn dirty_of(&self, volume: VolumeIndex) -> u32 {
+        self.dirty.borrow().get(usize::from(volume.0)).map_or(0, DirtyOf::pages)
+    }
+
+    /// Nothing that it holds dirty of the volume has been so for longer.
+    pub(super) fn dirty_since(&self, volume: VolumeIndex) -> Option<RealInstant> {
+        self.dirty.borrow().get(usize::from(volume.0)).and_then(DirtyOf::since)
+    }
+
+    /// When its newest batch got its place, or the row was found at a start.
+    pub(super) fn batched_at(&self) -> RealInstant {
+        self.batched_at.get()
+    }
+
+    fn add_dirty(&self, volume: VolumeIndex, place: Place, since: RealInstant) {
+        let mut dirty = self.dirty.borrow_mut();
+        let index = usize::from(volume.0);
+        if dirty.len() <= index {
+            dirty.resize(index + 1, DirtyOf::default());
+        }
+        dirty[index].add(place.position() % self.segment_pages, since);
+    }
+
+    pub(super) fn remove_dirty(&self, volume: VolumeIndex, place: Place) {
+        self.dirty.borrow_mut()[usize::from(volume.0)].remove(place.position() % self.segment_pages);
+    }
+
+    /// A page's newest copy is at this position. Of what is dirty: since when.
+    pub(super) fn add_live(&self, live: &Live, since: RealInstant) {
+        self.live.set(self.live.get() + 1);
+        let (word, bit) = word_and_bit(live.place.position());
+        self.positions.borrow_mut()[word] |= bit;
+        if live.dirty {
+            self.add_dirty(live.volume, live.place, since);
+        }
+        if let Some(listed) = self.listed_as() {
+            listed.pages.borrow_mut().insert((live.volume, live.page));
+        }
+    }
+
+    pub(super) fn remove_live(&self, live: &Live) {
+        self.live.set(self.live.get() - 1);
+        if let Some(listed) = self.listed_as() {
+            listed.pages.borrow_mut().remove(&(live.volume, live.page));
+        }
+        // Other pages may be zeroes, or lost, by the same batch.
+        if matches!(live.content, Content::Data { .. }) {
+            let (word, bit) = word_and_bit(live.place.position());
+            self.positions.borrow_mut()[word] &= !bit;
+        }
+        if live.dirty {
+            self.remove_dirty(live.volume, live.place);
+        }
+    }
+
+    /// Whether a page's newest copy may be at one of these positions; false is certain.
+    pub(crate) fn may_live_at(&self, mut positions: Range<u32>) -> bool {
+        let words = self.positions.borrow();
+        positions.any(|position| {
+            let (word, bit) = word_and_bit(position);
+            words.get(word).is_some_and(|bits| bits & bit != 0)
+        })
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.readers.get() > 0
+    }
+
+    pub(super) fn record(&self) -> RowRecord {
+        let copy = |mirror: &MirrorCell| {
+            let (ssd_uuid, segment) = mirror.get().place().unwrap_or_default();
+            SegmentCopy { ssd_uuid, segment, lost: !mirror.get().is_there() }
+        };
+        RowRecord {
+            number: self.number,
+            incarnation: self.incarnation,
+            version_ceiling: self.version_ceiling(),
+            sealed: self.life().is_sealed(),
+            segments: self.segments.iter().map(|pair| [copy(&pair[0]), copy(&pair[1])]).collect(),
+        }
+    }
+}
+
+/// See [`Row::copies_one_by_one`]. An SSD takes seconds to be given up: the pair is looked up anew for each copy.
+pub(crate) struct CopiesOneByOne<'a> {
+    pair: &'a [MirrorCell; 2],
+    order: CopyOrder,
+    tried: SmallVec<[PresentCopy; 2]>,
+}
+
+impl Iterator for CopiesOneByOne<'_> {
+    type Item = (SsdIndex, PresentCopy);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let [first, second] = self.pair.each_ref().map(|mirror| mirror.get().present());
+        let in_order = match self.order {
+            CopyOrder::FirstFirst => [first, second],
+            CopyOrder::SecondFirst => [second, first],
+        };
+        let next = in_order.into_iter().flatten().find(|copy| !self.tried.contains(copy))?;
+        self.tried.push(next);
+        Some((next.ssd, next))
+    }
+}
+
+const POSITIONS_PER_WORD: u32 = u64::BITS;
+
+fn word_and_bit(position: u32) -> (usize, u64) {
+    (at(position / POSITIONS_PER_WORD), 1 << (position % POSITIONS_PER_WORD))
+}
+
+/// A read of a row's segments: while it lives, they are not used again.
+pub(crate) struct RowReading(Rc<Row>);
+
+impl RowReading {
+    pub(crate) fn new(row: &Rc<Row>) -> Self {
+        row.readers.set(row.readers.get() + 1);
+        Self(Rc::clone(row))
+    }
+}
+
+impl Drop for RowReading {
+    fn drop(&mut self) {
+        self.0.readers.set(self.0.readers.get() - 1);
+        if self.0.readers.get() == 0 {
+            self.0.changed.wake_all();
+        }
+    }
+}
