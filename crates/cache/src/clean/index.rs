@@ -196,7 +196,7 @@ impl<E: Env> Index<E> {
         let batch = journal.take_batch(ssd.incarnation.get(), ssd.layout.sector_bytes, room);
         ssd.write_batch(&batch).await?;
         if batch.has_drops() {
-            self.members.witness_drops(ssd).await;
+            self.members.witness_keeper().drops_are_flushed(ssd).await;
         }
         journal.taken_is_flushed(batch.entries);
         Ok(())

@@ -73,7 +73,7 @@ impl<E: Env> Clean<E> {
         if member.journal_end.is_some_and(|expected| expected != end) {
             return cold("its slot index does not end where the clean stop left it: an old copy of the SSD");
         }
-        let seen = self.members.witnessed_journal_end(ssd);
+        let seen = self.members.witness_keeper().journal_end_of(ssd);
         if end < seen {
             ssd.has_lost_writes();
             return cold(LOST_TAIL);

@@ -156,7 +156,7 @@ impl<E: Env> Log<E> {
         self.life.check_open()?;
         self.state.stream.flush_ended(mark);
         let flushed = self.state.stream.flushed();
-        self.members.witness_log((flushed.row, flushed.index));
+        self.members.witness_keeper().log_is_flushed((flushed.row, flushed.index));
         Ok(())
     }
 

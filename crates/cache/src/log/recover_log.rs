@@ -42,7 +42,7 @@ impl<E: Env> Log<E> {
     }
 
     async fn scan(&self, records: &Records, missing_part: MissingPart) -> Result<Scanned, Error> {
-        let (row, index) = self.members.witnessed_log_end();
+        let (row, index) = self.members.witness_keeper().log_end();
         let ssds = self.members.to_read();
         let scan = LogScan::new(ssds, &self.state, &self.pool_name, missing_part, self.env.real_now());
         scan.run(records, StreamMark { row, index }).await

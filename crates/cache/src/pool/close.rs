@@ -70,7 +70,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.clean.index().finish_checkpoints().await;
         self.record_identities(&durable).await?;
-        self.members.keep_witnesses().await;
+        self.members.witness_keeper().keep().await;
         self.write_clean_mark().await?;
         self.members.release().await;
         self.detach_handles(&volumes);

@@ -43,7 +43,7 @@ impl<E: Env> PoolInner<E> {
             return;
         }
         // Whoever opens the pool next is to know, also if the daemon dies before the SSD has left.
-        self.members.keep_witnesses().await;
+        self.members.witness_keeper().keep().await;
         let recorded = match self.account_for_loss(ssd).await {
             Err(error) => Err(error),
             Ok(()) => self.members.record_departure(ssd.uuid).await,

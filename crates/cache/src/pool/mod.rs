@@ -270,7 +270,7 @@ impl<E: Env> Pool<E> {
     /// have the only other copy of dirty data. All of them join, or none.
     pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
         let added = self.inner.add_ssds(ssds).await;
-        self.inner.members.watch_witnesses();
+        self.inner.members.witness_keeper().watch();
         added
     }
 
@@ -280,7 +280,7 @@ impl<E: Env> Pool<E> {
     pub async fn remove_ssds(&self, uuids: &[u128]) -> Result<Removed, Error> {
         let removed = self.inner.remove_ssds(uuids).await;
         // Else a start would name those again that were gone.
-        self.inner.members.watch_witnesses();
+        self.inner.members.witness_keeper().watch();
         removed
     }
 

@@ -272,12 +272,12 @@ impl<E: Env> PoolInner<E> {
         }
         if cold.iter().any(|ssd| ssd.lost_writes()) {
             // Before its new slot index hides what it lost.
-            self.members.keep_witnesses().await;
+            self.members.witness_keeper().keep().await;
         }
         self.record_cold(&cold, plan).await?;
         self.start_cold(&cold).await;
         self.begin_session().await?;
-        self.members.witness_recovered_log();
+        self.members.witness_keeper().log_is_recovered();
         if let Some(log) = &self.log {
             log.hide_all_superseded().await;
         }
@@ -380,7 +380,7 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
                 }
                 pool.members.watch_writes();
                 pool.members.watch_state();
-                pool.members.watch_witnesses();
+                pool.members.witness_keeper().watch();
             }
             Some(_) | None => return,
         }

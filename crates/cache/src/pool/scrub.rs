@@ -63,8 +63,8 @@ impl<E: Env> PoolInner<E> {
             status.ended_unix_seconds = ended_at;
         });
         self.scrub.end();
-        self.members.witness_scrub(self.scrub.ended());
-        self.members.keep_witnesses().await;
+        self.members.witness_keeper().scrub_ended(self.scrub.ended());
+        self.members.witness_keeper().keep().await;
         Ok(self.scrub.status())
     }
 
