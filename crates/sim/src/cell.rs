@@ -152,6 +152,13 @@ impl Cell {
     pub(crate) fn cut_power(&mut self, now: Tick) {
         for entry in &mut self.entries {
             entry.ended.get_or_insert(now);
+        }
+        self.forget_unflushed();
+    }
+
+    /// What was not durable may have happened, or not; what is under way still is.
+    pub(crate) fn forget_unflushed(&mut self) {
+        for entry in &mut self.entries {
             entry.dead_at = None;
             if !entry.durable {
                 entry.acknowledged = None;

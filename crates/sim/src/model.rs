@@ -185,10 +185,10 @@ impl VolumeModel {
         self.doubted_below = self.next_write;
     }
 
-    /// The backing device was opened again, and may have lost what was not flushed.
+    /// The backing device was opened again, and may have lost what was not flushed. Writes that wait for it go on.
     pub fn reopened(&mut self) {
         let now = self.tick();
-        self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()).for_each(|cell| cell.cut_power(now));
+        self.cells.iter_mut().filter(|cell| !cell.entries.is_empty()).for_each(Cell::forget_unflushed);
         self.doubted_below = self.next_write;
         self.reopened_at = now;
     }
@@ -402,6 +402,20 @@ mod tests {
     fn flush(model: &mut VolumeModel) {
         let begun = model.begin_flush();
         model.end_flush(begun);
+    }
+
+    #[test]
+    fn a_write_that_waits_for_its_backing_device_to_be_opened_again_may_still_happen() {
+        let mut model = model();
+        let old = write(&mut model, Answered::Durable);
+        let waiting = model.begin_write(CELL, false);
+        model.reopened();
+        assert!(read(&mut model, old).is_ok());
+        let bytes = bytes_of(&model, waiting);
+        assert!(model.may_hold(CELL, &bytes).is_ok(), "the daemon writes it now");
+        model.end_write(waiting, Answered::Done);
+        assert!(read(&mut model, waiting).is_ok());
+        read(&mut model, old).expect_err("it was replaced");
     }
 
     #[test]
