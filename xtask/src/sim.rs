@@ -7,10 +7,9 @@ use std::process::Child;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, command, succeed, target_dir};
-use crate::test::UNIT_TESTED;
+use crate::test::BUILT_AT_ONCE;
 
-/// What `cargo x test` runs: the program that was built beside the unit tests. By itself it would be built once more, with
-/// fewer features of what it depends on.
+/// What `cargo x test` runs: the program that was built beside the unit tests.
 ///
 /// It takes what processor time nobody else wants: the real clients and the browser mostly wait.
 pub(crate) struct Beside {
@@ -20,8 +19,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     pub(crate) fn begin() -> Result<Self> {
-        let build = [&["test", "--quiet", "--no-run", "--test=simulated"], UNIT_TESTED].concat();
-        succeed(cargo(&build))?;
+        succeed(cargo(&[BUILT_AT_ONCE, &["--no-run"]].concat()))?;
         let target = target_dir()?;
         let (program, log) = (target.join("debug/hotset-sim"), target.join("simulator.log"));
         let mut simulator = command("chrt", &["--idle", "0", &program.to_string_lossy(), "--seeds=1000"]);

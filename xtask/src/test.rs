@@ -30,8 +30,13 @@ impl Thoroughness {
     }
 }
 
-/// The packages of the unit tests.
-pub(crate) const UNIT_TESTED: &[&str] = &["--workspace", "--exclude=hotset-e2e"];
+/// All tests, the binary and the simulator, as one build: parts of the workspace by themselves would ask for fewer features of what they
+/// depend on, and so for other builds of it.
+pub(crate) const BUILT_AT_ONCE: &[&str] =
+    &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--test=e2e"];
+
+/// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
+const CLIENTS_AT_ONCE: &str = "--test-threads=5";
 
 /// One thing that is checked. A step that cannot even start has failed.
 type Step = Box<dyn Fn() -> Result<Tally>>;
@@ -47,13 +52,10 @@ pub(crate) fn run(thoroughness: Thoroughness) -> Result<ExitCode> {
         // Before whatever builds the binary: it embeds the console.
         ("console", Box::new(console::check)),
         ("clippy", Box::new(|| check(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))),
-        (
-            "unit tests",
-            // Examples were checked just now; building each of them takes a minute.
-            Box::new(|| cargo_test(&[UNIT_TESTED, &["--lib", "--bins", "--tests"]].concat())),
-        ),
-        ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         ("build twice", Box::new(build_twice)),
+        // Examples were checked just now; building each of them takes a minute.
+        ("unit tests", Box::new(|| cargo_test(&["--workspace", "--lib", "--bins", "--tests"]))),
+        ("fuzzing", Box::new(move || fuzz::run(thoroughness.fuzz_seconds(), None))),
         (
             "real clients",
             Box::new(move || {
@@ -119,8 +121,9 @@ fn cargo_test(arguments: &[&str]) -> Result<Tally> {
 
 /// A second build without a change builds nothing: a build script that watches what is missing would have all built anew each time.
 fn build_twice() -> Result<Tally> {
-    succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
-    let output = cargo(&["build", "--quiet", "--package=hotset", "--message-format=json"]).output()?;
+    let build = [BUILT_AT_ONCE, &["--no-run"]].concat();
+    succeed(cargo(&build))?;
+    let output = cargo(&[&build[..], &["--message-format=json"]].concat()).output()?;
     let built = built_anew(&String::from_utf8_lossy(&output.stdout));
     built.iter().for_each(|package| println!("built anew without a change: {package}"));
     Ok(Tally::one(output.status.success() && built.is_empty()))
@@ -135,9 +138,8 @@ fn built_anew(messages: &str) -> Vec<String> {
 
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
-    succeed(cargo(&["build", "--quiet", "--package=hotset"]))?;
-    // Each test starts a daemon and clients and mostly waits for them.
-    let mut words = vec!["test", "--quiet", "--package=hotset-e2e", "--", "--test-threads=3"];
+    succeed(cargo(&[BUILT_AT_ONCE, &["--no-run"]].concat()))?;
+    let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
     words.extend(filter);
     let mut command = cargo(&words);
     command.env("HOTSET_BIN", target_dir()?.join("debug/hotset"));
