@@ -39,7 +39,10 @@ pub mod limits {
     pub const SSD_BYTES_MIN: u64 = 8 << 20;
     /// Bytes that fills hold in memory at most, per pool, while backing devices answer them.
     pub const FILL_BYTES_MAX: u64 = 96 << 20;
-    /// So many times as many fills as that run at once, if most of them wait for backing devices that hang.
+    /// Bytes of blocks that misses read for the cache as well and that are on their way there, at most, per pool: with the reads that
+    /// brought them, twice that is held in memory.
+    pub const CARRIED_FILL_BYTES_MAX: u64 = 16 << 20;
+    /// So many times as many fills as `FILL_BYTES_MAX` has room for run at once, if most of them wait for backing devices that hang.
     pub const STUCK_FILLS: usize = 4;
     /// Blocks that wait for their fill at most, per pool.
     pub const FILL_QUEUE_MAX: usize = 4096;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // the lint spares test functions, but not what they call
 
 mod any_bytes;
+mod carried;
 mod golden;
 mod golden_live;
 mod golden_log;

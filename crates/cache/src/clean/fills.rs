@@ -1,7 +1,7 @@
 //! The blocks that are being filled, and those that wait for their turn.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -17,6 +17,9 @@ use crate::config::limits;
 /// Fills of a volume that wait for their turn to read: as many as it takes to have the next one ready.
 const WAITING_MAX: usize = 2;
 
+/// Blocks that are remembered because no miss could carry their fill.
+const NOT_CARRIED_MAX: usize = 64;
+
 /// A block on its way into a slot.
 pub(crate) struct Fill {
     pub(super) content: SlotContent,
@@ -26,6 +29,8 @@ pub(crate) struct Fill {
     began: Instant,
     /// No read of it has begun yet.
     waits: Cell<bool>,
+    /// A host's miss reads it: its pages are there about as soon as those that the host asked for.
+    carried: Cell<bool>,
     /// Pages that a host's miss has read already, with the index of the first.
     offered: RefCell<Vec<(u32, Buf)>>,
 }
@@ -33,8 +38,8 @@ pub(crate) struct Fill {
 impl Fill {
     /// A block of this attachment comes into a slot, of which these pages may become visible.
     pub(super) fn new(content: SlotContent, attachment: u64, pages: PageSet, began: Instant) -> Self {
-        let (waits, offered) = (Cell::new(true), RefCell::default());
-        Self { content, attachment, pages: Cell::new(pages), began, waits, offered }
+        let (waits, carried, offered) = (Cell::new(true), Cell::new(false), RefCell::default());
+        Self { content, attachment, pages: Cell::new(pages), began, waits, carried, offered }
     }
 
     pub(crate) fn key(&self) -> BlockKey {
@@ -44,6 +49,12 @@ impl Fill {
     /// What may still become visible.
     pub(crate) fn pages(&self) -> PageSet {
         self.pages.get()
+    }
+
+    /// A host's miss reads it from now on: it waits for no turn.
+    pub(crate) fn carry(&self) {
+        self.waits.set(false);
+        self.carried.set(true);
     }
 
     /// A host's miss has read these pages, from this one on: they are not read again.
@@ -82,6 +93,8 @@ pub(crate) enum Request {
 pub(crate) struct Fills {
     running: RefCell<BTreeMap<BlockKey, Rc<Fill>>>,
     queue: RefCell<Sweep>,
+    /// The last blocks that could not be read as a whole with a miss, oldest first.
+    not_carried: RefCell<VecDeque<BlockKey>>,
     ended: Event,
     pump_wanted: Event,
 }
@@ -121,6 +134,31 @@ impl Fills {
         self.running.borrow().keys().any(|key| key.volume == volume)
     }
 
+    /// A host's miss reads this block, and it does not take long.
+    pub(crate) fn is_carried(&self, key: BlockKey) -> bool {
+        self.running.borrow().get(&key).is_some_and(|fill| fill.carried.get())
+            && !self.not_carried.borrow().contains(&key)
+    }
+
+    /// Whether a miss may carry the fill of this block, if there are no more than so many carried at once.
+    pub(crate) fn may_carry(&self, key: BlockKey, at_once: usize) -> bool {
+        let carried = self.running.borrow().values().filter(|fill| fill.carried.get()).count();
+        carried < at_once && !self.not_carried.borrow().contains(&key)
+    }
+
+    /// A miss could not read this block as a whole, or not soon: those that come read their own pages, and the pump tries by
+    /// itself.
+    pub(crate) fn remember_not_carried(&self, key: BlockKey) {
+        let mut blocks = self.not_carried.borrow_mut();
+        if blocks.contains(&key) {
+            return;
+        }
+        if blocks.len() == NOT_CARRIED_MAX {
+            blocks.pop_front();
+        }
+        blocks.push_back(key);
+    }
+
     /// Fills of a volume that run.
     pub(super) fn running_for(&self, volume: VolumeIndex) -> u32 {
         let count = self.running.borrow().keys().filter(|key| key.volume == volume).count();
@@ -153,17 +191,19 @@ impl Fills {
         Request::Queued
     }
 
-    /// Whether so many fills at once leave room for one more. Those of a volume that is stuck do not count, so that the
-    /// others go on; but they have their memory still, and are not replaced for ever.
+    /// Whether so many fills at once leave room for one more. Those that misses carry do not count. Those of a volume that is
+    /// stuck do not either, so that the others go on; but they have their memory still, and are not replaced for ever.
     pub(crate) fn leave_room(&self, at_once: usize, now: Instant) -> bool {
         let running = self.running.borrow();
-        if running.len() < at_once {
+        let own = || running.values().filter(|fill| !fill.carried.get());
+        let count = own().count();
+        if count < at_once {
             return true;
         }
-        let stuck = running.values().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key().volume);
-        let stuck: BTreeSet<VolumeIndex> = stuck.collect();
-        let answered = running.keys().filter(|key| !stuck.contains(&key.volume)).count();
-        answered < at_once && running.len() < at_once * limits::STUCK_FILLS
+        let stuck: BTreeSet<VolumeIndex> =
+            own().filter(|fill| fill.is_stuck(now)).map(|fill| fill.key().volume).collect();
+        let answered = own().filter(|fill| !stuck.contains(&fill.key().volume)).count();
+        answered < at_once && count < at_once * limits::STUCK_FILLS
     }
 
     /// The next block to be filled, of the volumes of which another fill may begin: the later it is chosen, the more of
@@ -253,6 +293,28 @@ mod tests {
             Some(key(1, 4)),
             "chosen as late as that, it comes before one that waits longer"
         );
+    }
+
+    #[test]
+    fn fills_that_misses_carry_take_no_place_of_others_and_have_a_limit_of_their_own() {
+        let (fills, now) = (Fills::default(), Instant::default());
+        for block in 0..3 {
+            begin(&fills, key(1, block), now).carry();
+        }
+        assert!(fills.leave_room(1, now) && fills.may_begin(VolumeIndex(1), now), "none of them waits for a turn");
+        assert!(fills.may_carry(key(1, 9), 4) && !fills.may_carry(key(1, 9), 3));
+        assert!(fills.is_carried(key(1, 0)) && !fills.is_carried(key(1, 9)));
+        begin(&fills, key(1, 3), now);
+        assert!(!fills.leave_room(1, now) && !fills.is_carried(key(1, 3)));
+    }
+
+    #[test]
+    fn a_block_that_could_not_be_read_with_a_miss_is_remembered_until_many_others_could_not() {
+        let fills = Fills::default();
+        fills.remember_not_carried(key(1, 0));
+        assert!(!fills.may_carry(key(1, 0), 1) && fills.may_carry(key(1, 1), 1) && fills.may_carry(key(2, 0), 1));
+        (1..65).for_each(|block| fills.remember_not_carried(key(1, block)));
+        assert!(fills.may_carry(key(1, 0), 1) && !fills.may_carry(key(1, 1), 1));
     }
 
     #[test]

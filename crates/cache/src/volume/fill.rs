@@ -121,9 +121,18 @@ impl<E: Env> PoolInner<E> {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
         let by_memory = at_u64(limits::FILL_BYTES_MAX / self.block_bytes());
         let has_room = || self.clean.fills().leave_room(at_once.min(by_memory.max(2)), self.env.now());
-        if self.life.is_stopping() || self.fills_nothing() || !has_room() {
-            return false;
-        }
+        !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
+    }
+
+    /// Whether a miss may carry the fill of this block: the fetch rate has no say in that.
+    pub(super) fn may_carry_fill(&self, key: BlockKey) -> bool {
+        let by_memory = at_u64(limits::CARRIED_FILL_BYTES_MAX / self.block_bytes());
+        let has_room = || self.clean.fills().may_carry(key, by_memory);
+        !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
+    }
+
+    /// Whether there is a slot for one more block, for which others may have to go.
+    fn makes_slot_ready(&self) -> bool {
         for volume in self.clean.make_room() {
             self.count_evictions(volume, 1);
         }
@@ -151,6 +160,12 @@ impl<E: Env> PoolInner<E> {
         }
         let fill = self.clean.begin_fill(key, attachment, self.fillable_pages(key, &volume))?;
         Some((fill, volume))
+    }
+
+    /// The pages of a block's place in its volume, also where that ends before.
+    pub(super) fn pages_of_block(&self, key: BlockKey) -> Range<u64> {
+        let first = self.blocks.first_page(key.block);
+        first..first + u64::from(self.blocks.pages_per_block)
     }
 
     /// The pages of the block that lie inside the volume.
@@ -187,10 +202,19 @@ impl<E: Env> PoolInner<E> {
     }
 
     async fn run_fill(&self, fill: &Fill, volume: &VolumeInner<E>) {
-        let header_bytes = self.clean.header_bytes(fill);
-        let whole = self.env.buffers().take(header_bytes + at_u64(self.block_bytes()));
-        let (header, data) = whole.split_at(header_bytes);
+        let (header, data) = self.buffers_of(fill);
         let data = self.read_block(fill, volume, data).await;
+        self.complete_fill(fill, volume, header, data).await;
+    }
+
+    /// For the bytes before the pages of a block, and for the pages, in one piece.
+    pub(super) fn buffers_of(&self, fill: &Fill) -> (Buf, Buf) {
+        let header_bytes = self.clean.header_bytes(fill);
+        self.env.buffers().take(header_bytes + at_u64(self.block_bytes())).split_at(header_bytes)
+    }
+
+    /// The block was read: it goes to its slot. The fill is not ended by this.
+    pub(super) async fn complete_fill(&self, fill: &Fill, volume: &VolumeInner<E>, header: Buf, data: Buf) {
         let pages = self.clean.complete_fill(fill, header, data).await;
         add(&volume.stats.populated_bytes, u64::from(pages) * PAGE);
     }

@@ -12,6 +12,7 @@ pub(crate) mod turns;
 
 // Verbs: what happens.
 pub(crate) mod backing;
+mod carried;
 pub(crate) mod cleaner;
 pub(crate) mod clear;
 pub(crate) mod fill;

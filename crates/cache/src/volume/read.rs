@@ -71,6 +71,17 @@ impl Destination {
             }
         }
     }
+
+    /// For bytes that are there already.
+    fn filled_with(self, bytes: Buf) -> Buf {
+        match self {
+            Self::Own => bytes,
+            Self::Given(mut buf) => {
+                buf.copy_from_slice(&bytes);
+                buf
+            }
+        }
+    }
 }
 
 impl<E: Env> VolumeInner<E> {
@@ -102,8 +113,8 @@ impl<E: Env> VolumeInner<E> {
         }
     }
 
-    /// A request of which nothing is in the cache. If its block is hot and can be filled now, the fill takes over what
-    /// was read for the host.
+    /// A request of which nothing is in the cache. Small blocks that it makes hot are read with it; a large one takes over what was
+    /// read for the host.
     async fn read_miss(
         self: &Rc<Self>,
         attached: &Attached<E>,
@@ -114,9 +125,31 @@ impl<E: Env> VolumeInner<E> {
         let pool = &attached.pool;
         let threshold = pool.settings.get().populate_on_read;
         let hot = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
+        if !pool.fills_are_carried() {
+            return self.read_miss_of_large_blocks(attached, &hot, pages, range, destination).await;
+        }
+        if let Some(buf) = self.read_with_blocks(attached, pages, &hot).await {
+            return Ok(within_pages(destination.filled_with(buf), pages, range));
+        }
+        self.until_carried(pool, attached.index, pages).await;
+        match self.find_filled(pages) {
+            Some(filled) => self.read_filled(filled, pages, range, destination).await,
+            None => self.read_missing(pool, pages, range, destination).await,
+        }
+    }
+
+    async fn read_miss_of_large_blocks(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        hot: &[BlockKey],
+        pages: &Range<u64>,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Result<Buf, Error> {
+        let pool = &attached.pool;
         let [key] = hot[..] else {
             for key in hot {
-                pool.request_fill(key);
+                pool.request_fill(*key);
             }
             return self.read_missing(pool, pages, range, destination).await;
         };
@@ -151,20 +184,39 @@ impl<E: Env> VolumeInner<E> {
         range: ByteRange,
         destination: Destination,
     ) -> Result<Buf, Error> {
-        let (attached, slot, key) = {
+        let filled = {
             let mut turn = pin!(self.backing.hosts_turn(self.device_blocks(range).length()));
             loop {
                 let filled = pool.clean.fills().ended();
                 if let Either::Left((turn, _)) = select(turn.as_mut(), filled).await {
                     return self.read_in_turn(turn, range, destination).await;
                 }
-                // Another volume may have the place of this one in the pool by now.
-                let Some(attached) = self.attached() else { continue };
-                if let Plan::Hit(slot, key) = attached.pool.plan(attached.index, pages) {
-                    break (attached, slot, key);
+                if let Some(filled) = self.find_filled(pages) {
+                    break filled;
                 }
             }
         };
+        self.read_filled(filled, pages, range, destination).await
+    }
+
+    /// Where pages are that missed before, if they are all in one slot by now.
+    fn find_filled(&self, pages: &Range<u64>) -> Option<(Rc<Attached<E>>, SlotIndex, BlockKey)> {
+        // Another volume may have the place of this one in the pool by now.
+        let attached = self.attached()?;
+        match attached.pool.plan(attached.index, pages) {
+            Plan::Hit(slot, key) => Some((attached, slot, key)),
+            Plan::Miss | Plan::Mixed(_) => None,
+        }
+    }
+
+    /// Pages that came in while a host waited for them.
+    async fn read_filled(
+        self: &Rc<Self>,
+        (attached, slot, key): (Rc<Attached<E>>, SlotIndex, BlockKey),
+        pages: &Range<u64>,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Result<Buf, Error> {
         if let Some(buf) = self.read_slot(&attached, slot, key, pages, destination).await {
             add(&self.stats.read_hits, 1);
             return Ok(within_pages(buf, pages, range));

@@ -1,0 +1,127 @@
+//! Fills that ride on misses: a host's miss that makes its block hot reads the whole block, once, for the host and for the cache.
+//!
+//! For a spinning disk 64 KiB behind a seek are little more than 4 KiB, and a fill that seeks there again costs as much as a
+//! second host's read (decision 0006). So the fetch rate does not govern these fills. They keep the rule `fill-clean-only` as
+//! every fill does.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hotset_block::sync::Promise;
+use hotset_block::{Buf, Env};
+
+use crate::address::{BlockKey, VolumeIndex, bytes_of};
+use crate::clean::fills::Fill;
+use crate::members::records::to_buf;
+use crate::pool::PoolInner;
+use crate::time_limit::within;
+use crate::volume::{Attached, VolumeInner};
+
+/// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
+/// read by the pump (`fill.rs`).
+const CARRIED_BLOCK_BYTES_MAX: u64 = 256 << 10;
+
+/// A host waits so long for what is read with its pages, and then reads them by themselves: a disk may be trying to read a bad
+/// sector that the host did not ask for.
+const WIDE_READ_LIMIT: Duration = Duration::from_secs(1);
+
+impl<E: Env> PoolInner<E> {
+    /// Whether blocks are so small that misses carry their fills.
+    pub(super) fn fills_are_carried(&self) -> bool {
+        self.block_bytes() <= CARRIED_BLOCK_BYTES_MAX
+    }
+
+    /// Begins the fills of the hot blocks of a miss, as far as there is room; the others are asked for.
+    fn begin_carried_fills(&self, hot: &[BlockKey]) -> Vec<Rc<Fill>> {
+        let mut carried = Vec::new();
+        for key in hot {
+            let begun = if self.may_carry_fill(*key) { self.begin_fill(*key) } else { None };
+            let Some((fill, _)) = begun else {
+                self.request_fill(*key);
+                continue;
+            };
+            fill.carry();
+            carried.push(fill);
+        }
+        carried
+    }
+
+    /// Brings a block to its slot in the background; without its bytes it does not come in.
+    fn complete_carried_fill(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>, fill: Rc<Fill>, block: Option<&[u8]>) {
+        let (header, mut data) = self.buffers_of(&fill);
+        match block {
+            Some(block) => data.copy_from_slice(block),
+            None => {
+                fill.exclude(&(0..self.blocks.pages_per_block));
+                self.clean.fills().remember_not_carried(fill.key());
+            }
+        }
+        let (pool, volume) = (Rc::clone(self), Rc::clone(volume));
+        self.env.spawn(async move {
+            pool.complete_fill(&fill, &volume, header, data).await;
+            pool.clean.fills().end(&fill);
+        });
+    }
+}
+
+impl<E: Env> VolumeInner<E> {
+    /// Reads the pages of a miss together with those of its blocks that are hot, which come into the cache by that. `None`: no
+    /// block can come in now, or the read did not bring them.
+    pub(super) async fn read_with_blocks(
+        self: &Rc<Self>,
+        attached: &Attached<E>,
+        pages: &Range<u64>,
+        hot: &[BlockKey],
+    ) -> Option<Buf> {
+        let fills = attached.pool.begin_carried_fills(hot);
+        if fills.is_empty() {
+            return None;
+        }
+        let (promise, brought) = Promise::new();
+        let keys: Vec<BlockKey> = fills.iter().map(|fill| fill.key()).collect();
+        let (volume, pool, pages) = (Rc::clone(self), Rc::clone(&attached.pool), pages.clone());
+        // The fills have begun: they end also if the host gives up.
+        self.env.spawn(async move {
+            let wide = widened(&pool, &pages, &fills);
+            let read = volume.read_whole_pages(&wide, volume.env.buffers().take(bytes_of(&wide))).await.ok();
+            let part = |pages: &Range<u64>| read.as_deref().map(|read| &read[bytes_within(&wide, pages)]);
+            promise.set(part(&pages).map(|part| to_buf(volume.env.buffers(), part)));
+            for fill in fills {
+                let block = part(&pool.pages_of_block(fill.key()));
+                pool.complete_carried_fill(&volume, fill, block);
+            }
+        });
+        let brought = within(&self.env, WIDE_READ_LIMIT, brought).await;
+        if brought.is_none() {
+            keys.into_iter().for_each(|key| attached.pool.clean.fills().remember_not_carried(key));
+        }
+        brought.flatten().flatten()
+    }
+
+    /// Waits until the block of these pages is there, if another miss is reading it; for so long as that one would, at most.
+    pub(super) async fn until_carried(&self, pool: &PoolInner<E>, volume: VolumeIndex, pages: &Range<u64>) {
+        let Some(block) = pool.blocks.one_of(pages) else { return };
+        let (fills, key) = (pool.clean.fills(), BlockKey { volume, block });
+        let ended = async {
+            while fills.is_carried(key) {
+                fills.ended().await;
+            }
+        };
+        if fills.is_carried(key) {
+            within(&self.env, WIDE_READ_LIMIT, ended).await;
+        }
+    }
+}
+
+/// The pages of a request and of the blocks that come into the cache with it.
+fn widened<E: Env>(pool: &PoolInner<E>, pages: &Range<u64>, fills: &[Rc<Fill>]) -> Range<u64> {
+    let blocks = fills.iter().map(|fill| pool.pages_of_block(fill.key()));
+    blocks.fold(pages.clone(), |wide, block| wide.start.min(block.start)..wide.end.max(block.end))
+}
+
+/// Where the bytes of some pages are among those of others.
+fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
+    let start = bytes_of(&(wide.start..pages.start));
+    start..start + bytes_of(pages)
+}
