@@ -38,8 +38,8 @@ TimeoutStartSec=infinity
 END
 mkdir -p "$tree/etc/systemd/system/graphical.target.wants"
 ln -s /etc/systemd/system/packages.service "$tree/etc/systemd/system/graphical.target.wants/packages.service"
-for timer in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer; do
-    ln -sf /dev/null "$tree/etc/systemd/system/$timer"
+for unit in serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer; do
+    ln -sf /dev/null "$tree/etc/systemd/system/$unit"
 done
 mke2fs -q -F -t ext4 -L root -d "$tree" "$1/root.img" 1500M
 rm -rf "$tree"

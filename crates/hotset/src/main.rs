@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use clap_complete::CompleteEnv;
 use hotset_api::{ApiError, ApiErrorKind};
 use utoipa::OpenApi;
@@ -45,6 +45,9 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
+    if let Err(error) = check_format(&arguments) {
+        return usage(&error);
+    }
     let (output, _) = form(&arguments.output);
     // A health check that cannot be made has found a failure.
     let checks = matches!(&arguments.verb, Verb::Status(status) if status.check);
@@ -75,10 +78,6 @@ fn usage(error: &clap::Error) -> ExitCode {
 fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
     let Arguments { api, api_ca, token_file, timeout, output, verb } = arguments;
     let (output, columns) = form(&output);
-    if !columns.is_empty() && !prints_a_list(&verb) {
-        let message = format!("-o {}: this verb prints no list: it is text or json", columns.join(","));
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
-    }
     let limit = (timeout > 0).then(|| Duration::from_secs(timeout));
     let answers = Answers { limit, for_people: output == Output::Text };
     let client = |api| client(api, api_ca.clone(), token_file.clone(), answers);
@@ -118,6 +117,17 @@ fn form(format: &Format) -> (Output, Vec<String>) {
         Format::Text => (Output::Text, Vec::new()),
         Format::Json => (Output::Json, Vec::new()),
         Format::Columns(columns) => (Output::Text, columns.clone()),
+    }
+}
+
+/// Columns are for verbs that print a list.
+fn check_format(arguments: &Arguments) -> Result<(), clap::Error> {
+    match &arguments.output {
+        Format::Columns(columns) if !prints_a_list(&arguments.verb) => {
+            let message = format!("-o {}: this verb prints no list: it is text or json", columns.join(","));
+            Err(Arguments::command().error(clap::error::ErrorKind::InvalidValue, message))
+        }
+        Format::Text | Format::Json | Format::Columns(_) => Ok(()),
     }
 }
 
