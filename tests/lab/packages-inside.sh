@@ -1,7 +1,6 @@
 # What a person does on an empty Debian, from installing the package to purging it, with a restart of the machine in between. A line "FAILED"
 # or a missing line "guest: done" is a failure.
 
-uuid=6f1d8c52-3b0e-4a57-9d3c-2f6a4be0c7a1
 export LC_ALL=C
 
 failed() {
@@ -50,9 +49,9 @@ if ! [ -e /packages/restarted ]; then
     step hotset pool create fast --type read-write --io-type custom --block-size 64K --ssd "$(disk ssd0)" "$(disk ssd1)"
     step hotset volume create data --backing "$(disk backing)" --pool fast
     step systemctl start hotset-nbd@nbd0-data.service
-    step mkfs.ext4 -q -U $uuid /dev/nbd0
+    step mkfs.ext4 -q /dev/nbd0
     mkdir -p /srv/data
-    echo "UUID=$uuid /srv/data ext4 x-systemd.requires=hotset-nbd@nbd0-data.service 0 2" >> /etc/fstab
+    echo "/dev/nbd0 /srv/data ext4 x-systemd.requires=hotset-nbd@nbd0-data.service 0 2" >> /etc/fstab
     step systemctl daemon-reload
     step mount /srv/data
 
