@@ -40,7 +40,8 @@ export class Daemon {
   /** Starts it, with what else it is told, and waits until it answers. */
   async serve(...words: string[]): Promise<void> {
     const log = await open(this.path("log"), "a");
-    const own = ["--state", this.path("state"), "--missing-wait", "1", "--api", this.api];
+    // What is read comes from SSDs and backing devices.
+    const own = ["--state", this.path("state"), "--missing-wait", "1", "--memory-cache", "0", "--api", this.api];
     const loopback = ["--api", `tcp:127.0.0.1:${this.port}`];
     const child = spawn(...leashed(binary(), ["serve", ...own, ...loopback, ...words]), {
       stdio: ["ignore", log.fd, log.fd],

@@ -111,7 +111,8 @@ async function expectAgreement(page: Page, daemon: Daemon): Promise<void> {
 
   await open(page, daemon, "volumes/still");
   const ratio = percent(stats.hit_ratio);
-  const said = `${count(stats.reads)}: ${count(stats.read_hits)} hits (${ratio}), ${count(misses)} misses`;
+  const hitsSaid = `${count(stats.read_hits)} hits (${ratio}), of them ${count(stats.memory_hits)} in memory`;
+  const said = `${count(stats.reads)}: ${hitsSaid}; ${count(misses)} misses`;
   await expect(page.getByText(said, { exact: true })).toBeVisible();
   await open(page, daemon, "statistics?subject=volume:still");
   const row = page.getByRole("table", { name: "Now and on average" }).getByRole("row", { name: /^Hit ratio/ });

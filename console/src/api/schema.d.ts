@@ -68,6 +68,22 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/memory-cache": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["memory_cache"];
+        put: operations["set_memory_cache"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/operations": {
         parameters: {
             query?: never;
@@ -1002,6 +1018,42 @@ export interface components {
             /** Format: int64 */
             offset: number;
         };
+        /** @description `GET /api/v1/memory-cache` */
+        MemoryCache: {
+            /**
+             * Format: int64
+             * @description What it may take now: less than its size while memory is short.
+             */
+            allowed_bytes: number;
+            /**
+             * Format: int64
+             * @description Its size by the configuration, which it has unless it was set to another one.
+             */
+            configured_bytes: number;
+            /**
+             * Format: int64
+             * @description What it may take when memory is not short; 0: it is off.
+             */
+            size_bytes: number;
+            /**
+             * Format: int64
+             * @description What the pages in it take now.
+             */
+            used_bytes: number;
+        };
+        /** @description The memory cache, and whether the request changed it. */
+        MemoryCacheChange: {
+            changed: boolean;
+            memory_cache: components["schemas"]["MemoryCache"];
+        };
+        /** @description `PUT /api/v1/memory-cache` */
+        MemoryCacheSet: {
+            /**
+             * Format: int64
+             * @description 0: off. Null or left out: what the configuration says.
+             */
+            size_bytes?: number | null;
+        };
         /** @description So many of one thing, each with so many bytes of memory. */
         MemoryTerm: {
             /**
@@ -1602,6 +1654,8 @@ export interface components {
             flushes: components["schemas"]["Flush"][];
             /** @description The worst of all conditions; good without any. */
             health: components["schemas"]["Health"];
+            /** @description Pages in memory, of all volumes. */
+            memory_cache: components["schemas"]["MemoryCache"];
             /**
              * Format: int64
              * @description What the tables of the pools take.
@@ -1706,6 +1760,8 @@ export interface components {
              * @description Of them, what is unavailable: reads of it fail until an SSD that has it is back, it is written again or given up.
              */
             lost_bytes?: number;
+            /** @description Whether pages that are read again are kept in memory. */
+            memory_cache: boolean;
             name: string;
             /** @description Where hosts find it, one URI for each listener. */
             nbd: string[];
@@ -1827,6 +1883,8 @@ export interface components {
             cache_max?: null | components["schemas"]["Share"];
             cache_min?: null | components["schemas"]["Share"];
             dirty_cap?: null | components["schemas"]["Share"];
+            /** @description Whether pages that are read again are kept in memory. */
+            memory_cache?: boolean | null;
             /** @description Whether reads populate the cache and are answered from it. */
             read_cache?: boolean | null;
             /** Format: int64 */
@@ -1880,6 +1938,11 @@ export interface components {
             invalid: number;
             /**
              * Format: int64
+             * @description Of them, reads answered from memory, without touching an SSD.
+             */
+            memory_hits: number;
+            /**
+             * Format: int64
              * @description Bytes copied within the write log, to make room in it.
              */
             moved_bytes: number;
@@ -1897,7 +1960,7 @@ export interface components {
             read_errors_hidden: number;
             /**
              * Format: int64
-             * @description Reads answered by the cache alone.
+             * @description Reads answered by the cache alone, in memory or on SSDs.
              */
             read_hits: number;
             /** Format: int64 */
@@ -2091,6 +2154,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["History"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    memory_cache: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryCache"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    set_memory_cache: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemoryCacheSet"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryCacheChange"];
                 };
             };
             default: {

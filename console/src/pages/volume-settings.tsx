@@ -14,6 +14,7 @@ type Props = { volume: Volume; pools: Pool[]; close: () => void };
 export function VolumeSettings({ volume, pools, close }: Props) {
   const [mode, setMode] = useState(volume.write_mode);
   const [readCache, setReadCache] = useState(volume.read_cache);
+  const [memoryCache, setMemoryCache] = useState(volume.memory_cache);
   const readCutoff = useTyped(spelledSize(volume.read_cutoff_bytes), sizeError);
   const writeCutoff = useTyped(spelledSize(volume.write_cutoff_bytes), sizeError);
   const dirtyCap = useTyped(spelledShare(volume.dirty_cap), shareError);
@@ -26,6 +27,7 @@ export function VolumeSettings({ volume, pools, close }: Props) {
     const body = {
       write_mode: mode,
       read_cache: readCache,
+      memory_cache: memoryCache,
       read_cutoff_bytes: readSize(readCutoff.text),
       write_cutoff_bytes: readSize(writeCutoff.text),
       // Only where a pool caches it they mean something, and only what was changed is checked against the others.
@@ -70,6 +72,17 @@ export function VolumeSettings({ volume, pools, close }: Props) {
         <span>
           Cache reads
           <small>Reads populate the cache and are answered from it.</small>
+        </span>
+      </label>
+      <label class="choice">
+        <input
+          type="checkbox"
+          checked={memoryCache}
+          onChange={(event) => setMemoryCache(event.currentTarget.checked)}
+        />
+        <span>
+          Keep pages in memory
+          <small>What is read again is answered from the daemon's memory, before SSDs and backing device.</small>
         </span>
       </label>
       <div class="row">

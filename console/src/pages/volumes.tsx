@@ -210,6 +210,7 @@ function VolumeFacts({ volume }: { volume: Volume }) {
         ["Access", volume.read_only ? "read only" : "read and write"],
         ["Used by", usedBy(volume), "wide"],
         ["Read caching", volume.read_cache ? "on" : "off"],
+        ["Memory cache", volume.memory_cache ? "on" : "off"],
         ["Streams past the cache", streams(volume)],
         ["Share of the cache", shares(volume)],
         ["Write cache used", bytes(volume.write_cache_used_bytes)],
@@ -233,7 +234,8 @@ function VolumeFacts({ volume }: { volume: Volume }) {
 function reads({ stats }: Volume): string {
   if (stats.reads === 0) return "none yet";
   const misses = stats.reads - stats.read_hits;
-  return `${count(stats.reads)}: ${count(stats.read_hits)} hits (${percent(stats.hit_ratio)}), ${count(misses)} misses`;
+  const hits = `${count(stats.read_hits)} hits (${percent(stats.hit_ratio)}), of them ${count(stats.memory_hits)} in memory`;
+  return `${count(stats.reads)}: ${hits}; ${count(misses)} misses`;
 }
 
 function shares(volume: Volume): string {

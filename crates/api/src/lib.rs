@@ -14,6 +14,7 @@ mod flush;
 mod history;
 mod loss;
 mod members;
+mod memory_cache;
 mod operation;
 mod pool;
 mod scrub;
@@ -34,6 +35,7 @@ pub use flush::{Flush, FlushCancelled, FlushPurpose, Removal};
 pub use history::{History, HistoryAverages, HistoryPoint, LatencyPercentiles, RecentLatency};
 pub use loss::{LossAccepted, LossList, LostExtent, VolumeLoss};
 pub use members::{Progress, Spare, SsdsAdd, SsdsRemove};
+pub use memory_cache::{MemoryCache, MemoryCacheChange, MemoryCacheSet};
 pub use operation::{Operation, OperationCancelled, OperationKind, OperationList, OperationStart, OperationState};
 pub use pool::{
     MemoryTerm, MemoryTerms, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet,

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use crate::history::RecentLatency;
 use crate::volume::VolumeStats;
 use crate::words::Health;
-use crate::{Condition, DaemonCounters, Flush, Pool, Volume};
+use crate::{Condition, DaemonCounters, Flush, MemoryCache, Pool, Volume};
 
 /// `GET /api/v1/status`
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -32,6 +32,10 @@ pub struct Status {
     /// What the tables of the pools take.
     pub memory_in_use_bytes: u64,
     pub memory_limit_bytes: u64,
+    /// Pages in memory, of all volumes.
+    #[serde(default)]
+    #[schema(required)]
+    pub memory_cache: MemoryCache,
     /// Data at risk: bytes acknowledged to hosts and not yet on the backing devices, of all pools.
     pub dirty_bytes: u64,
     /// How long the oldest of them has been dirty, counted anew at a start; null if nothing is dirty.

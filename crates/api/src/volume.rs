@@ -51,6 +51,9 @@ pub struct VolumeSet {
     /// Whether reads populate the cache and are answered from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_cache: Option<bool>,
+    /// Whether pages that are read again are kept in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_cache: Option<bool>,
     /// How much of the volume may be dirty at once, of the pool's dirty capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirty_cap: Option<Share>,
@@ -146,6 +149,10 @@ pub struct Volume {
     pub effective_write_mode: WriteMode,
     /// Whether reads populate the cache and are answered from it.
     pub read_cache: bool,
+    /// Whether pages that are read again are kept in memory.
+    #[serde(default = "on")]
+    #[schema(required)]
+    pub memory_cache: bool,
     /// How much of it may be dirty at once, of the pool's dirty capacity; null: all of that.
     pub dirty_cap: Option<Share>,
     /// Clean data that other volumes do not evict; null: none.
@@ -179,6 +186,10 @@ pub struct Volume {
     #[schema(required)]
     pub backing_io: DeviceIo,
     pub stats: VolumeStats,
+}
+
+fn on() -> bool {
+    true
 }
 
 macro_rules! stats {

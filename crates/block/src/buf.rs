@@ -2,11 +2,14 @@
 //!
 //! A [`Buf`] can be split into disjoint parts, which go to several devices at once, and joined again without a copy.
 //! Why `unsafe`: parts of one allocation are handed out as separate `&mut [u8]`. The invariant, kept by `split_at`,
-//! `narrow`, `join` and `share`: the ranges of all `Buf`s over one allocation are disjoint, but for those that `share`
+//! `narrow`, `join` and `lend`: the ranges of all `Buf`s over one allocation are disjoint, but for those that `lend`
 //! made of one; these only ever give out `&[u8]`.
 //!
 //! A pool hands out memory of its *arena* first: one allocation that the executor registers with its ring, so that
 //! the kernel need not look up and pin the pages of each transfer.
+//!
+//! A pool of single pages ([`BufPool::of_pages`]) cuts them from *regions* that it maps as it needs them, wastes nothing
+//! beside them, and gives what is free back to the kernel page by page.
 
 #![allow(unsafe_code)]
 
@@ -33,6 +36,9 @@ pub(crate) const POOL_KEEPS_BYTES: usize = 128 << 20;
 
 /// One class takes at most this part of the arena, so that a burst of large buffers leaves some for the small ones.
 const ARENA_SHARES: usize = 4;
+
+/// Single pages are cut from regions of so many bytes.
+const REGION_BYTES: usize = 4 << 20;
 
 /// An owned, page-aligned, initialised byte buffer.
 pub struct Buf {
@@ -97,9 +103,14 @@ impl Buf {
 
     /// Two buffers over the same bytes, for two devices that store them. They can be read, not written.
     pub fn share(mut self) -> (Self, Self) {
-        self.shared = true;
-        let twin = Self { memory: self.memory.clone(), data: self.data, len: self.len, shared: true };
+        let twin = self.lend();
         (self, twin)
+    }
+
+    /// Another buffer over the same bytes, for whoever is to send them. From now on both can be read, not written.
+    pub fn lend(&mut self) -> Self {
+        self.shared = true;
+        Self { memory: self.memory.clone(), data: self.data, len: self.len, shared: true }
     }
 
     /// Whether `next` is the part that follows this one in the same memory, so that they can be joined.
@@ -140,7 +151,7 @@ impl DerefMut for Buf {
     fn deref_mut(&mut self) -> &mut [u8] {
         assert!(!self.shared, "a shared buffer is not written");
         // SAFETY: as in `deref`; `&mut self` makes this the only access to a range that no other `Buf` covers, for it is
-        // not shared (checked above; `share` marks both, and every part of them is marked too).
+        // not shared (checked above; `lend` marks both, and every part of them is marked too).
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
     }
 }
@@ -181,6 +192,19 @@ impl BufPool {
     /// keeps at most `kept_bytes` for reuse beside it.
     pub(crate) fn with_arena(arena_bytes: usize, kept_bytes: usize) -> Self {
         Self { lists: Rc::new(RefCell::new(FreeLists::new(arena_bytes, kept_bytes))) }
+    }
+
+    /// A pool of buffers of one page each, at most ([`Self::take`] of more comes from the allocator). What comes back stays until
+    /// [`Self::release_pages`].
+    pub fn of_pages() -> Self {
+        let mut lists = FreeLists::new(0, 0);
+        lists.regions = Some(Vec::new());
+        Self { lists: Rc::new(RefCell::new(lists)) }
+    }
+
+    /// Gives the memory of free pages of a pool of pages back to the kernel, of so many at most; answers of how many.
+    pub fn release_pages(&self, pages_max: usize) -> usize {
+        self.lists.borrow_mut().release_pages(pages_max)
     }
 
     /// The addresses of the arena, for registering it with a ring.
@@ -229,6 +253,10 @@ struct FreeLists {
     kept_bytes: usize,
     kept_bytes_max: usize,
     arena: Option<Arena>,
+    /// Of a pool of pages: where they are cut from, the last one not yet whole.
+    regions: Option<Vec<Arena>>,
+    /// Pages of regions whose memory the kernel has: zero when they are touched.
+    released: Vec<Rc<Memory>>,
 }
 
 struct Arena {
@@ -241,8 +269,9 @@ struct Arena {
 impl FreeLists {
     fn new(arena_bytes: usize, kept_bytes_max: usize) -> Self {
         let capacity = arena_bytes.next_multiple_of(PAGE_BYTES);
-        let arena = (capacity > 0).then(|| Arena::new(capacity));
-        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, kept_bytes_max, arena }
+        let arena = (capacity > 0).then(|| Arena::new(capacity, &[libc::MADV_HUGEPAGE, libc::MADV_DONTFORK]));
+        let (regions, released) = (None, Vec::new());
+        Self { classes: [const { Vec::new() }; CLASSES], kept_bytes: 0, kept_bytes_max, arena, regions, released }
     }
 
     fn take(&mut self, class: usize, capacity: usize) -> Rc<Memory> {
@@ -252,12 +281,46 @@ impl FreeLists {
             }
             return memory;
         }
+        if capacity == PAGE_BYTES
+            && let Some(memory) = self.take_page()
+        {
+            return memory;
+        }
         let piece = self.arena.as_mut().and_then(|arena| arena.carve(class, capacity));
         let memory = match piece {
             Some(base) => Memory { base, capacity, in_arena: true, pool: None },
             None => Memory { base: allocate(capacity), capacity, in_arena: false, pool: None },
         };
         Rc::new(memory)
+    }
+
+    /// A page of a region; `None`: this is no pool of pages.
+    fn take_page(&mut self) -> Option<Rc<Memory>> {
+        let regions = self.regions.as_mut()?;
+        if let Some(memory) = self.released.pop() {
+            return Some(memory);
+        }
+        let cut = |region: &mut Arena| region.cut(PAGE_BYTES);
+        let base = regions.last_mut().and_then(cut).unwrap_or_else(|| {
+            regions.push(Arena::new(REGION_BYTES, &[libc::MADV_DONTFORK]));
+            regions.last_mut().and_then(cut).expect("a new region has pages")
+        });
+        Some(Rc::new(Memory { base, capacity: PAGE_BYTES, in_arena: true, pool: None }))
+    }
+
+    fn release_pages(&mut self, pages_max: usize) -> usize {
+        if self.regions.is_none() {
+            return 0;
+        }
+        let free = &mut self.classes[0];
+        let before = self.released.len();
+        self.released.extend(free.drain(free.len().saturating_sub(pages_max)..));
+        for memory in &self.released[before..] {
+            // SAFETY: the page is of a region's mapping, which this pool owns, and no `Buf` is over it: it was in the free lists.
+            // It reads as zeroes from now on, which is initialised.
+            let _ = unsafe { libc::madvise(memory.base.as_ptr().cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+        }
+        self.released.len() - before
     }
 
     fn give_back(&mut self, memory: Rc<Memory>) {
@@ -273,15 +336,15 @@ impl FreeLists {
 }
 
 impl Arena {
-    /// In huge pages, if the kernel has them: the processor finds what lies in them faster, and the kernel describes a batch of
-    /// 512 KiB to its device in one piece instead of 128.
+    /// In huge pages, if it is advised and the kernel has them: the processor finds what lies in them faster, and the kernel
+    /// describes a batch of 512 KiB to its device in one piece instead of 128.
     ///
-    /// A child process gets none of it: pages that a ring has registered are pinned, and the kernel would copy each of them
-    /// while a child is made (`fork(2)`), all threads waiting that need another page meanwhile.
-    fn new(capacity: usize) -> Self {
+    /// A child process gets none of it (`MADV_DONTFORK`): pages that a ring has registered are pinned, and the kernel would copy
+    /// each of them while a child is made (`fork(2)`), all threads waiting that need another page meanwhile.
+    fn new(capacity: usize, advices: &[i32]) -> Self {
         let base = allocate(capacity);
         if is_mapped(capacity) {
-            for advice in [libc::MADV_HUGEPAGE, libc::MADV_DONTFORK] {
+            for advice in advices.iter().copied() {
                 // SAFETY: the mapping is this arena's; what it holds does not change, and no child uses it.
                 let _ = unsafe { libc::madvise(base.as_ptr().cast(), capacity, advice) };
             }
@@ -292,12 +355,21 @@ impl Arena {
     /// Memory for one buffer of `class`, if the class has room left in its share.
     fn carve(&mut self, class: usize, bytes: usize) -> Option<NonNull<u8>> {
         let share_is_used = self.used_by_class[class] + bytes > self.capacity / ARENA_SHARES;
-        if share_is_used || self.used + bytes > self.capacity {
+        if share_is_used {
+            return None;
+        }
+        let base = self.cut(bytes)?;
+        self.used_by_class[class] += bytes;
+        Some(base)
+    }
+
+    /// The next `bytes` bytes that nobody has had.
+    fn cut(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        if self.used + bytes > self.capacity {
             return None;
         }
         let base = offset(self.base, self.used);
         self.used += bytes;
-        self.used_by_class[class] += bytes;
         Some(base)
     }
 }
@@ -455,6 +527,36 @@ mod tests {
         assert_eq!((other[0], other.len()), (9, 4096));
         drop(other);
         pool.take(4096).fill(1);
+    }
+
+    #[test]
+    fn what_is_lent_stays_until_its_lender_and_all_borrowers_are_gone() {
+        let pool = BufPool::of_pages();
+        let mut page = pool.take(PAGE_BYTES);
+        page.fill(5);
+        let address = page.as_ptr();
+        let (one, other) = (page.lend(), page.lend());
+        drop((page, one));
+        assert_ne!(pool.take(PAGE_BYTES).as_ptr(), address, "one borrower is left");
+        assert!(other.iter().all(|byte| *byte == 5));
+        drop(other);
+        assert_eq!(pool.take(PAGE_BYTES).as_ptr(), address);
+    }
+
+    #[test]
+    fn pages_lie_close_together_and_what_is_free_goes_back_to_the_kernel() {
+        let pool = BufPool::of_pages();
+        let mut pages: Vec<Buf> = (0..REGION_BYTES / PAGE_BYTES + 1).map(|_| pool.take(PAGE_BYTES)).collect();
+        assert_eq!(pages[1].as_ptr().addr() - pages[0].as_ptr().addr(), PAGE_BYTES);
+        pages.iter_mut().for_each(|page| page.fill(7));
+        assert_eq!(pool.release_pages(usize::MAX), 0, "all are in use");
+        let kept = pages.split_off(3);
+        drop(pages);
+        assert_eq!((pool.release_pages(2), pool.release_pages(2), pool.release_pages(2)), (2, 1, 0));
+        let again: Vec<Buf> = (0..3).map(|_| pool.take(PAGE_BYTES)).collect();
+        assert!(again.iter().all(|page| page.iter().all(|byte| *byte == 0)), "the kernel gave other memory");
+        assert!(kept.iter().all(|page| page.iter().all(|byte| *byte == 7)));
+        assert_eq!(BufPool::new().release_pages(9), 0);
     }
 
     #[test]

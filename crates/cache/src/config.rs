@@ -413,6 +413,8 @@ pub struct VolumeSettings {
     pub write_mode: WriteMode,
     /// Whether reads populate the cache.
     pub read_cache: bool,
+    /// Whether pages that are read again are kept in memory.
+    pub memory_cache: bool,
     /// How much of the volume may be dirty at once, of the pool's dirty capacity; `None`: all of that.
     pub dirty_cap: Option<Share>,
     /// Clean data that others do not evict, of the clean capacity that the pool has at any time; `None`: none.
@@ -447,6 +449,7 @@ impl Default for VolumeSettings {
             write_cutoff_bytes: Some(4 << 20),
             write_mode: WriteMode::WriteBack,
             read_cache: true,
+            memory_cache: true,
             dirty_cap: None,
             cache_min: None,
             cache_max: None,

@@ -15,6 +15,7 @@ pub mod fuzz;
 mod log;
 mod members;
 mod memory;
+mod memory_cache;
 pub mod offline;
 mod pool;
 mod status;
@@ -40,6 +41,7 @@ pub use format::{Corrupt, FORMAT_VERSION, Newer, Unusable};
 pub use members::label::{LABEL_BYTES, Named, SsdLabel, inspect};
 pub use members::owner::{Takeover, check_owner, dismiss_owner, may_have_owner, refuse_living};
 pub use memory::{MemoryTerm, MemoryTerms};
+pub use memory_cache::{MemoryCache, MemoryCacheStatus};
 pub use pool::remove::Removed;
 pub use pool::{Closed, DirtyData, FenceCause, Missing, Pool, PoolSpec, Reattached, ssds_awaited};
 pub use status::{

@@ -5,7 +5,9 @@ use std::time::Duration;
 use hotset_block::sync::Promise;
 use hotset_block::{Buf, ByteRange, Device, Env, Operation};
 use hotset_cache::config::{BlockBytes, IoType, PoolKind, PoolSettings, VolumeSettings, VolumeSpec, WriteMode};
-use hotset_cache::{Cleared, Durability, ErrorKind, Health, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume};
+use hotset_cache::{
+    Cleared, Durability, ErrorKind, Health, MemoryCache, Missing, Named, Pool, PoolSpec, STATE_BYTES, Volume,
+};
 
 use crate::harness::{TestDevice, TestEnv, run};
 
@@ -180,7 +182,7 @@ fn a_volume_that_changes_its_thread_takes_its_counts_and_what_hosts_are_still_to
         volume.flush().await.unwrap_err();
         assert!(!volume.owes_warning());
         let relocated = volume.relocate().await.unwrap();
-        let moved = Volume::arrive(env.clone(), relocated, backing.clone()).unwrap();
+        let moved = Volume::arrive(env.clone(), relocated, backing.clone(), &MemoryCache::new(0)).unwrap();
         assert_eq!(moved.status().stats.writes, 2);
         let of_untold = moved.clone();
         of_untold.owe_warning();

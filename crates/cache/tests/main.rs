@@ -9,6 +9,7 @@ mod golden;
 mod golden_live;
 mod golden_log;
 mod harness;
+mod in_memory;
 mod kept;
 mod late_flush;
 mod live;

@@ -112,6 +112,9 @@ pub(crate) enum Verb {
     /// Make, show, change and delete volumes
     #[command(subcommand)]
     Volume(VolumeVerb),
+    /// Show the memory cache, or change its size
+    #[command(subcommand)]
+    MemoryCache(MemoryCacheVerb),
     /// Show the health of the daemon, its pools and its volumes
     Status(StatusArguments),
     /// Show counters and rates of volumes
@@ -219,6 +222,10 @@ pub(crate) struct ServeArguments {
     /// Memory that the tables of all pools may take; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
     pub(crate) memory_limit: Option<Size>,
+    /// Memory for pages that are read again (the memory cache), unless `memory-cache set` has set another size; 0 for none; by
+    /// default a sixteenth of the machine's, at most 4G
+    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
+    pub(crate) memory_cache: Option<Size>,
     /// Log filter, as info or hotset=debug
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -458,7 +465,7 @@ pub(crate) enum VolumeVerb {
         #[arg(value_parser = VolumeName::from_str)]
         name: VolumeName,
     },
-    /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache (on, off),
+    /// Change settings: mode (write-back, instant-write-back, write-through, write-around), read-cache, memory-cache (on, off),
     /// read-cutoff, write-cutoff (a size, or off), dirty-cap (a size, percent, or auto), cache-min, cache-max (a size,
     /// percent, or off)
     Set {
@@ -689,6 +696,46 @@ pub(crate) struct OperationsArguments {
 pub(crate) enum OperationsVerb {
     /// End an operation before it is done
     Cancel { id: u64 },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MemoryCacheVerb {
+    /// Show its size and what is used of it
+    Show,
+    /// Change its size while hosts read, for later runs too
+    Set {
+        /// As 512M or 4G; 0 for none; `default` for what the configuration says
+        size: MemoryCacheSize,
+    },
+}
+
+/// The size that the memory cache is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryCacheSize {
+    Configured,
+    Bytes(u64),
+}
+
+impl MemoryCacheSize {
+    /// `None`: as configured.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Configured => None,
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl FromStr for MemoryCacheSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "default" => Ok(Self::Configured),
+            "off" => Ok(Self::Bytes(0)),
+            _ => text.parse().map(|Size(bytes)| Self::Bytes(bytes)),
+        }
+    }
 }
 
 #[derive(Debug, Subcommand)]

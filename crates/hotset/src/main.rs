@@ -91,6 +91,7 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         }
         Verb::Pool(verb) => client::run_pool(&client(api)?, output, columns, verb)?,
         Verb::Volume(verb) => client::run_volume(&client(api)?, output, columns, verb)?,
+        Verb::MemoryCache(verb) => client::run_memory_cache(&client(api)?, output, &verb)?,
         Verb::Status(status) => return client::run_status(&client(api)?, output, &status).map(ExitCode::from),
         Verb::Stats(stats) => client::run_stats(&client(api)?, output, columns, stats)?,
         Verb::Top(top) => client::run_top(&client(api)?, output, &top)?,
@@ -139,6 +140,7 @@ fn prints_a_list(verb: &Verb) -> bool {
         Verb::Operations(operations) => operations.verb.is_none(),
         Verb::Stats(_) => true,
         Verb::Serve(_)
+        | Verb::MemoryCache(_)
         | Verb::Status(_)
         | Verb::Top(_)
         | Verb::Events(_)

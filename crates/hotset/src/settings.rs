@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::words;
 
 const POOL_KEYS: &str = "io-type, policy, populate-on-read, populate-on-write, fetch-rate, flush-rate, dirty-watermark, dirty-age, ssd-writes-per-day";
-const VOLUME_KEYS: &str = "mode, read-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
+const VOLUME_KEYS: &str = "mode, read-cache, memory-cache, read-cutoff, write-cutoff, dirty-cap, cache-min, cache-max";
 
 /// The settings of a pool for whoever completes a command line: those with few values with each of them.
 pub(crate) fn pool_settings() -> Vec<String> {
@@ -29,7 +29,7 @@ pub(crate) fn pool_settings() -> Vec<String> {
 pub(crate) fn volume_settings() -> Vec<String> {
     let values = |key: &str| match key {
         "mode" => words_of(WriteMode::ALL),
-        "read-cache" => vec!["on", "off"],
+        "read-cache" | "memory-cache" => vec!["on", "off"],
         _ => vec![""],
     };
     written(VOLUME_KEYS, values)
@@ -100,6 +100,7 @@ impl FromStr for VolumeSetting {
         match key {
             "mode" => set.write_mode = Some(words::write_mode(word::<WriteMode>(value)?)),
             "read-cache" => set.read_cache = Some(on_or_off(value)?),
+            "memory-cache" => set.memory_cache = Some(on_or_off(value)?),
             "read-cutoff" => set.read_cutoff_bytes = Some(cutoff(value)?),
             "write-cutoff" => set.write_cutoff_bytes = Some(cutoff(value)?),
             "dirty-cap" => set.dirty_cap = Some(share(value, "auto")?),
@@ -133,6 +134,7 @@ pub(crate) fn volume_set(settings: &[VolumeSetting]) -> VolumeSet {
         write_cutoff_bytes: one.write_cutoff_bytes.or(all.write_cutoff_bytes),
         write_mode: one.write_mode.or(all.write_mode),
         read_cache: one.read_cache.or(all.read_cache),
+        memory_cache: one.memory_cache.or(all.memory_cache),
         dirty_cap: one.dirty_cap.or(all.dirty_cap),
         cache_min: one.cache_min.or(all.cache_min),
         cache_max: one.cache_max.or(all.cache_max),

@@ -69,7 +69,18 @@ async fn one_command(daemon: &Daemon) {
         43..48 => scrubs::one_command(daemon).await,
         48 => grow(daemon, number).await,
         _ if daemon.world.commands.get() == 1 => daemon.replace_pool().await,
-        _ => {}
+        _ => resize_memory(daemon).await,
+    }
+}
+
+/// The memory cache is made smaller or larger, or has to do with less for a while.
+async fn resize_memory(daemon: &Daemon) {
+    let (bytes, for_now) =
+        daemon.world.simulation.draw(|random| (random.pick(&[0, 20 << 10, 80 << 10, 2 << 20]), random.one_in(2)));
+    daemon.world.simulation.note(|| format!("memory cache of {bytes} bytes, for now: {for_now}"));
+    match for_now {
+        true => daemon.memory.allow(&daemon.env, bytes).await,
+        false => daemon.memory.resize(&daemon.env, bytes).await,
     }
 }
 
@@ -127,7 +138,9 @@ pub async fn change_volume(daemon: &Daemon, number: usize) {
     let cutoff = daemon.world.simulation.draw(|random| random.pick(&[None, Some(256 << 10), Some(4 << 20)]));
     let (write_mode, read_cache) =
         daemon.world.simulation.draw(|random| (log_shape::write_mode(random), !random.one_in(8)));
-    let settings = VolumeSettings { read_cutoff_bytes: cutoff, write_cutoff_bytes: cutoff, ..volume.settings() };
+    let memory_cache = cutoff.is_some() || !volume.settings().memory_cache;
+    let settings =
+        VolumeSettings { read_cutoff_bytes: cutoff, write_cutoff_bytes: cutoff, memory_cache, ..volume.settings() };
     let settings = match daemon.world.shape.kind {
         PoolKind::Read => settings,
         PoolKind::ReadWrite => VolumeSettings { write_mode, read_cache, ..settings },

@@ -8,11 +8,16 @@ use std::time::Duration;
 
 use hotset_block::{ByteRange, Env};
 use hotset_cache::config::{BlockBytes, PoolSettings};
-use hotset_cache::{Closed, DirtyData, Error, ErrorKind, Missing, Named, Pool, PoolSpec, Reattached, Volume};
+use hotset_cache::{
+    Closed, DirtyData, Error, ErrorKind, MemoryCache, Missing, Named, Pool, PoolSpec, Reattached, Volume,
+};
 
 use crate::device::SimDevice;
 use crate::executor::SimEnv;
 use crate::world::{Attachment, HostVolume, PoolKnown, Ssd, World};
+
+/// What the memory cache of a life may take: a few pages, some hundred, or none, so that slots are read.
+const MEMORY_BYTES: [u64; 4] = [0, 40 << 10, 160 << 10, 2 << 20];
 
 /// See the file's summary. A handle: cloning it is cheap.
 #[derive(Clone)]
@@ -21,6 +26,8 @@ pub struct Daemon {
     pub env: SimEnv,
     pool: Rc<RefCell<Option<Pool<SimEnv>>>>,
     volumes: Rc<RefCell<Vec<Option<Volume<SimEnv>>>>>,
+    /// Small, so that pages come and go.
+    pub memory: MemoryCache,
     /// Hosts are to finish.
     pub stopping: Rc<Cell<bool>>,
     /// The pool is being closed: requests may be refused.
@@ -43,6 +50,7 @@ impl Daemon {
             env: SimEnv { simulation: Rc::clone(&world.simulation) },
             pool: Rc::default(),
             volumes: Rc::new(RefCell::new(vec![None; world.volumes.len()])),
+            memory: MemoryCache::new(world.simulation.draw(|random| random.pick(&MEMORY_BYTES))),
             stopping: Rc::default(),
             closing: Rc::default(),
             closed: Rc::default(),
@@ -182,7 +190,7 @@ impl Daemon {
         let known = self.adopt_spec(&host, pool.as_ref());
         let device = SimDevice::open(&host.disk);
         let spec = host.spec.borrow().clone();
-        let volume = match Volume::open(self.env.clone(), spec, device) {
+        let volume = match Volume::open_in(self.env.clone(), spec, device, &self.memory) {
             Ok(volume) => volume,
             Err(error) => return self.world.violate(format!("volume {number} does not open: {error}")),
         };

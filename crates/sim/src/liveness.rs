@@ -18,6 +18,11 @@ use crate::world::World;
 /// Long enough for every fill to end and every slot to be published.
 const SETTLES: Duration = Duration::from_secs(30);
 
+const PAGE: u64 = 4096;
+/// Pages of which memory, slots and model are compared, and among how many of a volume's first pages they are.
+const PAGES_COMPARED: usize = 16;
+const PAGES_HOT: u64 = 64;
+
 /// How a healthy daemon of this phase ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -140,6 +145,7 @@ async fn check_hits(daemon: &Daemon, host: &Host) {
     }
     lift_write_limit(daemon).await;
     expect(daemon, "a populate", host.volume.populate(range).await);
+    check_memory(daemon, host).await;
     for _ in 0..50 {
         let before = host.volume.status().stats.read_hits;
         expect(daemon, "a read", host.read(range).await);
@@ -152,6 +158,22 @@ async fn check_hits(daemon: &Daemon, host: &Host) {
     daemon
         .world
         .violate(format!("a populated block is never hit: {status:?}, {:?}", daemon.pool().map(|pool| pool.status())));
+}
+
+/// What is in memory is what lies below: both are what the model says. Nothing is in memory afterwards.
+async fn check_memory(daemon: &Daemon, host: &Host) {
+    let pages = host.volume.size_bytes() / PAGE;
+    let looked_at: Vec<u64> = (0..PAGES_COMPARED)
+        .map(|_| daemon.world.simulation.draw(|random| random.below(pages.min(PAGES_HOT))))
+        .collect();
+    for round in 0..4 {
+        if round == 3 {
+            daemon.memory.resize(&daemon.env, 0).await;
+        }
+        for page in &looked_at {
+            expect(daemon, "a read", host.read(ByteRange::at(page * PAGE, PAGE)).await);
+        }
+    }
 }
 
 /// Whatever the SSDs have taken today, they may be filled again.

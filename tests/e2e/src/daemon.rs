@@ -63,7 +63,7 @@ struct KeptSockets {
 }
 
 impl Daemon {
-    /// Starts a daemon that knows no pools and no volumes.
+    /// Starts a daemon that knows no pools and no volumes, and has no memory cache: what hosts read comes from SSDs and backing devices.
     pub fn start() -> Self {
         Self::start_with("--missing-wait 1")
     }
@@ -79,12 +79,17 @@ impl Daemon {
     pub fn prepare(arguments: &str) -> Self {
         Self {
             site: Site::new(),
-            arguments: words(arguments),
+            arguments: words(&format!("--memory-cache 0 {arguments}")),
             run_by: Vec::new(),
             child: None,
             kept: None,
             log_sink: None,
         }
+    }
+
+    /// From the next start on it has what only its configuration and its records say of a memory cache.
+    pub fn allow_memory_cache(&mut self) {
+        self.arguments.retain(|word| !["--memory-cache", "0"].contains(&word.as_str()));
     }
 
     /// From the next start on its sockets are there already, and stay when it ends. With a port, hosts come over TCP.

@@ -28,6 +28,7 @@ mod identity;
 mod in_use;
 mod limits;
 mod live;
+mod memory_cache;
 mod metrics;
 mod newer_format;
 mod no_writes;

@@ -16,15 +16,16 @@ const VERBS: &str = "// Verbs: what happens.";
 /// several rooms.
 const ROOMS: &[(&str, &[&str])] = &[
     ("members", &[]),
-    ("clean", &["members"]),
+    ("memory_cache", &[]),
+    ("clean", &["members", "memory_cache"]),
     ("log", &["clean", "members"]),
     ("attachments", &["members"]),
-    ("volume", &["attachments", "clean", "log", "members"]),
-    ("pool", &["attachments", "clean", "log", "members", "volume"]),
+    ("volume", &["attachments", "clean", "log", "members", "memory_cache"]),
+    ("pool", &["attachments", "clean", "log", "members", "memory_cache", "volume"]),
 ];
 
 /// Rooms with an owner of their own: their verbs are its methods, and none of their files names the pool.
-const OWNERS: &[&str] = &["members", "clean", "attachments", "log"];
+const OWNERS: &[&str] = &["members", "memory_cache", "clean", "attachments", "log"];
 
 /// The handles by which a verb reaches the pool and the volume that it works for; a noun knows neither.
 const HANDLES: &[&str] =

@@ -56,6 +56,7 @@ use crate::clean::unpublished::Unpublished;
 use crate::config::{PolicyKind, PoolSettings};
 use crate::members::Members;
 use crate::members::pool_life::PoolLife;
+use crate::memory_cache::VolumePages;
 
 /// The clean copies of a pool.
 pub(crate) struct Clean<E: Env> {
@@ -74,6 +75,8 @@ pub(crate) struct Clean<E: Env> {
     fills: Rc<Fills>,
     /// What is on its way to be believed.
     unpublished: Unpublished,
+    /// By [`VolumeIndex`], what is in memory of volumes that are attached.
+    memory: RefCell<Vec<Option<Rc<VolumePages>>>>,
     /// What is not worth a slot yet.
     counters: RefCell<Counters>,
 }
@@ -121,6 +124,7 @@ impl<E: Env> Clean<E> {
             index: Rc::new(index),
             fills,
             unpublished: Unpublished::default(),
+            memory: RefCell::default(),
             counters: RefCell::new(counters),
         }
     }
@@ -232,6 +236,41 @@ impl<E: Env> Clean<E> {
             if let Some(slot) = slot {
                 slots.touch(slot);
             }
+        }
+    }
+
+    /// Tells the policy that the blocks of these pages were hit elsewhere, where they are not touched here for it.
+    pub(crate) fn touch(&self, volume: VolumeIndex, pages: &Range<u64>) {
+        let mut slots = self.slots.borrow_mut();
+        for (block, _) in self.blocks.of(pages.clone()) {
+            if let Some(slot) = slots.find(BlockKey { volume, block }) {
+                slots.touch(slot);
+            }
+        }
+    }
+
+    // ---- what is in memory
+
+    /// From here on what changes of the volume changes in memory, too.
+    pub(crate) fn keep_in_memory(&self, volume: VolumeIndex, pages: Rc<VolumePages>) {
+        let (mut memory, index) = (self.memory.borrow_mut(), usize::from(volume.0));
+        if memory.len() <= index {
+            memory.resize_with(index + 1, || None);
+        }
+        memory[index] = Some(pages);
+    }
+
+    /// The volume has left.
+    pub(crate) fn forget_memory(&self, volume: VolumeIndex) {
+        if let Some(pages) = self.memory.borrow_mut().get_mut(usize::from(volume.0)) {
+            *pages = None;
+        }
+    }
+
+    /// Pages are something else from now on, or nothing that could be read, wherever they lie: they leave the memory cache.
+    pub(crate) fn supersede_in_memory(&self, volume: VolumeIndex, pages: &Range<u64>) {
+        if let Some(Some(memory)) = self.memory.borrow().get(usize::from(volume.0)) {
+            memory.supersede(pages);
         }
     }
 

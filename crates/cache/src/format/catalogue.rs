@@ -57,12 +57,14 @@ impl Catalogue {
         writer.into_bytes()
     }
 
-    /// Write modes and read caching of all volumes, behind them all; left out where every volume has the defaults.
+    /// Write modes and read caching of all volumes, behind them all, then their shares, then which are cached in memory; what comes
+    /// last is left out where every volume has the defaults.
     fn encode_caching(&self, writer: &mut Writer) {
         let plain = VolumeSettings::default();
         let settings = || self.volumes.iter().map(|volume| &volume.spec.settings);
         let shares = |volume: &VolumeSettings| [volume.dirty_cap, volume.cache_min, volume.cache_max];
-        let without_shares = settings().all(|volume| shares(volume) == [None; 3]);
+        let all_in_memory = settings().all(|volume| volume.memory_cache);
+        let without_shares = all_in_memory && settings().all(|volume| shares(volume) == [None; 3]);
         let is_plain =
             |volume: &VolumeSettings| (volume.write_mode, volume.read_cache) == (plain.write_mode, plain.read_cache);
         if without_shares && settings().all(is_plain) {
@@ -81,6 +83,12 @@ impl Catalogue {
                 Some(Share::Percent(percent)) => (2, u64::from(percent)),
             };
             writer.u8(kind).u64(value);
+        }
+        if all_in_memory {
+            return;
+        }
+        for volume in settings() {
+            writer.flag(volume.memory_cache);
         }
     }
 
@@ -111,6 +119,11 @@ impl Catalogue {
                 settings.cache_min = decode_share(&mut reader)?;
                 settings.cache_max = decode_share(&mut reader)?;
                 settings.check().map_err(|error| reader.corrupt(&error.to_string()))?;
+            }
+        }
+        if !reader.is_at_end() {
+            for volume in &mut volumes {
+                volume.spec.settings.memory_cache = reader.flag()?;
             }
         }
         reader.end()?;

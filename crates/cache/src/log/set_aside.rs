@@ -33,6 +33,7 @@ impl<E: Env> Log<E> {
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
     pub(crate) fn lose_page(&self, live: &Live) {
+        self.clean.supersede_in_memory(live.volume, &(live.page..live.page + 1));
         if self.set_aside(live).is_none() {
             self.state.set(&Live { content: Content::Lost, ..*live });
         }

@@ -87,6 +87,9 @@ impl<E: Env> PoolInner<E> {
             Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };
         volume.backing.owned_by(self.members.owner());
         volume.is_cut_off.set(false);
+        // Whatever was in front of it before.
+        volume.memory.forget_all();
+        self.clean.keep_in_memory(index, Rc::clone(&volume.memory));
         *volume.attached.borrow_mut() = Some(Rc::new(attached));
         volume.draining.set(false);
         *volume.fenced.borrow_mut() = None;

@@ -61,6 +61,7 @@ impl<E: Env> PoolInner<E> {
         }
         self.volumes.borrow_mut().remove(&index);
         self.ids.detach(index);
+        self.clean.forget_memory(index);
         let answers = volume.is_none() || held.is_some();
         let (forgotten, is_forgotten) = Promise::new();
         let pool = Rc::clone(self);

@@ -110,6 +110,8 @@ impl<E: Env> VolumeInner<E> {
         }
         self.backing.close();
         self.backing.put(open().await?);
+        // What was written last may not be there.
+        self.memory.forget_all();
         let judged = self.judge(attached).await;
         if judged.is_err() {
             // Nobody reads from it, for it may be another one.

@@ -261,7 +261,8 @@ impl<E: Env> PoolInner<E> {
             }
             Reading::Backing => {
                 let offset = (self.blocks.first_page(fill.key().block) + u64::from(pages.start)) * PAGE;
-                let demand = || (self.settings.get().fetch_rate, volume.stats.read_hits.get());
+                let demand =
+                    || (self.settings.get().fetch_rate, volume.stats.read_hits.get() - volume.stats.memory_hits.get());
                 let read = async |offset, part: Buf| {
                     let turn = volume.backing.fills_turn(part.len(), demand).await;
                     self.clean.fills().begins_to_read(fill);

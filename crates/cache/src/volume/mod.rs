@@ -36,6 +36,7 @@ use crate::log::overlay::Content;
 use crate::log::read_log::LogRun;
 use crate::members::flusher::Mark;
 use crate::members::io::add;
+use crate::memory_cache::{MemoryCache, VolumePages};
 use crate::pool::PoolInner;
 use crate::status::{ErrorAnswer, Health, VolumeStats, VolumeStatus};
 use crate::volume::backing::{Backing, Failures};
@@ -78,6 +79,8 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) size_bytes: Cell<u64>,
     pub(crate) backing: Backing<E>,
     pub(crate) locks: RangeLocks,
+    /// Its pages in the memory cache of its thread.
+    pub(crate) memory: Rc<VolumePages>,
     pub(crate) attached: RefCell<Option<Rc<Attached<E>>>>,
     /// Its pool has stopped: what that holds of it may be newer than what the backing device does.
     pub(crate) is_cut_off: Cell<bool>,
@@ -155,8 +158,13 @@ impl<E: Env> Clone for Volume<E> {
 /// length for trim and write-zeroes. It may be any bytes: who serves the volume sees to it that those who know its logical block
 /// keep to that. A part of a page is read, modified and written under the page's lock. A request's future is driven to its end: who no longer wants the answer lets it go on in a task of its own (rule `late-io`).
 impl<E: Env> Volume<E> {
-    /// A volume over `backing`, not cached. Fails if the settings do not fit the device.
+    /// A volume over `backing`, cached by nothing, not even in memory. Fails if the settings do not fit the device.
     pub fn open(env: E, spec: VolumeSpec, backing: E::Device) -> Result<Self, Error> {
+        Self::open_in(env, spec, backing, &MemoryCache::new(0))
+    }
+
+    /// A volume over `backing`, not cached but in `memory`, which is its thread's. Fails if the settings do not fit the device.
+    pub fn open_in(env: E, spec: VolumeSpec, backing: E::Device, memory: &MemoryCache) -> Result<Self, Error> {
         spec.settings.check()?;
         let backing = Backing::new(env.clone(), spec.backing.clone(), backing);
         let info = backing.info;
@@ -175,16 +183,26 @@ impl<E: Env> Volume<E> {
             let message = format!("backing device {} has no room for a single block of {unit} bytes", spec.backing);
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        Ok(Self::over(env, spec, backing, size_bytes, Stats::default()))
+        Ok(Self::over(env, spec, backing, size_bytes, Stats::default(), memory))
     }
 
-    fn over(env: E, spec: VolumeSpec, backing: Backing<E>, size_bytes: u64, stats: Stats) -> Self {
+    fn over(
+        env: E,
+        spec: VolumeSpec,
+        backing: Backing<E>,
+        size_bytes: u64,
+        stats: Stats,
+        memory: &MemoryCache,
+    ) -> Self {
+        let memory = memory.pages_of_volume();
+        memory.switch(spec.settings.memory_cache);
         let inner = VolumeInner {
             env,
             spec: RefCell::new(spec),
             size_bytes: Cell::new(size_bytes),
             backing,
             locks: RangeLocks::default(),
+            memory: Rc::new(memory),
             attached: RefCell::new(None),
             is_cut_off: Cell::new(false),
             read_streams: RefCell::new(Streams::new()),
@@ -425,8 +443,8 @@ impl<E: Env> Volume<E> {
         (stats.read_latency.counters(), stats.write_latency.counters())
     }
 
-    /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching, shares); refuses the
-    /// others, and shares that the pool has no room for.
+    /// Changes the settings that can change while hosts use the volume (cut-offs, write mode, read caching, memory cache, shares);
+    /// refuses the others, and shares that the pool has no room for.
     pub async fn set(&self, settings: VolumeSettings) -> Result<(), Error> {
         let volume = &self.inner;
         let now = self.settings();
@@ -441,6 +459,7 @@ impl<E: Env> Volume<E> {
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
+        volume.memory.switch(settings.memory_cache);
         if let Some(attached) = attached {
             attached.pool.apply_share(attached.index, &settings);
             attached.pool.wake_cleaner();
@@ -520,6 +539,7 @@ impl<E: Env> VolumeInner<E> {
     pub(crate) fn detach(&self) {
         self.count_of_log();
         *self.attached.borrow_mut() = None;
+        self.memory.forget_all();
     }
 
     /// What was counted of it, by whomever.

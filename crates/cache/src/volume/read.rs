@@ -1,6 +1,7 @@
 //! A host's read: per page from the log or the slot that holds it, else from the backing device; runs together, all at once.
 //!
-//! A clean slot is only a copy: whatever is wrong with it (`clean/read_slot.rs`), the backing device answers.
+//! A clean slot is only a copy: whatever is wrong with it (`clean/read_slot.rs`), the backing device answers. The memory cache is asked
+//! before all of them, and gets what was read a second time (`memory_cache/`).
 
 use std::ops::Range;
 use std::pin::pin;
@@ -16,6 +17,7 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
+use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
 use crate::volume::cleaner::joined;
@@ -53,6 +55,16 @@ enum Plan {
     Mixed(Vec<Run>),
 }
 
+/// Of so many hits in memory, the policy of the pool hears of one.
+const HITS_PER_TOUCH: u64 = 16;
+
+/// What the memory cache says to a request.
+enum Asked {
+    Hit(Buf),
+    /// The request goes on below.
+    Miss(Destination),
+}
+
 /// Where a request's bytes go.
 pub(crate) enum Destination {
     /// A buffer of this engine's, taken when a device is about to fill it.
@@ -88,11 +100,100 @@ impl<E: Env> VolumeInner<E> {
     /// The newest bytes of `range`, which is valid and not empty. They are not in the destination's buffer if a device failed
     /// to fill it, and may still write to it.
     pub(crate) async fn read_range(self: &Rc<Self>, range: ByteRange, destination: Destination) -> Result<Buf, Error> {
-        let Some(attached) = self.place()? else { return self.read_backing(range, destination).await };
+        let attached = self.place()?;
         let pages = pages_of(range);
-        let settings = self.spec.borrow().settings;
-        let streaming =
-            self.streams_past(range, &self.read_streams, settings.read_cutoff_bytes) || !settings.read_cache;
+        let in_memory = self.memory.concerns(&pages);
+        if attached.is_none() && !in_memory {
+            return self.read_backing(range, destination).await;
+        }
+        let cutoff = self.spec.borrow().settings.read_cutoff_bytes;
+        let is_of_stream = self.streams_past(range, &self.read_streams, cutoff);
+        if !in_memory {
+            return self.read_below(attached, range, destination, is_of_stream).await;
+        }
+        let destination = match self.read_memory(&pages, range, destination) {
+            Asked::Hit(buf) => {
+                self.count_memory_hit(attached.as_deref(), &pages);
+                return Ok(buf);
+            }
+            Asked::Miss(destination) => destination,
+        };
+        match self.begin_admission(&pages, is_of_stream) {
+            None => self.read_below(attached, range, destination, is_of_stream).await,
+            Some(admission) => Box::pin(self.read_and_admit(attached, &admission, &pages, range, destination)).await,
+        }
+    }
+
+    /// From memory, if all pages are there. A single page is not copied but for a destination that was given.
+    fn read_memory(&self, pages: &Range<u64>, range: ByteRange, destination: Destination) -> Asked {
+        match destination {
+            Destination::Own if pages.end - pages.start == 1 => match self.memory.lend(pages.start) {
+                Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
+                None => Asked::Miss(destination),
+            },
+            Destination::Own => match self.memory.copy(pages, || self.env.buffers().take(bytes_of(pages))) {
+                Some(buf) => Asked::Hit(within_pages(buf, pages, range)),
+                None => Asked::Miss(destination),
+            },
+            Destination::Given(buf) => {
+                let mut given = Some(buf);
+                match self.memory.copy(pages, || given.take().expect("it is asked for once")) {
+                    Some(buf) => Asked::Hit(buf),
+                    None => Asked::Miss(given.map_or(Destination::Own, Destination::Given)),
+                }
+            }
+        }
+    }
+
+    /// Some hits are told to the policy of the pool: what is hot in memory stays on the SSDs, for the time when it is not.
+    fn count_memory_hit(&self, attached: Option<&Attached<E>>, pages: &Range<u64>) {
+        add(&self.stats.read_hits, 1);
+        add(&self.stats.memory_hits, 1);
+        if let Some(attached) = attached
+            && self.stats.memory_hits.get().is_multiple_of(HITS_PER_TOUCH)
+        {
+            attached.pool.clean.touch(attached.index, pages);
+        }
+    }
+
+    /// Whether a read is to bring pages into memory. Not beside somebody who writes them: what it reads may be old when it is there.
+    fn begin_admission(&self, pages: &Range<u64>, is_of_stream: bool) -> Option<Admission> {
+        if is_of_stream {
+            return None;
+        }
+        let admission = self.memory.note_read(pages)?;
+        self.locks.held_in(pages).is_empty().then_some(admission)
+    }
+
+    /// Reads whole pages, and brings into memory those that were read before.
+    async fn read_and_admit(
+        self: &Rc<Self>,
+        attached: Option<Rc<Attached<E>>>,
+        admission: &Admission,
+        pages: &Range<u64>,
+        range: ByteRange,
+        destination: Destination,
+    ) -> Result<Buf, Error> {
+        let whole = self.bytes_of_pages(pages);
+        let destination = if whole == range { destination } else { Destination::Own };
+        let buf = self.read_below(attached, whole, destination, false).await?;
+        if self.locks.held_in(pages).is_empty() {
+            self.memory.admit(admission, pages, &buf);
+        }
+        Ok(within_pages(buf, pages, range))
+    }
+
+    /// What memory does not have.
+    async fn read_below(
+        self: &Rc<Self>,
+        attached: Option<Rc<Attached<E>>>,
+        range: ByteRange,
+        destination: Destination,
+        is_of_stream: bool,
+    ) -> Result<Buf, Error> {
+        let Some(attached) = attached else { return self.read_backing(range, destination).await };
+        let pages = pages_of(range);
+        let streaming = is_of_stream || !self.spec.borrow().settings.read_cache;
         match attached.pool.plan(attached.index, &pages) {
             Plan::Hit(slot, key) => {
                 if let Some(buf) = self.read_slot(&attached, slot, key, &pages, destination).await {

@@ -12,6 +12,7 @@ use hotset_block::{DeviceInfo, Env};
 use crate::config::VolumeSpec;
 use crate::error::{Error, ErrorKind};
 use crate::members::flusher::Mark;
+use crate::memory_cache::MemoryCache;
 use crate::status::{DeviceIo, VolumeStats};
 use crate::volume::backing::{Backing, Doubt};
 use crate::volume::latency::LatencyCounters;
@@ -70,7 +71,7 @@ impl<E: Env> Volume<E> {
     ///
     /// # Errors
     /// The device is not as it was.
-    pub fn arrive(env: E, relocated: Relocated, device: E::Device) -> Result<Self, Error> {
+    pub fn arrive(env: E, relocated: Relocated, device: E::Device, memory: &MemoryCache) -> Result<Self, Error> {
         let backing = Backing::new(env.clone(), relocated.spec.backing.clone(), device);
         let size_bytes = backing.info.size_bytes;
         let alike = DeviceInfo { size_bytes, ..relocated.info } == backing.info && relocated.id == backing.id;
@@ -81,7 +82,7 @@ impl<E: Env> Volume<E> {
         backing.io.resume(relocated.backing_io);
         backing.doubt(relocated.doubt);
         let stats = Stats::resumed(relocated.stats, relocated.latencies);
-        Ok(Self::over(env, relocated.spec, backing, relocated.size_bytes, stats))
+        Ok(Self::over(env, relocated.spec, backing, relocated.size_bytes, stats, memory))
     }
 
     /// Who uses this handle is not told yet that what was written may not be there.

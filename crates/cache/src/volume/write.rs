@@ -202,8 +202,11 @@ impl<E: Env> VolumeInner<E> {
         attached: Option<&Attached<E>>,
         range: ByteRange,
     ) -> Result<Option<Held>, Error> {
-        let Some(attached) = attached else { return Ok(None) };
         let pages = pages_of(range);
+        let Some(attached) = attached else {
+            self.memory.supersede(&pages);
+            return Ok(None);
+        };
         // The cleaner may be on its way with what had a live copy until the last SSD left (rule `clean-one-at-a-time`).
         let not_cleaned = match &attached.pool.log {
             Some(_) => Some(self.clean_locks.exclusive(pages.clone()).await),

@@ -9,7 +9,7 @@ use super::http::Client;
 use super::operations::how_far;
 use super::print::print;
 use super::table::{Table, facts, notes};
-use super::{scrub, volume};
+use super::{memory_cache, scrub, volume};
 use crate::args::{Output, StatusArguments};
 use crate::size::{grouped, human};
 use crate::words;
@@ -112,6 +112,7 @@ fn of_the_daemon(status: &Status) -> String {
         ("Hosts connect to", status.nbd.join("  ")),
         ("Threads", status.threads.to_string()),
         ("Memory of pools", format!("{} of {}", human(status.memory_in_use_bytes), human(status.memory_limit_bytes))),
+        ("Memory cache", memory_cache::in_short(&status.memory_cache)),
         ("Data at risk", data_at_risk(status)),
     ])
 }

@@ -292,6 +292,7 @@ fn show(volume: &Volume) -> String {
         ("Read-only", if volume.read_only { "yes".to_owned() } else { String::new() }),
         ("Write mode", write_mode(volume)),
         ("Read caching", on_off(volume.read_cache)),
+        ("Memory cache", on_off(volume.memory_cache)),
         ("Read cut-off", cutoff(volume.read_cutoff_bytes)),
         ("Write cut-off", cutoff(volume.write_cutoff_bytes)),
         ("Dirty cap", dirty_cap(volume)),
@@ -304,6 +305,14 @@ fn show(volume: &Volume) -> String {
         ("Used by", used_by(volume)),
         ("Reads", format!("{} ({})", grouped(stats.reads), human(stats.read_bytes))),
         ("Read hits", format!("{} ({})", grouped(stats.read_hits), percent(stats.hit_ratio))),
+        (
+            "Of them",
+            format!(
+                "{} in memory, {} on SSDs",
+                grouped(stats.memory_hits),
+                grouped(stats.read_hits - stats.memory_hits.min(stats.read_hits))
+            ),
+        ),
         ("Writes", format!("{} ({})", grouped(stats.writes), human(stats.write_bytes))),
         ("Write hits", grouped(stats.write_hits)),
         ("Cleaned, moved", format!("{}, {}", human(stats.cleaned_bytes), human(stats.moved_bytes))),

@@ -10,7 +10,7 @@ use crate::args::ServeArguments;
 use crate::endpoint::Endpoint;
 use crate::machine::CONFIGURED_LENGTH_MAX;
 use crate::paths;
-use crate::size::Size;
+use crate::size::{Size, human};
 
 /// How long missing SSDs are waited for at the start, unless told otherwise.
 const MISSING_WAIT_S: u64 = 30;
@@ -38,6 +38,7 @@ struct File {
     request_timeout_s: Option<u64>,
     threads: Option<u16>,
     memory_limit: Option<String>,
+    memory_cache: Option<String>,
     log: Option<String>,
     ssd_scan: Option<Vec<String>>,
     udev_rules: Option<PathBuf>,
@@ -84,6 +85,8 @@ pub(crate) struct Config {
     pub(crate) threads: NonZero<usize>,
     /// What the tables of all pools may take.
     pub(crate) memory_limit_bytes: u64,
+    /// Of the memory cache, unless an administrator has set another size.
+    pub(crate) memory_cache_bytes: u64,
     /// What the whole daemon may take.
     pub(crate) memory: Memory,
     pub(crate) log: String,
@@ -127,6 +130,7 @@ impl Config {
             request_timeout_s: file.request_timeout_s.unwrap_or(REQUEST_TIMEOUT_S),
             threads: threads(arguments.threads.or(file.threads))?,
             memory_limit_bytes: memory_limit(arguments.memory_limit, file.memory_limit.as_deref(), &memory)?,
+            memory_cache_bytes: memory_cache(arguments.memory_cache, file.memory_cache.as_deref(), &memory)?,
             memory,
             log: arguments.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             ssd_scan: file.ssd_scan.unwrap_or_default(),
@@ -278,6 +282,22 @@ fn threads(wanted: Option<u16>) -> Result<NonZero<usize>, String> {
     allowed.ok_or_else(|| format!("threads {count}: it is 1 to {THREADS_MAX}"))
 }
 
+fn memory_cache(flag: Option<Size>, file: Option<&str>, memory: &Memory) -> Result<u64, String> {
+    let Size(bytes) = match (flag, file) {
+        (Some(size), _) => size,
+        (None, Some(text)) => text.parse().map_err(|error| format!("configuration, memory_cache: {error}"))?,
+        (None, None) => return Ok(memory.for_memory_cache()),
+    };
+    if bytes > memory.bytes / 2 {
+        let (asked, there) = (human(bytes), human(memory.bytes));
+        return Err(format!(
+            "memory_cache {asked}: that is more than half of the {there} that {} gives",
+            memory.set_by
+        ));
+    }
+    Ok(bytes)
+}
+
 fn memory_limit(flag: Option<Size>, file: Option<&str>, memory: &Memory) -> Result<u64, String> {
     if let Some(Size(bytes)) = flag {
         return Ok(bytes);
@@ -377,6 +397,7 @@ mod tests {
             request_timeout_s = 60
             threads = 3
             memory_limit = "2G"
+            memory_cache = "64M"
             log = "debug"
             ssd_scan = ["/dev/disk/by-id/nvme-*"]
             udev_rules = "/run/hotset.rules"
@@ -394,6 +415,7 @@ mod tests {
         .unwrap();
         assert_eq!((config.api.len(), config.nbd.len(), config.missing_wait_s), (2, 1, 5));
         assert_eq!((config.memory_limit_bytes, config.log.as_str()), (2 << 30, "debug"));
+        assert_eq!(config.memory_cache_bytes, 64 << 20);
         assert_eq!(config.threads.get(), 3);
         assert_eq!(config.udev_rules, Some(PathBuf::from("/run/hotset.rules")));
         assert_eq!(load("udev_rules = \"\"").unwrap().udev_rules, None);
@@ -442,6 +464,8 @@ mod tests {
             ("threads = 65", ["threads 65", "1 to 64"]),
             ("threads = -1", ["line 1", "threads"]),
             ("memory_limit = \"much\"", ["memory_limit", "not a size"]),
+            ("memory_cache = \"much\"", ["memory_cache", "not a size"]),
+            ("memory_cache = \"900T\"", ["memory_cache", "more than half"]),
             ("api = [\"somewhere\"]", ["api", "unix:PATH or tcp:ADDRESS:PORT"]),
             ("api = [\"tcp:0.0.0.0:80\"]", ["tcp:0.0.0.0:80", "loopback"]),
             ("event_hook = [\"hook\"]", ["event_hook", "from the root"]),

@@ -36,6 +36,16 @@ impl Memory {
         self.bytes / 4
     }
 
+    /// What pages in memory may take, unless the configuration says otherwise.
+    pub(crate) fn for_memory_cache(&self) -> u64 {
+        (self.bytes / 16).min(4 << 30)
+    }
+
+    /// The most that pages in memory may take beside tables of `tables_bytes` bytes: half of what is left.
+    pub(crate) fn for_memory_cache_at_most(&self, tables_bytes: u64) -> u64 {
+        self.bytes.saturating_sub(tables_bytes) / 2
+    }
+
     /// What the requests of hosts may take while they are under way.
     pub(crate) fn for_requests(&self) -> usize {
         self.share_between(8, 64 << 20, 512 << 20)
@@ -61,13 +71,14 @@ impl Memory {
     }
 
     /// For the log.
-    pub(crate) fn told(&self, tables_bytes: u64) -> String {
+    pub(crate) fn told(&self, tables_bytes: u64, memory_cache_bytes: u64) -> String {
         let requests = u64::try_from(self.for_requests()).expect("memory is addressed with 64 bits");
         format!(
-            "memory: {} by {}; at most {} for tables of pools, {} for requests of hosts",
+            "memory: {} by {}; at most {} for tables of pools, {} for pages (memory cache), {} for requests of hosts",
             human(self.bytes),
             self.set_by,
             human(tables_bytes),
+            human(memory_cache_bytes),
             human(requests)
         )
     }
@@ -84,22 +95,33 @@ fn machine_bytes(root: &Path) -> Result<u64, String> {
 
 /// The limits of this process's groups, and of all around them as far as they can be seen.
 fn limits_of_groups(root: &Path) -> Vec<Memory> {
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-    let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
     let mut limits = Vec::new();
-    for mount in mounts.lines().filter_map(Mount::parse) {
-        for directory in mount.directories_of(&groups) {
-            for file in mount.version.files() {
-                let shown = directory.join(file);
-                let inside = shown.strip_prefix("/").unwrap_or(&shown);
-                let bytes = fs::read_to_string(root.join(inside)).ok().and_then(|text| text.trim().parse::<u64>().ok());
-                if let Some(bytes) = bytes.filter(|bytes| *bytes < NO_LIMIT) {
-                    limits.push(Memory { bytes, set_by: format!("the control group ({})", shown.display()) });
-                }
+    for (version, directory) in groups_of(root) {
+        for file in version.files() {
+            let shown = directory.join(file);
+            let inside = shown.strip_prefix("/").unwrap_or(&shown);
+            let bytes = fs::read_to_string(root.join(inside)).ok().and_then(|text| text.trim().parse::<u64>().ok());
+            if let Some(bytes) = bytes.filter(|bytes| *bytes < NO_LIMIT) {
+                limits.push(Memory { bytes, set_by: format!("the control group ({})", shown.display()) });
             }
         }
     }
     limits
+}
+
+/// The directories of this process's group of version 2, and of all around it as far as they can be seen, the innermost first.
+pub(super) fn groups_of_version_two(root: &Path) -> Vec<PathBuf> {
+    let of_two = groups_of(root).into_iter().filter(|(version, _)| *version == Version::Two);
+    of_two.map(|(_, directory)| directory).collect()
+}
+
+fn groups_of(root: &Path) -> Vec<(Version, PathBuf)> {
+    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let (groups, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
+    let mounts = mounts.lines().filter_map(Mount::parse);
+    mounts
+        .flat_map(|mount| mount.directories_of(&groups).into_iter().map(move |directory| (mount.version, directory)))
+        .collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,8 +283,9 @@ mod tests {
         for bytes in [300 << 20, GIB, 4 * GIB, 1024 * GIB] {
             let memory = Memory { bytes, set_by: String::new() };
             let buffers = memory.for_requests() + memory.for_registered_buffers() + memory.for_kept_buffers();
-            let all = memory.for_tables() + u64::try_from(buffers).unwrap();
-            assert!(all <= bytes * 3 / 5, "{bytes}: {all}");
+            let all = memory.for_tables() + memory.for_memory_cache() + u64::try_from(buffers).unwrap();
+            assert!(all <= bytes * 13 / 20, "{bytes}: {all}");
+            assert!(memory.for_memory_cache() <= memory.for_memory_cache_at_most(memory.for_tables()));
             assert!(memory.for_requests() >= 2 * (32 << 20), "two of the longest requests");
         }
     }

@@ -20,6 +20,7 @@ mod log;
 mod memory;
 mod naming;
 mod opening;
+mod pressure;
 mod register;
 mod reload;
 mod reporting;
@@ -51,6 +52,7 @@ use self::register::Register;
 use self::reload::Reload;
 use self::reporting::events::EventLog;
 use self::reporting::hook::Hook;
+use self::reporting::memory_pressure::MemoryPressure;
 use self::reporting::observer::{self, Observer};
 use self::reporting::runs::{self, LastRun};
 use self::reporting::selfcheck::SelfCheck;
@@ -132,7 +134,7 @@ fn run_logged(config: Config, own: Own) -> Result<ExitCode, String> {
 
 /// Raises what may be raised, and tells what the daemon has to live with.
 fn tell_limits(config: &Config) {
-    tracing::info!("{}", config.memory.told(config.memory_limit_bytes));
+    tracing::info!("{}", config.memory.told(config.memory_limit_bytes, config.memory_cache_bytes));
     if config.memory_limit_bytes > config.memory.bytes {
         let (limit, memory) = (human(config.memory_limit_bytes), human(config.memory.bytes));
         tracing::warn!("memory_limit {limit}: {} gives only {memory}", config.memory.set_by);
@@ -202,6 +204,8 @@ async fn serve(
         events: Arc::clone(&events),
     };
     tokio::spawn(check.run());
+    let (memory, log) = (Arc::clone(&rooms.memory), Arc::clone(&events));
+    tokio::spawn(MemoryPressure { memory, events: log, hook: hook.clone() }.run());
     let first_pass = Arc::new(Notify::new());
     let start = tokio::spawn({
         let (rooms, first_pass) = (Arc::clone(&rooms), Arc::clone(&first_pass));

@@ -12,6 +12,7 @@ use super::changing::create::Creation;
 use super::changing::flush::{Draining, Flushes};
 use super::changing::losses::Losses;
 use super::changing::members::Members;
+use super::changing::memory_cache::MemoryCaching;
 use super::changing::operating::Operating;
 use super::changing::operations::Operations;
 use super::changing::pools::Pools;
@@ -56,6 +57,7 @@ pub(crate) struct Rooms {
     pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) creation: Arc<Creation>,
     pub(crate) members: Arc<Members>,
+    pub(crate) memory: Arc<MemoryCaching>,
     pub(crate) pools: Arc<Pools>,
     pub(crate) volumes: Arc<Volumes>,
     pub(crate) losses: Arc<Losses>,
@@ -193,8 +195,10 @@ impl Rooms {
             members: Arc::clone(&members),
         });
         let drives = Arc::new(Drives { records: Arc::clone(&records), known: Known::new(records.state.ssd_ledger()) });
+        let memory = Arc::new(MemoryCaching::new(Arc::clone(&records)));
         let reporting = Arc::new(Reporting {
             records: Arc::clone(&records),
+            memory: Arc::clone(&memory),
             converting: Arc::clone(&converting),
             backings: Arc::clone(&backings),
             flushes: Arc::clone(&flushes),
@@ -221,6 +225,7 @@ impl Rooms {
             upkeep,
             creation,
             members,
+            memory,
             pools,
             volumes,
             losses,

@@ -34,13 +34,15 @@ const SSD_WRITES: &str = "ssds.json";
 const FAILURES: &str = "failures.json";
 const HOST_ERRORS: &str = "host-errors.json";
 const BACKINGS: &str = "backings.json";
+const MEMORY_CACHE: &str = "memory-cache.json";
 
 /// Records without which the daemon can do: one that cannot be read is set aside and begun anew, and then this is so.
-const BEGUN_ANEW: [(&str, &str); 5] = [
+const BEGUN_ANEW: [(&str, &str); 6] = [
     (SSD_WRITES, "what was written to the SSDs is counted anew"),
     (FAILURES, "how earlier runs ended, and which pools were fenced for that, is forgotten"),
     (HOST_ERRORS, "errors that hosts got in earlier runs are forgotten"),
     (BACKINGS, "which backing device is whose was found out anew: paths that were swapped meanwhile were not noticed"),
+    (MEMORY_CACHE, "the memory cache has the size that the configuration says"),
     (EVENTS, "events that cannot be read are forgotten"),
 ];
 
@@ -60,6 +62,8 @@ pub(crate) struct VolumeRecord {
     pub(crate) write_mode: WriteMode,
     #[serde(default = "default_read_cache")]
     pub(crate) read_cache: bool,
+    #[serde(default = "default_memory_cache")]
+    pub(crate) memory_cache: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dirty_cap: Option<Share>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,6 +80,10 @@ fn default_read_cache() -> bool {
     VolumeSettings::default().read_cache
 }
 
+fn default_memory_cache() -> bool {
+    VolumeSettings::default().memory_cache
+}
+
 impl VolumeRecord {
     pub(crate) fn of(spec: &VolumeSpec) -> Self {
         Self {
@@ -87,6 +95,7 @@ impl VolumeRecord {
             write_cutoff_bytes: spec.settings.write_cutoff_bytes,
             write_mode: words::write_mode(spec.settings.write_mode),
             read_cache: spec.settings.read_cache,
+            memory_cache: spec.settings.memory_cache,
             dirty_cap: spec.settings.dirty_cap.map(words::share),
             cache_min: spec.settings.cache_min.map(words::share),
             cache_max: spec.settings.cache_max.map(words::share),
@@ -101,6 +110,7 @@ impl VolumeRecord {
             write_cutoff_bytes: self.write_cutoff_bytes,
             write_mode: words::engine_write_mode(self.write_mode),
             read_cache: self.read_cache,
+            memory_cache: self.memory_cache,
             dirty_cap: self.dirty_cap.and_then(words::engine_share),
             cache_min: self.cache_min.and_then(words::engine_share),
             cache_max: self.cache_max.and_then(words::engine_share),
@@ -112,6 +122,12 @@ impl VolumeRecord {
         let name = self.name.parse::<VolumeName>()?;
         Ok(VolumeSpec { name, backing: self.backing.clone(), settings: self.settings() })
     }
+}
+
+/// The size of the memory cache, as it is recorded; none: what the configuration says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct MemoryCacheRecord {
+    size_bytes: Option<u64>,
 }
 
 /// What a volume's backing device was when it was opened last, as it is recorded.
@@ -395,6 +411,15 @@ impl StateDirectory {
 
     pub(crate) fn write_host_errors(&self, errors: &[HostErrors]) -> io::Result<()> {
         self.write_begun_anew(HOST_ERRORS, &HostErrorsOfVolumes { volumes: errors.to_vec() })
+    }
+
+    /// The size of the memory cache that an administrator has set. Begun anew if it cannot be read.
+    pub(crate) fn memory_cache_bytes(&self) -> Option<u64> {
+        self.read_or_begin_anew::<MemoryCacheRecord>(MEMORY_CACHE).size_bytes
+    }
+
+    pub(crate) fn write_memory_cache_bytes(&self, size_bytes: Option<u64>) -> io::Result<()> {
+        self.write_begun_anew(MEMORY_CACHE, &MemoryCacheRecord { size_bytes })
     }
 
     /// Whose backing device was whose. Begun anew if it cannot be read.

@@ -117,6 +117,21 @@ impl Handle {
         }
     }
 
+    /// Divides the memory cache evenly among the threads that have volumes: so many bytes, of which they may have so many for now. Those
+    /// that get nothing give what they have first.
+    pub(crate) async fn give_memory(&self, size_bytes: u64, allowed_bytes: u64) -> Result<(), ApiError> {
+        let with_volumes = self.places.with_volumes();
+        let count = with_volumes.iter().filter(|has| **has).count().max(1);
+        let count = u64::try_from(count).expect("there are at most 64 threads");
+        let mut threads: Vec<_> = self.threads.iter().zip(with_volumes).collect();
+        threads.sort_by_key(|(_, has_volumes)| *has_volumes);
+        for (thread, has_volumes) in threads {
+            let [size, allowed] = [size_bytes, allowed_bytes].map(|bytes| if has_volumes { bytes / count } else { 0 });
+            thread.call(move |plane| plane.give_memory(size, allowed)).await?;
+        }
+        Ok(())
+    }
+
     /// Runs `work` on all threads at once, and answers what each says, the first thread's first.
     pub(crate) async fn all<T, F, W>(&self, work: F) -> Result<Vec<T>, ApiError>
     where

@@ -2,12 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::places::Places;
 use hotset_block::{Env, HostEnv, RealInstant};
-use hotset_cache::config::{PoolName, VolumeName};
-use hotset_cache::{Error, ErrorKind, LatencyCounters, Pool, PoolStatus, Volume, VolumeStatus};
+use hotset_cache::config::{PAGE, PoolName, VolumeName};
+use hotset_cache::{
+    Error, ErrorKind, LatencyCounters, MemoryCache, MemoryCacheStatus, Pool, PoolStatus, Volume, VolumeStatus,
+};
 use hotset_serve::{ConnectionStatus, Door, Exports, ServerCounters, ServerSettings, TlsAcceptor, nbd};
 
 /// What lives on one thread.
@@ -21,6 +24,8 @@ pub(crate) struct Plane {
     pub(super) volumes: RefCell<BTreeMap<VolumeName, Volume<HostEnv>>>,
     /// Volumes that are on their way to another thread, as they were.
     pub(super) moving: RefCell<BTreeMap<VolumeName, VolumeStatus>>,
+    /// In front of all volumes that are here.
+    pub(super) memory: MemoryCache,
     pub(super) place: ThreadPlace,
     /// Nothing is done any more but stopping.
     pub(super) stopping: Cell<bool>,
@@ -43,6 +48,8 @@ pub(crate) struct Snapshot {
     pub(crate) volumes: Vec<VolumeStatus>,
     /// Hosts that have chosen a volume, with how long they have been connected.
     pub(crate) connections: Vec<(ConnectionStatus, Duration)>,
+    /// Of all threads together.
+    pub(crate) memory_cache: MemoryCacheStatus,
 }
 
 impl Snapshot {
@@ -53,6 +60,7 @@ impl Snapshot {
             all.pools.extend(part.pools);
             all.volumes.extend(part.volumes);
             all.connections.extend(part.connections);
+            all.memory_cache = all.memory_cache.with(part.memory_cache);
         }
         all.pools.sort_by(|a, b| a.name.cmp(&b.name));
         all.volumes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -73,6 +81,7 @@ impl Plane {
             pools: RefCell::default(),
             volumes: RefCell::default(),
             moving: RefCell::default(),
+            memory: MemoryCache::new(0),
             place,
             stopping: Cell::default(),
         }
@@ -84,7 +93,20 @@ impl Plane {
             pools: self.pools.borrow().values().map(Pool::status).collect(),
             volumes: self.volume_statuses(),
             connections: self.connections(),
+            memory_cache: self.memory.status(),
         }
+    }
+
+    /// Gives the memory cache of this thread its size, and what it may have of it for now.
+    pub(super) async fn give_memory(self: Rc<Self>, size_bytes: u64, allowed_bytes: u64) -> Result<(), Error> {
+        let now = self.memory.status();
+        if now.size_bytes != size_bytes {
+            self.memory.resize(&self.env, size_bytes).await;
+        }
+        if now.size_bytes != size_bytes || now.allowed_bytes.abs_diff(allowed_bytes) >= PAGE {
+            self.memory.allow(&self.env, allowed_bytes).await;
+        }
+        Ok(())
     }
 
     pub(super) fn volume_statuses(&self) -> Vec<VolumeStatus> {

@@ -67,6 +67,12 @@ impl Places {
         self.inner().volumes.get(name).copied()
     }
 
+    /// Which threads have a volume.
+    pub(super) fn with_volumes(&self) -> Vec<bool> {
+        let inner = self.inner();
+        (0..inner.opening.len()).map(|thread| inner.volumes.values().any(|place| *place == thread)).collect()
+    }
+
     /// The answer says whether the name was free; if not, nothing changed.
     pub(super) fn has_pool(&self, name: &PoolName, thread: usize) -> bool {
         let mut inner = self.inner();

@@ -67,7 +67,7 @@ impl Plane {
     async fn take_over(self: Rc<Self>, relocated: Relocated, export: Option<ExportId>) -> Result<(), Error> {
         let name = relocated.spec().name.clone();
         let backing = device::open_backing(&self.env, relocated.spec()).await?;
-        let volume = Volume::arrive(self.env.at_work_for(&format!("volume {name}")), relocated, backing)?;
+        let volume = Volume::arrive(self.env.at_work_for(&format!("volume {name}")), relocated, backing, &self.memory)?;
         self.keep_volume(name, volume.clone());
         if let Some(export) = export {
             self.exports.take_over(export, volume);

@@ -39,7 +39,7 @@ impl Plane {
     fn install(&self, spec: VolumeSpec, backing: HostDevice) -> Result<VolumeStatus, Error> {
         let name = spec.name.clone();
         self.check_volume_name(&name)?;
-        let volume = Volume::open(self.env.at_work_for(&format!("volume {name}")), spec, backing)?;
+        let volume = Volume::open_in(self.env.at_work_for(&format!("volume {name}")), spec, backing, &self.memory)?;
         let status = volume.status();
         self.keep_volume(name, volume);
         Ok(status)

@@ -32,6 +32,7 @@ pub(super) fn of_volume(volume: &Volume) -> Vec<(&'static str, String)> {
     }
     settings.extend([
         ("read-cache", if volume.read_cache { "on" } else { "off" }.to_owned()),
+        ("memory-cache", if volume.memory_cache { "on" } else { "off" }.to_owned()),
         ("read-cutoff", volume.read_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
         ("write-cutoff", volume.write_cutoff_bytes.map_or_else(|| "off".to_owned(), size)),
     ]);

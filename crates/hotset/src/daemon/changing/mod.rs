@@ -7,6 +7,7 @@ pub(crate) mod create;
 pub(crate) mod flush;
 pub(crate) mod losses;
 pub(crate) mod members;
+pub(crate) mod memory_cache;
 pub(crate) mod operating;
 pub(crate) mod operations;
 pub(crate) mod pools;

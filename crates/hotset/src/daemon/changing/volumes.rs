@@ -356,6 +356,7 @@ fn merged(now: VolumeSettings, set: VolumeSet) -> VolumeSettings {
         write_cutoff_bytes: cutoff(set.write_cutoff_bytes, now.write_cutoff_bytes),
         write_mode: set.write_mode.map_or(now.write_mode, words::engine_write_mode),
         read_cache: set.read_cache.unwrap_or(now.read_cache),
+        memory_cache: set.memory_cache.unwrap_or(now.memory_cache),
         dirty_cap: set.dirty_cap.map_or(now.dirty_cap, words::engine_share),
         cache_min: set.cache_min.map_or(now.cache_min, words::engine_share),
         cache_max: set.cache_max.map_or(now.cache_max, words::engine_share),

@@ -123,6 +123,17 @@ fn of_daemon(page: &mut Page, status: &Status) {
         ("hotset_uptime_seconds", "Time since the daemon started.", status.uptime_s),
         ("hotset_memory_in_use_bytes", "Memory that the tables of all pools take.", status.memory_in_use_bytes),
         ("hotset_memory_limit_bytes", "Memory that the tables of all pools may take.", status.memory_limit_bytes),
+        ("hotset_memory_cache_size_bytes", "Memory that the memory cache may take.", status.memory_cache.size_bytes),
+        (
+            "hotset_memory_cache_allowed_bytes",
+            "Memory that the memory cache may take now: less than its size while memory is short.",
+            status.memory_cache.allowed_bytes,
+        ),
+        (
+            "hotset_memory_cache_used_bytes",
+            "Memory that the pages in the memory cache take.",
+            status.memory_cache.used_bytes,
+        ),
         (
             "hotset_dirty_bytes",
             "Data at risk: acknowledged to hosts and not yet on the backing devices.",

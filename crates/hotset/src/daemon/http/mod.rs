@@ -78,6 +78,8 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         members::add_spares,
         members::remove_spares,
         whole::status,
+        whole::memory_cache,
+        whole::set_memory_cache,
         whole::stats,
         whole::disks,
         whole::session,
@@ -120,6 +122,7 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/events/stream", get(events::stream_events))
         .route("/history", get(history::history))
         .route("/status", get(whole::status))
+        .route("/memory-cache", get(whole::memory_cache).put(whole::set_memory_cache))
         .route("/stats", get(whole::stats))
         .route("/disks", get(whole::disks))
         .route("/session", get(whole::session))

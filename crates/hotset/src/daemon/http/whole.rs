@@ -17,6 +17,25 @@ pub(super) async fn status(State(rooms): Manages) -> Answer<api::Status> {
     Ok(Json(rooms.reporting.status().await?))
 }
 
+#[utoipa::path(get, path = "/api/v1/memory-cache",
+    responses((status = 200, body = api::MemoryCache), (status = "default", body = ApiError)))]
+pub(super) async fn memory_cache(State(rooms): Manages) -> Answer<api::MemoryCache> {
+    Ok(Json(rooms.reporting.memory_cache().await?))
+}
+
+#[utoipa::path(put, path = "/api/v1/memory-cache", request_body = api::MemoryCacheSet,
+    responses((status = 200, body = api::MemoryCacheChange), (status = "default", body = ApiError)))]
+pub(super) async fn set_memory_cache(
+    State(rooms): Manages,
+    Body(set): Body<api::MemoryCacheSet>,
+) -> Answer<api::MemoryCacheChange> {
+    lasting(async move {
+        let changed = rooms.memory.set(set).await?;
+        Ok(api::MemoryCacheChange { changed, memory_cache: rooms.reporting.memory_cache().await? })
+    })
+    .await
+}
+
 #[utoipa::path(get, path = "/api/v1/stats",
     responses((status = 200, body = api::Stats), (status = "default", body = ApiError)))]
 pub(super) async fn stats(State(rooms): Manages) -> Answer<api::Stats> {

@@ -5,6 +5,7 @@ pub(crate) mod connect;
 pub(crate) mod events;
 pub(crate) mod found;
 pub(crate) mod hook;
+pub(crate) mod memory_pressure;
 pub(crate) mod moved_devices;
 pub(crate) mod observer;
 pub(crate) mod runs;

@@ -20,6 +20,7 @@ use super::ssds::Drives;
 use super::{moved_devices, seen};
 use crate::daemon::changing::create::memory_in_use;
 use crate::daemon::changing::flush::{Flushes, Subject};
+use crate::daemon::changing::memory_cache::MemoryCaching;
 use crate::daemon::changing::operations::Operations;
 use crate::daemon::clients;
 use crate::daemon::counters::Counters;
@@ -43,6 +44,7 @@ pub(crate) struct Reporting {
     pub(crate) flushes: Arc<Flushes>,
     pub(crate) operations: Arc<Operations>,
     pub(crate) drives: Arc<Drives>,
+    pub(crate) memory: Arc<MemoryCaching>,
     pub(crate) counters: Counters,
     /// How long requests took of late.
     pub(crate) recent: Mutex<Recent>,
@@ -187,6 +189,10 @@ impl Reporting {
         Ok(self.status_of(&self.records.plane.snapshot().await?))
     }
 
+    pub(crate) async fn memory_cache(&self) -> Result<api::MemoryCache, ApiError> {
+        Ok(self.memory.seen_in(&self.records.plane.snapshot().await?))
+    }
+
     /// The status, as the observer asks for it every second: what took how long since it asked last is remembered.
     pub(super) async fn observe(&self) -> Result<Status, ApiError> {
         let Look { snapshot, latencies } = self.look().await?;
@@ -212,6 +218,7 @@ impl Reporting {
             nbd: self.uris(""),
             memory_in_use_bytes: memory_in_use(snapshot),
             memory_limit_bytes: self.records.config.memory_limit_bytes,
+            memory_cache: self.memory.seen_in(snapshot),
             threads: u16::try_from(self.records.plane.threads()).expect("there are at most 64"),
             dirty_bytes: pools.iter().filter_map(|pool| pool.write_log).map(|log| log.dirty_bytes).sum(),
             oldest_dirty_seconds: volumes.iter().filter_map(|volume| volume.oldest_dirty_seconds).max(),
@@ -597,6 +604,7 @@ pub(crate) fn bare_volume(name: String, backing: String, settings: VolumeSetting
         write_mode: words::write_mode(settings.write_mode),
         effective_write_mode: api::WriteMode::WriteAround,
         read_cache: settings.read_cache,
+        memory_cache: settings.memory_cache,
         dirty_cap: settings.dirty_cap.map(words::share),
         cache_min: settings.cache_min.map(words::share),
         cache_max: settings.cache_max.map(words::share),

@@ -1,0 +1,522 @@
+//! The memory cache: pages of all volumes of a thread, in front of whatever else there is of them.
+//!
+//! It is only ever a copy: a page is here exactly as a read would bring it from below, or it is not here. Whatever changes what a page
+//! of a volume is calls [`VolumePages::supersede`], in the turn in which the change can be seen, and there is no other way for a page to
+//! change. A read that was under way then brings nothing in ([`VolumePages::admit`]). What is admitted was read a second time; a hit
+//! lends its page to whoever sends it, and copies nothing.
+
+// Nouns: what is true now.
+mod index;
+mod resident;
+mod seen;
+
+// Verbs: what happens.
+mod shrink;
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use hotset_block::{Buf, BufPool, PAGE_BYTES};
+
+use crate::address::{at_u64, mixed};
+use crate::config::PAGE;
+use crate::memory_cache::resident::{Queue, Resident};
+use crate::memory_cache::seen::{Past, Seen};
+
+/// What a page takes: itself, what is known of it and of those that are not here, and the count of those who have it.
+const PAGE_COST_BYTES: u64 = PAGE + resident::BYTES_PER_PAGE + seen::BYTES_PER_PAGE + HANDLE_BYTES;
+/// What lends a page is an allocation of its own.
+const HANDLE_BYTES: u64 = 64;
+
+/// Requests of more pages go past the memory cache: what they would gain is little beside what they would push out.
+pub(crate) const REQUEST_PAGES_MAX: u64 = 32;
+
+/// A key has the page in so many bits, and above them the volume's number.
+const PAGE_BITS: u32 = 42;
+const PAGES_END: u64 = 1 << PAGE_BITS;
+const NUMBERS_MAX: usize = 1 << (u64::BITS - PAGE_BITS);
+
+/// Changes are remembered by stripes of so many pages, to tell reads that were under way: a read that shares its stripe with one brings
+/// nothing in, though it need not be of the same page.
+const STRIPE_PAGES: u64 = 8;
+const STRIPES: usize = 256;
+
+/// Ranges of more pages than this part of all that are here are looked for among those that are here, the others page by page.
+const SWEEP_PART: u64 = 4;
+
+/// The memory cache of one thread. A handle: cloning it is cheap.
+#[derive(Clone)]
+pub struct MemoryCache {
+    state: Rc<RefCell<State>>,
+}
+
+struct State {
+    resident: Resident,
+    seen: Seen,
+    buffers: BufPool,
+    /// Pages that there is room for now, by memory pressure: `resident.pages_max()` at most.
+    allowed_pages: u32,
+    size_bytes: u64,
+    /// Of each volume's number, how many pages are here; `None`: nobody has the number.
+    volumes: Vec<Option<u32>>,
+}
+
+/// How a memory cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCacheStatus {
+    /// As it was set; 0: off.
+    pub size_bytes: u64,
+    /// What it may take now: less than its size while memory is short.
+    pub allowed_bytes: u64,
+    /// What the pages that are here take, with what is known of them.
+    pub used_bytes: u64,
+}
+
+impl MemoryCacheStatus {
+    /// Of both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            size_bytes: self.size_bytes + other.size_bytes,
+            allowed_bytes: self.allowed_bytes + other.allowed_bytes,
+            used_bytes: self.used_bytes + other.used_bytes,
+        }
+    }
+}
+
+impl MemoryCache {
+    /// Of at most `size_bytes` bytes with all that belongs to it; 0: off.
+    pub fn new(size_bytes: u64) -> Self {
+        let pages = pages_in(size_bytes);
+        let state = State {
+            resident: Resident::new(pages),
+            seen: Seen::new(pages),
+            buffers: BufPool::of_pages(),
+            allowed_pages: pages,
+            size_bytes,
+            volumes: Vec::new(),
+        };
+        Self { state: Rc::new(RefCell::new(state)) }
+    }
+
+    pub fn status(&self) -> MemoryCacheStatus {
+        let state = self.state.borrow();
+        let bytes = |pages: u32| u64::from(pages) * PAGE_COST_BYTES;
+        let allowed_bytes = if state.is_held_back() { bytes(state.allowed_pages) } else { state.size_bytes };
+        MemoryCacheStatus { size_bytes: state.size_bytes, allowed_bytes, used_bytes: bytes(state.resident.len()) }
+    }
+
+    /// The pages of one more volume; none are here yet.
+    ///
+    /// # Panics
+    /// If there are four million volumes.
+    pub(crate) fn pages_of_volume(&self) -> VolumePages {
+        let mut state = self.state.borrow_mut();
+        let number = state.volumes.iter().position(Option::is_none).unwrap_or(state.volumes.len());
+        assert!(number < NUMBERS_MAX, "a key has room for the number of a volume");
+        if number == state.volumes.len() {
+            state.volumes.push(None);
+        }
+        state.volumes[number] = Some(0);
+        let stripes = vec![Cell::new(0); STRIPES].into_boxed_slice();
+        VolumePages { cache: self.clone(), number, is_on: Cell::new(true), changes: Cell::new(0), stripes }
+    }
+}
+
+/// The pages of one volume that are in memory.
+pub(crate) struct VolumePages {
+    cache: MemoryCache,
+    number: usize,
+    is_on: Cell<bool>,
+    /// How often all pages may have changed.
+    changes: Cell<u64>,
+    /// How often some page of each stripe has; a stripe is of many places in the volume.
+    stripes: Box<[Cell<u32>]>,
+}
+
+/// A read that is to bring in pages.
+pub(crate) struct Admission {
+    /// Which of its pages, by bits.
+    wanted: u64,
+    /// What had changed when it began.
+    changes: u64,
+}
+
+impl VolumePages {
+    /// Whether pages come in and are looked for; what is here when it is switched off goes.
+    pub(crate) fn switch(&self, is_on: bool) {
+        if !is_on {
+            self.forget_all();
+        }
+        self.is_on.set(is_on);
+    }
+
+    // ---- a read
+
+    /// Whether the memory cache has to do with a read of these pages.
+    pub(crate) fn concerns(&self, pages: &Range<u64>) -> bool {
+        self.is_on.get()
+            && pages.end - pages.start <= REQUEST_PAGES_MAX
+            && pages.end < PAGES_END
+            && self.cache.state.borrow().allowed_pages > 0
+    }
+
+    /// The page, if it is here: not copied.
+    pub(crate) fn lend(&self, page: u64) -> Option<Buf> {
+        let mut state = self.cache.state.borrow_mut();
+        state.resident.read(self.key(page)).map(Buf::lend)
+    }
+
+    /// Copies the pages into a buffer for exactly them, if all of them are here.
+    pub(crate) fn copy(&self, pages: &Range<u64>, buf: impl FnOnce() -> Buf) -> Option<Buf> {
+        let mut state = self.cache.state.borrow_mut();
+        if !pages.clone().all(|page| state.resident.holds(self.key(page))) {
+            return None;
+        }
+        let mut buf = buf();
+        for (page, part) in pages.clone().zip(buf.chunks_exact_mut(PAGE_BYTES)) {
+            part.copy_from_slice(state.resident.read(self.key(page))?);
+        }
+        Some(buf)
+    }
+
+    /// A read of pages that are not all here goes on below. Answers whether it is to bring some of them in: those that were read before.
+    /// The others are remembered.
+    pub(crate) fn note_read(&self, pages: &Range<u64>) -> Option<Admission> {
+        let mut state = self.cache.state.borrow_mut();
+        let mut wanted = 0;
+        for (page, bit) in pages.clone().zip(0..u64::BITS) {
+            let key = self.key(page);
+            if state.resident.holds(key) {
+                continue;
+            }
+            match state.seen.past_of(mixed(key)) {
+                Some(_) => wanted |= 1 << bit,
+                None => state.seen.note(mixed(key), Past::Read),
+            }
+        }
+        (wanted != 0).then(|| Admission { wanted, changes: self.changes_of(pages) })
+    }
+
+    /// Brings in what was read of `pages` for an admission, unless something has changed since it was asked for. The last page may be
+    /// in `bytes` in part: nothing follows it in its volume. The caller sees to it that nobody was writing the pages when the admission was
+    /// asked for, or is now.
+    pub(crate) fn admit(&self, admission: &Admission, pages: &Range<u64>, bytes: &[u8]) {
+        if admission.changes != self.changes_of(pages) || !self.is_on.get() {
+            return;
+        }
+        let mut state = self.cache.state.borrow_mut();
+        for ((page, bit), part) in pages.clone().zip(0..u64::BITS).zip(bytes.chunks(PAGE_BYTES)) {
+            if admission.wanted & (1 << bit) != 0 {
+                state.bring_in(self.key(page), self.number, part);
+            }
+        }
+    }
+
+    // ---- a change
+
+    /// These pages are something else from now on: the one way in which a page changes.
+    pub(crate) fn supersede(&self, pages: &Range<u64>) {
+        let stripe_first = pages.start / STRIPE_PAGES;
+        let stripe_last = pages.end.div_ceil(STRIPE_PAGES);
+        if stripe_last - stripe_first >= u64::try_from(STRIPES).expect("a constant") {
+            self.changes.set(self.changes.get() + 1);
+        } else {
+            for stripe in stripe_first..stripe_last {
+                let changes = self.stripe(stripe);
+                changes.set(changes.get().wrapping_add(1));
+            }
+        }
+        let mut state = self.cache.state.borrow_mut();
+        let here = state.volumes[self.number].expect("the volume has its number");
+        if here == 0 {
+            return;
+        }
+        let [first, end] = [pages.start, pages.end].map(|page| self.key(page.min(PAGES_END - 1)));
+        let gone = if pages.end - pages.start > u64::from(state.resident.len()) / SWEEP_PART + 1 {
+            state.resident.retain(|key| key < first || key >= end)
+        } else {
+            (first..end).map(|key| u32::from(state.resident.remove(key))).sum()
+        };
+        state.volumes[self.number] = Some(here - gone);
+    }
+
+    /// All pages may be something else from now on: the volume joined a pool or left it, or its backing device was opened again.
+    pub(crate) fn forget_all(&self) {
+        self.supersede(&(0..PAGES_END));
+    }
+
+    fn changes_of(&self, pages: &Range<u64>) -> u64 {
+        let stripes = pages.start / STRIPE_PAGES..pages.end.div_ceil(STRIPE_PAGES);
+        self.changes.get() + stripes.map(|stripe| u64::from(self.stripe(stripe).get())).sum::<u64>()
+    }
+
+    fn stripe(&self, stripe: u64) -> &Cell<u32> {
+        &self.stripes[at_u64(stripe) % STRIPES]
+    }
+
+    fn key(&self, page: u64) -> u64 {
+        let number = u64::try_from(self.number).expect("an address has 64 bits at most");
+        (number << PAGE_BITS) | page
+    }
+}
+
+impl Drop for VolumePages {
+    fn drop(&mut self) {
+        self.forget_all();
+        self.cache.state.borrow_mut().volumes[self.number] = None;
+    }
+}
+
+impl State {
+    fn is_held_back(&self) -> bool {
+        self.allowed_pages < self.resident.pages_max()
+    }
+
+    fn bring_in(&mut self, key: u64, number: usize, bytes: &[u8]) {
+        if self.resident.holds(key) || self.allowed_pages == 0 {
+            return;
+        }
+        while self.resident.len() >= self.allowed_pages {
+            self.evict();
+        }
+        let queue = match self.seen.past_of(mixed(key)) {
+            Some(Past::Resident) => Queue::Main,
+            Some(Past::Read) | None => Queue::Small,
+        };
+        self.seen.forget(mixed(key));
+        let mut page = self.buffers.take(PAGE_BYTES);
+        page[..bytes.len()].copy_from_slice(bytes);
+        page[bytes.len()..].fill(0);
+        self.resident.insert(key, page, queue);
+        if let Some(here) = &mut self.volumes[number] {
+            *here += 1;
+        }
+    }
+
+    /// Takes out the page that goes next; false: none is left.
+    fn evict(&mut self) -> bool {
+        let Some(evicted) = self.resident.evict() else { return false };
+        if evicted.unproven {
+            self.seen.note(mixed(evicted.key), Past::Resident);
+        }
+        if let Some(Some(here)) = self.volumes.get_mut(at_u64(evicted.key >> PAGE_BITS)) {
+            *here -= 1;
+        }
+        true
+    }
+}
+
+fn pages_in(bytes: u64) -> u32 {
+    u32::try_from(bytes / PAGE_COST_BYTES).unwrap_or(u32::MAX >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cache(pages: u64) -> MemoryCache {
+        MemoryCache::new(pages * PAGE_COST_BYTES)
+    }
+
+    /// Reads a page whose content is `content` below, as a host's read does; answers what it saw.
+    fn read(volume: &VolumePages, page: u64, content: u8) -> u8 {
+        let pages = page..page + 1;
+        if let Some(buf) = volume.lend(page) {
+            return buf[17];
+        }
+        let admission = volume.note_read(&pages);
+        if let Some(admission) = admission {
+            volume.admit(&admission, &pages, &[content; PAGE_BYTES]);
+        }
+        content
+    }
+
+    fn read_all(volume: &VolumePages, pages: Range<u64>, content: u8) {
+        for page in pages {
+            read(volume, page, content);
+        }
+    }
+
+    // proves: M3
+    #[test]
+    fn a_page_comes_in_when_it_is_read_a_second_time() {
+        let cache = cache(16);
+        let volume = cache.pages_of_volume();
+        assert_eq!(read(&volume, 5, 1), 1);
+        assert!(volume.lend(5).is_none());
+        assert_eq!(read(&volume, 5, 1), 1);
+        assert_eq!(read(&volume, 5, 2), 1, "it is in memory");
+        // A scan, however long, changes nothing.
+        read_all(&volume, 100..1000, 3);
+        assert_eq!((read(&volume, 5, 2), cache.status().used_bytes), (1, PAGE_COST_BYTES));
+    }
+
+    #[test]
+    fn what_is_lent_stays_as_it_was_when_its_page_changes_or_goes() {
+        let cache = cache(4);
+        let volume = cache.pages_of_volume();
+        (0..2).for_each(|_| read_all(&volume, 5..6, 1));
+        let lent = volume.lend(5).expect("it is in memory");
+        volume.supersede(&(5..6));
+        assert!(volume.lend(5).is_none());
+        (0..3).for_each(|_| read_all(&volume, 10..20, 9));
+        assert!(lent.iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn a_read_that_was_under_way_while_its_page_changed_brings_nothing_in() {
+        let cache = cache(16);
+        let volume = cache.pages_of_volume();
+        let others = cache.pages_of_volume();
+        let changes: [&dyn Fn(); 3] =
+            [&|| volume.supersede(&(5..6)), &|| volume.forget_all(), &|| volume.switch(false)];
+        for change in changes {
+            volume.switch(true);
+            volume.note_read(&(5..6));
+            let admission = volume.note_read(&(5..6)).expect("it was read before");
+            change();
+            volume.admit(&admission, &(5..6), &[1; PAGE_BYTES]);
+            assert!(volume.lend(5).is_none());
+        }
+        volume.switch(true);
+        let admission = volume.note_read(&(5..6)).expect("it was read before");
+        others.supersede(&(5..6));
+        volume.admit(&admission, &(5..6), &[2; PAGE_BYTES]);
+        assert_eq!(read(&volume, 5, 0), 2, "nothing of this volume has changed");
+    }
+
+    #[test]
+    fn the_end_of_a_volume_in_a_part_of_a_page_is_followed_by_zeroes() {
+        let cache = cache(16);
+        let volume = cache.pages_of_volume();
+        volume.note_read(&(7..9));
+        let admission = volume.note_read(&(7..9)).expect("both were read before");
+        volume.admit(&admission, &(7..9), &[3; PAGE_BYTES + 512]);
+        let copy = volume.copy(&(7..9), || Buf::zeroed(2 * PAGE_BYTES)).expect("both are in memory");
+        assert_eq!((copy[PAGE_BYTES + 511], copy[PAGE_BYTES + 512]), (3, 0));
+        assert!(volume.copy(&(7..10), || Buf::zeroed(3 * PAGE_BYTES)).is_none(), "one is missing");
+    }
+
+    #[test]
+    fn a_volume_finds_nothing_of_the_one_whose_number_it_has() {
+        let cache = cache(16);
+        let former = cache.pages_of_volume();
+        (0..2).for_each(|_| read_all(&former, 5..6, 1));
+        drop(former);
+        assert_eq!(cache.status().used_bytes, 0);
+        assert!(cache.pages_of_volume().lend(5).is_none());
+    }
+
+    #[test]
+    fn long_requests_and_a_cache_of_no_size_have_nothing_to_do_with_each_other() {
+        let volume = cache(16).pages_of_volume();
+        let concerned = |pages: Range<u64>| volume.concerns(&pages);
+        assert!(concerned(0..REQUEST_PAGES_MAX) && !concerned(0..REQUEST_PAGES_MAX + 1));
+        assert!(!concerned(PAGES_END - 1..PAGES_END) && !cache(0).pages_of_volume().concerns(&(0..1)));
+        volume.switch(false);
+        assert!(!volume.concerns(&(0..1)));
+    }
+
+    /// What hosts and administrators do, in turns.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Begin(usize, u64, u64),
+        End(usize),
+        Change(usize, u64, u64),
+        ForgetAll(usize),
+        Switch(usize, bool),
+        Resize(u64),
+        Allow(u64),
+        Reopen(usize),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            12 => (0_usize..3, 0_u64..50, 1_u64..6).prop_map(|(volume, page, count)| Step::Begin(volume, page, count)),
+            10 => (0_usize..8).prop_map(Step::End),
+            3 => (0_usize..3, 0_u64..50, 1_u64..40).prop_map(|(volume, page, count)| Step::Change(volume, page, count)),
+            1 => (0_usize..3).prop_map(Step::ForgetAll),
+            1 => (0_usize..3, any::<bool>()).prop_map(|(volume, is_on)| Step::Switch(volume, is_on)),
+            1 => (0_u64..40).prop_map(Step::Resize),
+            1 => (0_u64..40).prop_map(Step::Allow),
+            1 => (0_usize..3).prop_map(Step::Reopen),
+        ];
+        prop::collection::vec(step, 1..400)
+    }
+
+    proptest! {
+        // proves: M2
+        #[test]
+        fn a_page_in_memory_is_what_it_is_below_or_it_is_not_there(steps in steps()) {
+            let cache = cache(20);
+            let mut volumes: Vec<VolumePages> = (0..3).map(|_| cache.pages_of_volume()).collect();
+            let mut below: BTreeMap<(usize, u64), u8> = BTreeMap::new();
+            // Reads under way: of which volume, which pages, what each has read.
+            let mut reads: Vec<(usize, Range<u64>, Admission, Vec<u8>)> = Vec::new();
+            let mut counter = 0_u8;
+            for step in steps {
+                match step {
+                    Step::Begin(volume, first, count) => {
+                        let pages = first..first + count;
+                        if volumes[volume].concerns(&pages)
+                            && let Some(admission) = volumes[volume].note_read(&pages)
+                        {
+                            let content = |page| [below.get(&(volume, page)).copied().unwrap_or(0); PAGE_BYTES];
+                            let bytes = pages.clone().flat_map(content).collect();
+                            reads.push((volume, pages, admission, bytes));
+                        }
+                    }
+                    Step::End(which) if !reads.is_empty() => {
+                        let (volume, pages, admission, bytes) = reads.remove(which % reads.len());
+                        volumes[volume].admit(&admission, &pages, &bytes);
+                    }
+                    Step::End(_) => {}
+                    Step::Change(volume, first, count) => {
+                        counter = counter.wrapping_add(1);
+                        below.extend((first..first + count).map(|page| ((volume, page), counter)));
+                        volumes[volume].supersede(&(first..first + count));
+                    }
+                    Step::ForgetAll(volume) => {
+                        counter = counter.wrapping_add(1);
+                        below.extend((0..90).map(|page| ((volume, page), counter)));
+                        volumes[volume].forget_all();
+                    }
+                    Step::Switch(volume, is_on) => volumes[volume].switch(is_on),
+                    Step::Resize(pages) => {
+                        cache.set_size(pages * PAGE_COST_BYTES);
+                        while cache.shrink_some() {}
+                        cache.end_resize(pages * PAGE_COST_BYTES);
+                    }
+                    Step::Allow(pages) => {
+                        cache.set_allowed(pages * PAGE_COST_BYTES);
+                        while cache.shrink_some() {}
+                    }
+                    Step::Reopen(volume) => {
+                        counter = counter.wrapping_add(1);
+                        below.extend((0..90).map(|page| ((volume, page), counter)));
+                        reads.retain(|read| read.0 != volume);
+                        volumes[volume] = cache.pages_of_volume();
+                    }
+                }
+                let status = cache.status();
+                prop_assert!(status.used_bytes <= status.allowed_bytes && status.allowed_bytes <= status.size_bytes);
+                for (number, volume) in volumes.iter().enumerate() {
+                    for page in 0..90 {
+                        if let Some(buf) = volume.lend(page) {
+                            let expected = below.get(&(number, page)).copied().unwrap_or(0);
+                            prop_assert!(buf.iter().all(|byte| *byte == expected), "page {page} of {number}");
+                        }
+                    }
+                }
+            }
+            drop(volumes);
+            prop_assert_eq!(cache.status().used_bytes, 0);
+        }
+    }
+}

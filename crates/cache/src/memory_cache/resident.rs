@@ -1,0 +1,345 @@
+//! The pages that are in memory, and which of them goes next: S3-FIFO (Yang et al., SOSP'23).
+//!
+//! A page comes into the *small* queue, a tenth of all, and goes from there to the *main* queue if it was read meanwhile, else out of
+//! memory. One that is seen again soon after it left so comes into the main queue at once. The main queue gives a page that was read
+//! another round for each read, three at most. Knows nothing of what pages contain or to whom they belong.
+
+use hotset_block::Buf;
+
+use crate::address::{at, mixed};
+
+use super::index::{self, Index};
+
+/// Reads of a page that count: so many rounds it stays in the main queue at most.
+const READS_MAX: u8 = 3;
+/// The small queue has this part of all pages.
+const SMALL_PART: u32 = 10;
+/// Pages that are given another round in one search, at most: then the oldest goes, whatever it was read.
+const ROUNDS_AT_ONCE: u32 = 64;
+/// No place.
+const NONE: u32 = u32::MAX;
+/// The bytes of memory for each page that there is room for, beside the page.
+pub(super) const BYTES_PER_PAGE: u64 = 56 + index::BYTES_PER_PAGE;
+
+/// Where a page comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Queue {
+    Small,
+    Main,
+}
+
+/// What went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Evicted {
+    pub(super) key: u64,
+    /// From the small queue, without having been read there.
+    pub(super) unproven: bool,
+}
+
+struct Place {
+    key: u64,
+    /// Towards the newest of its queue; of free places: the next free one.
+    newer: u32,
+    older: u32,
+    reads: u8,
+    queue: Queue,
+    /// `None`: the place is free.
+    page: Option<Buf>,
+}
+
+#[derive(Clone, Copy)]
+struct List {
+    newest: u32,
+    oldest: u32,
+    len: u32,
+}
+
+const EMPTY: List = List { newest: NONE, oldest: NONE, len: 0 };
+
+pub(super) struct Resident {
+    places: Vec<Place>,
+    /// The first free place.
+    free: u32,
+    index: Index,
+    small: List,
+    main: List,
+    pages_max: u32,
+}
+
+impl Resident {
+    /// With room for so many pages.
+    pub(super) fn new(pages_max: u32) -> Self {
+        // Memory that nobody touched takes none; and what is full is not copied to make it larger.
+        let places = Vec::with_capacity(at(pages_max));
+        Self { places, free: NONE, index: Index::new(pages_max), small: EMPTY, main: EMPTY, pages_max }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.small.len + self.main.len
+    }
+
+    pub(super) fn pages_max(&self) -> u32 {
+        self.pages_max
+    }
+
+    /// Room for so many pages from here on; if there are more, [`Self::evict`] follows.
+    pub(super) fn resize(&mut self, pages_max: u32) {
+        if pages_max == self.pages_max {
+            return;
+        }
+        self.pages_max = pages_max;
+        self.places.reserve_exact(at(pages_max).saturating_sub(self.places.len()));
+        let mut index = Index::new(pages_max.max(self.len()));
+        for (place, held) in (0..).zip(&self.places) {
+            if held.page.is_some() {
+                index.insert(mixed(held.key), place);
+            }
+        }
+        self.index = index;
+    }
+
+    pub(super) fn holds(&self, key: u64) -> bool {
+        self.find(key).is_some()
+    }
+
+    /// The page, for a read of it, which counts.
+    pub(super) fn read(&mut self, key: u64) -> Option<&mut Buf> {
+        let place = self.find(key)?;
+        let held = &mut self.places[at(place)];
+        held.reads = READS_MAX.min(held.reads + 1);
+        held.page.as_mut()
+    }
+
+    /// Takes in a page that is not there. The caller has made room.
+    pub(super) fn insert(&mut self, key: u64, page: Buf, queue: Queue) {
+        assert!(self.len() < self.pages_max, "there is room for a page that comes in");
+        let held = Place { key, newer: NONE, older: NONE, reads: 0, queue, page: Some(page) };
+        let place = match self.free {
+            NONE => {
+                self.places.push(held);
+                u32::try_from(self.places.len() - 1).expect("pages in memory are counted in 32 bits")
+            }
+            free => {
+                self.free = self.places[at(free)].newer;
+                self.places[at(free)] = held;
+                free
+            }
+        };
+        self.index.insert(mixed(key), place);
+        self.push_newest(place, queue);
+    }
+
+    /// Takes a page out, if it is there.
+    pub(super) fn remove(&mut self, key: u64) -> bool {
+        let found = self.find(key);
+        if let Some(place) = found {
+            self.take_out(place);
+        }
+        found.is_some()
+    }
+
+    /// Takes out all pages that are not to stay; answers how many those are. Looks at every page.
+    pub(super) fn retain(&mut self, stays: impl Fn(u64) -> bool) -> u32 {
+        let before = self.len();
+        for place in 0..u32::try_from(self.places.len()).expect("pages in memory are counted in 32 bits") {
+            let held = &self.places[at(place)];
+            if held.page.is_some() && !stays(held.key) {
+                self.take_out(place);
+            }
+        }
+        before - self.len()
+    }
+
+    /// Takes out the page that goes next, if there is any.
+    pub(super) fn evict(&mut self) -> Option<Evicted> {
+        let small_max = self.pages_max / SMALL_PART;
+        let mut rounds = 0;
+        loop {
+            let from_small = self.small.len > small_max || self.main.len == 0;
+            let oldest = if from_small { self.small.oldest } else { self.main.oldest };
+            if oldest == NONE {
+                return None;
+            }
+            let held = &mut self.places[at(oldest)];
+            if held.reads == 0 || rounds == ROUNDS_AT_ONCE {
+                let evicted = Evicted { key: held.key, unproven: from_small };
+                self.take_out(oldest);
+                return Some(evicted);
+            }
+            // What was proven in the small queue begins in the main one as anything else does there.
+            held.reads = if from_small { 0 } else { held.reads - 1 };
+            rounds += 1;
+            self.unlink(oldest);
+            self.push_newest(oldest, Queue::Main);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        crate::address::vec_bytes(&self.places) + self.index.memory_bytes()
+    }
+
+    fn find(&self, key: u64) -> Option<u32> {
+        self.index.find(mixed(key), |place| self.places[at(place)].key == key)
+    }
+
+    fn take_out(&mut self, place: u32) {
+        self.unlink(place);
+        let key = self.places[at(place)].key;
+        let places = &self.places;
+        self.index.remove(mixed(key), place, |other| mixed(places[at(other)].key));
+        let free = self.free;
+        let held = &mut self.places[at(place)];
+        held.page = None;
+        held.newer = free;
+        self.free = place;
+    }
+
+    fn list(&mut self, queue: Queue) -> &mut List {
+        match queue {
+            Queue::Small => &mut self.small,
+            Queue::Main => &mut self.main,
+        }
+    }
+
+    fn push_newest(&mut self, place: u32, queue: Queue) {
+        let list = self.list(queue);
+        let before = std::mem::replace(&mut list.newest, place);
+        list.len += 1;
+        if before == NONE {
+            list.oldest = place;
+        } else {
+            self.places[at(before)].newer = place;
+        }
+        let held = &mut self.places[at(place)];
+        (held.newer, held.older, held.queue) = (NONE, before, queue);
+    }
+
+    fn unlink(&mut self, place: u32) {
+        let Place { newer, older, queue, .. } = self.places[at(place)];
+        let list = self.list(queue);
+        list.len -= 1;
+        if newer == NONE {
+            list.newest = older;
+        }
+        if older == NONE {
+            list.oldest = newer;
+        }
+        if newer != NONE {
+            self.places[at(newer)].older = older;
+        }
+        if older != NONE {
+            self.places[at(older)].newer = newer;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use hotset_block::BufPool;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same by searching two queues from end to end, the oldest first: keys, and the reads that count.
+    struct Naive {
+        small: VecDeque<(u64, u8)>,
+        main: VecDeque<(u64, u8)>,
+        pages_max: usize,
+    }
+
+    impl Naive {
+        fn held(&mut self, key: u64) -> Option<&mut (u64, u8)> {
+            self.small.iter_mut().chain(&mut self.main).find(|held| held.0 == key)
+        }
+
+        fn len(&self) -> usize {
+            self.small.len() + self.main.len()
+        }
+
+        fn retain(&mut self, stays: impl Fn(u64) -> bool) {
+            self.small.retain(|held| stays(held.0));
+            self.main.retain(|held| stays(held.0));
+        }
+
+        fn evict(&mut self) -> Option<Evicted> {
+            for round in 0.. {
+                let unproven = self.small.len() > self.pages_max / 10 || self.main.is_empty();
+                let (key, reads) = if unproven { self.small.pop_front()? } else { self.main.pop_front()? };
+                if reads == 0 || round == 64 {
+                    return Some(Evicted { key, unproven });
+                }
+                self.main.push_back((key, if unproven { 0 } else { reads - 1 }));
+            }
+            None
+        }
+    }
+
+    proptest! {
+        // proves: M3
+        #[test]
+        fn pages_go_in_the_order_of_two_naive_queues(
+            steps in prop::collection::vec((0_u8..10, 0_u64..60), 1..600), pages_max in 1_u32..40,
+        ) {
+            let buffers = BufPool::of_pages();
+            let mut resident = Resident::new(pages_max);
+            let (small, main) = (VecDeque::new(), VecDeque::new());
+            let mut naive = Naive { small, main, pages_max: at(pages_max) };
+            for (step, key) in steps {
+                match step {
+                    0..4 => {
+                        let held = naive.held(key);
+                        prop_assert_eq!(resident.read(key).is_some(), held.is_some());
+                        if let Some((_, reads)) = held {
+                            *reads = 3.min(*reads + 1);
+                        }
+                    }
+                    4..8 if !resident.holds(key) => {
+                        while resident.len() >= resident.pages_max() {
+                            prop_assert_eq!(resident.evict(), naive.evict());
+                        }
+                        let queue = if step < 7 { Queue::Small } else { Queue::Main };
+                        resident.insert(key, buffers.take(1), queue);
+                        let queue = if step < 7 { &mut naive.small } else { &mut naive.main };
+                        queue.push_back((key, 0));
+                    }
+                    4..9 => {
+                        prop_assert_eq!(resident.remove(key), naive.held(key).is_some());
+                        naive.retain(|other| other != key);
+                    }
+                    _ if key < 30 => {
+                        let before = naive.len();
+                        naive.retain(|other| other % 7 != key % 7);
+                        prop_assert_eq!(at(resident.retain(|other| other % 7 != key % 7)), before - naive.len());
+                    }
+                    _ => {
+                        let pages_max = u32::try_from(key).unwrap() - 29;
+                        resident.resize(pages_max);
+                        naive.pages_max = at(pages_max);
+                        while resident.len() > pages_max {
+                            prop_assert_eq!(resident.evict(), naive.evict());
+                        }
+                    }
+                }
+                prop_assert_eq!(at(resident.len()), naive.len());
+                prop_assert!((0..60).all(|key| resident.holds(key) == naive.held(key).is_some()));
+            }
+            while let Some(evicted) = naive.evict() {
+                prop_assert_eq!(resident.evict(), Some(evicted));
+            }
+            prop_assert_eq!((resident.evict(), resident.len()), (None, 0));
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_page_is_what_is_stated() {
+        const PAGES: u32 = 10_000;
+        let buffers = BufPool::of_pages();
+        let mut resident = Resident::new(PAGES);
+        (0..u64::from(PAGES)).for_each(|key| resident.insert(key, buffers.take(1), Queue::Small));
+        assert!(size_of::<Place>() <= 56, "{}", size_of::<Place>());
+        assert!(resident.memory_bytes() <= u64::from(PAGES) * BYTES_PER_PAGE + 8, "{}", resident.memory_bytes());
+    }
+}

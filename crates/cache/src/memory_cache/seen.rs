@@ -1,0 +1,123 @@
+//! What the memory cache remembers of pages that it does not have: those read once, and those that left it unread.
+//!
+//! Fingerprints in sets, the newest first; the oldest of a set is forgotten for a new one. A wrong "seen" (1 in 30 million) admits
+//! a page a read too early, nothing else.
+
+use crate::address::{at, bucket, low_half};
+
+/// Pages remembered for each that there is room for: a page that is read again after four times as many others comes in.
+const PER_PAGE: usize = 4;
+/// Places of a set: two cache lines.
+const WAYS: usize = 32;
+/// The bytes of memory for each page that there is room for.
+pub(super) const BYTES_PER_PAGE: u64 = 16;
+
+/// What is known of a page that is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Past {
+    /// It was read once.
+    Read,
+    /// It was in memory, and left it without having been read there.
+    Resident,
+}
+
+pub(super) struct Seen {
+    /// A fingerprint of 31 bits, never 0, and whether it was resident in the lowest; 0: an empty place.
+    places: Vec<u32>,
+}
+
+impl Seen {
+    /// For a cache of `pages` pages.
+    pub(super) fn new(pages: u32) -> Self {
+        let sets = (at(pages) * PER_PAGE).div_ceil(WAYS);
+        Self { places: vec![0; sets * WAYS] }
+    }
+
+    pub(super) fn past_of(&mut self, hash: u64) -> Option<Past> {
+        let set = self.set_of(hash)?;
+        let place = position(set, fingerprint(hash))?;
+        Some(if set[place] & 1 == 0 { Past::Read } else { Past::Resident })
+    }
+
+    /// Remembers a page of which nothing is known.
+    pub(super) fn note(&mut self, hash: u64, past: Past) {
+        let Some(set) = self.set_of(hash) else { return };
+        let resident = match past {
+            Past::Read => 0,
+            Past::Resident => 1,
+        };
+        set.copy_within(..WAYS - 1, 1);
+        set[0] = (fingerprint(hash) << 1) | resident;
+    }
+
+    pub(super) fn forget(&mut self, hash: u64) {
+        let Some(set) = self.set_of(hash) else { return };
+        if let Some(place) = position(set, fingerprint(hash)) {
+            set.copy_within(place + 1.., place);
+            set[WAYS - 1] = 0;
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        crate::address::vec_bytes(&self.places)
+    }
+
+    fn set_of(&mut self, hash: u64) -> Option<&mut [u32]> {
+        let sets = self.places.len() / WAYS;
+        (sets > 0).then(|| &mut self.places[bucket(hash, sets) * WAYS..][..WAYS])
+    }
+}
+
+/// 31 bits of the half of the hash that does not choose the set.
+fn fingerprint(hash: u64) -> u32 {
+    (low_half(hash) >> 1).max(1)
+}
+
+/// Looks at all places without a branch for each, so that the compiler compares many at once: most often it is in none.
+fn position(set: &[u32], fingerprint: u32) -> Option<usize> {
+    let is_there = set.iter().fold(false, |found, held| found | (held >> 1 == fingerprint));
+    if is_there { set.iter().position(|held| held >> 1 == fingerprint) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::address::mixed;
+
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_known_until_it_is_forgotten() {
+        let mut seen = Seen::new(8);
+        assert_eq!(seen.past_of(mixed(1)), None);
+        seen.note(mixed(1), Past::Read);
+        seen.note(mixed(2), Past::Resident);
+        assert_eq!((seen.past_of(mixed(1)), seen.past_of(mixed(2))), (Some(Past::Read), Some(Past::Resident)));
+        seen.forget(mixed(1));
+        assert_eq!((seen.past_of(mixed(1)), seen.past_of(mixed(2))), (None, Some(Past::Resident)));
+    }
+
+    #[test]
+    fn about_four_times_as_many_pages_are_remembered_as_there_is_room_for_and_the_oldest_are_forgotten() {
+        const PAGES: u32 = 10_000;
+        let mut seen = Seen::new(PAGES);
+        (0..u64::from(4 * PAGES)).for_each(|page| seen.note(mixed(page), Past::Read));
+        let known = |seen: &mut Seen, pages: std::ops::Range<u64>| {
+            pages.filter(|page| seen.past_of(mixed(*page)).is_some()).count()
+        };
+        let newest = known(&mut seen, 20_000..40_000);
+        assert!(newest > 19_000, "{newest} of the newest 20,000");
+        (40_000..80_000).for_each(|page| seen.note(mixed(page), Past::Read));
+        let oldest = known(&mut seen, 0..20_000);
+        assert!(oldest < 1000, "{oldest} of the oldest 20,000");
+        assert!(seen.memory_bytes() <= u64::from(PAGES) * BYTES_PER_PAGE + 256);
+    }
+
+    #[test]
+    fn a_cache_without_room_remembers_nothing() {
+        let mut seen = Seen::new(0);
+        seen.note(mixed(1), Past::Read);
+        seen.forget(mixed(1));
+        assert_eq!(seen.past_of(mixed(1)), None);
+    }
+}

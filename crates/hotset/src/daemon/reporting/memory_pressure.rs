@@ -1,0 +1,62 @@
+//! The memory cache gives way when memory is short, and grows back: looked at every second, and told as events.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hotset_api::{Severity, Subject, SubjectKind};
+
+use super::events::{EventLog, Happened};
+use super::hook::Hook;
+use super::observer;
+use crate::daemon::changing::memory_cache::MemoryCaching;
+use crate::daemon::pressure::{Change, Pressure, Watch};
+
+/// How often it looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// See the file's summary.
+pub(crate) struct MemoryPressure {
+    pub(crate) memory: Arc<MemoryCaching>,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) hook: Option<Hook>,
+}
+
+impl MemoryPressure {
+    /// Until the runtime ends.
+    pub(crate) async fn run(self) {
+        let mut watch = Watch::default();
+        let mut ticks = tokio::time::interval(INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let pressure = watch.look(Path::new("/"));
+            if let Some(change) = self.memory.follow(&pressure).await {
+                observer::record(&self.events, self.hook.as_ref(), vec![happened(change, &pressure)]);
+            }
+        }
+    }
+}
+
+fn happened(change: Change, pressure: &Pressure) -> Happened {
+    let (severity, change, cause) = match (change, pressure) {
+        (Change::Cut, Pressure::Short(why)) => {
+            let cause = format!("memory is short: {why}; reads that memory does not answer go to the SSDs");
+            (Severity::Info, "memory cache shrinks", cause)
+        }
+        (Change::Cut, Pressure::Some | Pressure::Calm) => (Severity::Info, "memory cache shrinks", String::new()),
+        (Change::Whole, _) => {
+            (Severity::Info, "memory cache has its size again", "memory has not been short for a while".to_owned())
+        }
+    };
+    Happened {
+        severity,
+        subject: Subject::new(SubjectKind::Daemon, ""),
+        pool: None,
+        path: String::new(),
+        change: change.to_owned(),
+        cause,
+        tells: BTreeSet::new(),
+    }
+}
