@@ -110,18 +110,16 @@ impl<E: Env> Log<E> {
 
     /// The row that takes batches. `None`: one is being made ready.
     fn current_row(self: &Rc<Self>) -> Option<Rc<Row>> {
-        let current = self.state.current.borrow().clone();
+        let current = self.state.open.current();
         if let Some(row) = current {
             if row.room() >= 2 {
                 return Some(row);
             }
             self.close_row();
         }
-        let prepared = self.state.prepared.borrow_mut().take();
-        if let Some(row) = prepared {
+        if let Some(row) = self.state.open.use_prepared() {
             // Of an empty row, the one before it: what its summary says if it stays empty.
             row.ends_with(self.state.stream.last_checksum());
-            *self.state.current.borrow_mut() = Some(Rc::clone(&row));
             return Some(row);
         }
         self.spawn_prepare();
@@ -130,7 +128,7 @@ impl<E: Env> Log<E> {
 
     /// The current row takes no more batches.
     pub(crate) fn close_row(self: &Rc<Self>) {
-        let row = self.state.current.borrow_mut().take();
+        let row = self.state.open.close_current();
         if let Some(row) = row {
             row.change(RowChange::Closed);
             let log = Rc::clone(self);
@@ -353,8 +351,8 @@ impl<E: Env> Log<E> {
         }
         row.batch_ended();
         if row.is_quarter_full()
-            && self.state.prepared.borrow().is_none()
-            && self.state.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, row))
+            && !self.state.open.has_prepared()
+            && self.state.open.is_current(|current| Rc::ptr_eq(current, row))
         {
             self.spawn_prepare();
         }

@@ -48,14 +48,14 @@ impl<E: Env> Log<E> {
         if !loses {
             drop(no_rows_recorded);
             // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
-            if self.state.record_names_dropped.get() {
+            if self.state.record_names_dropped() {
                 self.record_rows().await?;
             }
             return Ok(None);
         }
         self.check_losses_fit(ssd)?;
         // From here on rows demand a losses record that does not exist yet: they are not recorded before it does.
-        self.state.losses_number.set(self.state.losses_number.get() + 1);
+        self.state.losses.ask_for(self.state.losses.number() + 1);
         self.state.lose_copies_on(ssd.index);
         self.count_openable();
         Ok(Some(LossBegun { no_rows_recorded }))
@@ -70,7 +70,7 @@ impl<E: Env> Log<E> {
         self.state.list_is_recorded();
         // What superseded pages that lay there must not be forgotten either: then older copies would be the newest.
         self.flush_ssds().await;
-        self.write_losses(self.state.losses_number.get(), &losses).await?;
+        self.write_losses(self.state.losses.number(), &losses).await?;
         drop(begun.no_rows_recorded);
         self.record_rows().await
     }
@@ -199,24 +199,20 @@ impl<E: Env> Log<E> {
             ssds: Vec::new(),
         };
         self.note_paths();
-        losses.ssds = self.state.paths_away.borrow().iter().map(|(uuid, path)| (*uuid, path.clone())).collect();
+        losses.ssds = self.state.losses.paths();
         losses.ssds.retain(|(uuid, _)| losses.rows.iter().any(|row| row.names(*uuid)));
         losses
     }
 
     /// Remembers where the pool's SSDs are: they may be away next time.
     pub(super) fn note_paths(&self) {
-        let mut paths = self.state.paths_away.borrow_mut();
-        paths.extend(self.members.ssds().map(|ssd| (ssd.uuid, ssd.path.clone())));
+        self.state.losses.note_paths(self.members.ssds().map(|ssd| (ssd.uuid, ssd.path.clone())));
     }
 
     /// From here on row records name who lost something: never fewer than the losses record does.
     fn note_volumes_with_loss(&self) {
-        let mut with_loss = self.state.with_loss.borrow_mut();
-        with_loss.extend(self.losses(None).attachments());
-        with_loss.sort_unstable();
-        with_loss.dedup();
-        with_loss.retain(|attachment| self.ids.index_of(*attachment).is_some());
+        let lives = |attachment| self.ids.index_of(attachment).is_some();
+        self.state.losses.add_with_loss(self.losses(None).attachments(), lives);
     }
 
     /// Writes the losses record; durable when this answers.
@@ -236,7 +232,7 @@ impl<E: Env> Log<E> {
     /// recorded that ask for it before it is there.
     pub(crate) async fn write_next_losses(&self, is_mended: impl Fn(&Live) -> bool) -> Result<(), Error> {
         let _no_rows_recorded = self.members.one_change().await;
-        let number = self.state.losses_number.get() + 1;
+        let number = self.state.losses.number() + 1;
         let losses = self.losses_of(self.lost_pages(None), is_mended);
         // What goes on meanwhile is for the next one.
         let aside = self.state.rows_aside();
@@ -248,7 +244,7 @@ impl<E: Env> Log<E> {
             return Err(error);
         }
         // Where it cannot be written, the one before it says more than is lost; nothing asks for one that is nowhere.
-        self.state.losses_number.set(number);
+        self.state.losses.ask_for(number);
         Ok(())
     }
 
@@ -272,7 +268,7 @@ impl<E: Env> Log<E> {
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
     pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
-        self.state.with_unknown_loss.borrow().contains(&attachment).then(|| {
+        self.state.losses.with_unknown_loss().contains(&attachment).then(|| {
             "SSDs were lost with dirty data of this volume, and the record of what it was is gone from the state \
                  directory: any of it may be older than what hosts wrote last, so the volume serves nothing. Bring back the \
                  state directory as it was and restart, or accept the loss, which goes on with what is left"
@@ -301,16 +297,17 @@ impl<E: Env> Log<E> {
 
     /// What was lost and nobody knows is given up, durably: volumes that are fenced for it may be reattached.
     pub(crate) async fn accept_unknown(&self) -> Result<(), Error> {
-        if self.state.with_unknown_loss.borrow().is_empty() {
+        let unknown = self.state.losses.with_unknown_loss();
+        if unknown.is_empty() {
             return Ok(());
         }
         let _one_at_a_time = self.losses_lock.acquire(1).await;
         // The record that the rows ask for from here on says what is known to be lost.
         self.write_next_losses(|_| false).await?;
-        let unknown = self.state.with_unknown_loss.take();
+        self.state.losses.set_with_unknown_loss(Vec::new());
         let recorded = self.record_rows().await;
         if recorded.is_err() {
-            *self.state.with_unknown_loss.borrow_mut() = unknown;
+            self.state.losses.set_with_unknown_loss(unknown);
         }
         recorded
     }

@@ -119,7 +119,7 @@ impl<E: Env> Log<E> {
     /// to be freed.
     fn copies_wanted(&self) -> Vec<Wanted> {
         let mut wanted = Vec::new();
-        for row in self.state.rows_live().into_iter().rev().filter(|row| row.number >= self.state.oldest_live.get()) {
+        for row in self.state.rows_live().into_iter().rev().filter(|row| self.state.is_live(row)) {
             for (segment, pair) in (0..).zip(&row.segments) {
                 let readable = pair.iter().any(|mirror| mirror.get().is_there());
                 for side in (0..2).filter(|side| readable && self.is_degraded(pair[*side].get())) {
@@ -163,7 +163,7 @@ impl<E: Env> Log<E> {
     /// The SSD that is to have the copy: the one with the most room, and not the one of the other copy. What is reserved for
     /// rows is left (rule `reserves`), and as much again for hosts, that they need not wait for every row.
     fn mirror_target(&self, copy: &Wanted) -> Option<Rc<Ssd<E>>> {
-        let (other, reserved) = (copy.other().ssd(), self.state.rows_reserved.get());
+        let (other, reserved) = (copy.other().ssd(), self.state.capacity.reserved());
         let left_over = match self.flush_rate() {
             FlushRate::Low | FlushRate::Medium => 2 * reserved,
             FlushRate::High => reserved,
@@ -180,10 +180,10 @@ impl<E: Env> Log<E> {
         if !self.members.has_two_ssds() {
             return;
         }
-        if self.state.current.borrow().as_ref().is_some_and(|row| is_degraded(row)) {
+        if self.state.open.is_current(|row| is_degraded(row)) {
             self.close_row();
         }
-        let prepared = self.state.prepared.borrow_mut().take_if(|row| is_degraded(row));
+        let prepared = self.state.open.withdraw_prepared(is_degraded);
         if let Some(row) = prepared {
             self.drop_row(&row);
         }
@@ -207,10 +207,7 @@ impl<E: Env> Log<E> {
     fn may_be_mirrored(&self, copy: &Wanted) -> bool {
         let row = &copy.row;
         let lives = self.state.row_at(row.slot).is_some_and(|other| Rc::ptr_eq(&other, row));
-        lives
-            && row.number >= self.state.oldest_live.get()
-            && self.is_degraded(copy.cell().get())
-            && !self.life.is_ending_log()
+        lives && self.state.is_live(row) && self.is_degraded(copy.cell().get()) && !self.life.is_ending_log()
     }
 
     /// Writes the copy, flushed. False: it came to nothing.

@@ -4,8 +4,11 @@
 //! but there is handed out ([`Log::redirects`]), and so is what a segment that the log takes held ([`Log::take_claims`]).
 
 // Nouns: what is true now.
+pub(crate) mod capacity;
 mod gathered;
+mod loss_list;
 pub(crate) mod mirrors;
+mod open_rows;
 pub(crate) mod overlay;
 pub(crate) mod queue;
 mod redirects;
@@ -27,7 +30,7 @@ pub(crate) mod read_log;
 pub(crate) mod read_summary;
 mod recover_log;
 mod repair;
-pub(crate) mod rows;
+mod rows;
 pub(crate) mod scan;
 pub(crate) mod scan_aside;
 mod scan_batch;
@@ -181,7 +184,7 @@ impl<E: Env> Log<E> {
 
     /// What a start knows of what was lost.
     pub(crate) fn take_losses_of(&self, records: &Records) {
-        self.state.take_losses_of(records);
+        self.state.losses.take_from(records);
     }
 
     // ---- what it holds
@@ -240,7 +243,7 @@ impl<E: Env> Log<E> {
 
     /// Segments that it may take, of all SSDs together, both copies.
     pub(crate) fn segments_max(&self) -> usize {
-        self.state.segments_max.get()
+        self.state.capacity.size().segments
     }
 
     /// What was counted of a volume since this was asked last.

@@ -6,28 +6,18 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use hotset_block::Env;
 
-use crate::config::limits;
 use crate::error::Error;
-use crate::format::log::summary_pages;
 use crate::format::record::RecordKind;
 use crate::log::Log;
+use crate::log::capacity::{ROWS_RESERVED, capacity};
 use crate::log::mirrors::RebuildSpace;
 use crate::log::row::Row;
 use crate::log::row_life::RowChange;
 use crate::log::segment_copy::{Mirror, PresentCopy};
-use crate::log::write_log::ROWS_RESERVED;
 use crate::members::records::to_buf;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 
-/// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
-const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
-const LISTS_BYTES: u64 = 2 * (2 + 8 * 1024);
-const _: () = assert!(limits::VOLUMES_MAX == 1024);
-// Those of the first version had no stream: as many as fitted then fit with two bytes more each.
-const _: () = assert!(2 * (RECORD_BYTES / (27 + 42)) + 64 < 4096);
-/// Rows that a pool must have room for, to be of use.
-pub(crate) const ROWS_MIN: usize = 6;
 /// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
 /// newest when their row becomes the oldest, and have to be moved.
 const LENGTH: u64 = 3;
@@ -36,87 +26,38 @@ const ROWS_KEPT: u64 = 4;
 /// Pause before a row that could not be opened is tried again.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// How large a write log can be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogSize {
-    pub(crate) rows: usize,
-    /// Of data, in all rows together.
-    pub(crate) pages: u64,
-    /// Of all SSDs together, both copies.
-    pub(crate) segments: usize,
-}
-
-/// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
-/// many disjoint pairs as there are, those with the most left first.
-pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
-    capacity_beside(segments, segment_pages, &[])
-}
-
-/// The same beside rows that there are, of so many pairs each.
-fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
-    let single = segments.len() == 1;
-    let mut size = LogSize::default();
-    let recorded = |pairs: usize| 29 + 42 * u64::try_from(pairs).expect("an address has 64 bits at most");
-    let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
-    let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
-    loop {
-        segments.sort_unstable_by(|a, b| b.cmp(a));
-        let there = segments.iter().filter(|left| **left > 0).count();
-        let pairs = if single { there } else { (there / 2).min(32) };
-        record_bytes += recorded(pairs);
-        if pairs == 0 || rows.len() + size.rows >= 4000 || record_bytes > RECORD_BYTES {
-            return size;
-        }
-        let taken = if single { 1 } else { 2 * pairs };
-        for left in segments.iter_mut().take(taken) {
-            *left -= 1;
-        }
-        size.rows += 1;
-        size.pages += data_pages * u64::try_from(pairs).expect("an address has 64 bits at most");
-        size.segments += taken;
-    }
-}
-
 impl<E: Env> Log<E> {
     /// Computes how large the log can be with the SSDs that are there.
     pub(crate) fn measure(&self) {
         let segments = self.members.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
         let size = capacity(segments, self.segment_pages());
-        self.state.rows_max.set(size.rows);
-        self.state.data_pages_max.set(size.pages);
-        self.state.segments_max.set(size.segments);
+        self.state.capacity.measured(size);
         self.count_openable();
     }
 
     /// Counts the rows that can be opened beside those that there are.
     pub(crate) fn count_openable(&self) {
         let left: Vec<usize> = self.members.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
-        // Of the next row: small SSDs may have nothing left.
-        let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
         let rows: Vec<usize> = self.state.rows_live().iter().map(|row| row.segments.len()).collect();
-        let widest = rows.iter().copied().max().unwrap_or(pairs);
-        self.state.rows_reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
-        self.state.rows_openable.set(capacity_beside(left, self.segment_pages(), &rows).rows);
+        self.state.capacity.count_openable(left, self.segment_pages(), &rows);
     }
 
     /// Has the next row made ready, if there may be one.
     pub(crate) fn spawn_prepare(self: &Rc<Self>) {
-        let there = self.state.prepared.borrow().is_some();
-        if there || self.life.has_stopped() || self.state.rows_openable.get() == 0 || self.state.preparing.replace(true)
-        {
+        if self.life.has_stopped() || self.state.capacity.openable() == 0 || !self.state.open.begin_preparing() {
             return;
         }
         let log = Rc::clone(self);
         self.env.spawn(async move {
             match log.prepare_row().await {
-                Ok(Some(row)) => *log.state.prepared.borrow_mut() = Some(row),
+                Ok(Some(row)) => log.state.open.is_ready(row),
                 Ok(None) if log.members.online_ssds().next().is_some() => log.env.sleep(RETRY).await,
                 Ok(None) | Err(_) => {
                     log.until_no_orphans().await;
                     log.refuse_appends();
                 }
             }
-            log.state.preparing.set(false);
+            log.state.open.end_preparing();
             log.signals.room.wake_all();
             log.signals.wanted.wake_all();
         });
@@ -131,8 +72,7 @@ impl<E: Env> Log<E> {
         }
         let Some(pairs) = self.take_segments().await else { return Ok(None) };
         let Some(slot) = self.state.free_row_slot() else { return Ok(None) };
-        let number = self.state.next_number.get();
-        self.state.next_number.set(number + 1);
+        let number = self.state.take_number();
         let row = Row::new(slot, number, self.env.random(), pairs, self.segment_pages(), self.env.real_now());
         let row = Rc::new(row);
         self.state.add_row(&row);
@@ -161,8 +101,7 @@ impl<E: Env> Log<E> {
 
     /// Gives up a row that took no batch. Its record, if there is one, says so at the next change.
     pub(crate) fn drop_row(&self, row: &Rc<Row>) {
-        self.state.remove_newest(row);
-        self.state.record_names_dropped.set(true);
+        self.state.drop_row(row);
         self.release_segments(row);
     }
 
@@ -295,14 +234,13 @@ impl<E: Env> Log<E> {
             // It could not be put on record what would be lost: no record must say that it is.
             return Err(error.clone());
         }
-        self.state.record_names_dropped.set(false);
-        let payload = self.state.record().encode();
+        let payload = self.state.next_record().encode();
         self.members.write_record(RecordKind::Rows, payload).await
     }
 
     /// There are more rows than what is dirty needs: the oldest are to be freed.
     pub(crate) fn is_long(&self) -> bool {
-        if self.state.rows_available() <= self.state.rows_reserved.get() + 1 {
+        if self.state.rows_available() <= self.state.capacity.reserved() + 1 {
             return true;
         }
         let dirty = self.state.overlay.borrow().total().cleanable() + self.state.queue.pages();
@@ -314,7 +252,7 @@ impl<E: Env> Log<E> {
         let needed = LENGTH * dirty + ROWS_KEPT * self.state.row_pages().max(self.state.newest_pages());
         let reserved =
             u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * self.state.row_pages();
-        self.state.pages_held() > needed.min(self.state.data_pages_max.get().saturating_sub(reserved))
+        self.state.pages_held() > needed.min(self.state.capacity.size().pages.saturating_sub(reserved))
     }
 
     /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
@@ -331,13 +269,9 @@ impl<E: Env> Log<E> {
         self.bring_list_up_to_date().await?;
         self.life.check_open()?;
         // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
-        let before = self.state.oldest_live.get();
-        let free = before.max(row.number + 1);
-        self.state.oldest_live.set(free);
+        let freed = self.state.declare_free(row.number);
         if let Err(error) = self.record_rows().await {
-            if self.state.oldest_live.get() == free {
-                self.state.oldest_live.set(before);
-            }
+            self.state.withdraw_free(freed);
             return Err(error);
         }
         for (turn, entry) in pages.iter().enumerate() {
@@ -398,8 +332,8 @@ impl<E: Env> Log<E> {
         // Where something was lost, the copies were taken out before that was put on record.
         let was_on_it =
             |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid() == Some(ssd.uuid));
-        let current_lost = self.state.current.borrow().as_ref().is_some_and(was_on_it);
-        let prepared = self.state.prepared.borrow_mut().take();
+        let current_lost = self.state.open.is_current(was_on_it);
+        let prepared = self.state.open.withdraw_prepared(|_| true);
         if let Some(row) = prepared {
             self.drop_row(&row);
         }
@@ -420,22 +354,5 @@ impl<E: Env> Log<E> {
         while self.state.stream.has_orphans() {
             self.signals.room.wait().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
-        let data = u64::from(100 - summary_pages(100) - 1);
-        let size = |rows, pages, segments| LogSize { rows, pages, segments };
-        assert_eq!(capacity(vec![10, 10], 100), size(10, 10 * data, 20));
-        assert_eq!(capacity(vec![10, 5, 5], 100), size(10, 10 * data, 20));
-        assert_eq!(capacity(vec![10, 10, 10, 10], 100), size(10, 20 * data, 40));
-        assert_eq!(capacity(vec![10, 10, 10], 100), size(15, 15 * data, 30));
-        assert_eq!(capacity(vec![9], 100), size(9, 9 * data, 9));
-        assert_eq!(capacity(vec![], 100), size(0, 0, 0));
     }
 }

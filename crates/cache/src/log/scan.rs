@@ -163,7 +163,7 @@ impl<'a, E: Env> LogScan<'a, E> {
 
     /// The rows of the record, with the copies that are there.
     fn list_rows(&self, record: &Rows) -> Result<(), Error> {
-        self.log.oldest_live.set(record.oldest_live.max(1));
+        self.log.goes_on_behind(record.oldest_live, record.rows.last().map(|row| row.number));
         for row in &record.rows {
             let slot = self.log.free_row_slot().ok_or_else(|| corrupt("its row records name too many rows"))?;
             let mut segments = Vec::new();
@@ -189,8 +189,6 @@ impl<'a, E: Env> LogScan<'a, E> {
             }
             self.log.add_row(&Rc::new(row));
         }
-        let next = record.rows.last().map_or(1, |row| row.number + 1);
-        self.log.next_number.set(next.max(self.log.oldest_live.get()));
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub(super) async fn list_set_aside<E: Env>(
     segment_pages: u32,
     now: RealInstant,
 ) {
-    log.paths_away.borrow_mut().extend(losses.ssds.iter().cloned());
+    log.losses.note_paths(losses.ssds.iter().cloned());
     for listed in &losses.rows {
         // More of the row may be lost yet.
         let in_log = rows.rows.iter().find(|row| row.number == listed.number).map_or(0, |row| row.segments.len());
@@ -45,7 +45,7 @@ pub(super) async fn list_set_aside<E: Env>(
         }
         let is_here = |uuid: u128| ssds.iter().any(|ssd| ssd.uuid() == uuid);
         let copies = row.segments.iter().flatten().filter_map(|copy| copy.get().ssd_uuid());
-        log.awaited.borrow_mut().extend(copies.filter(|uuid| !is_here(*uuid)));
+        copies.filter(|uuid| !is_here(*uuid)).for_each(|uuid| log.losses.wait_for(uuid));
     }
     // Of others, what is clean is listed alone, as long as something older is in the log.
     for group in losses.groups.iter().filter(|group| group.what == Loss::Clean) {

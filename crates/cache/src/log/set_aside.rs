@@ -17,6 +17,7 @@ use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
+use crate::log::loss_list::{Pages, is_among};
 use crate::log::move_row::RowPages;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
@@ -72,7 +73,7 @@ impl<E: Env> Log<E> {
                     cell.change(MirrorChange::Found(ssd));
                     content = Content::Data { checksum };
                 }
-                None => drop(self.state.awaited.borrow_mut().insert(ssd_uuid)),
+                None => self.state.losses.wait_for(ssd_uuid),
             }
         }
         self.state.set(&Live { place: Place::new(twin.slot, live.place.position()), content, ..*live });
@@ -149,7 +150,7 @@ impl<E: Env> Log<E> {
 
     /// An SSD of the pool can be read again: what is set aside there is found. [`Self::returned_runs`] tells what it is.
     pub(crate) async fn find_copies_on(&self, ssd: &Rc<Ssd<E>>) {
-        self.state.awaited.borrow_mut().remove(&ssd.uuid);
+        self.state.losses.is_back(ssd.uuid);
         for row in self.state.rows_aside() {
             find_copies(ssd.to_read(), &row).await;
         }
@@ -226,19 +227,17 @@ impl<E: Env> Log<E> {
     /// These pages are durable on the backing device: the list must not name them any more, durably, before the host hears of
     /// it. Those who come at the same time share one record. The caller holds the pages.
     pub(crate) async fn take_off_list(&self, volume: VolumeIndex, pages: &Range<u64>) -> Result<(), Error> {
-        self.state.replaced.borrow_mut().push((volume, pages.clone()));
+        let own: Pages = (volume, pages.clone());
+        self.state.losses.add_replaced(own.clone());
         let _one_at_a_time = self.losses_lock.acquire(1).await;
-        if !self.state.replaced.borrow().contains(&(volume, pages.clone())) {
+        if !self.state.losses.is_named(&own) {
             // Another one's record has left them out.
             return Ok(());
         }
-        let replaced = self.state.replaced.take();
-        let is_replaced =
-            |live: &Live| replaced.iter().any(|(volume, pages)| *volume == live.volume && pages.contains(&live.page));
-        if let Err(error) = self.write_next_losses(is_replaced).await {
+        let replaced = self.state.losses.take_replaced();
+        if let Err(error) = self.write_next_losses(|live| is_among(&replaced, live)).await {
             // Others that wait find theirs again.
-            let others = replaced.into_iter().filter(|other| *other != (volume, pages.clone()));
-            self.state.replaced.borrow_mut().extend(others);
+            self.state.losses.put_back_replaced(replaced, &own);
             return Err(error);
         }
         for (volume, pages) in &replaced {
@@ -290,7 +289,7 @@ impl<E: Env> Log<E> {
         }
         self.write_next_losses(is_given_up).await?;
         // Nobody waits for their SSDs any more.
-        self.state.awaited.take();
+        self.state.losses.wait_for_none();
         let mut bytes = 0;
         for live in discarded {
             // What came back, or was written meanwhile, is not given up.
@@ -316,7 +315,7 @@ impl<E: Env> Log<E> {
     /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
     pub(crate) async fn forget_clean_rows(&self) {
         if self.members.online_ssds().next().is_none() && self.total().dirty == 0 {
-            self.state.oldest_live.set(self.state.next_number.get());
+            self.state.declare_all_free();
             // If that cannot be recorded either, a start asks for the SSDs, which is safe.
             let _ = self.record_rows().await;
         }
@@ -328,7 +327,7 @@ impl<E: Env> Log<E> {
     /// any more are forgotten.
     pub(crate) async fn tend_set_aside(&self) -> Result<(), Error> {
         for row in self.state.rows_aside() {
-            let has_room = self.may_cache_writes() && self.state.rows_available() > self.state.rows_reserved.get() + 1;
+            let has_room = self.may_cache_writes() && self.state.rows_available() > self.state.capacity.reserved() + 1;
             if has_room && row.has_copies() && !self.life.is_ending_log() {
                 let entries = self.entries_back(&row);
                 self.move_some(&row, &entries).await?;
@@ -404,7 +403,7 @@ impl<E: Env> Log<E> {
     pub(crate) fn ssds_awaited(&self) -> Vec<(u128, String)> {
         let members = self.members.record();
         let is_away = |uuid: &u128| members.member(*uuid).is_none();
-        let awaited: BTreeSet<u128> = self.state.awaited.borrow().iter().copied().filter(is_away).collect();
+        let awaited: BTreeSet<u128> = self.state.losses.awaited().into_iter().filter(is_away).collect();
         self.with_paths(awaited)
     }
 
@@ -419,8 +418,7 @@ impl<E: Env> Log<E> {
 
     fn with_paths(&self, ssds: BTreeSet<u128>) -> Vec<(u128, String)> {
         self.note_paths();
-        let paths = self.state.paths_away.borrow();
-        ssds.into_iter().map(|uuid| (uuid, paths.get(&uuid).cloned().unwrap_or_default())).collect()
+        ssds.into_iter().map(|uuid| (uuid, self.state.losses.path_of(uuid))).collect()
     }
 }
 

@@ -94,7 +94,7 @@ impl<E: Env> Log<E> {
             let new = PresentCopy { ssd_uuid, ssd: ssd.index, segment };
             let is_whole = self.is_sealed_copy(&copy, new).await;
             let lives = self.state.row_at(copy.row.slot).is_some_and(|row| Rc::ptr_eq(&row, &copy.row))
-                && copy.row.number >= self.state.oldest_live.get();
+                && self.state.is_live(&copy.row);
             if is_whole && lives && ssd.is_online() && copy.cell().get() == (Mirror::Away { ssd_uuid, segment }) {
                 copy.cell().change(MirrorChange::Found(ssd.index));
                 relied_on.push(copy);

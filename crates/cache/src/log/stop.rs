@@ -45,7 +45,7 @@ impl<E: Env> Log<E> {
         let state = &self.state;
         state.queue.want_hints();
         self.signals.wanted.wake_all();
-        while !state.is_idle() || state.queue.wants_hints() || state.preparing.get() {
+        while !state.is_idle() || state.queue.wants_hints() || state.open.is_preparing() {
             if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
                 break;
             }
@@ -61,7 +61,7 @@ impl<E: Env> Log<E> {
         while let Some(row) = state.row_being_sealed() {
             row.changed.wait().await;
         }
-        let prepared = state.prepared.borrow_mut().take();
+        let prepared = state.open.withdraw_prepared(|_| true);
         if let Some(row) = prepared {
             state.remove_newest(&row);
         }

@@ -2,27 +2,33 @@
 //! room there is.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::format::losses::Losses;
 use crate::format::rows::{Row as RowRecord, Rows};
+use crate::log::capacity::Capacity;
+use crate::log::loss_list::LossList;
 use crate::log::mirrors::Mirrors;
+use crate::log::open_rows::OpenRows;
 use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::log::queue::Queue;
 use crate::log::row::Row;
 use crate::log::segment_copy::MirrorChange;
 use crate::log::stream::{FlushHabit, Stream};
-use crate::members::newest::Records;
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
-/// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
-pub(crate) const ROWS_RESERVED: usize = 2;
+
+/// Rows that a record declares free which is not written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    before: u64,
+    free: u64,
+}
 
 /// What the log counts of a volume, for whoever tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,43 +46,20 @@ pub(crate) struct WriteLog {
     order: RefCell<VecDeque<Rc<Row>>>,
     /// Rows that are set aside: out of the log, for nobody has their pages now, or nobody had.
     aside: RefCell<Vec<Rc<Row>>>,
-    pub(crate) current: RefCell<Option<Rc<Row>>>,
-    pub(crate) prepared: RefCell<Option<Rc<Row>>>,
-    pub(crate) preparing: Cell<bool>,
-    pub(crate) next_number: Cell<u64>,
-    pub(crate) oldest_live: Cell<u64>,
-    /// Rows that the pool's SSDs have room for when there are no others, and pages of data that they hold together, about.
-    pub(crate) rows_max: Cell<usize>,
-    /// Rows that can be opened beside those that there are. Rows of before an SSD came or left do not take what those of
-    /// today take: only segments tell.
-    pub(crate) rows_openable: Cell<usize>,
-    /// Rows that hosts leave over (rule `reserves`): they hold what one row may hold that is to be moved.
-    pub(crate) rows_reserved: Cell<usize>,
+    pub(crate) open: OpenRows,
+    next_number: Cell<u64>,
+    oldest_live: Cell<u64>,
+    pub(crate) capacity: Capacity,
     /// Pages of data that all rows together have place for.
     pages_held: Cell<u64>,
     /// The newest row record names rows that were given up before they took a batch.
-    pub(crate) record_names_dropped: Cell<bool>,
-    pub(crate) data_pages_max: Cell<u64>,
-    /// Segments that they take, of all SSDs together, both copies.
-    pub(crate) segments_max: Cell<usize>,
-
+    record_names_dropped: Cell<bool>,
     pub(crate) queue: Queue,
     pub(crate) stream: Stream,
     pub(crate) flush_habit: FlushHabit,
     pub(crate) mover_ended: Cell<bool>,
     pub(crate) mirrors: Mirrors,
-    /// Of the newest losses record.
-    pub(crate) losses_number: Cell<u64>,
-    /// Where the SSDs were last on which something lies that is set aside.
-    pub(crate) paths_away: RefCell<BTreeMap<u128, String>>,
-    /// SSDs on which something was set aside, and that are not back yet.
-    pub(crate) awaited: RefCell<BTreeSet<u128>>,
-    /// Pages that hosts wrote to the backing device and that the next losses record does not name any more.
-    pub(crate) replaced: RefCell<Vec<(VolumeIndex, Range<u64>)>>,
-    /// Attachments that lost something which the losses record names.
-    pub(crate) with_loss: RefCell<Vec<u64>>,
-    /// Attachments that lost nobody knows what: they are fenced until that is accepted.
-    pub(crate) with_unknown_loss: RefCell<Vec<u64>>,
+    pub(crate) losses: LossList,
     /// Decides which writes go past a log that is nearly full.
     pub(crate) pace: Cell<u64>,
     pub(crate) recovered_bytes: Cell<u64>,
@@ -86,44 +69,24 @@ pub(crate) struct WriteLog {
 }
 
 impl WriteLog {
-    /// What a start knows of what was lost.
-    pub(crate) fn take_losses_of(&self, records: &Records) {
-        let rows = &records.rows.value;
-        self.losses_number.set(records.losses.number.max(rows.losses));
-        let listed = || records.known_losses().map(Losses::attachments).unwrap_or_default();
-        *self.with_loss.borrow_mut() = rows.with_loss.clone().unwrap_or_else(listed);
-        *self.with_unknown_loss.borrow_mut() = records.unknown_losses();
-    }
-
     pub(crate) fn new() -> Self {
         Self {
             overlay: RefCell::default(),
             rows: RefCell::default(),
             order: RefCell::default(),
             aside: RefCell::default(),
-            current: RefCell::default(),
-            prepared: RefCell::default(),
-            preparing: Cell::new(false),
+            open: OpenRows::default(),
             next_number: Cell::new(1),
             oldest_live: Cell::new(1),
-            rows_max: Cell::new(0),
-            rows_openable: Cell::new(0),
-            rows_reserved: Cell::new(ROWS_RESERVED),
+            capacity: Capacity::default(),
             pages_held: Cell::new(0),
             record_names_dropped: Cell::new(false),
-            data_pages_max: Cell::new(0),
-            segments_max: Cell::new(0),
             queue: Queue::default(),
             stream: Stream::default(),
             flush_habit: FlushHabit::default(),
             mover_ended: Cell::new(false),
             mirrors: Mirrors::default(),
-            losses_number: Cell::new(0),
-            paths_away: RefCell::default(),
-            awaited: RefCell::default(),
-            replaced: RefCell::default(),
-            with_loss: RefCell::default(),
-            with_unknown_loss: RefCell::default(),
+            losses: LossList::default(),
             pace: Cell::new(0),
             recovered_bytes: Cell::new(0),
             recovery_milliseconds: Cell::new(0),
@@ -240,29 +203,25 @@ impl WriteLog {
         let rows = self.order.borrow();
         let live = rows.iter().filter(|row| row.number >= oldest_live && row.life().may_be_on_record());
         let rows: Vec<RowRecord> = live.map(|row| row.record()).collect();
-        let record =
-            Rows { oldest_live, rows, with_unknown_loss: self.with_unknown_loss.borrow().clone(), ..Rows::default() };
+        let record = Rows { oldest_live, rows, with_unknown_loss: self.losses.with_unknown_loss(), ..Rows::default() };
         if !record.lack_segments() && self.aside.borrow().is_empty() {
             return record;
         }
-        Rows { losses: self.losses_number.get(), with_loss: Some(self.with_loss.borrow().clone()), ..record }
+        Rows { losses: self.losses.number(), with_loss: Some(self.losses.with_loss()), ..record }
     }
 
     /// Pages that hosts may have dirty at once: half of the log (rule `reserves`).
     pub(crate) fn dirty_max(&self) -> u64 {
-        self.data_pages_max.get() / 2
+        self.capacity.size().pages / 2
     }
 
     /// Whether a host's append of so many pages finds room now.
     pub(crate) fn has_room(&self, pages: u64) -> bool {
-        let open: u64 = [&self.current, &self.prepared]
-            .into_iter()
-            .filter_map(|row| row.borrow().as_ref().map(|row| row.pages_left()))
-            .sum();
-        let rows_left = self.rows_openable.get();
-        let for_hosts = rows_left.saturating_sub(self.rows_reserved.get());
+        let open = self.open.pages_left();
+        let rows_left = self.capacity.openable();
+        let for_hosts = rows_left.saturating_sub(self.capacity.reserved());
         let mut room = open + u64::try_from(for_hosts).expect("an address has 64 bits at most") * self.row_pages();
-        if rows_left < self.rows_reserved.get() {
+        if rows_left < self.capacity.reserved() {
             room = 0;
         }
         // Headers take up to half of the pages, if every batch brings a single page. Writes longer than a
@@ -272,8 +231,7 @@ impl WriteLog {
 
     /// Pages of data that a row holds, about.
     pub(crate) fn row_pages(&self) -> u64 {
-        let rows = u64::try_from(self.rows_max.get().max(1)).expect("at most 4096");
-        self.data_pages_max.get() / rows
+        self.capacity.row_pages()
     }
 
     /// A host wrote a page: its newest copy is `live`.
@@ -351,6 +309,59 @@ impl WriteLog {
         can_be_cleaned.filter_map(|row| row.dirty_since(volume)).min()
     }
 
+    /// The number of the next row: none is ever used again.
+    pub(crate) fn take_number(&self) -> u64 {
+        self.next_number.replace(self.next_number.get() + 1)
+    }
+
+    /// A start goes on behind the rows of the record, the oldest of which that lives has this number.
+    pub(crate) fn goes_on_behind(&self, oldest_live: u64, newest: Option<u64>) {
+        self.oldest_live.set(oldest_live.max(1));
+        self.next_number.set(newest.map_or(1, |newest| newest + 1).max(self.oldest_live.get()));
+    }
+
+    /// No record says that it is free.
+    pub(crate) fn is_live(&self, row: &Row) -> bool {
+        row.number >= self.oldest_live.get()
+    }
+
+    /// The next record says that all rows up to this one are free; answers what it is withdrawn with.
+    pub(crate) fn declare_free(&self, row: u64) -> Freed {
+        let before = self.oldest_live.get();
+        let free = before.max(row + 1);
+        self.oldest_live.set(free);
+        Freed { before, free }
+    }
+
+    /// That record could not be written, unless another one has gone further.
+    pub(crate) fn withdraw_free(&self, Freed { before, free }: Freed) {
+        if self.oldest_live.get() == free {
+            self.oldest_live.set(before);
+        }
+    }
+
+    /// The next record says that all rows that there were are free.
+    pub(crate) fn declare_all_free(&self) {
+        self.oldest_live.set(self.next_number.get());
+    }
+
+    /// The newest record names rows that were given up before they took a batch.
+    pub(crate) fn record_names_dropped(&self) -> bool {
+        self.record_names_dropped.get()
+    }
+
+    /// What the record says that is about to be written.
+    pub(crate) fn next_record(&self) -> Rows {
+        self.record_names_dropped.set(false);
+        self.record()
+    }
+
+    /// A row that took no batch is given up; its record, if there is one, says so at the next change.
+    pub(crate) fn drop_row(&self, row: &Rc<Row>) {
+        self.remove_newest(row);
+        self.record_names_dropped.set(true);
+    }
+
     /// The oldest row that is being sealed.
     pub(crate) fn row_being_sealed(&self) -> Option<Rc<Row>> {
         self.order.borrow().iter().find(|row| row.life().is_sealing()).cloned()
@@ -372,17 +383,17 @@ impl WriteLog {
 
     /// Rows that can still be opened, or wait to be used.
     pub(crate) fn rows_available(&self) -> usize {
-        self.rows_openable.get() + usize::from(self.prepared.borrow().is_some())
+        self.capacity.openable() + usize::from(self.open.has_prepared())
     }
 
     /// No row can be opened, and none is on its way: there are more than the SSDs that are left have room for.
     pub(crate) fn is_out_of_rows(&self) -> bool {
-        self.current.borrow().is_none() && !self.preparing.get() && self.rows_available() == 0
+        self.open.current().is_none() && !self.open.is_preparing() && self.rows_available() == 0
     }
 
     /// Hosts leave over what is reserved (rule `reserves`).
     pub(crate) fn hosts_may_append(&self) -> bool {
-        self.rows_available() >= self.rows_reserved.get()
+        self.rows_available() >= self.capacity.reserved()
     }
 
     /// No row of the log is older: what is superseded here does not come back.

@@ -41,8 +41,8 @@ use crate::config::{PoolKind, PoolName, PoolSettings, VolumeName, VolumeSpec, li
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::log::Log;
+use crate::log::capacity::{LogSize, ROWS_MIN, capacity};
 use crate::log::overlay::Counts;
-use crate::log::rows::{LogSize, ROWS_MIN, capacity};
 use crate::members::Members;
 use crate::members::label::Named;
 use crate::members::pool_life::PoolLife;

@@ -10,7 +10,7 @@ use hotset_block::Env;
 use crate::address::at;
 use crate::config::{PAGE, PoolKind};
 use crate::error::{Error, ErrorKind};
-use crate::log::rows::{ROWS_MIN, capacity};
+use crate::log::capacity::{ROWS_MIN, capacity};
 use crate::members::life::LifeChange;
 use crate::members::ssd::Ssd;
 use crate::members::superblocks::erase_device;

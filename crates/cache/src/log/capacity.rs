@@ -1,0 +1,140 @@
+//! How long the log can be, with the SSDs that there are: rows that there is room for, that can be opened, and that are reserved.
+
+use std::cell::Cell;
+
+use crate::config::limits;
+use crate::format::log::summary_pages;
+
+/// What a row record says of rows, whatever the pool: its header and its two lists of attachments have their own room.
+const RECORD_BYTES: u64 = crate::format::layout::ROWS_AREA_BYTES - 4096 - LISTS_BYTES;
+const LISTS_BYTES: u64 = 2 * (2 + 8 * 1024);
+const _: () = assert!(limits::VOLUMES_MAX == 1024);
+// Those of the first version had no stream: as many as fitted then fit with two bytes more each.
+const _: () = assert!(2 * (RECORD_BYTES / (27 + 42)) + 64 < 4096);
+/// Rows that a pool must have room for, to be of use.
+pub(crate) const ROWS_MIN: usize = 6;
+/// Rows that hosts' appends leave over: one to move the oldest row into, one on its way to be free.
+pub(crate) const ROWS_RESERVED: usize = 2;
+
+/// How large a write log can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LogSize {
+    pub(crate) rows: usize,
+    /// Of data, in all rows together.
+    pub(crate) pages: u64,
+    /// Of all SSDs together, both copies.
+    pub(crate) segments: usize,
+}
+
+/// How large the log can be when the SSDs give so many segments each: every row takes one segment from each SSD of as
+/// many disjoint pairs as there are, those with the most left first.
+pub(crate) fn capacity(segments: Vec<usize>, segment_pages: u32) -> LogSize {
+    capacity_beside(segments, segment_pages, &[])
+}
+
+/// The same beside rows that there are, of so many pairs each.
+fn capacity_beside(mut segments: Vec<usize>, segment_pages: u32, rows: &[usize]) -> LogSize {
+    let single = segments.len() == 1;
+    let mut size = LogSize::default();
+    let recorded = |pairs: usize| 29 + 42 * u64::try_from(pairs).expect("an address has 64 bits at most");
+    let mut record_bytes = 64 + rows.iter().map(|pairs| recorded(*pairs)).sum::<u64>();
+    let data_pages = u64::from(segment_pages.saturating_sub(summary_pages(segment_pages) + 1));
+    loop {
+        segments.sort_unstable_by(|a, b| b.cmp(a));
+        let there = segments.iter().filter(|left| **left > 0).count();
+        let pairs = if single { there } else { (there / 2).min(32) };
+        record_bytes += recorded(pairs);
+        if pairs == 0 || rows.len() + size.rows >= 4000 || record_bytes > RECORD_BYTES {
+            return size;
+        }
+        let taken = if single { 1 } else { 2 * pairs };
+        for left in segments.iter_mut().take(taken) {
+            *left -= 1;
+        }
+        size.rows += 1;
+        size.pages += data_pages * u64::try_from(pairs).expect("an address has 64 bits at most");
+        size.segments += taken;
+    }
+}
+
+/// See the file's summary.
+pub(crate) struct Capacity {
+    /// What the pool's SSDs have room for when there are no rows.
+    size: Cell<LogSize>,
+    /// Rows that can be opened beside those that there are. Rows of before an SSD came or left do not take what those of
+    /// today take: only segments tell.
+    openable: Cell<usize>,
+    /// Rows that hosts leave over (rule `reserves`): they hold what one row may hold that is to be moved.
+    reserved: Cell<usize>,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self { size: Cell::default(), openable: Cell::new(0), reserved: Cell::new(ROWS_RESERVED) }
+    }
+}
+
+impl Capacity {
+    /// The SSDs have room for so much.
+    pub(crate) fn measured(&self, size: LogSize) {
+        self.size.set(size);
+    }
+
+    /// Counts the rows that can be opened beside `rows`, of so many pairs each, where the SSDs have so many segments left.
+    pub(crate) fn count_openable(&self, left: Vec<usize>, segment_pages: u32, rows: &[usize]) {
+        // Of the next row: small SSDs may have nothing left.
+        let pairs = (left.iter().filter(|left| **left > 0).count() / 2).clamp(1, 32);
+        let widest = rows.iter().copied().max().unwrap_or(pairs);
+        self.reserved.set(ROWS_RESERVED * widest.div_ceil(pairs));
+        self.openable.set(capacity_beside(left, segment_pages, rows).rows);
+    }
+
+    pub(crate) fn size(&self) -> LogSize {
+        self.size.get()
+    }
+
+    pub(crate) fn openable(&self) -> usize {
+        self.openable.get()
+    }
+
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved.get()
+    }
+
+    /// Pages of data that a row holds, about.
+    pub(crate) fn row_pages(&self) -> u64 {
+        let LogSize { rows, pages, .. } = self.size.get();
+        pages / u64::try_from(rows.max(1)).expect("at most 4096")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_of_a_larger_ssd_is_lost_as_long_as_others_mirror_it() {
+        let data = u64::from(100 - summary_pages(100) - 1);
+        let size = |rows, pages, segments| LogSize { rows, pages, segments };
+        assert_eq!(capacity(vec![10, 10], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 5, 5], 100), size(10, 10 * data, 20));
+        assert_eq!(capacity(vec![10, 10, 10, 10], 100), size(10, 20 * data, 40));
+        assert_eq!(capacity(vec![10, 10, 10], 100), size(15, 15 * data, 30));
+        assert_eq!(capacity(vec![9], 100), size(9, 9 * data, 9));
+        assert_eq!(capacity(vec![], 100), size(0, 0, 0));
+    }
+
+    #[test]
+    fn as_many_rows_are_reserved_as_hold_what_the_widest_one_does() {
+        let capacity = Capacity::default();
+        let counted = |left: Vec<usize>, rows: &[usize]| {
+            capacity.count_openable(left, 100, rows);
+            (capacity.openable(), capacity.reserved())
+        };
+        assert_eq!(counted(vec![10, 10], &[1, 1]), (10, ROWS_RESERVED));
+        assert_eq!(counted(vec![10; 4], &[]), (10, ROWS_RESERVED));
+        // Of before two SSDs left.
+        assert_eq!(counted(vec![5, 5], &[2, 2]), (5, 2 * ROWS_RESERVED));
+        assert_eq!(counted(vec![5, 0, 0, 0], &[2]), (0, 2 * ROWS_RESERVED));
+    }
+}
