@@ -330,8 +330,17 @@ mod tests {
     use crate::manual;
 
     /// Those of which the default depends on the machine: the installed file has an example.
-    const EXAMPLES: [&str; 8] =
-        ["api", "nbd", "nbd_socket_group", "state", "machine_id", "threads", "memory_limit", "udev_rules"];
+    const EXAMPLES: [&str; 9] = [
+        "api",
+        "nbd",
+        "nbd_socket_group",
+        "state",
+        "machine_id",
+        "threads",
+        "memory_cache",
+        "memory_limit",
+        "udev_rules",
+    ];
 
     /// The keys of the file, or of one of its tables, as the type itself tells them of one that it does not know.
     fn known(table: &str) -> Vec<String> {
