@@ -552,6 +552,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/volumes/{name}/recording": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** Begins to record what hosts read and write. One at a time; it ends when nothing was taken for ten seconds. */
+        put: operations["begin_recording"];
+        /** Takes what was recorded since the last time. At most 65,536 requests wait; more are lost, and counted. */
+        post: operations["take_recorded"];
+        delete: operations["end_recording"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1414,6 +1432,22 @@ export interface components {
         RecentLatency: {
             reads?: null | components["schemas"]["LatencyPercentiles"];
             writes?: null | components["schemas"]["LatencyPercentiles"];
+        };
+        /** @description What was recorded of a volume since it was asked last. */
+        Recorded: {
+            /**
+             * Format: int64
+             * @description Requests that found no room since then, and are lost.
+             */
+            dropped: number;
+            /** @description Nothing is recorded any more: it was not asked for in time, or the volume was opened anew. */
+            ended: boolean;
+            /** @description A line `time_us,op,offset_bytes,length_bytes` for each request, the time since the recording began, `op` R or W. */
+            requests: string;
+        };
+        /** @description A recording begins or ends. */
+        Recording: {
+            recording: boolean;
         };
         /**
          * @description The body of a `DELETE` of a volume, of its cache, or of a pool; it may be left out.
@@ -3542,6 +3576,93 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["VolumeChange"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    begin_recording: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recording"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    take_recorded: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recorded"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiError"];
+                };
+            };
+        };
+    };
+    end_recording: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Recording"];
                 };
             };
             default: {

@@ -17,6 +17,7 @@ mod members;
 mod memory_cache;
 mod operation;
 mod pool;
+mod recording;
 mod scrub;
 mod smart;
 mod status;
@@ -41,6 +42,7 @@ pub use pool::{
     MemoryTerm, MemoryTerms, Pool, PoolChange, PoolConvert, PoolCreate, PoolImport, PoolList, PoolPlan, PoolSet,
     PoolSettingsChange, Ssd, WriteLog,
 };
+pub use recording::{Recorded, Recording};
 pub use scrub::{Scrub, ScrubState};
 pub use smart::{Smart, SsdHealth, SsdIdentity};
 pub use status::{DeviceIo, Stats, Status, VolumeCounters, Work};

@@ -83,6 +83,8 @@ pub mod limits {
     pub const ZERO_CHUNK_BYTES: u64 = 1 << 20;
     /// The smallest share of a pool that is given in bytes, and the smallest limit on what is written per day.
     pub const SHARE_BYTES_MIN: u64 = 1 << 20;
+    /// Requests of a volume that wait to be recorded; more are lost, and counted.
+    pub const RECORDED_REQUESTS_MAX: usize = 65_536;
     /// Fingerprint pages of a backing device.
     pub const FINGERPRINTS: usize = 16;
 }

@@ -4,6 +4,7 @@
 //! simulator. Each folder is a room with one owner, `format/` turns values into bytes; see `docs/ARCHITECTURE.md`.
 
 mod address;
+pub mod advisor;
 mod attachment_ids;
 mod attachments;
 mod clean;
@@ -51,5 +52,6 @@ pub use status::{
 pub use volume::cleaner::Drained;
 pub use volume::clear::Cleared;
 pub use volume::latency::{LATENCY_CLASSES, LatencyCounters, LatencyCounts, class_end_ns};
+pub use volume::recorder::{Recorded, RecordedRequest};
 pub use volume::relocate::Relocated;
 pub use volume::{Durability, Volume, ZeroEffort};

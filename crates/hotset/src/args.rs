@@ -125,6 +125,15 @@ pub(crate) enum Verb {
     Events(EventsArguments),
     /// Show what takes long and is being done, or was
     Operations(OperationsArguments),
+    /// Show what pools of other sizes and settings would have done with recorded requests
+    #[command(name = "whatif", after_help = WHAT_A_TRACE_IS)]
+    WhatIf(WhatIfArguments),
+    /// Say how large a cache had better be for recorded requests, and what it buys
+    #[command(after_help = WHAT_A_TRACE_IS)]
+    Advise(AdviseArguments),
+    /// Record what hosts ask of a volume
+    #[command(subcommand)]
+    Trace(TraceVerb),
     /// Make, show and delete tokens for the API over the network
     #[command(subcommand)]
     Token(TokenVerb),
@@ -548,6 +557,81 @@ pub(crate) enum VolumeVerb {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct AdviseArguments {
+    /// The file with the requests
+    #[arg(value_name = "TRACE")]
+    pub(crate) source: PathBuf,
+    /// Cache block, a power of two from 64K to 4M
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = block_size)]
+    pub(crate) block_size: u64,
+    /// What the pool holds: clean data only, or what is written too
+    #[arg(long = "type", value_name = "TYPE", default_value = "read-write", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: PoolKind,
+    /// Reads of a block until it is populated, 1 to 4
+    #[arg(long, value_name = "N", default_value = "2", value_parser = settings::populate_on_read)]
+    pub(crate) populate_on_read: u8,
+    /// Streams longer than this go past the cache: a size, or off
+    #[arg(long, value_name = "SIZE|off", default_value = "4M", value_parser = settings::cutoff)]
+    pub(crate) cutoff: u64,
+    /// What all SSDs together may be written, as their data sheets say (TBW): for the years that they last
+    #[arg(long, value_name = "SIZE", value_parser = Size::from_str)]
+    pub(crate) endurance: Option<Size>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TraceVerb {
+    /// Record a volume's reads and writes into a file, for `hotset whatif`
+    Record {
+        #[arg(value_parser = VolumeName::from_str)]
+        name: VolumeName,
+        /// How long
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=604_800))]
+        seconds: u64,
+        /// The file, which must not be there yet: CSV packed by zstd
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        /// End it when the file is so large
+        #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = Size::from_str)]
+        limit: Size,
+    },
+}
+
+const WHAT_A_TRACE_IS: &str = "A trace is text of blkparse, an iolog of fio (version 2 or 3), CSV of the MSR Cambridge traces, or CSV with the header \
+    time_us,op,offset_bytes,length_bytes; packed by zstd or not. Where a list is given, every combination is tried. Hits are told in parts of \
+    blocks that requests touched.";
+
+#[derive(Args, Debug)]
+pub(crate) struct WhatIfArguments {
+    /// The file with the requests
+    #[arg(value_name = "TRACE")]
+    pub(crate) source: PathBuf,
+    /// Sizes of the cache; by default eight, up to all that is accessed
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::from_str)]
+    pub(crate) size: Vec<Size>,
+    /// Cache blocks, powers of two from 64K to 4M
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1M", value_parser = block_size)]
+    pub(crate) block_size: Vec<u64>,
+    /// What is evicted first; by default s3-fifo
+    #[arg(long, value_delimiter = ',', value_parser = words(PolicyKind::ALL))]
+    pub(crate) policy: Vec<PolicyKind>,
+    /// Reads of a block until it is populated, 1 to 4; by default 2
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = settings::populate_on_read)]
+    pub(crate) populate_on_read: Vec<u8>,
+    /// Writes of a block until it is populated, 1 to 4, or 0 for never; by default 1 in a read-write pool, else 0
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = settings::populate_on_write)]
+    pub(crate) populate_on_write: Vec<u8>,
+    /// What the pool holds: clean data only, or what is written too
+    #[arg(long = "type", value_name = "TYPE", default_value = "read-write", value_parser = words(PoolKind::ALL))]
+    pub(crate) kind: PoolKind,
+    /// Streams longer than this go past the cache: a size, or off
+    #[arg(long, value_name = "SIZE|off", default_value = "4M", value_parser = settings::cutoff)]
+    pub(crate) cutoff: u64,
+    /// Watch all blocks, however long it takes: nothing is estimated
+    #[arg(long)]
+    pub(crate) exact: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct StatusArguments {
     /// These pools only, with their volumes; by default the daemon and everything
     #[arg(value_name = "POOL", value_parser = PoolName::from_str)]
@@ -903,6 +987,10 @@ mod tests {
             "hotset stats v --watch",
             "hotset udev-rules",
             "hotset top --sort hit-ratio --count 3",
+            "hotset whatif t.csv.zst --size 1G,8G --size 64G --block-size 64K,1M --policy lru --populate-on-read 1,2 --cutoff off --exact",
+            "hotset advise t.csv.zst --block-size 256K --type read --populate-on-read 1 --cutoff off --endurance 600T",
+            "hotset trace record v --seconds 60 --out t.csv.zst --limit 100M",
+            "hotset whatif t --type read --populate-on-write 0 -o json",
             "hotset events --follow --after 7",
             "hotset events --since 2h --severity warning --last 20 --subject fast",
             "hotset events --since 2026-11-26T12:00",
@@ -960,6 +1048,10 @@ mod tests {
             ("hotset status --api somewhere", "unix:PATH or tcp:ADDRESS:PORT"),
             ("hotset demo --seconds 1", "10..=3600"),
             ("hotset image create f huge", "not a size"),
+            ("hotset whatif t --size 1G,big", "not a size"),
+            ("hotset whatif t --block-size 3M", "power of two"),
+            ("hotset whatif t --populate-on-read 0", "1 to 4"),
+            ("hotset whatif t --cutoff never", "or off"),
             ("hotset frobnicate", "frobnicate"),
             ("hotset pool list -o name,", "names of columns"),
             ("hotset events --since yesterday", "90s, 10m, 2h or 7d"),

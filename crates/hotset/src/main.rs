@@ -18,7 +18,9 @@ mod running_time;
 mod settings;
 mod size;
 mod state_file;
+mod trace;
 mod udev;
+mod whatif;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -98,6 +100,9 @@ fn run(arguments: Arguments) -> Result<ExitCode, ApiError> {
         Verb::Events(events) => client::run_events(&client(api)?, output, &events)?,
         Verb::Operations(operations) => client::run_operations(&client(api)?, output, columns, operations)?,
         Verb::Token(verb) => client::run_token(&client(api)?, output, columns, verb)?,
+        Verb::Trace(verb) => client::run_trace(&client(api)?, output, verb)?,
+        Verb::Advise(arguments) => whatif::run_advise(output, &arguments)?,
+        Verb::WhatIf(arguments) => whatif::run(output, &arguments)?,
         Verb::UdevRules => client::run_udev_rules(&client(api)?, output)?,
         Verb::Image(ImageVerb::Create { path, size }) => client::create_image(output, &path, size)?,
         Verb::Recover(arguments) => recover::run(output, &arguments)?,
@@ -144,6 +149,9 @@ fn prints_a_list(verb: &Verb) -> bool {
         | Verb::Status(_)
         | Verb::Top(_)
         | Verb::Events(_)
+        | Verb::Trace(_)
+        | Verb::Advise(_)
+        | Verb::WhatIf(_)
         | Verb::UdevRules
         | Verb::Image(_)
         | Verb::Recover(_)

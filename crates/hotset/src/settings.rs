@@ -191,7 +191,7 @@ pub(crate) fn on_or_off(text: &str) -> Result<bool, String> {
 }
 
 /// A cut-off in bytes; 0 for `off`.
-fn cutoff(text: &str) -> Result<u64, String> {
+pub(crate) fn cutoff(text: &str) -> Result<u64, String> {
     if text == "off" {
         return Ok(0);
     }

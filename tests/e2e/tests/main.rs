@@ -1,6 +1,7 @@
 //! The product, driven by real clients. Each test starts a daemon of its own and names the requirements it proves.
 
 mod administration;
+mod advisor;
 mod api;
 mod api_fuzz;
 mod attachment;

@@ -20,7 +20,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("clean", &["members", "memory_cache"]),
     ("log", &["clean", "members"]),
     ("attachments", &["members"]),
-    ("volume", &["attachments", "clean", "log", "members", "memory_cache"]),
+    ("advisor", &["clean"]),
+    ("volume", &["advisor", "attachments", "clean", "log", "members", "memory_cache"]),
     ("pool", &["attachments", "clean", "log", "members", "memory_cache", "volume"]),
 ];
 

@@ -45,6 +45,7 @@ enum Direction {
 }
 
 /// The read and write counters of blocks that are not cached.
+#[derive(Clone)]
 pub struct Counters {
     /// Bit sets of equal size; [`Self::newer`] says which is which.
     filters: [Vec<u64>; FILTERS],
@@ -58,6 +59,15 @@ impl Counters {
     /// Counters for a pool of `slots` slots.
     pub fn new(slots: u32, pages_per_block: u32) -> Self {
         Self::of((at(slots) * WORDS_PER_SLOT).max(WORDS_MIN), pages_per_block)
+    }
+
+    /// Counters for a miniature of such a pool, which is so many times smaller as `share_of` says of what it is asked, with
+    /// `bits_max` bits at most.
+    pub(crate) fn sampled(slots: u32, pages_per_block: u32, bits_max: usize, share_of: impl Fn(u64) -> u64) -> Self {
+        let words = u64::try_from((at(slots) * WORDS_PER_SLOT).max(WORDS_MIN)).expect("an address has 64 bits at most");
+        let most = bits_max / bits_per_slot(pages_per_block) * WORDS_PER_SLOT;
+        let words = usize::try_from(share_of(words)).unwrap_or(most).min(most);
+        Self::of(words.max(WORDS_PER_SLOT), pages_per_block)
     }
 
     fn of(words_max: usize, pages_per_block: u32) -> Self {

@@ -313,11 +313,11 @@ impl Map {
     }
 
     /// How often the slot was touched of late: 0 to 3.
-    pub(super) fn frequency(&self, slot: SlotIndex) -> u32 {
+    pub(crate) fn frequency(&self, slot: SlotIndex) -> u32 {
         self.links.frequency(slot)
     }
 
-    pub(super) fn set_frequency(&mut self, slot: SlotIndex, frequency: u32) {
+    pub(crate) fn set_frequency(&mut self, slot: SlotIndex, frequency: u32) {
         self.links.set_frequency(slot, frequency);
     }
 }

@@ -242,6 +242,13 @@ impl Policy {
         oldest_of(&queues.small).chain(oldest_of(&queues.main)).find(|slot| !busy(*slot))
     }
 
+    /// The slots of a pool without shares, the oldest first, those of `small` before those of `main`.
+    pub(crate) fn oldest_first<'a>(&self, map: &'a Map) -> impl Iterator<Item = SlotIndex> + use<'a> {
+        let queues = self.shares.queues(None);
+        let ends = [queues.small.oldest(), queues.main.oldest()];
+        ends.into_iter().flat_map(|oldest| std::iter::successors(oldest, |slot| map.newer(*slot)))
+    }
+
     fn requeue(&mut self, map: &mut Map, slot: SlotIndex, in_small: bool) {
         self.unlink(map, slot);
         self.push(map, slot, in_small);

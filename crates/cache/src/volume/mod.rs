@@ -7,6 +7,7 @@ pub(crate) mod held_pages;
 pub(crate) mod latency;
 pub(crate) mod locks;
 pub(crate) mod pieces;
+pub(crate) mod recorder;
 pub(crate) mod streams;
 pub(crate) mod turns;
 
@@ -30,6 +31,7 @@ use std::rc::Rc;
 use hotset_block::{Buf, ByteRange, Device, Discard, Env, Extent, ExtentKind, Instant, PAGE_BYTES, ZeroMode};
 
 use crate::address::{BlockKey, VolumeIndex, pages_of};
+use crate::advisor::access::Direction;
 use crate::config::{PAGE, VolumeName, VolumeSettings, VolumeSpec, limits};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::Content;
@@ -44,6 +46,7 @@ use crate::volume::clear::Cleared;
 use crate::volume::latency::{Latencies, LatencyCounters};
 use crate::volume::locks::RangeLocks;
 use crate::volume::read::Destination;
+use crate::volume::recorder::{Recorded, Recorder};
 use crate::volume::streams::Streams;
 
 /// When a write may be answered.
@@ -86,6 +89,7 @@ pub(crate) struct VolumeInner<E: Env> {
     pub(crate) is_cut_off: Cell<bool>,
     pub(crate) read_streams: RefCell<Streams>,
     pub(crate) write_streams: RefCell<Streams>,
+    pub(crate) recorder: Recorder,
     pub(crate) stats: Stats,
     pub(crate) stopped: Cell<bool>,
     /// Its cache is being flushed, so that it can be taken away: new writes go past it.
@@ -207,6 +211,7 @@ impl<E: Env> Volume<E> {
             is_cut_off: Cell::new(false),
             read_streams: RefCell::new(Streams::new()),
             write_streams: RefCell::new(Streams::new()),
+            recorder: Recorder::default(),
             stats,
             stopped: Cell::new(false),
             draining: Cell::new(false),
@@ -248,6 +253,20 @@ impl<E: Env> Volume<E> {
     /// The transfer that the backing device likes best, in bytes; 0 if it does not say.
     pub fn optimal_io_bytes(&self) -> u32 {
         self.inner.backing.info.optimal_io_bytes
+    }
+
+    /// Begins to record what hosts read and write; false: somebody does so already.
+    pub fn begin_recording(&self) -> bool {
+        self.inner.recorder.begin(self.inner.env.now())
+    }
+
+    /// What was recorded since the last time; `None`: nothing is recorded, or nobody has asked for ten seconds.
+    pub fn take_recorded(&self) -> Option<Recorded> {
+        self.inner.recorder.take(self.inner.env.now())
+    }
+
+    pub fn end_recording(&self) {
+        self.inner.recorder.end();
     }
 
     /// Changes while something goes on that takes long: zeroes, trims, filling on request, cleaning. Hosts that wait for it
@@ -304,6 +323,7 @@ impl<E: Env> Volume<E> {
         if range.is_empty() {
             return Ok(volume.env.buffers().take(0));
         }
+        volume.recorder.note(range, Direction::Read, || volume.env.now());
         let began = volume.stats.read_latency.begin(|| volume.env.real_now());
         let result = volume.read_range(range, destination).await;
         volume.stats.read_latency.end(began, || volume.env.real_now());
@@ -318,11 +338,13 @@ impl<E: Env> Volume<E> {
         let volume = &self.inner;
         let length = u64::try_from(buf.len()).expect("a length fits in 64 bits");
         let end = offset.checked_add(length).ok_or_else(|| volume.outside(offset, length))?;
-        volume.check(ByteRange { start: offset, end }, limits::REQUEST_BYTES_MAX)?;
+        let range = ByteRange { start: offset, end };
+        volume.check(range, limits::REQUEST_BYTES_MAX)?;
         volume.check_writable()?;
         if buf.is_empty() {
             return Ok(());
         }
+        volume.recorder.note(range, Direction::Write, || volume.env.now());
         let began = volume.stats.write_latency.begin(|| volume.env.real_now());
         let failures = volume.backing.failures();
         let result = volume.write_range(offset, buf, durability).await;

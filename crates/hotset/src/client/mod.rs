@@ -19,6 +19,7 @@ mod status;
 mod table;
 mod token;
 mod top;
+mod trace;
 mod volume;
 
 pub(crate) use address::{Address, Credentials};
@@ -33,7 +34,8 @@ pub(crate) use rules::run as run_udev_rules;
 pub(crate) use site::{run_apply, run_export};
 pub(crate) use stats::run as run_stats;
 pub(crate) use status::run as run_status;
-pub(crate) use table::Table;
+pub(crate) use table::{Table, facts};
 pub(crate) use token::run as run_token;
 pub(crate) use top::run as run_top;
+pub(crate) use trace::run as run_trace;
 pub(crate) use volume::run as run_volume;

@@ -16,6 +16,7 @@ use super::changing::memory_cache::MemoryCaching;
 use super::changing::operating::Operating;
 use super::changing::operations::Operations;
 use super::changing::pools::Pools;
+use super::changing::recordings::Recordings;
 use super::changing::removal::Removals;
 use super::changing::rewrite::Rewriting;
 use super::changing::scrub::Scrubs;
@@ -66,6 +67,7 @@ pub(crate) struct Rooms {
     pub(crate) removals: Arc<Removals>,
     pub(crate) conversions: Arc<Conversions>,
     pub(crate) operating: Arc<Operating>,
+    pub(crate) recordings: Arc<Recordings>,
     pub(crate) reporting: Arc<Reporting>,
     pub(crate) drives: Arc<Drives>,
     pub(crate) disks: Arc<Disks>,
@@ -194,6 +196,7 @@ impl Rooms {
             scrubs: Arc::clone(&scrubs),
             members: Arc::clone(&members),
         });
+        let recordings = Arc::new(Recordings { records: Arc::clone(&records) });
         let drives = Arc::new(Drives { records: Arc::clone(&records), known: Known::new(records.state.ssd_ledger()) });
         let memory = Arc::new(MemoryCaching::new(Arc::clone(&records)));
         let reporting = Arc::new(Reporting {
@@ -234,6 +237,7 @@ impl Rooms {
             removals,
             conversions,
             operating,
+            recordings,
             reporting,
             drives,
             disks,

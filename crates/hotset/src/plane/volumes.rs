@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use hotset_block::{Env as _, HostDevice};
 use hotset_cache::config::{VolumeName, VolumeSettings, VolumeSpec};
-use hotset_cache::{Cleared, Error, ErrorKind, Volume, VolumeStatus};
+use hotset_cache::{Cleared, Error, ErrorKind, Recorded, Volume, VolumeStatus};
 
 use super::device;
 use super::open::Plane;
@@ -115,6 +115,24 @@ impl Plane {
         let volume = self.volume(&name)?;
         let spec = VolumeSpec { name, backing: volume.status().backing, settings: volume.settings() };
         volume.clear(async || device::open_backing(&self.env, &spec).await).await
+    }
+
+    /// Begins to record a volume's requests.
+    pub(crate) async fn begin_recording(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        if self.volume(&name)?.begin_recording() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Refused, format!("volume {name}: its requests are recorded by somebody else")))
+    }
+
+    /// What was recorded of a volume since the last time; `None`: nothing is recorded any more.
+    pub(crate) async fn take_recorded(self: Rc<Self>, name: VolumeName) -> Result<Option<Recorded>, Error> {
+        Ok(self.volume(&name)?.take_recorded())
+    }
+
+    pub(crate) async fn end_recording(self: Rc<Self>, name: VolumeName) -> Result<(), Error> {
+        self.volume(&name)?.end_recording();
+        Ok(())
     }
 
     /// The volumes whose backing devices were closed and could not be opened again.

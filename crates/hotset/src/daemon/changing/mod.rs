@@ -11,6 +11,7 @@ pub(crate) mod memory_cache;
 pub(crate) mod operating;
 pub(crate) mod operations;
 pub(crate) mod pools;
+pub(crate) mod recordings;
 pub(crate) mod removal;
 pub(crate) mod rewrite;
 pub(crate) mod scrub;

@@ -65,6 +65,9 @@ const BODY_BYTES_MAX: usize = 256 << 10;
         volumes::volume_flush,
         volumes::cancel_volume_flush,
         volumes::connect,
+        volumes::begin_recording,
+        volumes::take_recorded,
+        volumes::end_recording,
         operations::list_operations,
         operations::start_operation,
         operations::show_operation,
@@ -116,6 +119,10 @@ pub(crate) fn router(control: Control, gate: Gate) -> Router {
         .route("/volumes/{name}/cache", put(volumes::enable_cache).delete(volumes::disable_cache))
         .route("/volumes/{name}/flush", get(volumes::volume_flush).delete(volumes::cancel_volume_flush))
         .route("/volumes/{name}/connect", get(volumes::connect))
+        .route(
+            "/volumes/{name}/recording",
+            put(volumes::begin_recording).post(volumes::take_recorded).delete(volumes::end_recording),
+        )
         .route("/operations", get(operations::list_operations).post(operations::start_operation))
         .route("/operations/{id}", get(operations::show_operation).delete(operations::cancel_operation))
         .route("/events", get(events::list_events))

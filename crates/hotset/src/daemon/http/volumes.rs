@@ -168,3 +168,25 @@ pub(super) async fn disable_cache(
 pub(super) async fn connect(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Connect> {
     Ok(Json(rooms.reporting.connect(&name).await?))
 }
+
+/// Begins to record what hosts read and write. One at a time; it ends when nothing was taken for ten seconds.
+#[utoipa::path(put, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
+    responses((status = 200, body = api::Recording), (status = "default", body = ApiError)))]
+pub(super) async fn begin_recording(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recording> {
+    rooms.recordings.begin(&name).await?;
+    Ok(Json(api::Recording { recording: true }))
+}
+
+/// Takes what was recorded since the last time. At most 65,536 requests wait; more are lost, and counted.
+#[utoipa::path(post, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
+    responses((status = 200, body = api::Recorded), (status = "default", body = ApiError)))]
+pub(super) async fn take_recorded(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recorded> {
+    Ok(Json(rooms.recordings.take(&name).await?))
+}
+
+#[utoipa::path(delete, path = "/api/v1/volumes/{name}/recording", params(("name" = String, Path)),
+    responses((status = 200, body = api::Recording), (status = "default", body = ApiError)))]
+pub(super) async fn end_recording(State(rooms): Manages, Name(name): Name<String>) -> Answer<api::Recording> {
+    rooms.recordings.end(&name).await?;
+    Ok(Json(api::Recording { recording: false }))
+}

@@ -1,0 +1,396 @@
+//! A cache of watched blocks alone: as much smaller as fewer blocks are watched, it does to them what a whole one would do.
+//!
+//! It is made of the engine's own [`Map`], [`Policy`] and [`Counters`], and goes through a request as `volume/read.rs`, `volume/write.rs` and
+//! `clean/` do: a read hits if all of its pages are there; what it misses is counted, and at the threshold the whole block is
+//! filled. In a read pool a write takes its pages out, and fills the block at its own threshold. In a read-write pool what is written
+//! stays: here in the block's slot, where the engine has it in the write log. Nothing takes time: a fill is there at once,
+//! and there is always room for one.
+
+use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use crate::clean::counters::Counters;
+use crate::clean::map::Map;
+use crate::clean::policy::Policy;
+use crate::config::{BlockBytes, PAGE, PolicyKind, PoolKind};
+
+use super::access::{Access, Accesses, Direction, Passage};
+use super::figures::{number, ratio};
+use super::sample::{GROUPS, Rate, Sampled, deviation};
+
+/// All blocks are of one volume.
+const VOLUME: VolumeIndex = VolumeIndex(0);
+
+/// How much memory counters may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// What those of the pool take.
+    Ample,
+    /// 32 KiB for a miniature, 16 where blocks are larger than 64 KiB: of small pools, less is remembered than there would be.
+    Scarce,
+}
+
+impl Room {
+    fn bits_max(self, pages_per_block: u32) -> usize {
+        match self {
+            Self::Ample => usize::MAX,
+            Self::Scarce if pages_per_block <= 16 => 1 << 18,
+            Self::Scarce => 1 << 17,
+        }
+    }
+}
+
+/// What a pool would be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    pub kind: PoolKind,
+    pub block_bytes: BlockBytes,
+    pub policy: PolicyKind,
+    /// 1 to 4.
+    pub populate_on_read: u8,
+    /// 1 to 4; 0: never, in a read pool.
+    pub populate_on_write: u8,
+}
+
+/// What a miniature counted; each watched block stands for as many as its rate says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Tally {
+    /// By group of blocks.
+    read_misses: [f64; GROUPS],
+    write_misses: [f64; GROUPS],
+    written_pages: f64,
+    filled_blocks: f64,
+}
+
+/// What a pool would have done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    pub accesses: Accesses,
+    /// Of the parts of blocks that were read, those that were not in the cache: 0 to 1.
+    pub read_misses: f64,
+    /// Of the parts of blocks that were written, those whose block was not there: 0 to 1.
+    pub write_misses: f64,
+    /// Of all.
+    pub misses: f64,
+    /// How far [`Self::misses`] may be off, and [`Self::read_misses`]: two standard deviations.
+    pub error: f64,
+    pub read_error: f64,
+    /// Bytes written to all SSDs together: by fills, and, in a read-write pool, by hosts, twice.
+    pub ssd_written_bytes: f64,
+}
+
+/// A cache in miniature.
+pub struct Miniature {
+    setup: Setup,
+    blocks: u64,
+    rate: Rate,
+    slots_max: u32,
+    map: Map,
+    policy: Policy,
+    /// None where every miss is worth a slot.
+    counters: Option<Counters>,
+    free: Vec<SlotIndex>,
+    tally: Tally,
+}
+
+impl Miniature {
+    /// Of a pool that has `blocks` slots. At most 2^29 slots are left at `rate`.
+    pub fn new(setup: Setup, blocks: u64, rate: Rate, room: Room) -> Self {
+        let slots = u32::try_from(rate.share_of(blocks.max(1))).expect("a miniature is planned to fit");
+        let pages_per_block = setup.block_bytes.pages();
+        let counts = setup.populate_on_read > 1 || setup.populate_on_write > 1;
+        let whole = u32::try_from(blocks.min(u64::from(u32::MAX))).expect("it is no more");
+        Self {
+            setup,
+            blocks,
+            rate,
+            slots_max: slots,
+            map: Map::new(pages_per_block, false),
+            policy: Policy::new(setup.policy, slots),
+            counters: counts.then(|| {
+                Counters::sampled(whole, pages_per_block, room.bits_max(pages_per_block), |count| rate.share_of(count))
+            }),
+            free: Vec::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// One of a larger size, which watches no more blocks, as it would be now: this one has never evicted anything.
+    pub(crate) fn grown(&self, blocks: u64, rate: Rate, room: Room) -> Self {
+        let mut larger = Self::new(self.setup, blocks, rate, room);
+        for slot in self.policy.oldest_first(&self.map) {
+            let key = self.map.key(slot).expect("what is listed is used");
+            if !rate.takes(Sampled::new(key.block)) {
+                continue;
+            }
+            let taken = larger.take_slot();
+            larger.map.insert(taken, key, 0);
+            larger.policy.inserted(&mut larger.map, taken);
+            larger.map.set_frequency(taken, self.map.frequency(slot));
+            larger.map.set_valid_words(taken, self.map.valid_words(slot));
+        }
+        larger.counters.clone_from(&self.counters);
+        larger.tally = self.tally;
+        larger
+    }
+
+    /// So many slots that a larger size had better be begun with.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        u64::from(self.map.slots_used()) * 10 >= u64::from(self.slots_max) * 7
+    }
+
+    /// The slots of the pool that it stands for.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Goes through an access, if its block is watched.
+    pub fn access(&mut self, access: &Access, sampled: Sampled) {
+        if !self.rate.takes(sampled) {
+            return;
+        }
+        let key = BlockKey { volume: VOLUME, block: access.block };
+        match access.direction {
+            Direction::Read => self.read(key, access, sampled),
+            Direction::Write => self.write(key, access, sampled),
+        }
+    }
+
+    fn read(&mut self, key: BlockKey, access: &Access, sampled: Sampled) {
+        let slot = self.map.find(key);
+        let length = access.pages.end - access.pages.start;
+        let has_all = |slot| self.map.valid_run(slot, access.pages.start, length) == (true, length);
+        let hits = slot.is_some_and(has_all);
+        if let Some(slot) = slot.filter(|_| hits || access.passage == Passage::Counted) {
+            self.policy.touched(&mut self.map, slot);
+        }
+        if hits {
+            return;
+        }
+        self.tally.read_misses[sampled.group()] += self.rate.weight();
+        let threshold = self.setup.populate_on_read;
+        if access.passage == Passage::Counted && self.counted(|counters| counters.count_read(key)) >= threshold {
+            self.fill(key, slot);
+        }
+    }
+
+    fn write(&mut self, key: BlockKey, access: &Access, sampled: Sampled) {
+        let slot = self.map.find(key);
+        if slot.is_none() {
+            self.tally.write_misses[sampled.group()] += self.rate.weight();
+        }
+        match self.setup.kind {
+            PoolKind::Read => self.write_around(key, access, slot),
+            PoolKind::ReadWrite => self.write_back(key, access, slot),
+        }
+    }
+
+    fn write_around(&mut self, key: BlockKey, access: &Access, slot: Option<SlotIndex>) {
+        if let Some(slot) = slot {
+            self.map.clear_valid(slot, access.pages.clone());
+            if self.map.valid_count(slot) == 0 {
+                self.free_slot(slot);
+            }
+        }
+        let threshold = self.setup.populate_on_write;
+        if threshold == 0 || access.passage == Passage::Past {
+            return;
+        }
+        let reached = self.counted(|counters| counters.count_write(key)) >= threshold;
+        if reached && self.map.find(key).is_none() {
+            self.fill(key, None);
+        }
+    }
+
+    /// What is there already stays, whatever wrote it.
+    fn write_back(&mut self, key: BlockKey, access: &Access, slot: Option<SlotIndex>) {
+        let slot = match slot {
+            Some(slot) => {
+                self.policy.touched(&mut self.map, slot);
+                slot
+            }
+            None if access.passage == Passage::Past => return,
+            None if self.counted(|counters| counters.count_write(key)) < self.setup.populate_on_write => return,
+            None => self.insert(key),
+        };
+        self.map.set_valid(slot, access.pages.clone());
+        self.tally.written_pages += f64::from(access.pages.end - access.pages.start) * self.rate.weight();
+    }
+
+    /// How often the block was counted, this time included.
+    fn counted(&mut self, count: impl FnOnce(&mut Counters) -> u8) -> u8 {
+        self.counters.as_mut().map_or(1, count)
+    }
+
+    /// A block enters as a whole, in another slot than the one that it may have.
+    fn fill(&mut self, key: BlockKey, before: Option<SlotIndex>) {
+        if let Some(before) = before {
+            self.free_slot(before);
+        }
+        let slot = self.insert(key);
+        self.map.set_valid(slot, 0..self.map.pages_per_block());
+        self.tally.filled_blocks += self.rate.weight();
+    }
+
+    fn insert(&mut self, key: BlockKey) -> SlotIndex {
+        if let Some(counters) = &mut self.counters {
+            counters.forget(key);
+        }
+        let slot = self.take_slot();
+        self.map.insert(slot, key, 0);
+        self.policy.inserted(&mut self.map, slot);
+        slot
+    }
+
+    /// A free slot. They come to be as they are needed: what is never full takes little memory.
+    fn take_slot(&mut self) -> SlotIndex {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        let there = self.map.slot_count();
+        if there < self.slots_max {
+            let more = there.max(8).min(self.slots_max - there);
+            let first = self.map.add_slots(more);
+            self.free.extend((first.0..first.0 + more).rev().map(SlotIndex));
+        } else {
+            let slot = self.policy.victim(&mut self.map, |_| false).expect("a full cache has a victim");
+            self.policy.evicted(&mut self.map, slot);
+            self.map.remove(slot);
+            self.free.push(slot);
+        }
+        self.free.pop().expect("there is one now")
+    }
+
+    fn free_slot(&mut self, slot: SlotIndex) {
+        self.policy.removed(&mut self.map, slot);
+        self.map.remove(slot);
+        self.free.push(slot);
+    }
+
+    /// What the pool would have done, of all accesses, sampled or not.
+    pub fn outcome(&self, accesses: Accesses) -> Outcome {
+        let Tally { read_misses, write_misses, written_pages, filled_blocks } = self.tally;
+        let [reads, writes] = [read_misses, write_misses].map(|groups| groups.iter().sum::<f64>());
+        let mut groups = read_misses;
+        groups.iter_mut().zip(write_misses).for_each(|(sum, writes)| *sum += writes);
+        let written = filled_blocks * number(self.setup.block_bytes.get()) + 2.0 * written_pages * number(PAGE);
+        Outcome {
+            accesses,
+            read_misses: ratio(reads, accesses.reads),
+            write_misses: ratio(writes, accesses.writes),
+            misses: ratio(reads + writes, accesses.all()),
+            error: ratio(deviation(groups, self.rate), accesses.all()),
+            read_error: ratio(deviation(read_misses, self.rate), accesses.reads),
+            ssd_written_bytes: written,
+        }
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let free =
+            u64::try_from(self.free.capacity() * size_of::<SlotIndex>()).expect("an address has 64 bits at most");
+        let counters = self.counters.as_ref().map_or(0, Counters::memory_bytes);
+        self.map.memory_bytes() + self.policy.memory_bytes() + counters + free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::BlockIndex;
+
+    fn setup(kind: PoolKind, populate_on_read: u8, populate_on_write: u8) -> Setup {
+        let block_bytes = BlockBytes::new(64 << 10).unwrap();
+        Setup { kind, block_bytes, policy: PolicyKind::Lru, populate_on_read, populate_on_write }
+    }
+
+    struct Host {
+        miniature: Miniature,
+        accesses: Accesses,
+    }
+
+    impl Host {
+        fn new(setup: Setup, blocks: u64) -> Self {
+            Self { miniature: Miniature::new(setup, blocks, Rate::ALL, Room::Ample), accesses: Accesses::default() }
+        }
+
+        /// Whether it was a miss.
+        fn does(&mut self, direction: Direction, block: u32, pages: std::ops::Range<u32>, passage: Passage) -> bool {
+            let before = self.miniature.tally;
+            self.accesses.count(direction);
+            let block = BlockIndex(block);
+            self.miniature.access(&Access { block, pages, direction, passage }, Sampled::new(block));
+            let after = self.miniature.tally;
+            (after.read_misses, after.write_misses) != (before.read_misses, before.write_misses)
+        }
+
+        fn reads(&mut self, block: u32) -> bool {
+            self.does(Direction::Read, block, 3..4, Passage::Counted)
+        }
+
+        fn writes(&mut self, block: u32, page: u32) -> bool {
+            self.does(Direction::Write, block, page..page + 1, Passage::Counted)
+        }
+    }
+
+    // proves: A4
+    #[test]
+    fn a_block_enters_at_its_threshold_and_with_all_of_its_pages() {
+        let mut host = Host::new(setup(PoolKind::Read, 2, 0), 10);
+        assert_eq!([0; 4].map(|_| host.reads(5)), [true, true, false, false]);
+        assert!(!host.does(Direction::Read, 5, 0..16, Passage::Counted));
+        assert!(host.writes(6, 0) && host.writes(6, 0), "writes populate nothing here");
+        assert!((host.miniature.outcome(host.accesses).ssd_written_bytes - 65_536.0).abs() < 1e-6);
+    }
+
+    // proves: A4
+    #[test]
+    fn a_write_takes_its_pages_out_of_a_read_pool_and_a_read_write_pool_keeps_them() {
+        let mut host = Host::new(setup(PoolKind::Read, 1, 0), 10);
+        host.reads(5);
+        assert!(!host.writes(5, 3), "its block was there");
+        assert!(host.reads(5), "the page is gone");
+        assert!(!host.reads(5), "the block was filled anew");
+        let mut host = Host::new(setup(PoolKind::ReadWrite, 1, 1), 10);
+        assert!(host.writes(5, 3));
+        assert!(!host.reads(5), "it is there");
+        assert!(host.does(Direction::Read, 5, 3..5, Passage::Counted), "its neighbour is not");
+        assert!(!host.does(Direction::Read, 5, 3..5, Passage::Counted));
+    }
+
+    #[test]
+    fn a_stream_is_served_from_what_is_there_and_leaves_nothing() {
+        let mut host = Host::new(setup(PoolKind::Read, 1, 1), 10);
+        host.reads(5);
+        assert!(!host.does(Direction::Read, 5, 0..16, Passage::Past));
+        assert!(host.does(Direction::Read, 6, 0..16, Passage::Past));
+        assert!(host.does(Direction::Write, 6, 0..16, Passage::Past));
+        assert!(host.reads(6));
+    }
+
+    #[test]
+    fn a_miniature_that_watches_one_block_of_four_tells_what_the_whole_misses() {
+        let both = [Rate::ALL, Rate::of(1, 4)].map(|rate| {
+            let setup = Setup { policy: PolicyKind::S3Fifo, ..setup(PoolKind::Read, 2, 0) };
+            let (mut miniature, mut accesses) = (Miniature::new(setup, 2000, rate, Room::Scarce), Accesses::default());
+            let mut state = 1_u64;
+            for _ in 0..300_000 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // Popular in proportion to how small it is.
+                let [a, b] = [state >> 40, (state >> 20) & 0xff_ffff].map(|bits| bits % 10_000);
+                let block = BlockIndex(u32::try_from(a * b / 10_000).unwrap());
+                accesses.count(Direction::Read);
+                let access = Access { block, pages: 0..1, direction: Direction::Read, passage: Passage::Counted };
+                miniature.access(&access, Sampled::new(block));
+            }
+            miniature.outcome(accesses)
+        });
+        let [whole, part] = both;
+        assert!(whole.error < 1e-9 && part.error > 0.0);
+        assert!((whole.misses - part.misses).abs() < 0.02, "{} {}", whole.misses, part.misses);
+        let written = part.ssd_written_bytes / whole.ssd_written_bytes;
+        assert!((0.9..1.1).contains(&written), "{written}");
+    }
+}

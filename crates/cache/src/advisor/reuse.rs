@@ -1,0 +1,371 @@
+//! Reuse distances of watched blocks: how many other blocks were asked for between two accesses to one (Mattson et al., 1970). A cache
+//! of more blocks than that with LRU would have hit.
+//!
+//! At most so many blocks are watched as were agreed: when there are more, the rate is lowered, and those are forgotten that it
+//! does not take (SHARDS' fixed size). Each access weighs as many as its rate stood for then. What the sample has too many or too few of
+//! all accesses counts as hits of the smallest cache: mostly it is the hottest blocks that are in it or not (`SHARDS_adj`).
+//! Beside the distance, each block remembers on which days it was read and written.
+
+use std::collections::BTreeMap;
+
+use crate::address::{BlockIndex, at, vec_bytes};
+
+use super::access::{Accesses, Direction};
+use super::curve::{Curve, Point};
+use super::figures::{number, ratio};
+use super::sample::{GROUPS, Rate, Sampled, deviation};
+
+/// Classes of distances for each doubling.
+const STEPS: u64 = 64;
+const STEPS_LOG2: u32 = STEPS.trailing_zeros();
+/// Distances below this have a class each.
+const EXACT: u64 = 2 * STEPS;
+/// Doublings: distances are those of blocks, which have 32 bits, and some more for their weight.
+const OCTAVES: usize = 36;
+/// The class of what was not seen before, beside those of [`OCTAVES`].
+const COLD: usize = OCTAVES;
+
+/// A watched block.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// Its place in the order of last accesses.
+    place: u32,
+}
+
+/// Reuse distances of a volume's blocks.
+pub struct ReuseDistances {
+    blocks: BTreeMap<u32, Watched>,
+    blocks_max: usize,
+    rate: Rate,
+    order: Order,
+    accesses: Accesses,
+    reads: Distances,
+    writes: Distances,
+}
+
+impl ReuseDistances {
+    /// Watches `blocks_max` blocks at most, chosen at `rate` at first.
+    pub fn new(blocks_max: u32, rate: Rate) -> Self {
+        Self {
+            blocks: BTreeMap::new(),
+            blocks_max: at(blocks_max),
+            rate,
+            order: Order::new(at(blocks_max) * 2),
+            accesses: Accesses::default(),
+            reads: Distances::default(),
+            writes: Distances::default(),
+        }
+    }
+
+    /// Takes note of an access, of a block that is watched or not.
+    pub fn access(&mut self, block: BlockIndex, direction: Direction) {
+        self.accesses.count(direction);
+        let sampled = Sampled::new(block);
+        if self.rate.takes(sampled) {
+            self.watch(block, sampled, direction);
+        }
+    }
+
+    fn watch(&mut self, block: BlockIndex, sampled: Sampled, direction: Direction) {
+        if self.order.is_full() {
+            self.renumber();
+        }
+        let place = self.order.next();
+        let before = self.blocks.insert(block.0, Watched { place });
+        let distance = before.map(|before| self.order.leave(before.place));
+        let weight = self.rate.weight();
+        let distances = match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        };
+        distances.add(distance.map(|distance| number(u64::from(distance)) * weight), weight, sampled.group());
+        while self.blocks.len() > self.blocks_max {
+            self.lower_rate();
+        }
+    }
+
+    /// Lowers the rate, and forgets what it does not take.
+    fn lower_rate(&mut self) {
+        self.rate = self.rate.lowered();
+        let (rate, order) = (self.rate, &mut self.order);
+        self.blocks.retain(|block, watched| {
+            let stays = rate.takes(Sampled::new(BlockIndex(*block)));
+            if !stays {
+                order.leave(watched.place);
+            }
+            stays
+        });
+    }
+
+    /// Gives the blocks the lowest places, in the order that they have.
+    fn renumber(&mut self) {
+        let mut places: Vec<(u32, u32)> = self.blocks.iter().map(|(block, watched)| (watched.place, *block)).collect();
+        places.sort_unstable();
+        self.order.clear();
+        for (_, block) in places {
+            let place = self.order.next();
+            self.blocks.insert(block, Watched { place });
+        }
+    }
+
+    /// The part of all blocks that is watched now.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    pub fn accesses(&self) -> Accesses {
+        self.accesses
+    }
+
+    /// Blocks that were accessed at all, about.
+    pub fn footprint_blocks(&self) -> u64 {
+        self.rate.whole_of(u64::try_from(self.blocks.len()).expect("they are in memory"))
+    }
+
+    /// What LRU would miss at these sizes, in blocks, of what was asked for in one direction, or in both.
+    pub fn curve(&self, sizes: &[u64], direction: Option<Direction>) -> Curve {
+        let point = |blocks: &u64| {
+            let (misses, whole) = match direction {
+                Some(Direction::Read) => (self.reads.misses(*blocks), self.accesses.reads),
+                Some(Direction::Write) => (self.writes.misses(*blocks), self.accesses.writes),
+                None => (self.reads.misses(*blocks) + self.writes.misses(*blocks), self.accesses.all()),
+            };
+            let mut groups = [0.0; GROUPS];
+            let with = |distances: &Distances, groups: &mut [f64; GROUPS]| {
+                for (sum, group) in groups.iter_mut().zip(&distances.groups) {
+                    *sum += misses_of_group(group, *blocks);
+                }
+            };
+            if direction != Some(Direction::Write) {
+                with(&self.reads, &mut groups);
+            }
+            if direction != Some(Direction::Read) {
+                with(&self.writes, &mut groups);
+            }
+            Point { blocks: *blocks, misses: ratio(misses, whole), error: ratio(deviation(groups, self.rate), whole) }
+        };
+        Curve::new(sizes.iter().map(point).collect())
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        // A node of a B-tree has room for eleven entries and is two thirds full on average.
+        let entry = u64::try_from(size_of::<(u32, Watched)>() * 3 / 2 + 4).expect("a few bytes");
+        let entries = u64::try_from(self.blocks.len()).expect("they are in memory") * entry;
+        entries + self.order.memory_bytes() + self.reads.memory_bytes() + self.writes.memory_bytes()
+    }
+}
+
+/// Which places are taken, so that those behind one can be counted (Fenwick, 1994).
+struct Order {
+    sums: Vec<u32>,
+    next: u32,
+    taken: u32,
+}
+
+impl Order {
+    fn new(places: usize) -> Self {
+        Self { sums: vec![0; places + 2], next: 1, taken: 0 }
+    }
+
+    fn is_full(&self) -> bool {
+        at(self.next) + 1 >= self.sums.len()
+    }
+
+    fn clear(&mut self) {
+        self.sums.fill(0);
+        (self.next, self.taken) = (1, 0);
+    }
+
+    /// Takes the place behind all others.
+    fn next(&mut self) -> u32 {
+        let place = self.next;
+        self.next += 1;
+        self.taken += 1;
+        let mut index = at(place);
+        while index < self.sums.len() {
+            self.sums[index] += 1;
+            index += lowest_bit(index);
+        }
+        place
+    }
+
+    /// Leaves a place; answers how many are taken behind it, without the last one.
+    fn leave(&mut self, place: u32) -> u32 {
+        let mut upto = 0;
+        let mut index = at(place);
+        while index > 0 {
+            upto += self.sums[index];
+            index -= lowest_bit(index);
+        }
+        let behind = self.taken - upto;
+        let mut index = at(place);
+        while index < self.sums.len() {
+            self.sums[index] -= 1;
+            index += lowest_bit(index);
+        }
+        self.taken -= 1;
+        behind.saturating_sub(1)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        vec_bytes(&self.sums)
+    }
+}
+
+fn lowest_bit(index: usize) -> usize {
+    1 << index.trailing_zeros()
+}
+
+/// How often each distance was seen, weighed.
+#[derive(Default)]
+struct Distances {
+    /// By class; grows to the largest distance.
+    classes: Vec<f64>,
+    cold: f64,
+    /// By group of blocks and doubling.
+    groups: [Vec<f64>; GROUPS],
+}
+
+impl Distances {
+    fn add(&mut self, distance: Option<f64>, weight: f64, group: usize) {
+        let octaves = &mut self.groups[group];
+        if octaves.is_empty() {
+            octaves.resize(COLD + 1, 0.0);
+        }
+        let Some(distance) = distance else {
+            self.cold += weight;
+            octaves[COLD] += weight;
+            return;
+        };
+        let distance = whole(distance);
+        let class = class_of(distance);
+        if self.classes.len() <= class {
+            self.classes.resize(class + 1, 0.0);
+        }
+        self.classes[class] += weight;
+        octaves[octave_of(distance)] += weight;
+    }
+
+    /// Accesses that a cache of so many blocks would miss.
+    fn misses(&self, blocks: u64) -> f64 {
+        let class = class_of(blocks);
+        let further: f64 = self.classes.iter().skip(class + 1).sum();
+        let own = self.classes.get(class).copied().unwrap_or(0.0);
+        let (start, length) = bounds_of(class);
+        let hit = number(blocks - start) / number(length);
+        self.cold + further + own * (1.0 - hit)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        vec_bytes(&self.classes) + self.groups.iter().map(vec_bytes).sum::<u64>()
+    }
+}
+
+fn misses_of_group(octaves: &[f64], blocks: u64) -> f64 {
+    octaves.iter().skip(octave_of(blocks)).sum()
+}
+
+/// The number without its fraction: at most what classes reach to.
+fn whole(distance: f64) -> u64 {
+    let mut low = 0_u64;
+    for bit in (0..u32::try_from(OCTAVES).expect("a few")).rev() {
+        let tried = low | (1 << bit);
+        if number(tried) <= distance {
+            low = tried;
+        }
+    }
+    low
+}
+
+fn octave_of(distance: u64) -> usize {
+    let octave = u64::BITS - distance.leading_zeros();
+    at(octave).min(OCTAVES - 1)
+}
+
+fn class_of(distance: u64) -> usize {
+    if distance < EXACT {
+        return at(u32::try_from(distance).expect("a small one"));
+    }
+    let octave = distance.ilog2();
+    let step = (distance >> (octave - STEPS_LOG2)) - STEPS;
+    let class = EXACT + u64::from(octave - STEPS_LOG2 - 1) * STEPS + step;
+    at(u32::try_from(class).expect("64 classes a doubling"))
+}
+
+/// Where a class begins, and how long it is.
+fn bounds_of(class: usize) -> (u64, u64) {
+    let class = u64::try_from(class).expect("an address has 64 bits at most");
+    let Some(beyond) = class.checked_sub(EXACT) else { return (class, 1) };
+    let shift = beyond / STEPS + 1;
+    ((STEPS + beyond % STEPS) << shift, 1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The blocks that a stack of `size` blocks with LRU misses.
+    fn exact_misses(accesses: &[u32], size: usize) -> usize {
+        let mut stack = VecDeque::new();
+        let mut misses = 0;
+        for block in accesses {
+            match stack.iter().position(|held| held == block) {
+                Some(place) => drop(stack.remove(place)),
+                None => misses += 1,
+            }
+            stack.push_front(*block);
+            stack.truncate(size);
+        }
+        misses
+    }
+
+    fn misses(distances: &ReuseDistances, blocks: u64) -> f64 {
+        distances.curve(&[blocks], None).at(blocks).expect("there is one").misses
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn all_blocks_watched_give_exactly_what_lru_misses(
+            accesses in prop::collection::vec(prop_oneof![0_u32..20, 0_u32..120], 1..2000),
+            size in 1_u32..110,
+        ) {
+            let mut distances = ReuseDistances::new(128, Rate::ALL);
+            for block in &accesses {
+                distances.access(BlockIndex(*block), Direction::Read);
+            }
+            let exact = exact_misses(&accesses, at(size));
+            let ours = misses(&distances, u64::from(size)) * f64::from(u32::try_from(accesses.len()).unwrap());
+            prop_assert!((ours - f64::from(u32::try_from(exact).unwrap())).abs() < 1e-6, "{} is not {}", ours, exact);
+            prop_assert_eq!(distances.rate(), Rate::ALL);
+        }
+
+        #[test]
+        fn each_distance_lies_in_its_class_and_classes_follow_each_other(distance in 0_u64..1 << 36) {
+            let (start, length) = bounds_of(class_of(distance));
+            prop_assert!((start..start + length).contains(&distance));
+            prop_assert_eq!(class_of(start + length), class_of(distance) + 1);
+            prop_assert_eq!(whole(number(distance) + 0.25), distance);
+        }
+    }
+
+    #[test]
+    fn no_more_blocks_are_watched_than_agreed_and_their_number_tells_how_many_there_are() {
+        let mut distances = ReuseDistances::new(1024, Rate::ALL);
+        for block in (0..100_000).chain(0..100_000) {
+            distances.access(BlockIndex(block), Direction::Write);
+        }
+        assert!(distances.blocks.len() <= 1024 && distances.blocks.len() > 700);
+        let footprint = distances.footprint_blocks();
+        assert!((92_000..108_000).contains(&footprint), "{footprint}");
+        assert!(distances.memory_bytes() < 64 << 10, "{}", distances.memory_bytes());
+        assert!(misses(&distances, 110_000) < 0.56, "a loop fits");
+        assert!(misses(&distances, 80_000) > 0.95, "it does not");
+    }
+}

@@ -1,0 +1,144 @@
+//! One setup at many sizes: a miniature for each, from which a curve is made.
+//!
+//! Each size watches as many blocks as give its miniature the same number of slots: small sizes all blocks, large ones few. So each is
+//! as exact as its memory allows. Sizes are begun as more blocks come to be accessed: one that holds them all does what every larger one would.
+//! When all of them together take more than was agreed, the smallest size is left out: a cache of a hundredth of what is accessed is the
+//! least interesting.
+
+use super::access::{Access, Accesses, Direction};
+use super::curve::{Curve, Point};
+use super::miniature::{Miniature, Outcome, Room, Setup};
+use super::sample::{Rate, Sampled};
+
+/// A setup at many sizes.
+pub struct Sizes {
+    /// From the smallest to the first that holds all that was accessed.
+    miniatures: Vec<Miniature>,
+    /// Of all sizes, those that are not begun yet.
+    rest: Vec<u64>,
+    slots: u32,
+    rate: Rate,
+    memory_max_bytes: u64,
+    accesses: Accesses,
+}
+
+impl Sizes {
+    /// With about `slots` slots for each of the sizes `blocks`, in ascending order and not none, watching no more than `rate` of all
+    /// blocks, in `memory_max_bytes` bytes.
+    pub fn new(setup: Setup, blocks: &[u64], slots: u32, rate: Rate, memory_max_bytes: u64) -> Self {
+        let mut rest: Vec<u64> = blocks.iter().rev().copied().collect();
+        let first = rest.pop().expect("there is a size");
+        let accesses = Accesses::default();
+        let mut sizes = Self { miniatures: Vec::new(), rest, slots, rate, memory_max_bytes, accesses };
+        sizes.miniatures.push(Miniature::new(setup, first, sizes.rate_of(first), Room::Scarce));
+        sizes
+    }
+
+    fn rate_of(&self, blocks: u64) -> Rate {
+        Rate::of(u64::from(self.slots), blocks).min(self.rate)
+    }
+
+    /// Takes note of an access, of a block that is watched or not.
+    pub fn access(&mut self, access: &Access) {
+        self.accesses.count(access.direction);
+        let sampled = Sampled::new(access.block);
+        for miniature in &mut self.miniatures {
+            miniature.access(access, sampled);
+        }
+        while let Some(largest) = self.miniatures.last().filter(|largest| largest.is_nearly_full())
+            && let Some(blocks) = self.rest.pop()
+        {
+            let larger = largest.grown(blocks, self.rate_of(blocks), Room::Scarce);
+            self.miniatures.push(larger);
+            self.keep_within_memory();
+        }
+    }
+
+    fn keep_within_memory(&mut self) {
+        while self.memory_bytes() > self.memory_max_bytes && self.miniatures.len() > 1 {
+            self.miniatures.remove(0);
+        }
+    }
+
+    pub fn accesses(&self) -> Accesses {
+        self.accesses
+    }
+
+    /// Misses by size, of what was asked for in one direction, or in both.
+    pub fn curve(&self, direction: Option<Direction>) -> Curve {
+        let of_direction = |outcome: Outcome| match direction {
+            Some(Direction::Read) => (outcome.read_misses, outcome.read_error),
+            Some(Direction::Write) => (outcome.write_misses, outcome.error),
+            None => (outcome.misses, outcome.error),
+        };
+        let point = |miniature: &Miniature| {
+            let (misses, error) = of_direction(miniature.outcome(self.accesses));
+            Point { blocks: miniature.blocks(), misses, error }
+        };
+        Curve::new(self.miniatures.iter().map(point).collect())
+    }
+
+    /// What a pool of each size would have done.
+    pub fn outcomes(&self) -> impl Iterator<Item = (u64, Outcome)> {
+        self.miniatures.iter().map(|miniature| (miniature.blocks(), miniature.outcome(self.accesses)))
+    }
+
+    /// The memory that it takes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.miniatures.iter().map(Miniature::memory_bytes).sum()
+    }
+}
+
+/// Sizes for a curve: two for each doubling, from `least` to `most` blocks.
+pub fn half_octaves(least: u64, most: u64) -> Vec<u64> {
+    let mut sizes = Vec::new();
+    let mut size = least.max(2);
+    while size < most {
+        sizes.push(size);
+        // The square root of two is 1.41 421.
+        let between = size.saturating_mul(141_421) / 100_000;
+        if between > size && between < most {
+            sizes.push(between);
+        }
+        size = size.saturating_mul(2);
+    }
+    sizes.push(most.max(1));
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::BlockIndex;
+    use crate::advisor::access::Passage;
+    use crate::config::{BlockBytes, PolicyKind, PoolKind};
+
+    #[test]
+    fn sizes_ascend_to_the_largest() {
+        assert_eq!(half_octaves(64, 300), [64, 90, 128, 181, 256, 300]);
+        assert_eq!((half_octaves(5, 5), half_octaves(9, 1)), (vec![5], vec![1]));
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_loses_its_smallest_sizes() {
+        let block_bytes = BlockBytes::new(1 << 20).unwrap();
+        let setup = Setup {
+            kind: PoolKind::Read,
+            block_bytes,
+            policy: PolicyKind::S3Fifo,
+            populate_on_read: 2,
+            populate_on_write: 0,
+        };
+        let blocks = half_octaves(64, 1 << 20);
+        let mut sizes = Sizes::new(setup, &blocks, 512, Rate::ALL, 700 << 10);
+        for block in (0..300_000).chain(0..300_000).map(BlockIndex) {
+            sizes.access(&Access { block, pages: 0..1, direction: Direction::Read, passage: Passage::Counted });
+        }
+        assert!(sizes.memory_bytes() <= 700 << 10, "{}", sizes.memory_bytes());
+        let curve = sizes.curve(None);
+        let [first, last] = [curve.points().first(), curve.points().last()].map(|point| point.expect("it has points"));
+        assert!((512..4096).contains(&first.blocks), "{first:?}");
+        assert!((300_000..=600_000).contains(&last.blocks), "{last:?}");
+        assert!(last.misses > 0.8, "each block was read twice, and hardly any enters before: {last:?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Several pools at once, over the same requests: what each would have done.
+//!
+//! How many blocks are watched for each is planned from what a look over all requests found ([`Footprint`]): as many as the time allows, and
+//! never so few that the answer would be a guess.
+
+use hotset_block::ByteRange;
+
+use crate::config::{BlockBytes, PoolKind};
+
+use super::access::{Access, Accesses, Direction, Passage};
+use super::miniature::{Miniature, Outcome, Room, Setup};
+use super::reuse::ReuseDistances;
+use super::sample::{Rate, Sampled};
+
+/// Blocks that are watched at least, of those that are accessed.
+const WATCHED_BLOCKS_MIN: u64 = 8192;
+/// Slots that a miniature has at least.
+const SLOTS_MIN: u64 = 1024;
+/// Slots that a miniature has at most: memory is bounded, whatever is asked.
+const SLOTS_MAX: u64 = 1 << 24;
+/// Blocks that the look over all requests watches for each block size.
+const FOOTPRINT_BLOCKS: u32 = 4096;
+
+/// A pool to be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case {
+    pub setup: Setup,
+    /// What it caches: rounded down to whole blocks, at least one.
+    pub size_bytes: u64,
+}
+
+impl Case {
+    fn blocks(&self) -> u64 {
+        super::curve::blocks_in(self.size_bytes, self.setup.block_bytes)
+    }
+}
+
+/// How much there is to go through, for one block size.
+pub struct Footprint {
+    block_bytes: BlockBytes,
+    reuse: ReuseDistances,
+}
+
+impl Footprint {
+    pub fn new(block_bytes: BlockBytes) -> Self {
+        Self { block_bytes, reuse: ReuseDistances::new(FOOTPRINT_BLOCKS, Rate::ALL) }
+    }
+
+    /// Takes note of a request.
+    pub fn request(&mut self, range: ByteRange, direction: Direction) {
+        for access in Access::of(range, self.block_bytes, direction, Passage::Counted) {
+            self.reuse.access(access.block, direction);
+        }
+    }
+
+    pub fn block_bytes(&self) -> BlockBytes {
+        self.block_bytes
+    }
+
+    pub fn accesses(&self) -> Accesses {
+        self.reuse.accesses()
+    }
+
+    /// What was accessed at all, each block once, about.
+    pub fn bytes(&self) -> u64 {
+        self.reuse.footprint_blocks().saturating_mul(self.block_bytes.get())
+    }
+
+    /// What LRU would miss that takes everything: of reads alone in a read pool.
+    pub fn lru_misses(&self, size_bytes: u64, kind: PoolKind) -> f64 {
+        let direction = match kind {
+            PoolKind::Read => Some(Direction::Read),
+            PoolKind::ReadWrite => None,
+        };
+        let blocks = super::curve::blocks_in(size_bytes, self.block_bytes);
+        self.reuse.curve(&[blocks], direction).at(blocks).map_or(1.0, |point| point.misses)
+    }
+
+    /// How many blocks to watch for a case of which `accesses_max` accesses may be gone through.
+    fn rate(&self, case: &Case, accesses_max: u64) -> Rate {
+        let in_time = Rate::of(accesses_max, self.accesses().all());
+        let enough_blocks = Rate::of(WATCHED_BLOCKS_MIN, self.reuse.footprint_blocks());
+        let enough_slots = Rate::of(SLOTS_MIN, case.blocks());
+        in_time.max(enough_blocks).max(enough_slots).min(Rate::of(SLOTS_MAX, case.blocks()))
+    }
+}
+
+/// Pools that are tried together.
+pub struct WhatIf {
+    block_bytes: BlockBytes,
+    accesses: Accesses,
+    miniatures: Vec<Miniature>,
+}
+
+impl WhatIf {
+    /// Tries `cases` over what `footprint` looked at, which has their block size, going through about `accesses_max` accesses for each.
+    pub fn new(cases: &[Case], footprint: &Footprint, accesses_max: u64) -> Self {
+        let miniature = |case: &Case| {
+            assert!(case.setup.block_bytes == footprint.block_bytes, "a footprint is of one block size");
+            Miniature::new(case.setup, case.blocks(), footprint.rate(case, accesses_max), Room::Ample)
+        };
+        let miniatures = cases.iter().map(miniature).collect();
+        Self { block_bytes: footprint.block_bytes, accesses: Accesses::default(), miniatures }
+    }
+
+    /// Goes through a request.
+    pub fn request(&mut self, range: ByteRange, direction: Direction, passage: Passage) {
+        for access in Access::of(range, self.block_bytes, direction, passage) {
+            self.accesses.count(direction);
+            let sampled = Sampled::new(access.block);
+            for miniature in &mut self.miniatures {
+                miniature.access(&access, sampled);
+            }
+        }
+    }
+
+    /// What each case would have done, in their order, and the part of all blocks that was watched for it.
+    pub fn outcomes(&self) -> impl Iterator<Item = (Outcome, Rate)> {
+        self.miniatures.iter().map(|miniature| (miniature.outcome(self.accesses), miniature.rate()))
+    }
+}

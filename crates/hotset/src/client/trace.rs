@@ -1,0 +1,165 @@
+//! The `trace record` verb: what hosts ask of a volume, into a file.
+//!
+//! The daemon keeps requests for a moment only; this takes them several times a second. The file is CSV packed by zstd, a frame for each portion, so
+//! that it can be read although the recording was interrupted.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hotset_api::{ApiError, ApiErrorKind, Recorded, Recording};
+use hyper::Method;
+use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use serde::Serialize;
+
+use super::http::Client;
+use super::print::print;
+use crate::args::{Output, TraceVerb};
+use crate::size::{Size, grouped, human};
+use crate::trace::CSV_HEADER;
+
+/// How often requests are taken: in this time the daemon has room for as many as a volume answers at its best.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// A frame is no smaller, as long as the recording goes on.
+const FRAME_BYTES: usize = 256 << 10;
+
+/// The answer of `trace record`.
+#[derive(Serialize)]
+struct Written {
+    volume: String,
+    path: String,
+    requests: u64,
+    /// Requests that came faster than they could be taken.
+    dropped_requests: u64,
+    size_bytes: u64,
+    seconds: f64,
+    ended: &'static str,
+}
+
+pub(crate) fn run(client: &Client, output: Output, verb: TraceVerb) -> Result<(), ApiError> {
+    let TraceVerb::Record { name, seconds, out, limit: Size(limit_bytes) } = verb;
+    let path = format!("/volumes/{name}/recording");
+    let mut file = TraceFile::create(&out, limit_bytes)?;
+    client.send::<Recording>(Method::PUT, &path, &())?;
+    let began = Instant::now();
+    let recorded = record(client, &path, &mut file, began, Duration::from_secs(seconds));
+    let elapsed = began.elapsed();
+    // Whatever went wrong: nobody takes any more.
+    let ended: Result<Recording, ApiError> = client.delete(&path);
+    let why = recorded?;
+    ended?;
+    file.end()?;
+    let written = Written {
+        volume: name.to_string(),
+        path: super::print::absolute(&out)?,
+        requests: file.requests,
+        dropped_requests: file.dropped,
+        size_bytes: file.size_bytes,
+        seconds: elapsed.as_secs_f64(),
+        ended: why.word(),
+    };
+    print(output, &written, Written::text)
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy)]
+enum End {
+    Time,
+    Limit,
+    Daemon,
+}
+
+impl End {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Limit => "limit",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+impl Written {
+    fn text(&self) -> String {
+        let Self { volume, path, requests, dropped_requests, size_bytes, ended, .. } = self;
+        let end = match *ended {
+            "limit" => "; it ended early, for the file has its largest size (--limit)",
+            "daemon" => "; it ended early, for the volume was opened anew",
+            _ => "",
+        };
+        let lost = match dropped_requests {
+            0 => String::new(),
+            dropped => format!(", {} came too fast and are missing", grouped(*dropped)),
+        };
+        let (requests, size) = (grouped(*requests), human(*size_bytes));
+        format!("Recorded {requests} requests of volume {volume}{lost}, {size} in {path}{end}\n")
+    }
+}
+
+fn record(client: &Client, path: &str, file: &mut TraceFile, began: Instant, time: Duration) -> Result<End, ApiError> {
+    loop {
+        std::thread::sleep(INTERVAL.min(time.saturating_sub(began.elapsed())));
+        let recorded: Recorded = client.send(Method::POST, path, &())?;
+        if recorded.ended {
+            return Ok(End::Daemon);
+        }
+        file.take(&recorded)?;
+        if file.size_bytes >= file.limit_bytes {
+            return Ok(End::Limit);
+        }
+        if began.elapsed() >= time {
+            return Ok(End::Time);
+        }
+    }
+}
+
+/// The file that is written.
+struct TraceFile {
+    file: File,
+    path: String,
+    waiting: String,
+    requests: u64,
+    dropped: u64,
+    size_bytes: u64,
+    limit_bytes: u64,
+}
+
+impl TraceFile {
+    fn create(path: &Path, limit_bytes: u64) -> Result<Self, ApiError> {
+        let shown = path.display().to_string();
+        let file = File::create_new(path).map_err(|error| failed(&shown, &error))?;
+        let waiting = format!("{CSV_HEADER}\n");
+        Ok(Self { file, path: shown, waiting, requests: 0, dropped: 0, size_bytes: 0, limit_bytes })
+    }
+
+    fn take(&mut self, recorded: &Recorded) -> Result<(), ApiError> {
+        self.waiting.push_str(&recorded.requests);
+        self.requests += u64::try_from(recorded.requests.lines().count()).expect("they are in memory");
+        if recorded.dropped > 0 {
+            self.dropped += recorded.dropped;
+            self.waiting.push_str(&format!("# {} requests are missing here\n", recorded.dropped));
+        }
+        if self.waiting.len() >= FRAME_BYTES { self.write() } else { Ok(()) }
+    }
+
+    fn end(&mut self) -> Result<(), ApiError> {
+        self.write()?;
+        self.file.sync_all().map_err(|error| failed(&self.path, &error))
+    }
+
+    fn write(&mut self) -> Result<(), ApiError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let packed = compress_to_vec(self.waiting.as_bytes(), CompressionLevel::Fastest);
+        self.file.write_all(&packed).map_err(|error| failed(&self.path, &error))?;
+        self.size_bytes += u64::try_from(packed.len()).expect("it is in memory");
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+fn failed(path: &str, error: &std::io::Error) -> ApiError {
+    ApiError::new(ApiErrorKind::Device, format!("trace {path}: {error}"))
+}

@@ -1,0 +1,352 @@
+//! Recorded requests of hosts, as several tools write them; packed by zstd or not.
+//!
+//! A file is read line by line and never as a whole. Its format is told by its first lines. What cannot be read is refused with file, line
+//! and what was expected there.
+
+mod blkparse;
+mod csv;
+mod iolog;
+mod msr;
+mod request;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+pub(crate) use csv::HEADER as CSV_HEADER;
+use hotset_block::ByteRange;
+pub(crate) use request::Request;
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+
+/// A line is no longer than this.
+const LINE_BYTES_MAX: u64 = 16 << 10;
+/// Lines in which the format has to show.
+const HEAD_LINES: usize = 2000;
+/// The largest device: its cache blocks of 64 KiB have numbers of 32 bits.
+const DEVICE_BYTES_MAX: u64 = 1 << 48;
+/// The longest request.
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+/// How a zstd frame begins.
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+const FORMATS: &str = "one of blkparse's text, fio's iolog (version 2 or 3), CSV of the MSR Cambridge traces, or CSV with the header \
+    time_us,op,offset_bytes,length_bytes";
+
+/// What is wrong with a trace, and where.
+#[derive(Debug)]
+pub(crate) struct TraceError {
+    path: PathBuf,
+    /// From 1; 0: none in particular.
+    line: u64,
+    what: String,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, what } = self;
+        match line {
+            0 => write!(f, "trace {}: {what}", path.display()),
+            line => write!(f, "trace {}, line {line}: {what}", path.display()),
+        }
+    }
+}
+
+/// Lines of one format.
+enum Format {
+    Csv,
+    Msr(msr::Reader),
+    Blkparse(blkparse::Reader),
+    Iolog(iolog::Reader),
+}
+
+impl Format {
+    /// Tells the format by the first lines of a trace.
+    fn of(head: &[String]) -> Option<Self> {
+        let first = head.iter().find(|line| !line.trim().is_empty())?;
+        if csv::is_header(first) {
+            return Some(Self::Csv);
+        }
+        if let Some(reader) = iolog::Reader::of(first) {
+            return Some(Self::Iolog(reader));
+        }
+        if msr::is_line(first) {
+            return Some(Self::Msr(msr::Reader::default()));
+        }
+        blkparse::Reader::of(head).map(Self::Blkparse)
+    }
+
+    /// The request on a line, if it has one; else what was expected there.
+    fn request(&mut self, line: &str) -> Result<Option<Request>, String> {
+        match self {
+            Self::Csv => csv::request(line),
+            Self::Msr(reader) => reader.request(line),
+            Self::Blkparse(reader) => reader.request(line),
+            Self::Iolog(reader) => reader.request(line),
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Csv => "CSV",
+            Self::Msr(_) => "CSV of MSR Cambridge",
+            Self::Blkparse(_) => "blkparse",
+            Self::Iolog(_) => "fio iolog",
+        }
+    }
+}
+
+/// The requests of a trace, in their order.
+pub(crate) struct Trace {
+    path: PathBuf,
+    lines: BufReader<Box<dyn Read>>,
+    format: Format,
+    line_number: u64,
+    line: Vec<u8>,
+}
+
+impl Trace {
+    /// Opens a trace, and finds out what format it has.
+    pub(crate) fn open(path: &Path) -> Result<Self, TraceError> {
+        let error = |what: String| TraceError { path: path.to_owned(), line: 0, what };
+        let mut probe = Self {
+            path: path.to_owned(),
+            lines: lines(path).map_err(error)?,
+            format: Format::Csv,
+            line_number: 0,
+            line: Vec::new(),
+        };
+        let mut head = Vec::new();
+        while head.len() < HEAD_LINES && probe.next_line()? {
+            head.push(probe.text()?.to_owned());
+        }
+        let format =
+            Format::of(&head).ok_or_else(|| error(format!("its format is not known: it has to be {FORMATS}")))?;
+        Ok(Self { lines: lines(path).map_err(error)?, format, line_number: 0, ..probe })
+    }
+
+    /// What the format is called.
+    pub(crate) fn format(&self) -> &'static str {
+        self.format.word()
+    }
+
+    /// The next request, if there is one more.
+    pub(crate) fn next_request(&mut self) -> Result<Option<Request>, TraceError> {
+        while self.next_line()? {
+            let line = text(&self.line).ok_or_else(|| self.error("it is no text".to_owned()))?;
+            let read = self.format.request(line).and_then(|request| request.map(bounded).transpose());
+            match read {
+                Ok(Some(request)) if request.range.is_empty() => {}
+                Ok(Some(request)) => return Ok(Some(request)),
+                Ok(None) => {}
+                Err(what) => return Err(self.error(what)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a line; false: there is none.
+    fn next_line(&mut self) -> Result<bool, TraceError> {
+        self.line.clear();
+        self.line_number += 1;
+        let read = (&mut self.lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut self.line);
+        let length = read.map_err(|error| self.error(format!("it cannot be read: {error}")))?;
+        let whole = u64::try_from(length).is_ok_and(|length| length < LINE_BYTES_MAX);
+        if !whole && self.line.last() != Some(&b'\n') {
+            return Err(self.error(format!("it is longer than {LINE_BYTES_MAX} bytes")));
+        }
+        Ok(length > 0)
+    }
+
+    fn text(&self) -> Result<&str, TraceError> {
+        text(&self.line).ok_or_else(|| self.error("it is no text".to_owned()))
+    }
+
+    fn error(&self, what: String) -> TraceError {
+        TraceError { path: self.path.clone(), line: self.line_number, what }
+    }
+}
+
+fn text(line: &[u8]) -> Option<&str> {
+    std::str::from_utf8(line).ok().map(|line| line.trim_end_matches(['\n', '\r']))
+}
+
+/// The file, unpacked if it is packed.
+fn lines(path: &Path) -> Result<BufReader<Box<dyn Read>>, String> {
+    let open = || -> std::io::Result<(File, [u8; 4])> {
+        let mut file = File::open(path)?;
+        let mut magic = [0; 4];
+        let length = file.read(&mut magic)?;
+        magic[length..].fill(0);
+        file.seek(SeekFrom::Start(0))?;
+        Ok((file, magic))
+    };
+    let (file, magic) = open().map_err(|error| format!("it cannot be read: {error}"))?;
+    if magic != ZSTD_MAGIC {
+        return Ok(BufReader::with_capacity(1 << 18, Box::new(file)));
+    }
+    let packed = BufReader::with_capacity(1 << 18, file);
+    let unpacked = StreamingDecoder::new(packed).map_err(|error| format!("it is no valid zstd file: {error}"))?;
+    Ok(BufReader::with_capacity(1 << 18, Box::new(Frames { frame: Some(unpacked) })))
+}
+
+/// A zstd file is one frame after the other.
+struct Frames {
+    frame: Option<StreamingDecoder<BufReader<File>, FrameDecoder>>,
+}
+
+impl Read for Frames {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        while let Some(frame) = &mut self.frame {
+            let length = frame.read(buf)?;
+            if length > 0 || buf.is_empty() {
+                return Ok(length);
+            }
+            self.frame = self.frame.take().map(next_frame).transpose()?.flatten();
+        }
+        Ok(0)
+    }
+}
+
+fn next_frame(
+    ended: StreamingDecoder<BufReader<File>, FrameDecoder>,
+) -> std::io::Result<Option<StreamingDecoder<BufReader<File>, FrameDecoder>>> {
+    let mut rest = ended.into_inner();
+    if rest.fill_buf()?.is_empty() {
+        return Ok(None);
+    }
+    StreamingDecoder::new(rest).map(Some).map_err(|error| std::io::Error::other(error.to_string()))
+}
+
+fn bounded(request: Request) -> Result<Request, String> {
+    let ByteRange { start, end } = request.range;
+    if end.checked_sub(start).is_none_or(|length| length > REQUEST_BYTES_MAX) {
+        return Err(format!(
+            "a request of {} bytes: expected no more than {REQUEST_BYTES_MAX}",
+            end.wrapping_sub(start)
+        ));
+    }
+    if end > DEVICE_BYTES_MAX {
+        return Err(format!("a request that ends at byte {end}: expected a device of no more than 256 TiB"));
+    }
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use hotset_cache::advisor::access::Direction;
+
+    use super::*;
+
+    fn read(text: &[u8]) -> Result<Vec<(Direction, u64, u64)>, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t");
+        std::fs::write(&path, text).unwrap();
+        let mut requests = Vec::new();
+        let mut trace = Trace::open(&path).map_err(|error| error.to_string())?;
+        while let Some(request) = trace.next_request().map_err(|error| error.to_string())? {
+            requests.push((request.direction, request.range.start, request.range.length()));
+        }
+        Ok(requests)
+    }
+
+    const BLKPARSE: &str = "\
+  8,0    1        1     0.000000000  4711  A   R 2048 + 8 <- (8,1) 0
+  8,0    1        2     0.000000100  4711  Q   R 2048 + 8 [fio]
+  8,0    1        3     0.000000200  4711  G   R 2048 + 8 [fio]
+  8,0    1        4     0.000000300  4711  P   N [fio]
+  8,0    1        5     0.000000400  4711  D  RA 2048 + 8 [fio]
+  8,0    1        6     0.000000500  4711  Q  WS 4096 + 16 [fio]
+  8,0    1        7     0.000000500  4711  Q FWS [fio]
+  8,0    1        8     0.000000500  4711  Q   D 0 + 4096 [fio]
+  8,0    1        9     0.000000600     0  C  WS 4096 + 16 [0]
+CPU1 (8,0):
+ Reads Queued:           1,        4KiB\t Writes Queued:           0,        0KiB
+
+Throughput (R/W): 0KiB/s / 0KiB/s
+Events (8,0): 9 entries
+Skips: 0 forward (0 -   0.0%)
+";
+
+    const IOLOG_2: &str = "\
+fio version 2 iolog
+/dev/sda add
+/dev/sda open
+/dev/sda read 8192 4096
+/dev/sda wait 100 0
+/dev/sda write 0 65536
+/dev/sda sync 0 0
+/dev/sda trim 0 4096
+/dev/sda close
+";
+
+    const IOLOG_3: &str = "\
+fio version 3 iolog
+0 /dev/my disk add
+0 /dev/my disk open
+5 /dev/my disk read 8192 4096
+9 /dev/my disk write 0 65536
+9 /dev/my disk datasync 0 0
+10 /dev/my disk close
+";
+
+    const MSR: &str = "\
+128166372003061629,hm,1,Read,8192,4096,113736
+128166372016382155,hm,1,Write,0,65536,413736
+";
+
+    const CSV: &str = "time_us,op,offset_bytes,length_bytes\n0,R,8192,4096\n10,W,0,65536\n11,R,5,0\n";
+
+    // proves: A4
+    #[test]
+    fn each_format_is_told_by_its_first_lines_and_read() {
+        let both = vec![(Direction::Read, 8192, 4096), (Direction::Write, 0, 65_536)];
+        for text in [IOLOG_2, IOLOG_3, MSR, CSV] {
+            assert_eq!(read(text.as_bytes()), Ok(both.clone()), "{text}");
+            assert_eq!(read(text.replace('\n', "\r\n").as_bytes()), Ok(both.clone()), "{text}");
+        }
+        let queued = vec![(Direction::Read, 2048 * 512, 4096), (Direction::Write, 4096 * 512, 8192)];
+        assert_eq!(read(BLKPARSE.as_bytes()), Ok(queued.clone()));
+        let issued: String =
+            BLKPARSE.lines().filter(|line| !line.contains("  Q")).map(|line| format!("{line}\n")).collect();
+        assert_eq!(read(issued.as_bytes()), Ok(vec![queued[0]]), "without what was queued, what was issued counts");
+    }
+
+    // proves: A4
+    #[test]
+    fn a_packed_trace_is_unpacked() {
+        let packed = ruzstd::encoding::compress_to_vec(CSV.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest);
+        assert_eq!(read(&packed).map(|requests| requests.len()), Ok(2));
+        let two_frames = [packed.clone(), packed.clone()].concat();
+        assert_eq!(read(&two_frames).map(|requests| requests.len()), Ok(4));
+        let cut = read(&packed[..packed.len() - 3]).expect_err("a part is missing");
+        assert!(cut.contains("cannot be read"), "{cut}");
+    }
+
+    // proves: A4
+    #[test]
+    fn what_cannot_be_read_is_refused_with_its_line_and_what_was_expected() {
+        let line = |text: &str, line: &str| format!("{text}{line}\n").into_bytes();
+        for (text, parts) in [
+            (b"".to_vec(), vec!["not known", "blkparse", "MSR"]),
+            (b"hello\n".to_vec(), vec!["not known"]),
+            (vec![0, 159, 146, 150], vec!["line 1", "no text"]),
+            (line(CSV, "1,X,0,1"), vec!["line 5", "R or W"]),
+            (line(CSV, "1,R,-4,1"), vec!["line 5", "offset", "-4"]),
+            (line(CSV, "1,R,0"), vec!["line 5", "four fields"]),
+            (line(CSV, "1,R,18446744073709551615,9"), vec!["line 5", "no end"]),
+            (line(CSV, "1,R,0,9999999999"), vec!["line 5", "no more than"]),
+            (line(CSV, "1,R,999999999999999,4096"), vec!["line 5", "256 TiB"]),
+            (line(MSR, "1,hm,2,Read,0,4096,1"), vec!["line 3", "one device"]),
+            (line(MSR, "1,hm,1,Peek,0,4096,1"), vec!["line 3", "Read or Write"]),
+            (line(IOLOG_2, "/dev/sda frob 0 1"), vec!["line 10", "read, write"]),
+            (line(IOLOG_2, "/dev/sdb read 0 4096"), vec!["line 10", "one device"]),
+            (line(IOLOG_3, "x /dev/my disk read 0 4096"), vec!["line 8", "milliseconds"]),
+            (line(BLKPARSE.split_once("CPU1").unwrap().0, "8,0 1 9 0.1 7 Q R here + 8 [x]"), vec!["line 10", "sector"]),
+            (line(CSV, &"9".repeat(40_000)), vec!["line 5", "longer than"]),
+        ] {
+            let error = read(&text).expect_err("it is refused");
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}: {parts:?}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! `hotset advise`: how large a cache had better be, from the requests of a trace, and what it buys.
+
+use hotset_api::ApiError;
+use hotset_cache::advisor::curve::{Curve, Point};
+use hotset_cache::advisor::figures::number;
+use hotset_cache::advisor::miniature::Setup;
+use hotset_cache::advisor::sizes::half_octaves;
+use hotset_cache::advisor::whatif::{Case, Footprint};
+use hotset_cache::config::{BlockBytes, PolicyKind, PoolKind};
+use serde::Serialize;
+
+use super::replay::{Answer, Effort, Whole, default_on_write, invalid, look, refused, try_all};
+use super::report::{percent, seconds_of, whole_bytes};
+use crate::args::{AdviseArguments, Output};
+use crate::client::{self, facts};
+use crate::size::{Size, grouped, human};
+
+/// Sizes begin at this part of what is accessed.
+const SMALLEST_PART: u64 = 256;
+/// A doubling that brings less than this part of all accesses does not pay.
+const PAYS_MIN: f64 = 0.02;
+/// Lines of the drawing.
+const LINES: u32 = 12;
+const DAY_SECONDS: f64 = 86_400.0;
+const YEAR_DAYS: f64 = 365.25;
+
+/// The answer of `advise`. Ratios are of the parts of blocks that requests touched; of reads alone in a read pool.
+#[derive(Serialize)]
+struct Advice {
+    trace: String,
+    requests: u64,
+    /// From the first request to the last; null, if the trace has no times.
+    seconds: Option<f64>,
+    footprint_bytes: u64,
+    block_bytes: u64,
+    r#type: &'static str,
+    policy: &'static str,
+    /// From the smallest to the largest.
+    curve: Vec<SizeAdvice>,
+    /// The size in `curve` from which on no doubling brings two of a hundred accesses; null, if no size brings anything.
+    recommended: Option<SizeAdvice>,
+}
+
+/// A cache of one size.
+#[derive(Clone, Serialize)]
+struct SizeAdvice {
+    size_bytes: u64,
+    hit_ratio: f64,
+    /// How far `hit_ratio` may be off, for the sample.
+    error: f64,
+    /// What LRU would hit that takes everything.
+    lru_hit_ratio: f64,
+    /// To all SSDs together, both copies of what is mirrored. Null, if the trace has no times.
+    ssd_written_bytes_per_day: Option<f64>,
+    /// How long the SSDs last at that rate. Null without `--endurance`.
+    years: Option<f64>,
+}
+
+pub(crate) fn run(output: Output, arguments: &AdviseArguments) -> Result<(), ApiError> {
+    let path = arguments.source.as_path();
+    let block_bytes = BlockBytes::new(arguments.block_size).expect("the command line lets only valid ones through");
+    let (footprints, whole) = look(path, &[block_bytes]).map_err(refused)?;
+    let footprint = footprints.first().expect("there is one for each block size");
+    if whole.requests == 0 {
+        return Err(invalid(format!("trace {}: it has no reads and no writes", path.display())));
+    }
+    let setup = Setup {
+        kind: arguments.kind,
+        block_bytes,
+        policy: PolicyKind::S3Fifo,
+        populate_on_read: arguments.populate_on_read,
+        populate_on_write: default_on_write(arguments.kind),
+    };
+    let accessed = footprint.bytes() / block_bytes.get() + 1;
+    let sizes = half_octaves((accessed / SMALLEST_PART).max(2), accessed.saturating_mul(5) / 4 + 1);
+    let case = |blocks: &u64| Case { setup, size_bytes: blocks.saturating_mul(block_bytes.get()) };
+    let cases: Vec<Case> = sizes.iter().map(case).collect();
+    let effort = Effort { cutoff: arguments.cutoff, exact: false };
+    let (answers, _) = try_all(path, &cases, &footprints, effort, &whole).map_err(refused)?;
+    let endurance = arguments.endurance.map(|Size(bytes)| bytes);
+    client::print(output, &Advice::new(path, &whole, footprint, &answers, endurance), Advice::text)
+}
+
+impl Advice {
+    fn new(
+        path: &std::path::Path,
+        whole: &Whole,
+        footprint: &Footprint,
+        answers: &[Answer],
+        endurance_bytes: Option<u64>,
+    ) -> Self {
+        let setup = answers.first().expect("sizes are tried").case.setup;
+        let seconds = seconds_of(whole);
+        let curve: Vec<SizeAdvice> =
+            answers.iter().map(|answer| SizeAdvice::new(answer, footprint, seconds, endurance_bytes)).collect();
+        let knee = knee(&curve);
+        Self {
+            trace: path.display().to_string(),
+            requests: whole.requests,
+            seconds,
+            footprint_bytes: footprint.bytes(),
+            block_bytes: setup.block_bytes.get(),
+            r#type: setup.kind.word(),
+            policy: setup.policy.word(),
+            recommended: knee.and_then(|bytes| curve.iter().find(|size| size.size_bytes == bytes).cloned()),
+            curve,
+        }
+    }
+
+    fn text(&self) -> String {
+        let known = facts(&[
+            ("Trace", format!("{}, {} requests", self.trace, grouped(self.requests))),
+            ("Accessed", human(self.footprint_bytes)),
+            ("Pool", format!("{}, {}, blocks of {}", self.r#type, self.policy, human(self.block_bytes))),
+        ]);
+        format!("{known}\n{}\n{}\n", self.drawing(), self.sentence())
+    }
+
+    /// Hits by size: `*` the pool, `.` LRU where it is elsewhere, `|` the recommended size.
+    fn drawing(&self) -> String {
+        let recommended = self.recommended.as_ref().map(|size| size.size_bytes);
+        let mut text = String::new();
+        for line in (0..=LINES).rev() {
+            let upto = f64::from(line) / f64::from(LINES);
+            let label = if line.is_multiple_of(3) { format!("{:>4.0} %", upto * 100.0) } else { " ".repeat(6) };
+            let is_here = |ratio: f64| ((ratio - upto) * f64::from(LINES)).abs() <= 0.5;
+            let columns = self.curve.iter().map(|size| match size {
+                size if is_here(size.hit_ratio) => " * ",
+                size if is_here(size.lru_hit_ratio) => " . ",
+                size if Some(size.size_bytes) == recommended => " | ",
+                _ => "   ",
+            });
+            text.push_str(format!("{label} |{}", columns.collect::<String>()).trim_end());
+            text.push('\n');
+        }
+        let width = self.curve.len() * 3;
+        text.push_str(&format!("       +{}\n", "-".repeat(width)));
+        let (first, last) = (self.curve.first(), self.curve.last());
+        let ends = first.zip(last).map(|(first, last)| (human(first.size_bytes), human(last.size_bytes)));
+        let (first, last) = ends.unwrap_or_default();
+        let gap = width.saturating_sub(first.chars().count() + last.chars().count()).max(1);
+        text.push_str(&format!("        {first}{}{last}\n", " ".repeat(gap)));
+        text
+    }
+
+    fn sentence(&self) -> String {
+        let Some(size) = &self.recommended else {
+            return "No cache of any size would hit: what is accessed is accessed once, or in streams.".to_owned();
+        };
+        let mut text = format!(
+            "Recommended: {}, which hits {} (+- {}).",
+            human(size.size_bytes),
+            percent(size.hit_ratio),
+            percent(size.error)
+        );
+        if let Some(half) = self.near(size.size_bytes / 2).filter(|half| half.size_bytes < size.size_bytes) {
+            text.push_str(&format!(" Half of it: {}.", percent(half.hit_ratio)));
+        }
+        if let Some(best) = self.curve.last().filter(|best| best.size_bytes > size.size_bytes) {
+            let more = (best.hit_ratio - size.hit_ratio).max(0.0);
+            text.push_str(&format!(
+                " More stops paying there: {} would bring {} more.",
+                human(best.size_bytes),
+                percent(more)
+            ));
+        }
+        if let Some(bytes) = size.ssd_written_bytes_per_day {
+            text.push_str(&format!(" It writes {} a day to the SSDs", human(whole_bytes(bytes))));
+            text.push_str(
+                &size.years.map_or_else(|| ".".to_owned(), |years| format!(", which last {years:.1} years at that.")),
+            );
+        }
+        text
+    }
+
+    /// The tried size that is nearest to this one from below.
+    fn near(&self, bytes: u64) -> Option<&SizeAdvice> {
+        self.curve.iter().rev().find(|size| size.size_bytes <= bytes.saturating_add(bytes / 50))
+    }
+}
+
+impl SizeAdvice {
+    fn new(answer: &Answer, footprint: &Footprint, seconds: Option<f64>, endurance_bytes: Option<u64>) -> Self {
+        let Answer { case, outcome, .. } = answer;
+        let (misses, error) = match case.setup.kind {
+            PoolKind::Read => (outcome.read_misses, outcome.read_error),
+            PoolKind::ReadWrite => (outcome.misses, outcome.error),
+        };
+        let per_day = seconds.map(|seconds| outcome.ssd_written_bytes / seconds * DAY_SECONDS);
+        let days = endurance_bytes.zip(per_day).filter(|(_, per_day)| *per_day > 0.0);
+        Self {
+            size_bytes: case.size_bytes,
+            hit_ratio: 1.0 - misses,
+            error,
+            lru_hit_ratio: 1.0 - footprint.lru_misses(case.size_bytes, case.setup.kind),
+            ssd_written_bytes_per_day: per_day,
+            years: days.map(|(endurance, per_day)| number(endurance) / per_day / YEAR_DAYS),
+        }
+    }
+}
+
+/// The size from which on more does not pay.
+fn knee(curve: &[SizeAdvice]) -> Option<u64> {
+    let point = |size: &SizeAdvice| Point { blocks: size.size_bytes, misses: 1.0 - size.hit_ratio, error: size.error };
+    Curve::new(curve.iter().map(point).collect()).knee(PAYS_MIN).map(|point| point.blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(mib: u64, hit_ratio: f64) -> SizeAdvice {
+        SizeAdvice {
+            size_bytes: mib << 20,
+            hit_ratio,
+            error: 0.01,
+            lru_hit_ratio: hit_ratio / 2.0,
+            ssd_written_bytes_per_day: Some(1e9),
+            years: Some(12.34),
+        }
+    }
+
+    fn advice(curve: Vec<SizeAdvice>) -> Advice {
+        let knee = knee(&curve);
+        Advice {
+            trace: "t".to_owned(),
+            requests: 1234,
+            seconds: Some(60.0),
+            footprint_bytes: 800 << 20,
+            block_bytes: 1 << 20,
+            r#type: "read",
+            policy: "s3-fifo",
+            recommended: curve.iter().find(|size| Some(size.size_bytes) == knee).cloned(),
+            curve,
+        }
+    }
+
+    // proves: A3
+    #[test]
+    fn a_size_is_recommended_from_which_on_more_does_not_pay_and_drawn() {
+        let told = advice(vec![size(100, 0.1), size(200, 0.4), size(400, 0.8), size(800, 0.81)]);
+        let text = told.text();
+        for part in [
+            "Recommended: 400 MiB, which hits 80.0 %",
+            "Half of it: 40.0 %",
+            "800 MiB would bring 1.0 % more",
+            "last 12.3 years",
+            "100 MiB",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(text.matches('*').count(), 4, "each size has a point:\n{text}");
+        assert!(text.contains(" | ") && text.contains(" . "), "{text}");
+    }
+
+    // proves: A3
+    #[test]
+    fn where_nothing_would_hit_nothing_is_recommended() {
+        let told = advice(vec![size(100, 0.0), size(200, 0.0)]);
+        assert!(told.text().contains("No cache of any size would hit"), "{}", told.text());
+    }
+}

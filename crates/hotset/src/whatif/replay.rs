@@ -1,0 +1,179 @@
+//! The requests of a trace go through pools: once to see how much there is, and once through all of them.
+
+use std::path::Path;
+use std::thread;
+
+use hotset_api::{ApiError, ApiErrorKind};
+use hotset_block::ByteRange;
+use hotset_cache::advisor::access::{Direction, Passage};
+use hotset_cache::advisor::miniature::Outcome;
+use hotset_cache::advisor::sample::Rate;
+use hotset_cache::advisor::whatif::{Case, Footprint, WhatIf};
+use hotset_cache::config::{BlockBytes, PoolKind};
+use hotset_cache::state::Streams;
+
+use crate::trace::{Request, Trace, TraceError};
+
+/// Requests that are read before all pools go through them.
+const CHUNK: usize = 65_536;
+/// Accesses that are gone through for each request of the trace, over all pools and for each thread: so a million requests take
+/// less than two seconds.
+const ACCESSES_PER_REQUEST: u64 = 8;
+/// What the trace is like as a whole.
+#[derive(Default)]
+pub(super) struct Whole {
+    pub(super) format: &'static str,
+    pub(super) requests: u64,
+    pub(super) reads: u64,
+    pub(super) past: u64,
+    pub(super) first_us: Option<u64>,
+    pub(super) last_us: Option<u64>,
+}
+
+/// One combination, and what came of it.
+pub(super) struct Answer {
+    pub(super) case: Case,
+    pub(super) outcome: Outcome,
+    pub(super) rate: Rate,
+}
+
+/// How a trace is gone through.
+#[derive(Clone, Copy)]
+pub(super) struct Effort {
+    /// Streams longer than this go past the pools; 0: none do.
+    pub(super) cutoff: u64,
+    /// All blocks are watched.
+    pub(super) exact: bool,
+}
+
+/// Tries all cases; answers what came of each, and how many requests streams took past them.
+pub(super) fn try_all(
+    path: &Path,
+    cases: &[Case],
+    footprints: &[Footprint],
+    effort: Effort,
+    whole: &Whole,
+) -> Result<(Vec<Answer>, u64), TraceError> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut parts = deal(cases, footprints, effort, whole, threads);
+    let past = go_through(path, effort, &mut parts)?;
+    Ok((gather(cases, parts), past))
+}
+
+pub(super) fn refused(error: TraceError) -> ApiError {
+    invalid(error.to_string())
+}
+
+pub(super) fn invalid(message: String) -> ApiError {
+    ApiError::new(ApiErrorKind::Invalid, message)
+}
+
+/// The first time through: how much there is.
+pub(super) fn look(path: &Path, blocks: &[BlockBytes]) -> Result<(Vec<Footprint>, Whole), TraceError> {
+    let mut footprints: Vec<Footprint> = blocks.iter().map(|block| Footprint::new(*block)).collect();
+    let mut trace = Trace::open(path)?;
+    let mut whole = Whole { format: trace.format(), ..Whole::default() };
+    let mut chunk = Vec::new();
+    while read_chunk(&mut trace, &mut chunk)? {
+        for request in &chunk {
+            whole.requests += 1;
+            whole.reads += u64::from(request.direction == Direction::Read);
+            whole.first_us = whole.first_us.or(request.time_us);
+            whole.last_us = request.time_us.or(whole.last_us);
+        }
+        thread::scope(|scope| {
+            for footprint in &mut footprints {
+                scope.spawn(|| chunk.iter().for_each(|request| footprint.request(request.range, request.direction)));
+            }
+        });
+    }
+    Ok((footprints, whole))
+}
+
+/// The next requests; false: there are none.
+fn read_chunk(trace: &mut Trace, chunk: &mut Vec<Request>) -> Result<bool, TraceError> {
+    chunk.clear();
+    while chunk.len() < CHUNK
+        && let Some(request) = trace.next_request()?
+    {
+        chunk.push(request);
+    }
+    Ok(!chunk.is_empty())
+}
+
+pub(super) fn default_on_write(kind: PoolKind) -> u8 {
+    match kind {
+        PoolKind::Read => 0,
+        PoolKind::ReadWrite => 1,
+    }
+}
+
+/// The cases of one thread, by block size, and which they are.
+struct Part {
+    tried: Vec<(Vec<usize>, WhatIf)>,
+}
+
+/// Deals the cases out to threads.
+fn deal(cases: &[Case], footprints: &[Footprint], effort: Effort, whole: &Whole, threads: usize) -> Vec<Part> {
+    let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let accesses = whole.requests.saturating_mul(ACCESSES_PER_REQUEST).saturating_mul(count(threads));
+    let accesses_max = if effort.exact { u64::MAX } else { accesses / count(cases.len()).max(1) };
+    let part = |thread: usize| {
+        let mine = |footprint: &Footprint| {
+            let of_size = (0..cases.len()).filter(|index| cases[*index].setup.block_bytes == footprint.block_bytes());
+            let places: Vec<usize> = of_size.filter(|index| index % threads == thread).collect();
+            let chosen: Vec<Case> = places.iter().map(|index| cases[*index]).collect();
+            (places, WhatIf::new(&chosen, footprint, accesses_max))
+        };
+        Part { tried: footprints.iter().map(mine).filter(|(places, _)| !places.is_empty()).collect() }
+    };
+    (0..threads).map(part).filter(|part| !part.tried.is_empty()).collect()
+}
+
+/// The second time through: all pools; answers how many requests streams took past them.
+fn go_through(path: &Path, effort: Effort, parts: &mut [Part]) -> Result<u64, TraceError> {
+    let mut trace = Trace::open(path)?;
+    let (mut read_streams, mut write_streams) = (Streams::new(), Streams::new());
+    let mut chunk = Vec::new();
+    let mut past = 0;
+    while read_chunk(&mut trace, &mut chunk)? {
+        let passages: Vec<(ByteRange, Direction, Passage)> = chunk
+            .iter()
+            .map(|request| {
+                let streams = match request.direction {
+                    Direction::Read => &mut read_streams,
+                    Direction::Write => &mut write_streams,
+                };
+                let length = streams.record(request.range);
+                let is_past = effort.cutoff > 0 && length > effort.cutoff;
+                past += u64::from(is_past);
+                (request.range, request.direction, if is_past { Passage::Past } else { Passage::Counted })
+            })
+            .collect();
+        thread::scope(|scope| {
+            for part in &mut *parts {
+                scope.spawn(|| {
+                    for (_, whatif) in &mut part.tried {
+                        passages
+                            .iter()
+                            .for_each(|(range, direction, passage)| whatif.request(*range, *direction, *passage));
+                    }
+                });
+            }
+        });
+    }
+    Ok(past)
+}
+
+/// What came of each case, in their order.
+fn gather(cases: &[Case], parts: Vec<Part>) -> Vec<Answer> {
+    let mut answers: Vec<(usize, Answer)> = Vec::new();
+    for (places, whatif) in parts.into_iter().flat_map(|part| part.tried) {
+        let outcomes: Vec<(Outcome, Rate)> = whatif.outcomes().collect();
+        for (place, (outcome, rate)) in places.into_iter().zip(outcomes) {
+            answers.push((place, Answer { case: cases[place], outcome, rate }));
+        }
+    }
+    answers.sort_by_key(|(place, _)| *place);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}

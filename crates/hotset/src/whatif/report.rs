@@ -1,0 +1,155 @@
+//! What is printed of the pools that were tried.
+
+use std::path::Path;
+
+use hotset_api::ApiError;
+use hotset_cache::advisor::figures::number;
+use hotset_cache::advisor::whatif::Footprint;
+use serde::Serialize;
+
+use super::replay::{Answer, Whole};
+use crate::args::Output;
+use crate::client::{self, Table, facts};
+use crate::size::{grouped, human};
+
+const DAY_SECONDS: f64 = 86_400.0;
+
+/// The answer of `whatif`.
+#[derive(Serialize)]
+pub(super) struct Report {
+    trace: String,
+    format: &'static str,
+    requests: u64,
+    read_requests: u64,
+    /// Requests that a stream took past the cache.
+    stream_requests: u64,
+    /// From the first request to the last; null, if the trace has no times.
+    seconds: Option<f64>,
+    /// What is accessed, each block once, in the smallest blocks that were tried.
+    footprint_bytes: u64,
+    pools: Vec<Row>,
+}
+
+/// One pool. Ratios are of the parts of blocks that requests touched.
+#[derive(Serialize)]
+struct Row {
+    size_bytes: u64,
+    block_bytes: u64,
+    r#type: &'static str,
+    policy: &'static str,
+    populate_on_read: u8,
+    populate_on_write: u8,
+    hit_ratio: f64,
+    read_hit_ratio: f64,
+    write_hit_ratio: f64,
+    miss_ratio: f64,
+    /// How far `hit_ratio` may be off, for the sample; 0 without one.
+    error: f64,
+    /// To all SSDs together, both copies of what is mirrored.
+    ssd_written_bytes: f64,
+    /// Null, if the trace has no times.
+    ssd_written_bytes_per_day: Option<f64>,
+    /// The part of all blocks that was watched.
+    sample: f64,
+}
+
+impl Report {
+    pub(super) fn new(path: &Path, whole: &Whole, footprints: &[Footprint], answers: &[Answer]) -> Self {
+        let seconds = seconds_of(whole);
+        Self {
+            trace: path.display().to_string(),
+            format: whole.format,
+            requests: whole.requests,
+            read_requests: whole.reads,
+            stream_requests: whole.past,
+            seconds,
+            footprint_bytes: footprints.first().map_or(0, Footprint::bytes),
+            pools: answers.iter().map(|answer| Row::new(answer, seconds)).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let share = |part: u64| percent(number(part) / number(self.requests.max(1)));
+        let known = facts(&[
+            ("Trace", format!("{}, {}", self.trace, self.format)),
+            ("Requests", format!("{}, {} of them reads", grouped(self.requests), share(self.read_requests))),
+            ("Streams", format!("{} of the requests go past the cache", share(self.stream_requests))),
+            ("Accessed", human(self.footprint_bytes)),
+        ]);
+        let mut table = Table::new(&[
+            ">SIZE",
+            ">BLOCK",
+            "POLICY",
+            ">READS",
+            ">WRITES",
+            ">HITS",
+            ">READ HITS",
+            ">WRITE HITS",
+            ">+-",
+            ">TO SSDS",
+            ">A DAY",
+        ]);
+        for row in &self.pools {
+            table.row(vec![
+                human(row.size_bytes),
+                human(row.block_bytes),
+                row.policy.to_owned(),
+                row.populate_on_read.to_string(),
+                row.populate_on_write.to_string(),
+                percent(row.hit_ratio),
+                percent(row.read_hit_ratio),
+                percent(row.write_hit_ratio),
+                if row.sample < 1.0 { percent(row.error) } else { "exact".to_owned() },
+                human(whole_bytes(row.ssd_written_bytes)),
+                row.ssd_written_bytes_per_day.map_or_else(|| "-".to_owned(), |bytes| human(whole_bytes(bytes))),
+            ]);
+        }
+        format!("{known}\n{}", table.render())
+    }
+}
+
+impl Row {
+    fn new(answer: &Answer, seconds: Option<f64>) -> Self {
+        let Answer { case, outcome, rate } = answer;
+        let hits = |misses: f64, count: u64| if count == 0 { 0.0 } else { 1.0 - misses };
+        Self {
+            size_bytes: case.size_bytes,
+            block_bytes: case.setup.block_bytes.get(),
+            r#type: case.setup.kind.word(),
+            policy: case.setup.policy.word(),
+            populate_on_read: case.setup.populate_on_read,
+            populate_on_write: case.setup.populate_on_write,
+            hit_ratio: hits(outcome.misses, outcome.accesses.all()),
+            read_hit_ratio: hits(outcome.read_misses, outcome.accesses.reads),
+            write_hit_ratio: hits(outcome.write_misses, outcome.accesses.writes),
+            miss_ratio: outcome.misses,
+            error: outcome.error,
+            ssd_written_bytes: outcome.ssd_written_bytes,
+            ssd_written_bytes_per_day: seconds.map(|seconds| outcome.ssd_written_bytes / seconds * DAY_SECONDS),
+            sample: rate.part(),
+        }
+    }
+}
+
+pub(super) fn print(output: Output, report: &Report) -> Result<(), ApiError> {
+    client::print(output, report, Report::text)
+}
+
+/// From the first request to the last, if the trace has times.
+pub(super) fn seconds_of(whole: &Whole) -> Option<f64> {
+    let duration = whole.first_us.zip(whole.last_us).and_then(|(first, last)| last.checked_sub(first));
+    duration.filter(|us| *us > 0).map(|us| number(us) / 1e6)
+}
+
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// For people: the fraction of a byte tells nobody anything.
+#[allow(
+    clippy::as_conversions,
+    reason = "a number of bytes that is not negative; what is beyond is taken for the largest"
+)]
+pub(super) fn whole_bytes(bytes: f64) -> u64 {
+    bytes as u64
+}
