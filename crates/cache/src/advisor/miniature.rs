@@ -6,7 +6,9 @@
 //! stays: here in the block's slot, where the engine has it in the write log. Nothing takes time: a fill is there at once,
 //! and there is always room for one.
 
-use crate::address::{BlockKey, SlotIndex, VolumeIndex};
+use std::collections::BTreeMap;
+
+use crate::address::{BlockIndex, BlockKey, SlotIndex, VolumeIndex, at};
 use crate::clean::counters::Counters;
 use crate::clean::map::Map;
 use crate::clean::policy::Policy;
@@ -89,6 +91,42 @@ pub struct Miniature {
     counters: Option<Counters>,
     free: Vec<SlotIndex>,
     tally: Tally,
+    /// What is counted and not cached, for a larger size to begin with: a sketch cannot be made smaller.
+    pending: Option<Pending>,
+}
+
+/// Blocks that were counted, and how often.
+#[derive(Default)]
+struct Pending {
+    counts: BTreeMap<u32, Counts>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    reads: u8,
+    writes: u8,
+}
+
+impl Pending {
+    /// Of more blocks nothing is remembered.
+    const BLOCKS_MAX: usize = 2048;
+
+    fn count(&mut self, block: BlockIndex, direction: Direction) {
+        if self.counts.len() >= Self::BLOCKS_MAX && !self.counts.contains_key(&block.0) {
+            return;
+        }
+        let counts = self.counts.entry(block.0).or_default();
+        let count = match direction {
+            Direction::Read => &mut counts.reads,
+            Direction::Write => &mut counts.writes,
+        };
+        *count = count.saturating_add(1).min(4);
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        // A node of a B-tree has room for eleven entries and is two thirds full on average.
+        u64::try_from(self.counts.len() * size_of::<(u32, Counts)>() * 3 / 2).expect("they are in memory")
+    }
 }
 
 impl Miniature {
@@ -110,12 +148,20 @@ impl Miniature {
             }),
             free: Vec::new(),
             tally: Tally::default(),
+            pending: None,
         }
     }
 
-    /// One of a larger size, which watches no more blocks, as it would be now: this one has never evicted anything.
-    pub(crate) fn grown(&self, blocks: u64, rate: Rate, room: Room) -> Self {
-        let mut larger = Self::new(self.setup, blocks, rate, room);
+    /// Remembers what a larger size needs to begin with ([`Self::grown`]).
+    pub(crate) fn prepared_to_grow(mut self) -> Self {
+        self.pending = self.counters.is_some().then(Pending::default);
+        self
+    }
+
+    /// One of a larger size, which watches no more blocks, as it would be now: this one has never evicted anything. It can be done
+    /// once, if this one was prepared for it; the larger one is.
+    pub(crate) fn grown(&mut self, blocks: u64, rate: Rate, room: Room) -> Self {
+        let mut larger = Self::new(self.setup, blocks, rate, room).prepared_to_grow();
         for slot in self.policy.oldest_first(&self.map) {
             let key = self.map.key(slot).expect("what is listed is used");
             if !rate.takes(Sampled::new(key.block)) {
@@ -127,14 +173,26 @@ impl Miniature {
             larger.map.set_frequency(taken, self.map.frequency(slot));
             larger.map.set_valid_words(taken, self.map.valid_words(slot));
         }
-        larger.counters.clone_from(&self.counters);
+        for (block, counts) in self.pending.take().into_iter().flat_map(|pending| pending.counts) {
+            let block = BlockIndex(block);
+            if rate.takes(Sampled::new(block)) {
+                let key = BlockKey { volume: VOLUME, block };
+                (0..counts.reads).for_each(|_| {
+                    larger.counted(key, Direction::Read);
+                });
+                (0..counts.writes).for_each(|_| {
+                    larger.counted(key, Direction::Write);
+                });
+            }
+        }
         larger.tally = self.tally;
         larger
     }
 
-    /// So many slots that a larger size had better be begun with.
+    /// It has, or has counted, so many blocks that a larger size had better be begun: that would remember more.
     pub(crate) fn is_nearly_full(&self) -> bool {
-        u64::from(self.map.slots_used()) * 10 >= u64::from(self.slots_max) * 7
+        let pending = self.pending.as_ref().map_or(0, |pending| pending.counts.len());
+        (at(self.map.slots_used()) + pending) * 10 >= at(self.slots_max) * 7
     }
 
     /// The slots of the pool that it stands for.
@@ -171,7 +229,7 @@ impl Miniature {
         }
         self.tally.read_misses[sampled.group()] += self.rate.weight();
         let threshold = self.setup.populate_on_read;
-        if access.passage == Passage::Counted && self.counted(|counters| counters.count_read(key)) >= threshold {
+        if access.passage == Passage::Counted && self.counted(key, Direction::Read) >= threshold {
             self.fill(key, slot);
         }
     }
@@ -198,7 +256,7 @@ impl Miniature {
         if threshold == 0 || access.passage == Passage::Past {
             return;
         }
-        let reached = self.counted(|counters| counters.count_write(key)) >= threshold;
+        let reached = self.counted(key, Direction::Write) >= threshold;
         if reached && self.map.find(key).is_none() {
             self.fill(key, None);
         }
@@ -212,7 +270,7 @@ impl Miniature {
                 slot
             }
             None if access.passage == Passage::Past => return,
-            None if self.counted(|counters| counters.count_write(key)) < self.setup.populate_on_write => return,
+            None if self.counted(key, Direction::Write) < self.setup.populate_on_write => return,
             None => self.insert(key),
         };
         self.map.set_valid(slot, access.pages.clone());
@@ -220,8 +278,15 @@ impl Miniature {
     }
 
     /// How often the block was counted, this time included.
-    fn counted(&mut self, count: impl FnOnce(&mut Counters) -> u8) -> u8 {
-        self.counters.as_mut().map_or(1, count)
+    fn counted(&mut self, key: BlockKey, direction: Direction) -> u8 {
+        let Some(counters) = &mut self.counters else { return 1 };
+        if let Some(pending) = &mut self.pending {
+            pending.count(key.block, direction);
+        }
+        match direction {
+            Direction::Read => counters.count_read(key),
+            Direction::Write => counters.count_write(key),
+        }
     }
 
     /// A block enters as a whole, in another slot than the one that it may have.
@@ -237,6 +302,9 @@ impl Miniature {
     fn insert(&mut self, key: BlockKey) -> SlotIndex {
         if let Some(counters) = &mut self.counters {
             counters.forget(key);
+        }
+        if let Some(pending) = &mut self.pending {
+            pending.counts.remove(&key.block.0);
         }
         let slot = self.take_slot();
         self.map.insert(slot, key, 0);
@@ -292,14 +360,14 @@ impl Miniature {
         let free =
             u64::try_from(self.free.capacity() * size_of::<SlotIndex>()).expect("an address has 64 bits at most");
         let counters = self.counters.as_ref().map_or(0, Counters::memory_bytes);
-        self.map.memory_bytes() + self.policy.memory_bytes() + counters + free
+        let pending = self.pending.as_ref().map_or(0, Pending::memory_bytes);
+        self.map.memory_bytes() + self.policy.memory_bytes() + counters + pending + free
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::address::BlockIndex;
 
     fn setup(kind: PoolKind, populate_on_read: u8, populate_on_write: u8) -> Setup {
         let block_bytes = BlockBytes::new(64 << 10).unwrap();

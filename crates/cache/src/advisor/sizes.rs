@@ -30,7 +30,7 @@ impl Sizes {
         let first = rest.pop().expect("there is a size");
         let accesses = Accesses::default();
         let mut sizes = Self { miniatures: Vec::new(), rest, slots, rate, memory_max_bytes, accesses };
-        sizes.miniatures.push(Miniature::new(setup, first, sizes.rate_of(first), Room::Scarce));
+        sizes.miniatures.push(Miniature::new(setup, first, sizes.rate_of(first), Room::Scarce).prepared_to_grow());
         sizes
     }
 
@@ -45,11 +45,16 @@ impl Sizes {
         for miniature in &mut self.miniatures {
             miniature.access(access, sampled);
         }
-        while let Some(largest) = self.miniatures.last().filter(|largest| largest.is_nearly_full())
+        while self.miniatures.last().is_some_and(Miniature::is_nearly_full)
             && let Some(blocks) = self.rest.pop()
         {
-            let larger = largest.grown(blocks, self.rate_of(blocks), Room::Scarce);
-            self.miniatures.push(larger);
+            let rate = self.rate_of(blocks);
+            let larger = self.miniatures.last_mut().map(|largest| largest.grown(blocks, rate, Room::Scarce));
+            self.miniatures.extend(larger);
+            self.keep_within_memory();
+        }
+        // Tables grow by doubling, seldom: so it is enough to look now and then.
+        if self.accesses.all().is_multiple_of(256) {
             self.keep_within_memory();
         }
     }

@@ -45,7 +45,6 @@ enum Direction {
 }
 
 /// The read and write counters of blocks that are not cached.
-#[derive(Clone)]
 pub struct Counters {
     /// Bit sets of equal size; [`Self::newer`] says which is which.
     filters: [Vec<u64>; FILTERS],
