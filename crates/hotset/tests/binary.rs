@@ -9,7 +9,8 @@ fn hotset(words: &[&str]) -> Output {
 #[test]
 fn it_says_which_version_it_is() {
     let output = hotset(&["--version"]);
-    assert_eq!(output.stdout, format!("hotset {}\n", env!("CARGO_PKG_VERSION")).into_bytes());
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.starts_with(concat!("hotset ", env!("CARGO_PKG_VERSION"), " ")), "{told}");
     assert!(output.status.success());
 }
 
