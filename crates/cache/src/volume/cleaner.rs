@@ -295,6 +295,10 @@ impl<E: Env> PoolInner<E> {
                     continue;
                 }
                 let now = log.live(run.first.volume, page);
+                if self.is_written_out(&single) {
+                    // A host's own write took it there meanwhile, and was answered.
+                    continue;
+                }
                 if now == Some(single.first) {
                     log.lose_page(&single.first);
                     lost += PAGE;
@@ -305,6 +309,13 @@ impl<E: Env> PoolInner<E> {
             }
         }
         if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
+    }
+
+    /// The backing device has what the log has of a single page.
+    fn is_written_out(&self, single: &LogRun) -> bool {
+        let Some((volume, _)) = self.attached_volume(single.first.volume) else { return false };
+        let attached = volume.attached();
+        attached.is_some_and(|attached| attached.wrote_out(single.first.page, single.first.place))
     }
 
     /// False: nothing was written, for it was moved or overwritten meanwhile.
