@@ -263,12 +263,14 @@ impl FileDevice {
             Direction::Write | Direction::WriteDurable => tail.bytes_to_write(offset, &buf),
         };
         let (part, rest) = buf.split_at(wanted);
+        // A write may make the file longer before this is looked at.
+        let file_bytes = tail.file_bytes();
         let (mut part, outcome) = self.submit(&tail.file, direction, offset, part).await;
         let result = outcome.and_then(|done| {
             let end = offset + u64::try_from(done).expect("a buffer's length fits 64 bits");
             match direction {
                 Direction::Write | Direction::WriteDurable if done == wanted => tail.reaches(end),
-                Direction::Read if done == wanted || end >= tail.file_bytes() => part[done..].fill(0),
+                Direction::Read if done == wanted || end >= file_bytes => part[done..].fill(0),
                 Direction::Read | Direction::Write | Direction::WriteDurable => {
                     return Err(self.was_cut(direction, offset, wanted));
                 }

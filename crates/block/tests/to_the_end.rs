@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use futures_util::future::{join_all, join3};
 use hotset_block::{
     Buf, ByteRange, Device, DeviceErrorKind, Executor, ExecutorOptions, FileDevice, FileOptions, HostEnv, ZeroMode,
 };
@@ -199,6 +200,26 @@ fn a_file_that_grows_is_served_to_its_new_end_and_one_that_is_cut_is_gone() {
             assert_eq!(result.unwrap_err().kind, DeviceErrorKind::Gone, "{path:?}");
             let (_, result) = device.write(0, filled(4096, 0)).await;
             assert_eq!(result.unwrap_err().kind, DeviceErrorKind::Gone, "{path:?}");
+        });
+    }
+}
+
+// A read that the kernel answered from the shorter file may be looked at after the write that made it longer.
+// proves: D13
+#[test]
+fn a_read_beside_the_write_that_fills_the_last_sector_is_no_sign_that_the_file_was_cut() {
+    let place = Place::here();
+    for _ in 0..1000 {
+        let path = place.file(2060);
+        run(async |env| {
+            let device = FileDevice::open(&env, &path, TO_THE_END).unwrap();
+            let range = ByteRange { start: WHOLE_BYTES, end: device.info().size_bytes };
+            let write = async { device.write(range.start, filled(range.length(), 7)).await.1 };
+            let (read, written, after) =
+                join3(join_all((0..4).map(|_| read(&device, range))), write, read(&device, range)).await;
+            written.unwrap();
+            assert!(read.iter().chain([&after]).all(|bytes| bytes[..2060].iter().all(|byte| [2, 7].contains(byte))));
+            assert_eq!(self::read(&device, range).await, vec![7; usize::try_from(range.length()).unwrap()]);
         });
     }
 }
