@@ -12,6 +12,13 @@ use crate::harness::{TestDevice, TestEnv};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
+/// Where the records of an SSD end, and its first segment begins (docs/FORMAT.md): after 128 KiB, two areas of each kind, of which that
+/// of the catalogue is a 256th of the SSD.
+fn records_end(ssd_bytes: u64) -> u64 {
+    let catalogue = (ssd_bytes / 256).max(128 << 10).next_multiple_of(4096);
+    (128 << 10) + 2 * ((52 << 10) + (12 << 10) + (128 << 10) + catalogue)
+}
+
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) env: TestEnv,
@@ -134,13 +141,11 @@ impl World {
     /// Overwrites what an SSD holds behind its superblocks and records.
     pub(crate) async fn rot(&self, ssd: usize) {
         let ssd = &self.ssds[ssd];
-        let mut start = MIB;
-        while start < ssd.info().size_bytes {
-            let mut junk = Buf::zeroed(1 << 20);
-            junk.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[0xA5, 0x5A]));
-            ssd.write(start, junk).await.1.unwrap();
-            start += MIB;
-        }
+        let size_bytes = ssd.info().size_bytes;
+        let start = records_end(size_bytes);
+        let mut junk = Buf::zeroed(usize::try_from(size_bytes - start).unwrap());
+        junk.chunks_exact_mut(2).for_each(|pair| pair.copy_from_slice(&[0xA5, 0x5A]));
+        ssd.write(start, junk).await.1.unwrap();
     }
 }
 
