@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::{cargo, command, root, succeed, target_dir};
+use crate::command::{command, root, succeed, target_dir};
 use crate::tally::Tally;
-use crate::test::{BUILT_AT_ONCE, count};
+use crate::test::{build_all, count};
 
 /// Types up to date, lints, formats, and a build that is small enough. Without Node it fails: a console that nobody
 /// checked is not shipped.
@@ -23,7 +23,7 @@ pub(crate) fn check() -> Result<Tally> {
 /// The browser tests, or those whose file or title has one of the words in it.
 pub(crate) fn browse(filter: &[String]) -> Result<Tally> {
     install()?;
-    succeed(cargo(&[BUILT_AT_ONCE, &["--no-run"]].concat()))?;
+    build_all()?;
     let mut words = vec!["exec", "--no", "--", "playwright", "test"];
     words.extend(filter.iter().map(String::as_str));
     let mut playwright = npm(&words);

@@ -7,7 +7,7 @@ use std::process::Child;
 use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, command, succeed, target_dir};
-use crate::test::BUILT_AT_ONCE;
+use crate::test::build_all;
 
 /// What `cargo x test` runs: the program that was built beside the unit tests.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Beside {
 
 impl Beside {
     pub(crate) fn begin() -> Result<Self> {
-        succeed(cargo(&[BUILT_AT_ONCE, &["--no-run"]].concat()))?;
+        build_all()?;
         let target = target_dir()?;
         let (program, log) = (target.join("debug/hotset-sim"), target.join("simulator.log"));
         let mut simulator = command("chrt", &["--idle", "0", &program.to_string_lossy(), "--seeds=1000"]);

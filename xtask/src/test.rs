@@ -30,10 +30,9 @@ impl Thoroughness {
     }
 }
 
-/// All tests, the binary and the simulator, as one build: parts of the workspace by themselves would ask for fewer features of what they
+/// Builds all tests, the binary and the simulator at once: parts of the workspace by themselves would ask for fewer features of what they
 /// depend on, and so for other builds of it.
-pub(crate) const BUILT_AT_ONCE: &[&str] =
-    &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--test=e2e"];
+const BUILD_ALL: &[&str] = &["test", "--quiet", "--workspace", "--lib", "--bins", "--tests", "--test=e2e", "--no-run"];
 
 /// Those of real clients that run at once: each starts a daemon and clients, and mostly waits for them.
 const CLIENTS_AT_ONCE: &str = "--test-threads=5";
@@ -119,11 +118,15 @@ fn cargo_test(arguments: &[&str]) -> Result<Tally> {
     count(cargo(&words))
 }
 
+/// See [`BUILD_ALL`].
+pub(crate) fn build_all() -> Result<()> {
+    succeed(cargo(BUILD_ALL))
+}
+
 /// A second build without a change builds nothing: a build script that watches what is missing would have all built anew each time.
 fn build_twice() -> Result<Tally> {
-    let build = [BUILT_AT_ONCE, &["--no-run"]].concat();
-    succeed(cargo(&build))?;
-    let output = cargo(&[&build[..], &["--message-format=json"]].concat()).output()?;
+    build_all()?;
+    let output = cargo(&[BUILD_ALL, &["--message-format=json"]].concat()).output()?;
     let built = built_anew(&String::from_utf8_lossy(&output.stdout));
     built.iter().for_each(|package| println!("built anew without a change: {package}"));
     Ok(Tally::one(output.status.success() && built.is_empty()))
@@ -138,7 +141,7 @@ fn built_anew(messages: &str) -> Vec<String> {
 
 /// Builds the binary, then drives it with real clients.
 fn end_to_end(filter: &[&str]) -> Result<Tally> {
-    succeed(cargo(&[BUILT_AT_ONCE, &["--no-run"]].concat()))?;
+    build_all()?;
     let mut words = vec!["test", "--quiet", "--workspace", "--test=e2e", "--", CLIENTS_AT_ONCE];
     words.extend(filter);
     let mut command = cargo(&words);

@@ -446,9 +446,7 @@ impl<E: Env> Log<E> {
             join_all(erasures).await;
         }
         // A copy that is gone already may still be believed at a start, until its SSD has left.
-        for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
-            self.members.until_left(ssd).await;
-        }
+        self.members.until_all_left().await;
         row.batch_ended();
         self.state.stream.orphan_is_erased();
         self.signals.wanted.wake_all();

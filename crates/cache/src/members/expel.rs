@@ -28,6 +28,13 @@ impl<E: Env> Members<E> {
         }
     }
 
+    /// Waits until all SSDs that are offline have left durably, or never can: what they hold may be believed until then.
+    pub(crate) async fn until_all_left(&self) {
+        for ssd in self.ssds().filter(|ssd| !ssd.is_online()) {
+            self.until_left(ssd).await;
+        }
+    }
+
     /// An SSD failed a write or a flush, or is gone: it leaves the pool. One that only refuses writes is read as long as it
     /// has what nobody else has, and is taken back by itself if it lacked room or was write-protected.
     pub(crate) fn ssd_failed(&self, ssd: &Rc<Ssd<E>>, fault: &Fault) {

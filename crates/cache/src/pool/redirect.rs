@@ -27,9 +27,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn redirect(&self, log: &Log<E>, append: Append) {
         // What is lost is on record first: this makes it less.
-        for ssd in self.members.ssds().filter(|ssd| !ssd.is_online()) {
-            self.members.until_left(ssd).await;
-        }
+        self.members.until_all_left().await;
         let pages = append.pages();
         let outcome = match self.attached_volume(append.volume) {
             Some((volume, attachment)) if attachment == append.attachment => {

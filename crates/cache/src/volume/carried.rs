@@ -121,7 +121,7 @@ fn widened<E: Env>(pool: &PoolInner<E>, pages: &Range<u64>, fills: &[Rc<Fill>]) 
 }
 
 /// Where the bytes of some pages are among those of others.
-fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
+pub(super) fn bytes_within(wide: &Range<u64>, pages: &Range<u64>) -> Range<usize> {
     let start = bytes_of(&(wide.start..pages.start));
     start..start + bytes_of(pages)
 }

@@ -17,9 +17,11 @@ use crate::config::PAGE;
 use crate::error::Error;
 use crate::log::read_log::LogRun;
 use crate::members::io::add;
+use crate::members::records::to_buf;
 use crate::memory_cache::Admission;
 use crate::pool::PoolInner;
 use crate::volume::backing::HostsTurn;
+use crate::volume::carried::bytes_within;
 use crate::volume::cleaner::joined;
 use crate::volume::{Attached, VolumeInner};
 
@@ -264,13 +266,9 @@ impl<E: Env> VolumeInner<E> {
         };
         let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
         if let Ok(buf) = &read {
-            let first = pool.blocks.first_page(key.block);
-            let within = pages.start.max(first)..pages.end.min(first + u64::from(pool.blocks.pages_per_block));
-            let offset = usize::try_from((within.start - pages.start) * PAGE).expect("a request fits in memory");
-            let bytes = usize::try_from((within.end - within.start) * PAGE).expect("a request fits in memory");
-            let copy = crate::members::records::to_buf(self.env.buffers(), &buf[offset..offset + bytes]);
-            let first_page = u32::try_from(within.start - first).expect("a block has at most 1024 pages");
-            fill.offer(first_page, copy);
+            let block = pool.pages_of_block(key);
+            let part = pages.start.max(block.start)..pages.end.min(block.end);
+            fill.offer(pool.blocks.within(&part).start, to_buf(self.env.buffers(), &buf[bytes_within(pages, &part)]));
         }
         pool.spawn_fill(fill, volume);
         Ok(within_pages(read?, pages, range))

@@ -82,9 +82,7 @@ impl<E: Env> VolumeInner<E> {
         let range = self.bytes_of_pages(pages);
         let length = usize::try_from(range.length()).expect("a request fits in memory");
         // As long as a record has an SSD as a member, a start may believe what it holds of these pages.
-        for ssd in attached.pool.members.ssds().filter(|ssd| !ssd.is_online()) {
-            attached.pool.members.until_left(ssd).await;
-        }
+        attached.pool.members.until_all_left().await;
         attached.pool.life.check_open()?;
         let _not_cleaned = self.invalidate_before_write(Some(attached), range).await?;
         self.write_backing(range, data.narrow(0, length)).await?;

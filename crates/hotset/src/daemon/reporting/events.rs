@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hotset_api::{ConditionKind, Event, EventList, Severity, Subject};
+use hotset_api::{ConditionKind, Event, EventList, Severity, Subject, SubjectKind};
 use tokio::sync::watch;
 
 use crate::daemon::clock::unix_ms;
@@ -43,6 +43,21 @@ pub(crate) struct Happened {
     pub(crate) cause: String,
     /// Conditions of the subject whose reasons the cause has.
     pub(crate) tells: BTreeSet<ConditionKind>,
+}
+
+impl Happened {
+    /// It is of the daemon as a whole.
+    pub(crate) fn to_daemon(severity: Severity, change: &str, cause: &str) -> Self {
+        Self {
+            severity,
+            subject: Subject::new(SubjectKind::Daemon, ""),
+            pool: None,
+            path: String::new(),
+            change: change.to_owned(),
+            cause: cause.to_owned(),
+            tells: BTreeSet::new(),
+        }
+    }
 }
 
 pub(crate) struct EventLog {
@@ -297,8 +312,6 @@ fn lines(events: &[Event]) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use hotset_api::SubjectKind;
-
     use super::*;
 
     fn happened(change: &str) -> Happened {

@@ -1,11 +1,10 @@
 //! The memory cache gives way when memory is short, and grows back: looked at every second, and told as events.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hotset_api::{Severity, Subject, SubjectKind};
+use hotset_api::Severity;
 
 use super::events::{EventLog, Happened};
 use super::hook::Hook;
@@ -40,23 +39,13 @@ impl MemoryPressure {
 }
 
 fn happened(change: Change, pressure: &Pressure) -> Happened {
-    let (severity, change, cause) = match (change, pressure) {
+    let (change, cause) = match (change, pressure) {
         (Change::Cut, Pressure::Short(why)) => {
             let cause = format!("memory is short: {why}; reads that memory does not answer go to the SSDs");
-            (Severity::Info, "memory cache shrinks", cause)
+            ("memory cache shrinks", cause)
         }
-        (Change::Cut, Pressure::Some | Pressure::Calm) => (Severity::Info, "memory cache shrinks", String::new()),
-        (Change::Whole, _) => {
-            (Severity::Info, "memory cache has its size again", "memory has not been short for a while".to_owned())
-        }
+        (Change::Cut, Pressure::Some | Pressure::Calm) => ("memory cache shrinks", String::new()),
+        (Change::Whole, _) => ("memory cache has its size again", "memory has not been short for a while".to_owned()),
     };
-    Happened {
-        severity,
-        subject: Subject::new(SubjectKind::Daemon, ""),
-        pool: None,
-        path: String::new(),
-        change: change.to_owned(),
-        cause,
-        tells: BTreeSet::new(),
-    }
+    Happened::to_daemon(Severity::Info, change, &cause)
 }

@@ -1,9 +1,8 @@
 //! Starts and stops of the daemon as events, and what they say of the time in which hosts were not served.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use hotset_api::{Event, Severity, Subject, SubjectKind};
+use hotset_api::{Event, Severity, SubjectKind};
 
 use super::events::{EventLog, Happened};
 use crate::daemon::clock::unix_ms;
@@ -44,10 +43,10 @@ impl LastRun {
     pub(crate) fn started(self) -> Happened {
         let version = format!("version {}", env!("CARGO_PKG_VERSION"));
         match self {
-            Self::None | Self::Stopped { .. } => of_the_daemon(Severity::Info, "started", &version),
+            Self::None | Self::Stopped { .. } => Happened::to_daemon(Severity::Info, "started", &version),
             Self::Died => {
                 let cause = format!("{version}; the last run had no clean stop");
-                of_the_daemon(Severity::Warning, "started", &cause)
+                Happened::to_daemon(Severity::Warning, "started", &cause)
             }
         }
     }
@@ -66,30 +65,18 @@ impl LastRun {
                 format!("{:.2} s after this start; the last run had no clean stop", since_start.as_secs_f64())
             }
         };
-        Some(of_the_daemon(Severity::Info, "serving hosts", &cause))
+        Some(Happened::to_daemon(Severity::Info, "serving hosts", &cause))
     }
 }
 
 /// Hosts are let go now.
 pub(crate) fn stopping() -> Happened {
-    of_the_daemon(Severity::Info, STOPPING, "")
+    Happened::to_daemon(Severity::Info, STOPPING, "")
 }
 
 /// All is closed and clean.
 pub(crate) fn stopped() -> Happened {
-    of_the_daemon(Severity::Info, STOPPED, "")
-}
-
-fn of_the_daemon(severity: Severity, change: &str, cause: &str) -> Happened {
-    Happened {
-        severity,
-        subject: Subject::new(SubjectKind::Daemon, ""),
-        pool: None,
-        path: String::new(),
-        change: change.to_owned(),
-        cause: cause.to_owned(),
-        tells: BTreeSet::new(),
-    }
+    Happened::to_daemon(Severity::Info, STOPPED, "")
 }
 
 #[cfg(test)]
