@@ -60,9 +60,9 @@ impl State {
                 tools::run("dd", &["if=/dev/zero".into(), format!("of={}", filler.display()), "bs=4096".into()]);
             }
             Fault::ReadOnly => self.change_attributes("+i"),
-            Fault::Folder => self.displace(|path| fs::create_dir(path).expect("a folder can be made")),
-            Fault::Pipe => self.displace(|path| drop(tools::succeed("mkfifo", &[path]))),
-            Fault::Noise => self.displace(|path| fs::write(path, "{").expect("a file can be written")),
+            Fault::Folder => self.displace(|path| fs::create_dir(path).is_ok()),
+            Fault::Pipe => self.displace(|path| tools::run("mkfifo", &[path]).status.success()),
+            Fault::Noise => self.displace(|path| fs::write(path, "{").is_ok()),
         }
     }
 
@@ -91,14 +91,20 @@ impl State {
         tools::succeed("chattr", &[&[change.to_owned()], &words[..]].concat());
     }
 
-    fn displace(&self, put: impl Fn(&Path)) {
+    /// `put` says whether it took the place, which a daemon that runs may have filled again.
+    fn displace(&self, put: impl Fn(&Path) -> bool) {
         for path in self.files.iter().map(|name| self.directory.join(name)) {
-            match fs::rename(&path, aside(&path)) {
-                Ok(()) => put(&path),
-                // What is not there yet is kept from coming.
-                Err(_) if path.extension().is_some_and(|extension| extension == "convert") => {}
-                Err(_) => put(&path),
+            let was_there = fs::rename(&path, aside(&path)).is_ok();
+            // What is not there yet is kept from coming, but for the record of a conversion.
+            if !was_there && path.extension().is_some_and(|extension| extension == "convert") {
+                continue;
             }
+            eventually(&format!("the place of {} is taken", path.display()), TIMEOUT, || {
+                put(&path) || {
+                    let _ = fs::rename(&path, aside(&path));
+                    false
+                }
+            });
         }
     }
 
