@@ -3,25 +3,25 @@
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Duration;
 
-use futures_util::future::join_all;
 use hotset_block::sync::{Promise, Promised};
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::address::{DETACHED, VolumeIndex};
-use crate::config::PAGE;
+use crate::attachment_ids::AttachmentIds;
+use crate::config::PoolName;
 use crate::error::{Error, ErrorKind};
-use crate::log::Log;
+use crate::log::Shared;
+use crate::log::Signals;
+use crate::log::log_segments::LogSegments;
 use crate::log::queue::{Append, Body};
-use crate::log::row::Row;
-use crate::log::segment_copy::PresentCopy;
-use crate::time_limit::within;
+use crate::log::redirects::Redirects;
+use crate::log::write_log::WriteLog;
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
 
 /// Pages of one append at most; a longer write becomes several.
 const APPEND_PAGES_MAX: u32 = 128;
-/// How often a flush looks by itself whether something was written to its backing device.
-const INTERVAL: Duration = Duration::from_secs(1);
 /// An append is so small a part of an empty segment, at most: also where moves fill each row first, hosts find a place.
 const APPENDS_IN_SEGMENT: u32 = 2;
 
@@ -30,11 +30,41 @@ pub(super) fn cancelled() -> Error {
     Error::new(ErrorKind::Gone, "what the cache held of the volume was given up")
 }
 
-fn stopped() -> Error {
+pub(super) fn stopped() -> Error {
     Error::new(ErrorKind::Stopping, "the pool has stopped")
 }
 
-impl<E: Env> Log<E> {
+/// Where pages enter the log.
+pub(crate) struct Appends<E: Env> {
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    ids: Rc<AttachmentIds>,
+    pool_name: PoolName,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
+    segments: Rc<LogSegments<E>>,
+    redirects: Redirects,
+}
+
+impl<E: Env> Appends<E> {
+    pub(super) fn new(shared: &Shared<E>, segments: &Rc<LogSegments<E>>) -> Self {
+        Self {
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            ids: Rc::clone(&shared.ids),
+            pool_name: shared.pool_name.clone(),
+            state: Rc::clone(&shared.state),
+            signals: Rc::clone(&shared.signals),
+            segments: Rc::clone(segments),
+            redirects: Redirects::default(),
+        }
+    }
+
+    /// What the log cannot take any more, and was written by hosts.
+    pub(crate) fn redirects(&self) -> &Redirects {
+        &self.redirects
+    }
+
     /// Appends whole pages; returns when they are visible. The caller holds them.
     pub(crate) async fn append(&self, volume: VolumeIndex, pages: &Range<u64>, data: Buf) -> Result<(), Error> {
         let chunk = usize::try_from(self.append_pages_max()).expect("what lies in memory has an address") * PAGE_BYTES;
@@ -71,14 +101,9 @@ impl<E: Env> Log<E> {
 
     /// Pages of the longest append.
     fn append_pages_max(&self) -> u32 {
-        let segment_pages = self.segment_pages();
+        let segment_pages = self.segments.segment_pages();
         let room = segment_pages - crate::format::log::summary_pages(segment_pages) - 1;
         APPEND_PAGES_MAX.min(room.saturating_sub(2) / APPENDS_IN_SEGMENT).max(1)
-    }
-
-    pub(crate) fn segment_pages(&self) -> u32 {
-        let bytes = self.members.ssds().next().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
-        u32::try_from(bytes / PAGE).expect("a segment is small")
     }
 
     /// Queues an append; the answer comes when it is visible, or never, if the pool has stopped.
@@ -95,7 +120,7 @@ impl<E: Env> Log<E> {
         }
     }
 
-    pub(super) fn submit_for(
+    pub(crate) fn submit_for(
         &self,
         volume: VolumeIndex,
         attachment: u64,
@@ -109,11 +134,6 @@ impl<E: Env> Log<E> {
         self.state.queue.push(Append { volume, attachment, page, body, done });
         self.signals.wanted.wake_all();
         wait
-    }
-
-    /// Where a page of a log segment lies on its SSD.
-    pub(crate) fn log_offset(&self, copy: PresentCopy, page: u32) -> u64 {
-        self.members.ssd(copy.ssd).layout.segment_offset(copy.segment) + u64::from(page) * PAGE
     }
 
     /// There is no place for appends any more, and there will be none. If that is so because no SSD is left, what hosts
@@ -136,51 +156,8 @@ impl<E: Env> Log<E> {
         self.signals.room.wake_all();
     }
 
-    /// Makes every append durable that was answered before this call.
-    pub(crate) async fn flush(&self) -> Result<(), Error> {
-        let mark = self.state.stream.completed();
-        let flushes = self.members.ssds().map(async |ssd| {
-            if !ssd.is_online() {
-                // What it has of these appends may be lost with its cache: it must not be believed again.
-                self.members.until_left(ssd).await;
-            }
-            if !ssd.life().is_readable() || ssd.has_flushed_log() {
-                return;
-            }
-            if let Err(fault) = ssd.flush().await {
-                self.members.ssd_failed(ssd, &fault);
-                self.members.until_left(ssd).await;
-            }
-        });
-        join_all(flushes).await;
-        self.life.check_open()?;
-        self.state.stream.flush_ended(mark);
-        let flushed = self.state.stream.flushed();
-        self.members.witness_keeper().log_is_flushed((flushed.row, flushed.index));
-        Ok(())
-    }
-
-    /// The log's flush for a host: what SSDs have that refused to flush it is on its backing device, too, as it is nowhere else
-    /// for sure.
-    pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
-        self.flush().await?;
-        let unflushed: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed()).collect();
-        if unflushed.is_empty() {
-            return Ok(());
-        }
-        while unflushed.iter().any(|row| self.is_undurable(row)) {
-            let cleaned = self.signals.room.wait();
-            self.signals.cleaner_wanted.wake_all();
-            within(&self.env, INTERVAL, cleaned).await;
-            self.life.check_open()?;
-            if self.life.has_stopped() {
-                return Err(stopped());
-            }
-        }
-        // A start must not ask the SSDs for what was cleaned.
-        let _one_at_a_time = self.losses_lock.acquire(1).await;
-        self.write_next_losses(|_| false).await?;
-        unflushed.iter().for_each(|row| row.set_unflushed(false));
-        Ok(())
+    /// No SSD is left, and what was lost with the last ones is on record.
+    pub(crate) fn is_without_ssds(&self) -> bool {
+        self.members.online_ssds().next().is_none() && !self.life.is_fenced()
     }
 }

@@ -10,19 +10,27 @@ use futures_util::future::join_all;
 use hotset_block::{Buf, Env, PAGE_BYTES, copy_for_device};
 
 use crate::address::at;
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::Clean;
 use crate::config::PAGE;
 use crate::format::crc32c;
 use crate::format::log::{
     BATCH_PAGES_MAX, Batch, BatchPlace, Entry, PLAIN_ENTRY_BYTES, Payload, header_pages, pages_entry_bytes,
 };
-use crate::log::Log;
-use crate::log::append::cancelled;
+use crate::log::Shared;
+use crate::log::Signals;
+use crate::log::append::{Appends, cancelled};
+use crate::log::log_segments::LogSegments;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::queue::{Append, Body, Lane, Queue};
 use crate::log::row::{BatchPlaceInRow, Row};
 use crate::log::row_life::RowChange;
+use crate::log::rows::RowKeeper;
 use crate::log::segment_copy::PresentCopy;
 use crate::log::stream::InflightBatch;
+use crate::log::write_log::WriteLog;
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
 use crate::members::segments::Purpose;
 
 /// Pages of data of one batch at most.
@@ -56,7 +64,41 @@ impl Selected {
     }
 }
 
-impl<E: Env> Log<E> {
+/// Who writes batches.
+pub(crate) struct BatchWriter<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
+    segments: Rc<LogSegments<E>>,
+    appends: Rc<Appends<E>>,
+    rows: Rc<RowKeeper<E>>,
+}
+
+impl<E: Env> BatchWriter<E> {
+    pub(super) fn new(
+        shared: &Shared<E>,
+        segments: &Rc<LogSegments<E>>,
+        appends: &Rc<Appends<E>>,
+        rows: &Rc<RowKeeper<E>>,
+    ) -> Self {
+        Self {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            ids: Rc::clone(&shared.ids),
+            state: Rc::clone(&shared.state),
+            signals: Rc::clone(&shared.signals),
+            segments: Rc::clone(segments),
+            appends: Rc::clone(appends),
+            rows: Rc::clone(rows),
+        }
+    }
+
     /// The task that writes batches.
     pub(crate) async fn run_writer(self: Rc<Self>) {
         while !self.life.has_stopped() {
@@ -80,12 +122,12 @@ impl<E: Env> Log<E> {
             if !queue.wants_batch() || self.life.has_stopped() || self.state.stream.has_orphans() {
                 return None;
             }
-            let Some(row) = self.current_row() else {
-                if self.is_out_of_rows() {
+            let Some(row) = self.rows.current_row() else {
+                if self.state.is_out_of_rows() {
                     queue.cancel_moves();
                 }
-                if self.is_without_ssds() {
-                    self.refuse_appends();
+                if self.appends.is_without_ssds() {
+                    self.appends.refuse_appends();
                 }
                 return None;
             };
@@ -104,35 +146,7 @@ impl<E: Env> Log<E> {
                 return None;
             }
             // Nothing fits any more.
-            self.close_row();
-        }
-    }
-
-    /// The row that takes batches. `None`: one is being made ready.
-    fn current_row(self: &Rc<Self>) -> Option<Rc<Row>> {
-        let current = self.state.open.current();
-        if let Some(row) = current {
-            if row.room() >= 2 {
-                return Some(row);
-            }
-            self.close_row();
-        }
-        if let Some(row) = self.state.open.use_prepared() {
-            // Of an empty row, the one before it: what its summary says if it stays empty.
-            row.ends_with(self.state.stream.last_checksum());
-            return Some(row);
-        }
-        self.spawn_prepare();
-        None
-    }
-
-    /// The current row takes no more batches.
-    pub(crate) fn close_row(self: &Rc<Self>) {
-        let row = self.state.open.close_current();
-        if let Some(row) = row {
-            row.change(RowChange::Closed);
-            let log = Rc::clone(self);
-            self.env.spawn(async move { log.seal_row(&row).await });
+            self.rows.close_row();
         }
     }
 
@@ -262,10 +276,10 @@ impl<E: Env> Log<E> {
         match (mirrors.next(), mirrors.next()) {
             (Some(one), Some(other)) => {
                 let (bytes, twin) = bytes.share();
-                copies.push((one, self.log_offset(one, first_page), bytes));
-                copies.push((other, self.log_offset(other, first_page), twin));
+                copies.push((one, self.segments.log_offset(one, first_page), bytes));
+                copies.push((other, self.segments.log_offset(other, first_page), twin));
             }
-            (Some(one), None) => copies.push((one, self.log_offset(one, first_page), bytes)),
+            (Some(one), None) => copies.push((one, self.segments.log_offset(one, first_page), bytes)),
             (None, _) => {}
         }
         (inflight, copies)
@@ -354,9 +368,9 @@ impl<E: Env> Log<E> {
             && !self.state.open.has_prepared()
             && self.state.open.is_current(|current| Rc::ptr_eq(current, row))
         {
-            self.spawn_prepare();
+            self.rows.spawn_prepare();
         }
-        if self.is_long() {
+        if self.state.is_long() {
             self.signals.mover_wanted.wake_all();
         }
     }
@@ -418,13 +432,13 @@ impl<E: Env> Log<E> {
             let appends = inflight.appends.take().into_iter().rev();
             appends.for_each(|(append, _)| self.state.queue.put_back(append));
         }
-        self.close_row();
+        self.rows.close_row();
         for inflight in orphans {
             let log = Rc::clone(self);
             self.env.spawn(async move { log.erase_orphaned_batch(&inflight).await });
         }
         if self.members.online_ssds().next().is_none() || self.life.is_fenced() {
-            self.refuse_appends();
+            self.appends.refuse_appends();
         }
     }
 
@@ -439,9 +453,9 @@ impl<E: Env> Log<E> {
         if !self.life.is_fenced() {
             let erasures = row.mirrors(inflight.segment()).collect::<Vec<_>>().into_iter().map(async |mirror| {
                 let ssd = self.members.ssd(mirror.ssd);
-                let offset = self.log_offset(mirror, inflight.first_page);
+                let offset = self.segments.log_offset(mirror, inflight.first_page);
                 // An SSD that does not take it leaves, and its copy with it.
-                let _ = self.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
+                let _ = self.segments.write_flushed(ssd, offset, self.env.buffers().take_zeroed(PAGE_BYTES)).await;
             });
             join_all(erasures).await;
         }

@@ -7,25 +7,35 @@
 //! it names; a start that cannot find it knows whom it concerns, and not what: those volumes are fenced until that is accepted.
 //! The record's entries count like entries of the rows, as their newest.
 
+mod set_aside;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
-use hotset_block::sync::Permit;
+use hotset_block::sync::{Permit, Semaphore};
 use hotset_block::{ByteRange, Env};
 
 use crate::address::{SsdIndex, VolumeIndex, at};
-use crate::config::PAGE;
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::Clean;
+use crate::config::{PAGE, PoolName};
 use crate::error::{Error, ErrorKind};
 use crate::format::losses::{AsidePage, AsidePages, AsideRow, AsideSegment, Group, Loss, Losses};
 use crate::format::record::{HEADER_BYTES, LOSSES_AREA_BYTES, RecordKind};
-use crate::log::Log;
+use crate::log::Shared;
+use crate::log::Signals;
+use crate::log::log_segments::LogSegments;
 use crate::log::overlay::{Content, Live, PAGES_MAX};
 use crate::log::read_log::LogRun;
 use crate::log::row::Row;
 use crate::log::row_life::RowChange;
+use crate::log::rows::RowKeeper;
 use crate::log::segment_copy::MirrorCell;
+use crate::log::write_log::WriteLog;
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 
 /// Pages that are given up in one piece.
@@ -36,7 +46,39 @@ pub(crate) struct LossBegun {
     no_rows_recorded: Permit,
 }
 
-impl<E: Env> Log<E> {
+/// What no copy can be had of, as it is and as it is on record.
+pub(crate) struct DataLoss<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    pool_name: PoolName,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
+    segments: Rc<LogSegments<E>>,
+    rows: Rc<RowKeeper<E>>,
+    /// One change of the losses record at a time.
+    losses_lock: Semaphore,
+}
+
+impl<E: Env> DataLoss<E> {
+    pub(super) fn new(shared: &Shared<E>, segments: &Rc<LogSegments<E>>, rows: &Rc<RowKeeper<E>>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            ids: Rc::clone(&shared.ids),
+            pool_name: shared.pool_name.clone(),
+            state: Rc::clone(&shared.state),
+            signals: Rc::clone(&shared.signals),
+            segments: Rc::clone(segments),
+            rows: Rc::clone(rows),
+            losses_lock: Semaphore::new(1),
+        }
+    }
+
     /// An SSD is about to leave. `Some`: with it goes the last copy of something; [`Self::record_loss`] follows, in the same turn but
     /// for what spares some of it. `Err`: what is lost cannot be put on record, so the SSD must not leave, for nobody would know
     /// afterwards that anything is missing.
@@ -49,7 +91,7 @@ impl<E: Env> Log<E> {
             drop(no_rows_recorded);
             // A start would ask for the SSDs of rows that the record names, also where there is nothing in them.
             if self.state.record_names_dropped() {
-                self.record_rows().await?;
+                self.rows.record_rows().await?;
             }
             return Ok(None);
         }
@@ -57,7 +99,7 @@ impl<E: Env> Log<E> {
         // From here on rows demand a losses record that does not exist yet: they are not recorded before it does.
         self.state.losses.ask_for(self.state.losses.number() + 1);
         self.state.lose_copies_on(ssd.index);
-        self.count_openable();
+        self.segments.count_openable();
         Ok(Some(LossBegun { no_rows_recorded }))
     }
 
@@ -72,7 +114,7 @@ impl<E: Env> Log<E> {
         self.flush_ssds().await;
         self.write_losses(self.state.losses.number(), &losses).await?;
         drop(begun.no_rows_recorded);
-        self.record_rows().await
+        self.rows.record_rows().await
     }
 
     /// What a host's own write took to the backing device as well is there, although the log said that it is dirty: the pages of the
@@ -205,7 +247,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Remembers where the pool's SSDs are: they may be away next time.
-    pub(super) fn note_paths(&self) {
+    pub(crate) fn note_paths(&self) {
         self.state.losses.note_paths(self.members.ssds().map(|ssd| (ssd.uuid, ssd.path.clone())));
     }
 
@@ -251,10 +293,10 @@ impl<E: Env> Log<E> {
     /// What is lost of a volume, in rising order, some extents at most.
     pub(crate) fn lost_extents(&self, volume: VolumeIndex, extents_max: usize) -> Vec<ByteRange> {
         let mut extents: Vec<ByteRange> = Vec::new();
-        if self.counts(volume).lost == 0 {
+        if self.state.counts(volume).lost == 0 {
             return extents;
         }
-        for live in self.overlay().range(volume, 0..PAGES_MAX).filter(Live::is_lost) {
+        for live in self.state.overlay.borrow().range(volume, 0..PAGES_MAX).filter(Live::is_lost) {
             let (start, end) = (live.page * PAGE, (live.page + 1) * PAGE);
             let full = extents.len() == extents_max;
             match extents.last_mut() {
@@ -278,7 +320,7 @@ impl<E: Env> Log<E> {
 
     /// Some pages from `from` on that are lost and follow each other.
     pub(crate) fn next_lost(&self, volume: VolumeIndex, from: u64) -> Option<Range<u64>> {
-        let overlay = self.overlay();
+        let overlay = self.state.overlay.borrow();
         if overlay.counts(volume).lost == 0 {
             return None;
         }
@@ -305,7 +347,7 @@ impl<E: Env> Log<E> {
         // The record that the rows ask for from here on says what is known to be lost.
         self.write_next_losses(|_| false).await?;
         self.state.losses.set_with_unknown_loss(Vec::new());
-        let recorded = self.record_rows().await;
+        let recorded = self.rows.record_rows().await;
         if recorded.is_err() {
             self.state.losses.set_with_unknown_loss(unknown);
         }

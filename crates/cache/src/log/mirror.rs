@@ -5,6 +5,8 @@
 //! Only sealed rows are copied: nothing is written to them any more. They may be freed meanwhile, which waits until the
 //! copy is given up.
 
+pub(crate) mod ssd_copies;
+
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -14,15 +16,23 @@ use futures_util::future::join_all;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
 use crate::address::at;
+use crate::clean::Clean;
 use crate::config::{FlushRate, PAGE};
 use crate::format::crc32c;
 use crate::format::log::Entry;
-use crate::log::Log;
+use crate::log::Shared;
+use crate::log::Signals;
+use crate::log::log_segments::LogSegments;
 use crate::log::mirrors::RebuildSpace;
 use crate::log::overlay::Content;
+use crate::log::read_log::LogReader;
 use crate::log::row::{Row, RowReading};
+use crate::log::rows::RowKeeper;
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
+use crate::log::write_log::WriteLog;
+use crate::members::Members;
 use crate::members::life::LifeChange;
+use crate::members::pool_life::PoolLife;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd};
 use crate::status::Rebuild;
@@ -77,7 +87,39 @@ impl SegmentPlan {
     }
 }
 
-impl<E: Env> Log<E> {
+/// Who sees to it that each segment has two copies.
+pub(crate) struct Mirrorer<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
+    segments: Rc<LogSegments<E>>,
+    rows: Rc<RowKeeper<E>>,
+    reader: Rc<LogReader<E>>,
+}
+
+impl<E: Env> Mirrorer<E> {
+    pub(super) fn new(
+        shared: &Shared<E>,
+        segments: &Rc<LogSegments<E>>,
+        rows: &Rc<RowKeeper<E>>,
+        reader: &Rc<LogReader<E>>,
+    ) -> Self {
+        Self {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            state: Rc::clone(&shared.state),
+            signals: Rc::clone(&shared.signals),
+            segments: Rc::clone(segments),
+            rows: Rc::clone(rows),
+            reader: Rc::clone(reader),
+        }
+    }
+
     fn flush_rate(&self) -> FlushRate {
         self.members.record().settings.cleaning.flush_rate
     }
@@ -181,23 +223,23 @@ impl<E: Env> Log<E> {
             return;
         }
         if self.state.open.is_current(|row| is_degraded(row)) {
-            self.close_row();
+            self.rows.close_row();
         }
         let prepared = self.state.open.withdraw_prepared(is_degraded);
         if let Some(row) = prepared {
-            self.drop_row(&row);
+            self.rows.drop_row(&row);
         }
     }
 
     /// True: the copy is relied on. What came to nothing leaves the row as it was.
     async fn mirror_to(&self, copy: &Wanted, target: &Rc<Ssd<E>>, host_requests: &impl Fn() -> u64) -> bool {
-        let Some(segment) = self.take_segment(target).await else { return false };
-        self.count_openable();
+        let Some(segment) = self.segments.take_segment(target).await else { return false };
+        self.segments.count_openable();
         let new = PresentCopy { ssd_uuid: target.uuid, ssd: target.index, segment };
         let made = self.copy_segment(copy, new, host_requests).await && self.commit_copy(copy, new).await;
         if !made && target.is_online() {
             target.segments.borrow_mut().set_free(segment);
-            self.count_openable();
+            self.segments.count_openable();
             target.wake_for_segments();
         }
         made
@@ -253,9 +295,10 @@ impl<E: Env> Log<E> {
     async fn plan_copy(&self, copy: &Wanted) -> SegmentPlan {
         let row = &copy.row;
         let mut checksums = vec![None; at(row.segment_pages)];
-        let Some((summary, bytes)) = self.good_summary(row, copy.segment).await.filter(|_| row.life().is_whole())
+        let Some((summary, bytes)) =
+            self.reader.good_summary(row, copy.segment).await.filter(|_| row.life().is_whole())
         else {
-            for entry in self.living_in(row) {
+            for entry in self.reader.living_in(row) {
                 let (segment, page) = row.locate(entry.position);
                 let live = self.state.overlay.borrow().get(entry.volume, entry.page);
                 if let Some(Content::Data { checksum }) =
@@ -286,7 +329,7 @@ impl<E: Env> Log<E> {
         let pages = first..plan.end.min(first + CHUNK_PAGES);
         let Some(bytes) = self.read_chunk(copy, plan, pages.clone()).await else { return false };
         let target = self.ssd_at(new);
-        if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, first), bytes).await {
+        if let Err(fault) = target.write(Purpose::Log, self.segments.log_offset(new, first), bytes).await {
             self.members.ssd_failed(&target, &fault);
             return false;
         }
@@ -327,9 +370,9 @@ impl<E: Env> Log<E> {
 
     async fn read_copy(&self, mirror: PresentCopy, page: u32, length: usize) -> Result<Buf, Fault> {
         let ssd = self.ssd_at(mirror);
-        let read = ssd.read(self.log_offset(mirror, page), self.env.buffers().take(length)).await;
+        let read = ssd.read(self.segments.log_offset(mirror, page), self.env.buffers().take(length)).await;
         if let Err(Fault::Device(error)) = &read {
-            self.log_read_failed(&ssd, Some(error));
+            self.reader.log_read_failed(&ssd, Some(error));
         }
         read
     }
@@ -345,7 +388,7 @@ impl<E: Env> Log<E> {
             ends.push((row.batches_end(), crate::members::records::to_buf(self.env.buffers(), summary)));
         }
         for (page, bytes) in ends {
-            if let Err(fault) = target.write(Purpose::Log, self.log_offset(new, page), bytes).await {
+            if let Err(fault) = target.write(Purpose::Log, self.segments.log_offset(new, page), bytes).await {
                 self.members.ssd_failed(&target, &fault);
                 return false;
             }
@@ -363,7 +406,7 @@ impl<E: Env> Log<E> {
         }
         let old = copy.cell().change(MirrorChange::Replaced(new));
         // Asked for in the same turn: no record of an SSD that left can come between.
-        if self.record_rows().await.is_err() {
+        if self.rows.record_rows().await.is_err() {
             copy.cell().change(MirrorChange::Withdrawn(old));
             return false;
         }
@@ -374,7 +417,9 @@ impl<E: Env> Log<E> {
     /// How far the copies are; `None` if none is wanted.
     pub(crate) fn rebuild_status(&self) -> Option<Rebuild> {
         let bytes = |copies: usize| {
-            u64::try_from(copies).expect("an address has 64 bits at most") * u64::from(self.segment_pages()) * PAGE
+            u64::try_from(copies).expect("an address has 64 bits at most")
+                * u64::from(self.segments.segment_pages())
+                * PAGE
         };
         let (done, since) = self.state.mirrors.progress()?;
         let (done_bytes, left) = (bytes(done), bytes(self.state.mirrors.left()));
@@ -387,6 +432,13 @@ impl<E: Env> Log<E> {
             copies_lost: self.state.mirrors.any_lost(),
             space_insufficient: self.state.mirrors.space() == RebuildSpace::Insufficient,
         })
+    }
+
+    /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
+    pub(crate) fn may_cache_writes(&self) -> bool {
+        let no_space = self.state.mirrors.space() == RebuildSpace::Insufficient;
+        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
+        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
     }
 }
 

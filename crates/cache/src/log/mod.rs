@@ -1,7 +1,7 @@
 //! The write log: dirty data in two copies, its order, how it is read, freed, mirrored and recovered, and what is lost of it.
 //!
 //! [`Log`] knows neither volumes nor backing devices. Whoever cleans says what the backing device has by now; what can go nowhere
-//! but there is handed out ([`Log::redirects`]), and so is what a segment that the log takes held ([`Log::take_claims`]).
+//! but there is handed out ([`Appends::redirects`]), and so is what a segment that the log takes held ([`Log::take_claims`]).
 
 // Nouns: what is true now.
 pub(crate) mod capacity;
@@ -20,10 +20,11 @@ mod window;
 pub(crate) mod write_log;
 
 // Verbs: what happens.
-mod append;
+pub(crate) mod append;
 mod batch;
-mod data_loss;
-mod mirror;
+pub(crate) mod data_loss;
+mod log_segments;
+pub(crate) mod mirror;
 mod move_row;
 pub(crate) mod read_copies;
 pub(crate) mod read_log;
@@ -35,15 +36,13 @@ pub(crate) mod scan;
 pub(crate) mod scan_aside;
 mod scan_batch;
 mod scan_chain;
-mod set_aside;
-pub(crate) mod ssd_copies;
 mod stop;
 
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, Ref};
 use std::ops::Range;
 use std::rc::Rc;
 
-use hotset_block::sync::{Event, Semaphore};
+use hotset_block::sync::Event;
 use hotset_block::{Env, RealInstant};
 
 use crate::address::VolumeIndex;
@@ -51,19 +50,25 @@ use crate::attachment_ids::AttachmentIds;
 use crate::clean::{Claimed, Clean};
 use crate::config::PoolName;
 use crate::format::rows::Rows;
-use crate::log::mirrors::{Mirrors, RebuildSpace};
+use crate::log::append::Appends;
+use crate::log::batch::BatchWriter;
+use crate::log::data_loss::DataLoss;
+use crate::log::log_segments::LogSegments;
+use crate::log::mirror::Mirrorer;
+use crate::log::mirrors::Mirrors;
+use crate::log::move_row::Mover;
 use crate::log::overlay::{Counts, Live, Overlay};
 use crate::log::queue::CleanedHint;
-use crate::log::read_log::LogRun;
-use crate::log::redirects::Redirects;
-use crate::log::row::{CopyOrder, Row};
+use crate::log::read_log::{LogReader, LogRun};
+use crate::log::row::Row;
+use crate::log::rows::RowKeeper;
 use crate::log::stream::FlushHabit;
 use crate::log::write_log::{Tally, WriteLog};
 use crate::members::Members;
 use crate::members::newest::Records;
 use crate::members::pool_life::PoolLife;
 
-/// The write log of a pool.
+/// The write log of a pool: its parts, each of which knows those that it uses.
 pub(crate) struct Log<E: Env> {
     env: E,
     pool_name: PoolName,
@@ -71,17 +76,30 @@ pub(crate) struct Log<E: Env> {
     members: Rc<Members<E>>,
     clean: Rc<Clean<E>>,
     ids: Rc<AttachmentIds>,
-    state: WriteLog,
-    signals: Signals,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
     known: Cell<Known>,
     known_changed: Event,
-    /// One change of the losses record at a time.
-    losses_lock: Semaphore,
-    /// Which copy is read first next time.
-    copy_order: Cell<CopyOrder>,
-    redirects: Redirects,
-    /// Of segments that it took.
-    claims: RefCell<Vec<Claimed>>,
+    segments: Rc<LogSegments<E>>,
+    appends: Rc<Appends<E>>,
+    rows: Rc<RowKeeper<E>>,
+    writer: Rc<BatchWriter<E>>,
+    reader: Rc<LogReader<E>>,
+    data_loss: Rc<DataLoss<E>>,
+    mirrorer: Rc<Mirrorer<E>>,
+    mover: Rc<Mover<E>>,
+}
+
+/// What the parts of the log work on.
+struct Shared<E: Env> {
+    env: E,
+    pool_name: PoolName,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
 }
 
 /// Who waits for what of the log.
@@ -116,6 +134,17 @@ impl<E: Env> Log<E> {
         clean: Rc<Clean<E>>,
         ids: Rc<AttachmentIds>,
     ) -> Self {
+        let (state, signals) = (Rc::new(WriteLog::new()), Rc::default());
+        let shared = Shared { env, pool_name, life, members, clean, ids, state, signals };
+        let segments = Rc::new(LogSegments::new(&shared));
+        let appends = Rc::new(Appends::new(&shared, &segments));
+        let rows = Rc::new(RowKeeper::new(&shared, &segments, &appends));
+        let writer = Rc::new(BatchWriter::new(&shared, &segments, &appends, &rows));
+        let reader = Rc::new(LogReader::new(&shared, &segments));
+        let data_loss = Rc::new(DataLoss::new(&shared, &segments, &rows));
+        let mirrorer = Rc::new(Mirrorer::new(&shared, &segments, &rows, &reader));
+        let mover = Rc::new(Mover::new(&shared, &segments, &appends, &rows, &reader, &data_loss, &mirrorer));
+        let Shared { env, pool_name, life, members, clean, ids, state, signals } = shared;
         Self {
             env,
             pool_name,
@@ -123,18 +152,52 @@ impl<E: Env> Log<E> {
             members,
             clean,
             ids,
-            state: WriteLog::new(),
-            signals: Signals::default(),
+            state,
+            signals,
             known: Cell::default(),
             known_changed: Event::new(),
-            losses_lock: Semaphore::new(1),
-            copy_order: Cell::default(),
-            redirects: Redirects::default(),
-            claims: RefCell::default(),
+            segments,
+            appends,
+            rows,
+            writer,
+            reader,
+            data_loss,
+            mirrorer,
+            mover,
         }
     }
 
     // ---- its parts
+
+    /// Segments of SSDs, as it uses them.
+    pub(crate) fn segments(&self) -> &LogSegments<E> {
+        &self.segments
+    }
+
+    /// Where pages enter it.
+    pub(crate) fn appends(&self) -> &Appends<E> {
+        &self.appends
+    }
+
+    /// Its rows, and how it is flushed.
+    pub(crate) fn rows(&self) -> &RowKeeper<E> {
+        &self.rows
+    }
+
+    /// Who reads it.
+    pub(crate) fn reader(&self) -> &LogReader<E> {
+        &self.reader
+    }
+
+    /// What no copy can be had of.
+    pub(crate) fn data_loss(&self) -> &Rc<DataLoss<E>> {
+        &self.data_loss
+    }
+
+    /// The copies of its segments, by SSD.
+    pub(crate) fn mirrorer(&self) -> &Mirrorer<E> {
+        &self.mirrorer
+    }
 
     /// Which pages have a live copy; let go before anything changes.
     pub(crate) fn overlay(&self) -> Ref<'_, Overlay> {
@@ -153,14 +216,9 @@ impl<E: Env> Log<E> {
         &self.state.flush_habit
     }
 
-    /// What it cannot take any more, and was written by hosts.
-    pub(crate) fn redirects(&self) -> &Redirects {
-        &self.redirects
-    }
-
     /// What became of the slots of segments that it took since this was asked last.
     pub(crate) fn take_claims(&self) -> Vec<Claimed> {
-        self.claims.take()
+        self.segments.take_claims()
     }
 
     // ---- what a start knows
@@ -285,18 +343,6 @@ impl<E: Env> Log<E> {
     /// Something is dirty, or will be.
     pub(crate) fn has_something_dirty(&self) -> bool {
         self.total().dirty > 0 || self.state.queue.pages() > 0 || self.state.stream.in_flight() > 0
-    }
-
-    /// Two copies of new writes can be kept at once, and what lost a copy can have another one (REQUIREMENTS F2).
-    pub(crate) fn may_cache_writes(&self) -> bool {
-        let no_space = self.state.mirrors.space() == RebuildSpace::Insufficient;
-        let silent = self.members.online_ssds().any(|ssd| ssd.life().is_suspect());
-        !no_space && !silent && self.members.has_two_ssds() && !self.life.is_fenced()
-    }
-
-    /// No SSD is left, and what was lost with the last ones is on record.
-    pub(crate) fn is_without_ssds(&self) -> bool {
-        self.members.online_ssds().next().is_none() && !self.life.is_fenced()
     }
 
     // ---- pages are cleaned

@@ -6,17 +6,25 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::sync::Promised;
-use hotset_block::{Buf, Env, PAGE_BYTES};
+use hotset_block::{Env, PAGE_BYTES};
 
 use crate::address::VolumeIndex;
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::Clean;
 use crate::error::Error;
-use crate::format::log::{self, Summary};
-use crate::log::Log;
-use crate::log::overlay::{Content, Live, PAGES_MAX, Place};
+use crate::log::Shared;
+use crate::log::Signals;
+use crate::log::append::Appends;
+use crate::log::data_loss::DataLoss;
+use crate::log::log_segments::LogSegments;
+use crate::log::mirror::Mirrorer;
+use crate::log::overlay::{Content, Live, Place};
 use crate::log::queue::Body;
-use crate::log::read_log::LogRun;
-use crate::log::read_summary::good_summary;
+use crate::log::read_log::{LogReader, LogRun};
 use crate::log::row::Row;
+use crate::log::rows::RowKeeper;
+use crate::log::write_log::WriteLog;
+use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
 
 /// Pages that are moved in one piece.
@@ -53,7 +61,7 @@ impl RowPages {
 }
 
 /// Where `count` pages lie from `position` on: each at one of its own, or all there.
-fn positions(position: u32, count: u32, data: bool) -> Range<u32> {
+pub(super) fn positions(position: u32, count: u32, data: bool) -> Range<u32> {
     position..position + if data { count } else { 1 }
 }
 
@@ -98,12 +106,53 @@ impl Moves {
     }
 }
 
-impl<E: Env> Log<E> {
+/// Who empties rows and frees them.
+pub(crate) struct Mover<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    state: Rc<WriteLog>,
+    signals: Rc<Signals>,
+    segments: Rc<LogSegments<E>>,
+    appends: Rc<Appends<E>>,
+    rows: Rc<RowKeeper<E>>,
+    reader: Rc<LogReader<E>>,
+    data_loss: Rc<DataLoss<E>>,
+    mirrorer: Rc<Mirrorer<E>>,
+}
+
+impl<E: Env> Mover<E> {
+    pub(super) fn new(
+        shared: &Shared<E>,
+        segments: &Rc<LogSegments<E>>,
+        appends: &Rc<Appends<E>>,
+        rows: &Rc<RowKeeper<E>>,
+        reader: &Rc<LogReader<E>>,
+        data_loss: &Rc<DataLoss<E>>,
+        mirrorer: &Rc<Mirrorer<E>>,
+    ) -> Self {
+        Self {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            clean: Rc::clone(&shared.clean),
+            ids: Rc::clone(&shared.ids),
+            state: Rc::clone(&shared.state),
+            signals: Rc::clone(&shared.signals),
+            segments: Rc::clone(segments),
+            appends: Rc::clone(appends),
+            rows: Rc::clone(rows),
+            reader: Rc::clone(reader),
+            data_loss: Rc::clone(data_loss),
+            mirrorer: Rc::clone(mirrorer),
+        }
+    }
+
     /// The task that frees rows while there are more than needed.
     pub(crate) async fn run_mover(self: Rc<Self>) {
         while !self.life.is_ending_log() {
             let wanted = self.signals.mover_wanted.wait();
-            while self.is_long() && !self.life.is_ending_log() {
+            while self.state.is_long() && !self.life.is_ending_log() {
                 match self.move_oldest().await {
                     Ok(true) => {}
                     Ok(false) | Err(_) => break,
@@ -124,7 +173,7 @@ impl<E: Env> Log<E> {
             return Ok(false);
         }
         // Nothing comes to life in a row that is sealed.
-        let entries = if row.live() == 0 { Vec::new() } else { self.entries_of(&row).await };
+        let entries = if row.live() == 0 { Vec::new() } else { self.reader.entries_of(&row).await };
         loop {
             let before = row.dirty();
             if before == 0 {
@@ -141,7 +190,7 @@ impl<E: Env> Log<E> {
     }
 
     /// Moves what is dirty in the row, a bounded number of pages at a time.
-    pub(super) async fn move_some(&self, row: &Row, entries: &[RowPages]) -> Result<(), Error> {
+    pub(crate) async fn move_some(&self, row: &Row, entries: &[RowPages]) -> Result<(), Error> {
         let (mut stretch, mut moves) = (Stretch::default(), Moves::default());
         for entry in entries {
             if !row.may_live_at(entry.positions()) {
@@ -175,7 +224,7 @@ impl<E: Env> Log<E> {
         let mut rest = None;
         if let [(_, first), .., (_, last)] = &stretch.runs[..] {
             let positions = first.positions().start..last.positions().end;
-            let bytes = self.read_stretch(first.row(), positions.clone()).await;
+            let bytes = self.reader.read_stretch(first.row(), positions.clone()).await;
             rest = bytes.map(|bytes| (positions.start, bytes));
         }
         for (version, run) in stretch.runs {
@@ -201,7 +250,7 @@ impl<E: Env> Log<E> {
             Content::Zeroes | Content::Lost | Content::Unavailable { .. } => mark(run.first.content, false),
             Content::Data { .. } => {
                 let buf = self.env.buffers().take(run.bytes());
-                match self.read_run(run, buf).await {
+                match self.reader.read_run(run, buf).await {
                     Some(data) => Body::Move { data, from, version },
                     // Page by page, what can be read is moved, and the rest is lost, or waits for an SSD.
                     None => return self.move_pages(version, run, moves).await,
@@ -216,9 +265,9 @@ impl<E: Env> Log<E> {
             for single in self.state.runs(run.first.volume, page..page + 1, |live| live.dirty) {
                 let from = single.first.place;
                 let buf = self.env.buffers().take(single.bytes());
-                let body = match self.read_run(&single, buf).await {
+                let body = match self.reader.read_run(&single, buf).await {
                     Some(data) => Body::Move { data, from, version },
-                    None if self.is_set_aside(&single.first) => continue,
+                    None if self.data_loss.is_set_aside(&single.first) => continue,
                     None => Body::Mark { content: Content::Lost, from, spread: true, version, count: 1 },
                 };
                 self.submit_move(&single, body, moves);
@@ -229,74 +278,106 @@ impl<E: Env> Log<E> {
     fn submit_move(&self, run: &LogRun, body: Body, moves: &mut Moves) {
         let volume = run.first.volume;
         if let Some(attachment) = self.ids.of(volume) {
-            moves.0.push_back(self.submit_for(volume, attachment, run.pages.start, body));
+            moves.0.push_back(self.appends.submit_for(volume, attachment, run.pages.start, body));
         }
     }
 
-    /// What the row's batches brought, of volumes that are attached: by its summaries; if no copy of one can be read,
-    /// what lives in the row.
-    pub(crate) async fn entries_of(&self, row: &Rc<Row>) -> Vec<RowPages> {
-        let mut entries = Vec::new();
-        for segment in 0..u32::try_from(row.segments.len()).expect("segments of a row are bounded") {
-            let Some(summary) = self.read_summary(row, segment).await.filter(|_| row.life().is_whole()) else {
-                return self.living_in(row);
-            };
-            self.list_entries(row, &summary, &mut entries);
+    /// Frees the oldest row, in which nothing is dirty any more. What supersedes its pages is flushed, the slot indexes
+    /// know, and the row's end is recorded; only then are its pages forgotten and its segments used again.
+    pub(crate) async fn free_oldest(
+        &self,
+        row: &Rc<Row>,
+        pages: &[crate::log::move_row::RowPages],
+    ) -> Result<(), Error> {
+        self.rows.flush().await?;
+        self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
+        self.rows.until_no_orphans().await;
+        // It may name what this row supersedes, or lack what was here.
+        self.data_loss.bring_list_up_to_date().await?;
+        self.life.check_open()?;
+        // Without any SSD, rows may be forgotten that are not even sealed: they stay so.
+        let freed = self.state.declare_free(row.number);
+        if let Err(error) = self.rows.record_rows().await {
+            self.state.withdraw_free(freed);
+            return Err(error);
         }
-        entries
-    }
-
-    pub(crate) fn living_in(&self, row: &Row) -> Vec<RowPages> {
-        let overlay = self.state.overlay.borrow();
-        let mut entries = Vec::new();
-        for volume in self.ids.indexes() {
-            for live in overlay.range(volume, 0..PAGES_MAX).filter(|live| live.place.row() == row.slot) {
-                let data = matches!(live.content, Content::Data { .. });
-                let (position, version) = (live.place.position(), row.version_ceiling());
-                entries.push(RowPages { volume, page: live.page, count: 1, position, version, data });
+        for (turn, entry) in pages.iter().enumerate() {
+            if row.live() == 0 {
+                break;
+            }
+            for offset in 0..entry.count {
+                let place = entry.place_of(row, offset);
+                self.state.remove_at(entry.volume, entry.page + u64::from(offset), place);
+            }
+            if turn % 1024 == 1023 {
+                self.env.sleep(std::time::Duration::ZERO).await;
             }
         }
-        entries
-    }
-
-    fn list_entries(&self, row: &Row, summary: &Summary, entries: &mut Vec<RowPages>) {
-        let base = summary.header.position * row.segment_pages;
-        for batch in &summary.batches {
-            let mut position = base + batch.first_page + batch.header_pages;
-            for entry in &batch.entries {
-                let (attachment, page, version, count, data) = match entry {
-                    log::Entry::Pages { attachment, page, version, checksums } => {
-                        let count = u32::try_from(checksums.len()).expect("a 16-bit count");
-                        (*attachment, *page, *version, count, true)
-                    }
-                    log::Entry::Zeroes { attachment, page, version, count }
-                    | log::Entry::Lost { attachment, page, version, count } => {
-                        (*attachment, *page, *version, *count, false)
-                    }
-                    log::Entry::Cleaned { .. } => continue,
-                };
-                let own = if data { position } else { base + batch.first_page };
-                if data {
-                    position += count;
-                }
-                // What is dead here stays so.
-                if !row.may_live_at(positions(own, count, data)) {
-                    continue;
-                }
-                if let Some(volume) = self.ids.index_of(attachment) {
-                    entries.push(RowPages { volume, page, count, position: own, version, data });
-                }
+        if row.live() > 0 {
+            // Of a volume that is just being forgotten: its id is dead, so the entries do not name it.
+            for entry in self.reader.living_in(row) {
+                self.state.remove_at(entry.volume, entry.page, entry.place_of(row, 0));
             }
         }
+        assert_eq!(row.live(), 0, "row {} is freed while pages live in it", row.number);
+        while row.is_read() {
+            row.changed.wait().await;
+        }
+        self.state.remove_oldest();
+        self.segments.release_segments(row);
+        self.signals.room.wake_all();
+        self.signals.wanted.wake_all();
+        Ok(())
     }
 
-    /// The summary of one of the row's segments, from whichever copy is good.
-    pub(crate) async fn read_summary(&self, row: &Row, segment: u32) -> Option<Summary> {
-        self.good_summary(row, segment).await.map(|(summary, _)| summary)
+    // ---- rows that are set aside end
+
+    /// What is back goes to the head of the log, where it has two copies, if there is room; rows of which nothing is wanted
+    /// any more are forgotten.
+    pub(crate) async fn tend_set_aside(&self) -> Result<(), Error> {
+        for row in self.state.rows_aside() {
+            let has_room =
+                self.mirrorer.may_cache_writes() && self.state.rows_available() > self.state.capacity.reserved() + 1;
+            if has_room && row.has_copies() && !self.life.is_ending_log() {
+                let entries = self.entries_back(&row);
+                self.move_some(&row, &entries).await?;
+            }
+            if row.dirty() == 0 && self.state.nothing_is_older(&row) {
+                self.free_aside(&row).await?;
+            }
+        }
+        Ok(())
     }
 
-    /// The same summary, and its bytes. No row of a pool that is open is of another stream: its start looked.
-    pub(crate) async fn good_summary(&self, row: &Row, segment: u32) -> Option<(Summary, Buf)> {
-        good_summary(self.members.to_read(), row, segment).await.ok().flatten()
+    /// What of a row is dirty and there.
+    fn entries_back(&self, row: &Row) -> Vec<RowPages> {
+        let back = self.data_loss.lives_of(row).into_iter().filter(|live| live.dirty && !live.is_lost());
+        let entry = |live: Live| RowPages {
+            volume: live.volume,
+            page: live.page,
+            count: 1,
+            position: live.place.position(),
+            version: row.version_ceiling(),
+            data: true,
+        };
+        back.map(entry).collect()
+    }
+
+    async fn free_aside(&self, row: &Rc<Row>) -> Result<(), Error> {
+        self.rows.flush().await?;
+        self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
+        // It leaves out what is clean here, for nothing is older.
+        self.data_loss.write_list_anew().await?;
+        for live in self.data_loss.lives_of(row) {
+            self.state.remove_at(live.volume, live.page, live.place);
+        }
+        while row.is_read() {
+            row.changed.wait().await;
+        }
+        self.state.remove_aside(row);
+        self.segments.release_segments(row);
+        self.signals.room.wake_all();
+        // From here on rows do not ask for the list, if nothing is on it.
+        if self.state.rows_aside().is_empty() { self.rows.record_rows().await } else { Ok(()) }
     }
 }

@@ -1,21 +1,26 @@
 //! Pages are read from the write log, from either copy; only bytes with the checksums that the overlay knows are
 //! believed (rule `checked-or-not-served`). A bad copy is repaired from the other one.
 
-use std::cell::RefCell;
+mod entries;
+
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::{Buf, DeviceError, Env, PAGE_BYTES};
 
 use crate::address::VolumeIndex;
+use crate::attachment_ids::AttachmentIds;
 use crate::config::PAGE;
 use crate::format::crc32c;
-use crate::log::Log;
+use crate::log::Shared;
+use crate::log::log_segments::LogSegments;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::{read_page, read_pages};
-use crate::log::row::{CopiesOneByOne, Row, RowReading};
+use crate::log::row::{CopiesOneByOne, CopyOrder, Row, RowReading};
 use crate::log::segment_copy::PresentCopy;
 use crate::log::write_log::WriteLog;
+use crate::members::Members;
 use crate::members::segments::Purpose;
 use crate::members::ssd::{Fault, Ssd, is_gone};
 
@@ -138,7 +143,29 @@ impl WriteLog {
     }
 }
 
-impl<E: Env> Log<E> {
+/// Who reads the log.
+pub(crate) struct LogReader<E: Env> {
+    env: E,
+    members: Rc<Members<E>>,
+    ids: Rc<AttachmentIds>,
+    state: Rc<WriteLog>,
+    segments: Rc<LogSegments<E>>,
+    /// Which copy is read first next time.
+    copy_order: Cell<CopyOrder>,
+}
+
+impl<E: Env> LogReader<E> {
+    pub(super) fn new(shared: &Shared<E>, segments: &Rc<LogSegments<E>>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            members: Rc::clone(&shared.members),
+            ids: Rc::clone(&shared.ids),
+            state: Rc::clone(&shared.state),
+            segments: Rc::clone(segments),
+            copy_order: Cell::default(),
+        }
+    }
+
     /// Fills `buf` with the pages of a run; `None` if no copy brings them.
     pub(crate) async fn read_run(&self, run: &LogRun, mut buf: Buf) -> Option<Buf> {
         match run.first.content {
@@ -154,7 +181,7 @@ impl<E: Env> Log<E> {
         let mut bad = Vec::new();
         for (index, mirror) in self.copies_in_turn(row, segment) {
             let ssd = self.members.ssd(index);
-            let offset = self.log_offset(mirror, page);
+            let offset = self.segments.log_offset(mirror, page);
             let length = buf.len();
             let error = match ssd.read(offset, buf).await {
                 Ok(bytes) if matches(&bytes, &run.checksums) => {
@@ -193,7 +220,7 @@ impl<E: Env> Log<E> {
         let (index, mirror) = self.copies_in_turn(row, segment).next()?;
         let ssd = self.members.ssd(index);
         let bytes = usize::try_from(positions.end - positions.start).expect("a segment is small") * PAGE_BYTES;
-        ssd.read(self.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
+        ssd.read(self.segments.log_offset(mirror, page), self.env.buffers().take(bytes)).await.ok()
     }
 
     /// A bad place costs what lies there, never the SSD: it may hold the only copy of other dirty data.
@@ -211,28 +238,29 @@ impl<E: Env> Log<E> {
         let (mut bad, mut good, mut doubtful) = (Vec::new(), None::<Buf>, false);
         for (index, mirror) in run.row.copies_one_by_one(segment) {
             let ssd = self.members.ssd(index);
-            let error = match ssd.read(self.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
-                Ok(bytes) => {
-                    copies.checked += 1;
-                    let wrong = count_wrong(&bytes, &run.checksums);
-                    if wrong == 0 {
-                        good = Some(bytes);
-                        continue;
+            let error =
+                match ssd.read(self.segments.log_offset(mirror, page), self.env.buffers().take(run.bytes())).await {
+                    Ok(bytes) => {
+                        copies.checked += 1;
+                        let wrong = count_wrong(&bytes, &run.checksums);
+                        if wrong == 0 {
+                            good = Some(bytes);
+                            continue;
+                        }
+                        if run.row.is_aside() && run.row.mirrors(segment).nth(1).is_some() {
+                            // It may lack what was written when its SSD left; the other copy is looked at, too.
+                            doubtful = true;
+                            continue;
+                        }
+                        copies.bad_pages += wrong;
+                        None
                     }
-                    if run.row.is_aside() && run.row.mirrors(segment).nth(1).is_some() {
-                        // It may lack what was written when its SSD left; the other copy is looked at, too.
-                        doubtful = true;
-                        continue;
+                    Err(Fault::Offline) => continue,
+                    Err(Fault::Device(error)) => {
+                        copies.bad_pages += run.pages.end - run.pages.start;
+                        Some(error)
                     }
-                    copies.bad_pages += wrong;
-                    None
-                }
-                Err(Fault::Offline) => continue,
-                Err(Fault::Device(error)) => {
-                    copies.bad_pages += run.pages.end - run.pages.start;
-                    Some(error)
-                }
-            };
+                };
             self.log_read_failed(ssd, error.as_ref());
             bad.push(mirror);
         }
@@ -272,7 +300,7 @@ impl<E: Env> Log<E> {
         for mirror in bad {
             let ssd = self.members.ssd(mirror.ssd);
             let copy = crate::members::records::to_buf(self.env.buffers(), good);
-            match ssd.write(Purpose::Log, self.log_offset(*mirror, page), copy).await {
+            match ssd.write(Purpose::Log, self.segments.log_offset(*mirror, page), copy).await {
                 Ok(_) => ssd.has_appended(),
                 Err(fault) => self.members.ssd_failed(ssd, &fault),
             }

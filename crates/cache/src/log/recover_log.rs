@@ -26,8 +26,8 @@ impl<E: Env> Log<E> {
             row.change(RowChange::BatchesEnded);
             row.forget_drafts();
         }
-        self.measure();
-        self.record_rows().await?;
+        self.segments.measure();
+        self.rows.record_rows().await?;
         let milliseconds = self.env.real_now().since(started).as_millis();
         self.state.recovery_milliseconds.set(u64::try_from(milliseconds).unwrap_or(u64::MAX));
         let total = self.state.overlay.borrow().total();

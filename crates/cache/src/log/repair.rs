@@ -10,9 +10,6 @@ use crate::log::Log;
 use crate::log::row::Row;
 use crate::log::scan::{Repair, Scanned};
 use crate::log::scan_batch::has_good_pages;
-use crate::log::segment_copy::PresentCopy;
-use crate::members::records::to_buf;
-use crate::members::segments::Purpose;
 use crate::members::ssd::Fault;
 
 impl<E: Env> Log<E> {
@@ -22,7 +19,7 @@ impl<E: Env> Log<E> {
         }
         for row in &scanned.walked {
             self.repair_headers(row).await;
-            self.write_summaries(row).await;
+            self.segments.write_summaries(row).await;
         }
     }
 
@@ -30,11 +27,11 @@ impl<E: Env> Log<E> {
     async fn repair_batch(&self, repair: &Repair) {
         let ssd = self.members.ssd(repair.from.ssd);
         let bytes = at(repair.header_pages + repair.data_pages) * PAGE_BYTES;
-        let read = ssd.read(self.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
+        let read = ssd.read(self.segments.log_offset(repair.from, repair.page), self.env.buffers().take(bytes)).await;
         match read {
-            Ok(bytes) if is_same(repair, &bytes) => self.write_copy(repair.to, repair.page, &bytes).await,
-            Ok(_) | Err(Fault::Offline) => self.log_read_failed(ssd, None),
-            Err(Fault::Device(error)) => self.log_read_failed(ssd, Some(&error)),
+            Ok(bytes) if is_same(repair, &bytes) => self.segments.write_copy(repair.to, repair.page, &bytes).await,
+            Ok(_) | Err(Fault::Offline) => self.reader.log_read_failed(ssd, None),
+            Err(Fault::Device(error)) => self.reader.log_read_failed(ssd, Some(&error)),
         }
     }
 
@@ -45,17 +42,8 @@ impl<E: Env> Log<E> {
             let mut page = self.env.buffers().take(PAGE_BYTES);
             row.header(position).encode_into(&mut page);
             for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
-                self.write_copy(mirror, 0, &page).await;
+                self.segments.write_copy(mirror, 0, &page).await;
             }
-        }
-    }
-
-    /// Writes good bytes to a copy; an SSD that does not take them leaves.
-    async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) {
-        let ssd = self.members.ssd(mirror.ssd);
-        match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
-            Ok(_) => ssd.has_appended(),
-            Err(fault) => self.members.ssd_failed(ssd, &fault),
         }
     }
 }

@@ -7,17 +7,19 @@ use hotset_block::Env;
 use crate::config::limits;
 use crate::error::Error;
 use crate::log::Log;
+use crate::log::row::Row;
+use crate::members::ssd::Ssd;
 use crate::time_limit::within;
 
 impl<E: Env> Log<E> {
     /// Starts its tasks. Copies are made at a slower pace while `host_requests` become more.
     pub(crate) fn serve(self: &Rc<Self>, host_requests: impl Fn() -> u64 + 'static) {
-        self.measure();
-        self.env.spawn(Rc::clone(self).run_writer());
-        self.env.spawn(Rc::clone(self).run_mover());
-        self.judge_mirrors();
-        self.env.spawn(Rc::clone(self).run_mirrorer(host_requests));
-        self.spawn_check();
+        self.segments.measure();
+        self.env.spawn(Rc::clone(&self.writer).run_writer());
+        self.env.spawn(Rc::clone(&self.mover).run_mover());
+        self.mirrorer.judge_mirrors();
+        self.env.spawn(Rc::clone(&self.mirrorer).run_mirrorer(host_requests));
+        self.data_loss.spawn_check();
     }
 
     /// Whoever depends on how many SSDs there are, or on whether the pool goes on, looks again.
@@ -31,7 +33,7 @@ impl<E: Env> Log<E> {
 
     /// There are more SSDs, or fewer that get something new.
     pub(crate) fn members_changed(&self) {
-        self.judge_mirrors();
+        self.mirrorer.judge_mirrors();
         self.wake_all();
     }
 
@@ -53,11 +55,11 @@ impl<E: Env> Log<E> {
             if changed.is_none() || state.is_out_of_rows() {
                 // Hints can be lost, and nobody was told of the rest: no row is freed any more to take it.
                 state.queue.forget_hints_wanted();
-                self.refuse_appends();
+                self.appends.refuse_appends();
             }
         }
-        self.flush().await?;
-        self.close_row();
+        self.rows.flush().await?;
+        self.rows.close_row();
         while let Some(row) = state.row_being_sealed() {
             row.changed.wait().await;
         }
@@ -65,13 +67,36 @@ impl<E: Env> Log<E> {
         if let Some(row) = prepared {
             state.remove_newest(&row);
         }
-        self.record_rows().await
+        self.rows.record_rows().await
     }
 
     /// Nothing of the pool runs any more: whatever waits is told so.
     pub(crate) fn end(&self) {
-        self.refuse_appends();
-        self.redirects.wake();
+        self.appends.refuse_appends();
+        self.appends.redirects().wake();
         self.wake_all();
+    }
+
+    /// An SSD has left: its copies are lost, and no row goes on with them.
+    pub(crate) fn go_on_without(self: &Rc<Self>, ssd: &Ssd<E>) {
+        self.state.lose_copies_on(ssd.index);
+        // Where something was lost, the copies were taken out before that was put on record.
+        let was_on_it =
+            |row: &Rc<Row>| row.segments.iter().flatten().any(|cell| cell.get().ssd_uuid() == Some(ssd.uuid));
+        let current_lost = self.state.open.is_current(was_on_it);
+        let prepared = self.state.open.withdraw_prepared(|_| true);
+        if let Some(row) = prepared {
+            self.rows.drop_row(&row);
+        }
+        if current_lost {
+            self.rows.close_row();
+        }
+        self.segments.measure();
+        self.mirrorer.judge_mirrors();
+        self.state.mirrors.wanted.wake_all();
+        self.signals.mover_wanted.wake_all();
+        self.signals.cleaner_wanted.wake_all();
+        self.signals.wanted.wake_all();
+        self.signals.room.wake_all();
     }
 }

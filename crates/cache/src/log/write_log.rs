@@ -10,9 +10,9 @@ use hotset_block::RealInstant;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::format::rows::{Row as RowRecord, Rows};
-use crate::log::capacity::Capacity;
+use crate::log::capacity::{Capacity, ROWS_RESERVED};
 use crate::log::loss_list::LossList;
-use crate::log::mirrors::Mirrors;
+use crate::log::mirrors::{Mirrors, RebuildSpace};
 use crate::log::open_rows::OpenRows;
 use crate::log::overlay::{Counts, Live, Overlay, PAGES_MAX, Place};
 use crate::log::queue::Queue;
@@ -22,6 +22,12 @@ use crate::log::stream::{FlushHabit, Stream};
 
 /// Rows that may live at once: what a [`Place`] can name.
 const ROWS_MAX: usize = 4096;
+
+/// How many times what is dirty the log is long, if there is room: of pages written at random e^-3 are then still the
+/// newest when their row becomes the oldest, and have to be moved.
+const LENGTH: u64 = 3;
+/// Rows that the log has at any time, however little is dirty.
+const ROWS_KEPT: u64 = 4;
 
 /// Rows that a record declares free which is not written yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -389,6 +395,22 @@ impl WriteLog {
     /// No row can be opened, and none is on its way: there are more than the SSDs that are left have room for.
     pub(crate) fn is_out_of_rows(&self) -> bool {
         self.open.current().is_none() && !self.open.is_preparing() && self.rows_available() == 0
+    }
+
+    /// There are more rows than what is dirty needs: the oldest are to be freed.
+    pub(crate) fn is_long(&self) -> bool {
+        if self.rows_available() <= self.capacity.reserved() + 1 {
+            return true;
+        }
+        let dirty = self.overlay.borrow().total().cleanable() + self.queue.pages();
+        let space = self.mirrors.space();
+        if space == RebuildSpace::Compact || (space == RebuildSpace::Insufficient && dirty == 0) {
+            // Copies have no place: what is dirty gets two in a new row, or is nowhere but here.
+            return true;
+        }
+        let needed = LENGTH * dirty + ROWS_KEPT * self.row_pages().max(self.newest_pages());
+        let reserved = u64::try_from(2 * ROWS_RESERVED).expect("an address has 64 bits at most") * self.row_pages();
+        self.pages_held() > needed.min(self.capacity.size().pages.saturating_sub(reserved))
     }
 
     /// Hosts leave over what is reserved (rule `reserves`).

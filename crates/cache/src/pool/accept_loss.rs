@@ -18,7 +18,7 @@ impl<E: Env> PoolInner<E> {
         let catalogue = self.attachments.catalogue();
         let lost_of = |attachment| {
             let index = self.ids.index_of(attachment).filter(|index| log.counts(*index).lost > 0)?;
-            Some(log.lost_extents(index, extents_max))
+            Some(log.data_loss().lost_extents(index, extents_max))
         };
         let volumes = catalogue.volumes.iter();
         volumes.filter_map(|volume| Some((volume.spec.name.clone(), lost_of(volume.attachment)?))).collect()
@@ -26,7 +26,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Why a volume is not to be served although its backing device is the right one: it lost nobody knows what.
     pub(crate) fn unknown_loss(&self, attachment: u64) -> Option<String> {
-        self.log.as_ref().and_then(|log| log.unknown_loss(attachment))
+        self.log.as_ref().and_then(|log| log.data_loss().unknown_loss(attachment))
     }
 
     /// Gives up what is lost: it is from now on what the backing devices hold. Answers the bytes. Fenced volumes are left
@@ -34,16 +34,16 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn accept_loss(self: &Rc<Self>) -> Result<u64, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let Some(log) = &self.log else { return Ok(0) };
-        log.accept_unknown().await?;
+        log.data_loss().accept_unknown().await?;
         let mut bytes = self.accept_unavailable(log).await?;
         for (index, volume) in self.attached_volumes() {
             let Some(attached) = volume.attached().filter(|_| volume.fenced.borrow().is_none()) else { continue };
             let mut from = 0;
-            while let Some(pages) = log.next_lost(index, from) {
+            while let Some(pages) = log.data_loss().next_lost(index, from) {
                 from = pages.end;
                 let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // A host may have been faster.
-                if log.next_lost(index, pages.start) != Some(pages.clone()) {
+                if log.data_loss().next_lost(index, pages.start) != Some(pages.clone()) {
                     from = pages.start;
                     continue;
                 }
@@ -58,19 +58,19 @@ impl<E: Env> PoolInner<E> {
 
     /// Gives up what is unavailable of the volumes that are attached and serve. Answers the bytes.
     async fn accept_unavailable(&self, log: &Log<E>) -> Result<u64, Error> {
-        log.check_returned().await;
+        log.data_loss().check_returned().await;
         let mut volumes = Vec::new();
         for (index, volume) in self.attached_volumes() {
             if volume.fenced.borrow().is_some() || log.counts(index).lost == 0 {
                 continue;
             }
-            for pages in log.unavailable_runs(index) {
+            for pages in log.data_loss().unavailable_runs(index) {
                 let _held = volume.in_time(volume.locks.exclusive(pages.clone())).await?;
                 // No slot must be believed that they superseded.
                 self.clean.invalidate_durably(index, pages).await?;
             }
             volumes.push(index);
         }
-        log.discard_unavailable(&volumes).await
+        log.data_loss().discard_unavailable(&volumes).await
     }
 }

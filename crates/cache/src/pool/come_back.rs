@@ -39,7 +39,7 @@ pub(crate) struct Returns {
 impl<E: Env> PoolInner<E> {
     /// The SSDs that are to be taken back as soon as they are there, opened anew: UUID, and where each was last.
     pub(crate) fn ssds_returning(&self) -> Vec<(u128, String)> {
-        let mut returning = self.log.as_ref().map_or_else(Vec::new, |log| log.ssds_awaited());
+        let mut returning = self.log.as_ref().map_or_else(Vec::new, |log| log.data_loss().ssds_awaited());
         let silent = self.members.ssds().filter(|ssd| ssd.life().is_silent() && self.may_return(ssd));
         let silent = silent.map(|ssd| (ssd.uuid, ssd.path.clone()));
         let before = if self.life.is_fenced() { Vec::new() } else { self.members.away_since_before() };
@@ -120,7 +120,7 @@ impl<E: Env> PoolInner<E> {
         let emptied = async {
             hold_segments(ssd.to_read(), &aside).await;
             let copies = match &self.log {
-                Some(log) => log.hold_copies(&ssd).await,
+                Some(log) => log.mirrorer().hold_copies(&ssd).await,
                 None => Vec::new(),
             };
             let session = self.members.record().session;
@@ -133,7 +133,7 @@ impl<E: Env> PoolInner<E> {
         self.replace_former(&ssd);
         self.members.forget_absent(&[ssd.uuid]);
         if let Some(log) = &self.log {
-            log.commit_copies(&ssd.ssd, copies).await;
+            log.mirrorer().commit_copies(&ssd.ssd, copies).await;
         }
         self.take_back(&ssd.ssd).await;
         Ok(())
@@ -152,7 +152,7 @@ impl<E: Env> PoolInner<E> {
     fn replace_former(&self, ssd: &Ssd<E>) {
         for former in self.members.ssds().filter(|other| other.uuid == ssd.uuid && other.index != ssd.index) {
             if let Some(log) = &self.log {
-                log.read_from_newcomer(former, ssd);
+                log.mirrorer().read_from_newcomer(former, ssd);
             }
             former.change(LifeChange::Replaced);
             former.go_offline(LifeChange::Failed, "");
@@ -183,22 +183,22 @@ impl<E: Env> PoolInner<E> {
     /// waited for.
     async fn take_back(&self, ssd: &Rc<Ssd<E>>) {
         let Some(log) = &self.log else { return };
-        log.find_copies_on(ssd).await;
+        log.data_loss().find_copies_on(ssd).await;
         let mut waits = Vec::new();
-        for (index, pages) in log.returned_runs() {
+        for (index, pages) in log.data_loss().returned_runs() {
             match self.attached_volume(index).map(|(volume, _)| volume) {
-                None => log.show_returned(index, &pages),
+                None => log.data_loss().show_returned(index, &pages),
                 Some(volume) => match volume.locks.try_exclusive(&pages) {
-                    Some(_held) => log.show_returned(index, &pages),
+                    Some(_held) => log.data_loss().show_returned(index, &pages),
                     None => waits.push((volume, index, pages)),
                 },
             }
         }
         for (volume, index, pages) in waits {
             let _held = volume.locks.exclusive(pages.clone()).await;
-            log.show_returned(index, &pages);
+            log.data_loss().show_returned(index, &pages);
         }
-        log.all_is_shown();
+        log.data_loss().all_is_shown();
     }
 
     // ---- SSDs that take no writes

@@ -26,7 +26,7 @@ impl<E: Env> PoolInner<E> {
                 }
                 Gone::Unreadable(ssd) => {
                     if let Some(log) = &self.log {
-                        log.take_away(&ssd);
+                        log.data_loss().take_away(&ssd);
                     }
                 }
             }
@@ -64,7 +64,7 @@ impl<E: Env> PoolInner<E> {
         if self.life.is_fenced()
             && let Some(log) = &self.log
         {
-            log.refuse_appends();
+            log.appends().refuse_appends();
         }
         self.clean.forget_ssd(ssd.index).await;
         ssd.change(LifeChange::SlotsForgotten);
@@ -75,7 +75,7 @@ impl<E: Env> PoolInner<E> {
             }
             self.members.spares().wanted().wake_all();
             if let Some(log) = &self.log {
-                log.forget_clean_rows().await;
+                log.data_loss().forget_clean_rows().await;
             }
         }
     }
@@ -83,9 +83,9 @@ impl<E: Env> PoolInner<E> {
     /// What only this SSD holds is lost with it, and that is put on record, before it leaves.
     async fn account_for_loss(self: &Rc<Self>, ssd: &Ssd<E>) -> Result<(), Error> {
         let Some(log) = &self.log else { return Ok(()) };
-        let Some(begun) = log.begin_loss(ssd).await? else { return Ok(()) };
+        let Some(begun) = log.data_loss().begin_loss(ssd).await? else { return Ok(()) };
         self.exempt_written_through(log);
-        log.record_loss(begun).await
+        log.data_loss().record_loss(begun).await
     }
 
     /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
@@ -95,7 +95,7 @@ impl<E: Env> PoolInner<E> {
             let Some(attached) = volume.attached_at(self, index) else { continue };
             let mut spared = false;
             for (_, run) in attached.written_out.borrow().iter() {
-                spared |= log.spare_written_out(index, run);
+                spared |= log.data_loss().spare_written_out(index, run);
             }
             if spared {
                 volume.backing.count_as_around();

@@ -71,7 +71,7 @@ impl<E: Env> PoolInner<E> {
             return refused("is a spare of the pool already");
         }
         let lacks_copy = self.log.as_ref().is_some_and(|log| log.mirrors().left() > 0 && log.total().dirty > 0);
-        if self.log.as_ref().is_some_and(|log| log.lists_copy_on(label.ssd_uuid)) {
+        if self.log.as_ref().is_some_and(|log| log.mirrorer().lists_copy_on(label.ssd_uuid)) {
             let refusal = refused(
                 "was in the pool, and has copies of data that is unavailable: it is taken back by itself; or accept the loss first",
             );
@@ -216,7 +216,7 @@ impl<E: Env> PoolInner<E> {
         self.clean.fills().wake_pump();
         self.members.spares().wanted().wake_all();
         if let Some(log) = &self.log {
-            log.measure();
+            log.segments().measure();
         }
         self.apply_shares();
         if let Some(log) = &self.log {

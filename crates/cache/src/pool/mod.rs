@@ -442,7 +442,7 @@ impl<E: Env> PoolInner<E> {
     fn log_status(&self, log: &Log<E>, uses: &[CacheUse]) -> WriteLogStatus {
         let rows = log.rows_live();
         let segments: usize = rows.iter().map(|row| 2 * row.segments.len()).sum();
-        let segment_bytes = u64::from(log.segment_pages()) * crate::config::PAGE;
+        let segment_bytes = u64::from(log.segments().segment_pages()) * crate::config::PAGE;
         let (recovered_bytes, recovery_milliseconds) = log.recovery();
         WriteLogStatus {
             dirty_capacity_bytes: log.dirty_max() * crate::config::PAGE,
@@ -450,7 +450,7 @@ impl<E: Env> PoolInner<E> {
             live_bytes: uses.iter().map(|volume| volume.write_log_bytes).sum(),
             log_bytes: u64::try_from(segments).expect("an address has 64 bits at most") * segment_bytes,
             rows: u64::try_from(rows.len()).expect("an address has 64 bits at most"),
-            write_caching_off: !log.may_cache_writes(),
+            write_caching_off: !log.mirrorer().may_cache_writes(),
             recovered_bytes,
             recovery_milliseconds,
         }
@@ -510,7 +510,7 @@ impl<E: Env> PoolInner<E> {
                  backing devices, cached reads are served; replace the other SSDs"
                     .to_owned()
             }
-            PoolKind::ReadWrite => match self.log.as_ref().and_then(|log| log.rebuild_status()) {
+            PoolKind::ReadWrite => match self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()) {
                 None => return self.health_of_missed(),
                 Some(rebuild) if !rebuild.copies_lost && !rebuild.space_insufficient => return self.health_of_missed(),
                 Some(rebuild) if rebuild.space_insufficient => {
@@ -583,7 +583,7 @@ impl<E: Env> PoolInner<E> {
             slots_used: u64::from(self.clean.slots().slots_used()),
             memory_bytes: self.clean.memory_bytes() + self.log.as_ref().map_or(0, |log| log.overlay().memory_bytes()),
             recovery: self.recovery.borrow().clone(),
-            rebuild: self.log.as_ref().and_then(|log| log.rebuild_status()),
+            rebuild: self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()),
             write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
             scrub: self.scrub.status(),
             ssd_writes,

@@ -94,11 +94,11 @@ pub(crate) async fn open<E: Env>(
         let missing_part = if missing == Missing::AcceptLoss { MissingPart::GoOn } else { MissingPart::Refuse };
         pool.recover(&before, &plan, missing_part).await?;
         if let Some(log) = pool.log.as_ref().filter(|_| missing == Missing::AcceptLoss) {
-            log.accept_unknown().await?;
-            log.accept_unavailable_at_start().await?;
+            log.data_loss().accept_unknown().await?;
+            log.data_loss().accept_unavailable_at_start().await?;
         }
         if let Some(log) = pool.log.as_ref().filter(|_| !proven) {
-            log.record_rows().await?;
+            log.rows().record_rows().await?;
         }
         Ok(())
     };

@@ -13,8 +13,8 @@ impl<E: Env> PoolInner<E> {
     /// The task that sees to what the log cannot take any more.
     pub(crate) async fn run_redirects(self: Rc<Self>, log: Rc<Log<E>>) {
         loop {
-            let added = log.redirects().added();
-            while let Some(append) = log.redirects().next() {
+            let added = log.appends().redirects().added();
+            while let Some(append) = log.appends().redirects().next() {
                 let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
                 self.env.spawn(async move { pool.redirect(&log, append).await });
             }

@@ -88,7 +88,7 @@ impl<E: Env> PoolInner<E> {
             ),
             (Some(log), PoolKind::ReadWrite) => {
                 let segments = staying.iter().map(|ssd| ssd.segments.borrow().log_max()).collect();
-                let size = capacity(segments, log.segment_pages());
+                let size = capacity(segments, log.segments().segment_pages());
                 let dirty = log.total().dirty;
                 if size.rows >= ROWS_MIN && dirty <= size.pages / 2 {
                     return Ok(leaving);
@@ -107,8 +107,8 @@ impl<E: Env> PoolInner<E> {
     /// Bytes of the log and of cached blocks that lie on an SSD, about.
     fn bytes_to_evacuate(&self, ssd: &Ssd<E>) -> u64 {
         let log_bytes = self.log.as_ref().map_or(0, |log| {
-            let segments = u64::try_from(log.copies_on(ssd)).expect("an address has 64 bits at most");
-            segments * u64::from(log.segment_pages()) * PAGE
+            let segments = u64::try_from(log.mirrorer().copies_on(ssd)).expect("an address has 64 bits at most");
+            segments * u64::from(log.segments().segment_pages()) * PAGE
         });
         log_bytes + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.block_bytes()
     }
@@ -124,7 +124,7 @@ impl<E: Env> PoolInner<E> {
 
     async fn empty_ssds(self: &Rc<Self>, leaving: &[Rc<Ssd<E>>]) -> Result<Removed, Error> {
         if let Some(log) = &self.log {
-            while leaving.iter().any(|ssd| ssd.is_online() && log.copies_on(ssd) > 0) {
+            while leaving.iter().any(|ssd| ssd.is_online() && log.mirrorer().copies_on(ssd) > 0) {
                 if self.check_removal(leaving)? == Removed::Cancelled {
                     return Ok(Removed::Cancelled);
                 }
@@ -132,7 +132,7 @@ impl<E: Env> PoolInner<E> {
                 within(&self.env, INTERVAL, log.signals().room.wait()).await;
             }
             // A row that took no batch may still be in the record.
-            log.record_rows().await?;
+            log.rows().record_rows().await?;
         }
         for ssd in leaving {
             while self.clean.is_being_filled(ssd.index) && ssd.is_online() {

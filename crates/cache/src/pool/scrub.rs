@@ -148,7 +148,7 @@ impl<E: Env> PoolInner<E> {
         let pages = run.pages.end - run.pages.start;
         match run.first.content {
             Content::Data { .. } => {
-                let copies = log.check_copies_of(run).await;
+                let copies = log.reader().check_copies_of(run).await;
                 self.scrub.found(|status| {
                     status.checked_bytes += copies.checked * pages * PAGE;
                     status.bad_pages += copies.bad_pages;

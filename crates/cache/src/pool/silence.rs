@@ -51,7 +51,7 @@ impl<E: Env> PoolInner<E> {
         let answers =
             |other: &Rc<Ssd<E>>| other.life().may_be_read() && other.oldest_operation() <= limits::SSD_TIMEOUT / 4;
         let another_answers = others().any(answers);
-        let holds_last_copy = self.log.as_ref().is_some_and(|log| log.holds_last_copy(ssd, answers));
+        let holds_last_copy = self.log.as_ref().is_some_and(|log| log.mirrorer().holds_last_copy(ssd, answers));
         let dirty = self.log.as_ref().is_some_and(|log| log.has_something_dirty());
         Silence {
             lasts: ssd.oldest_operation(),
@@ -90,7 +90,7 @@ impl<E: Env> PoolInner<E> {
         let Some(refusal) = ssd.refusal() else {
             return if reason.is_empty() { ssd.doubt() } else { reason };
         };
-        let left = self.log.as_ref().map_or(0, |log| log.bytes_only_on(ssd));
+        let left = self.log.as_ref().map_or(0, |log| log.data_loss().bytes_only_on(ssd));
         let read = if left == 0 {
             "nothing is lost with it".to_owned()
         } else {
@@ -131,7 +131,7 @@ impl<E: Env> PoolInner<E> {
             other.left_event.wake_all();
         }
         if let Some(log) = &self.log {
-            log.refuse_appends();
+            log.appends().refuse_appends();
         }
     }
 

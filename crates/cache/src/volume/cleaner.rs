@@ -128,7 +128,7 @@ impl<E: Env> PoolInner<E> {
         let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
         // An SSD left, and what is left has no room to move anything.
         let out_of_rows = log.is_out_of_rows();
-        if volume.draining.get() || never_dirty || !log.may_cache_writes() || idle || out_of_rows {
+        if volume.draining.get() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
             return Some(Effort::Full);
         }
         let cleaning = self.settings.get().cleaning;
@@ -255,7 +255,7 @@ impl<E: Env> PoolInner<E> {
         extents: Vec<DirtyExtent>,
         effort: Effort,
     ) -> Result<Written, Error> {
-        log.flush().await?;
+        log.rows().flush().await?;
         let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
         for extent in &extents {
             volume.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
@@ -291,7 +291,7 @@ impl<E: Env> PoolInner<E> {
         for page in run.pages.clone() {
             for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
                 let buf = self.env.buffers().take(single.bytes());
-                if log.read_run(&single, buf).await.is_some() {
+                if log.reader().read_run(&single, buf).await.is_some() {
                     continue;
                 }
                 let now = log.live(run.first.volume, page);
@@ -300,7 +300,7 @@ impl<E: Env> PoolInner<E> {
                     continue;
                 }
                 if now == Some(single.first) {
-                    log.lose_page(&single.first);
+                    log.data_loss().lose_page(&single.first);
                     lost += PAGE;
                 } else if now.is_some_and(|live| live.is_lost()) {
                     // Both SSDs left meanwhile.
@@ -336,7 +336,7 @@ impl<E: Env> PoolInner<E> {
         for run in &extent.runs {
             let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
             rest = Some(next);
-            let Some(part) = log.read_run(run, part).await else {
+            let Some(part) = log.reader().read_run(run, part).await else {
                 return self.lose_unreadable(log, run).await.map(|()| false);
             };
             // A read may bring another buffer than the one that it was given.
@@ -442,7 +442,7 @@ impl<E: Env> PoolInner<E> {
         } else if volume.backing.info.read_only {
             "its backing device is read-only".to_owned()
         } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
-            log.why_lost(Some(index))
+            log.data_loss().why_lost(Some(index))
         } else {
             return None;
         };

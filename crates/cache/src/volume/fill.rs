@@ -105,7 +105,7 @@ impl<E: Env> PoolInner<E> {
     /// Without two copies of what hosts write, nothing new is brought in (REQUIREMENTS F2); nor when the SSDs have taken
     /// what they may in a day.
     fn fills_nothing(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| !log.may_cache_writes()) || self.is_worn_for_today()
+        self.log.as_ref().is_some_and(|log| !log.mirrorer().may_cache_writes()) || self.is_worn_for_today()
     }
 
     /// The SSDs have taken what an administrator allows them in a day, fills that run included: nothing more is populated. Hosts'

@@ -694,7 +694,7 @@ impl<E: Env> VolumeInner<E> {
         }
         let lost = attached.map_or(0, |attached| attached.pool.log_counts(attached.index).lost * PAGE);
         if let Some(attached) = attached.filter(|_| lost > 0) {
-            let why = attached.pool.log.as_ref().map(|log| log.why_lost(Some(attached.index)));
+            let why = attached.pool.log.as_ref().map(|log| log.data_loss().why_lost(Some(attached.index)));
             let reason = format!(
                 "{lost} bytes that hosts wrote are unavailable, and reads of them fail: {}; everything else is served",
                 why.unwrap_or_default()

@@ -374,7 +374,7 @@ impl<E: Env> VolumeInner<E> {
             }
             Source::Log(log_run) => {
                 let log = attached.pool.log.as_ref().expect("what it brought lies in it");
-                if let Some(part) = log.read_run(&log_run, part).await {
+                if let Some(part) = log.reader().read_run(&log_run, part).await {
                     return Ok(part);
                 }
                 if !log_run.clean {
@@ -407,7 +407,7 @@ impl<E: Env> VolumeInner<E> {
             let Some(log) = &attached.pool.log else { break };
             let Some(run) = log.runs(attached.index, pages.clone(), |_| true).pop() else { break };
             let buf = self.env.buffers().take(PAGE_BYTES);
-            if let Some(bytes) = log.read_run(&run, buf).await {
+            if let Some(bytes) = log.reader().read_run(&run, buf).await {
                 return Ok(bytes);
             }
             if log.live(attached.index, page) != Some(run.first) {
@@ -418,7 +418,7 @@ impl<E: Env> VolumeInner<E> {
                 return Err(error.clone());
             }
             if !run.clean && !attached.wrote_out(page, run.first.place) {
-                return Err(log.unreadable_page(&self.spec.borrow().name, &run.first));
+                return Err(log.data_loss().unreadable_page(&self.spec.borrow().name, &run.first));
             }
             break;
         }

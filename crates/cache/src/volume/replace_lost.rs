@@ -33,7 +33,7 @@ impl<E: Env> VolumeInner<E> {
             log.signals().mover_wanted.wake_all();
             log.signals().room.wait().await;
         }
-        log.append(attached.index, pages, data).await
+        log.appends().append(attached.index, pages, data).await
     }
 
     /// A host's write where pages have live copies and no SSD is left. The caller holds them.
@@ -87,7 +87,7 @@ impl<E: Env> VolumeInner<E> {
         let _not_cleaned = self.invalidate_before_write(Some(attached), range).await?;
         self.write_backing(range, data.narrow(0, length)).await?;
         self.backing.flush().await?;
-        log.take_off_list(attached.index, pages).await
+        log.data_loss().take_off_list(attached.index, pages).await
     }
 
     /// `Err`: what has to be appended never can be.

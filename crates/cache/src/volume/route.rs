@@ -67,7 +67,7 @@ impl<E: Env> PoolInner<E> {
         }
         let live = log.any_live(attached.index, pages);
         if live {
-            if log.is_without_ssds() {
+            if log.appends().is_without_ssds() {
                 return Route::WithoutSsds;
             }
             if !log.has_room(count) || self.members.online_ssds().next().is_none() {
@@ -75,7 +75,10 @@ impl<E: Env> PoolInner<E> {
             }
             return Route::Append(self.after_append(log, volume, attached.index, count));
         }
-        if !log.may_cache_writes() || volume.draining.get() || !self.wants_cached(log, volume, attached, pages, hints) {
+        if !log.mirrorer().may_cache_writes()
+            || volume.draining.get()
+            || !self.wants_cached(log, volume, attached, pages, hints)
+        {
             return Route::Around;
         }
         if !log.has_room(count)
@@ -110,7 +113,7 @@ impl<E: Env> PoolInner<E> {
         let is_appended = !hints.streaming
             && !counts
             && !is_held_up
-            && log.may_cache_writes()
+            && log.mirrorer().may_cache_writes()
             && log.has_room(pages)
             && !self.all_dirty(log).is_near_with(pages)
             && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages));
@@ -167,7 +170,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn keeps_dirty(&self, log: &Log<E>, volume: &VolumeInner<E>) -> bool {
         let mode = volume.spec.borrow().settings.write_mode;
         let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
-        cached && log.may_cache_writes() && !volume.draining.get()
+        cached && log.mirrorer().may_cache_writes() && !volume.draining.get()
     }
 
     fn wants_cached(

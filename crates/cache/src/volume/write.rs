@@ -144,13 +144,13 @@ impl<E: Env> VolumeInner<E> {
         if durability == Durability::Durable {
             log.flush_habit().ask();
         }
-        log.append(attached.index, &pages, data).await?;
+        log.appends().append(attached.index, &pages, data).await?;
         add(&self.stats.write_hits, u64::from(then == AfterAppend::Answer));
         if then == AfterAppend::WriteOut {
             Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
         }
         if durability == Durability::Durable {
-            log.flush_for_host().await?;
+            log.data_loss().flush_for_host().await?;
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl<E: Env> VolumeInner<E> {
         let log = attached.as_ref().and_then(|attached| attached.pool.log.as_ref());
         let Some(log) = log else { return self.backing.flush().await };
         log.flush_habit().flushed();
-        let (in_log, around) = join(log.flush_for_host(), self.backing.flush_around()).await;
+        let (in_log, around) = join(log.data_loss().flush_for_host(), self.backing.flush_around()).await;
         in_log.and(around)
     }
 

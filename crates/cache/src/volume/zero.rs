@@ -104,7 +104,7 @@ impl<E: Env> VolumeInner<E> {
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = match log.is_without_ssds() || live.is_unavailable() {
+            start = match log.appends().is_without_ssds() || live.is_unavailable() {
                 true => self.zero_past_the_log(&attached, &log, range, live.page, effort).await?,
                 false => self.zero_live_run(&attached, &log, range, live.page).await?,
             };
@@ -132,12 +132,12 @@ impl<E: Env> VolumeInner<E> {
             let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
             let length = usize::try_from(part.length()).expect("less than a page");
             whole[skip..skip + length].fill(0);
-            log.append(attached.index, &pages, whole).await?;
+            log.appends().append(attached.index, &pages, whole).await?;
             self.write_out_if_due(attached, log, &pages).await?;
             return Ok(part.end);
         }
         let end = self.live_run_end(attached, log, range, page);
-        log.append_zeroes(attached.index, page, end - page).await?;
+        log.appends().append_zeroes(attached.index, page, end - page).await?;
         self.write_out_if_due(attached, log, &(page..end)).await?;
         Ok((end * PAGE).min(range.end))
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hotset_block::Env;
 
 use crate::format::log::Summary;
-use crate::log::Log;
+use crate::log::mirror::Mirrorer;
 use crate::log::read_summary::read_summary_of;
 use crate::log::row::Row;
 use crate::log::scan_aside::hold_segment;
@@ -29,7 +29,7 @@ impl OldCopy {
     }
 }
 
-impl<E: Env> Log<E> {
+impl<E: Env> Mirrorer<E> {
     /// Copies of log segments that rows have on an SSD, also of those that are set aside and are not elsewhere yet.
     pub(crate) fn copies_on(&self, ssd: &Ssd<E>) -> usize {
         let mut rows = self.state.rows_live();
@@ -103,12 +103,12 @@ impl<E: Env> Log<E> {
                 ssd.wake_for_segments();
             }
         }
-        if !relied_on.is_empty() && self.record_rows().await.is_err() {
+        if !relied_on.is_empty() && self.rows.record_rows().await.is_err() {
             for copy in relied_on.iter().filter(|copy| copy.cell().get().is_on(ssd.index)) {
                 copy.cell().change(MirrorChange::Left);
             }
         }
-        self.count_openable();
+        self.segments.count_openable();
         self.judge_mirrors();
     }
 

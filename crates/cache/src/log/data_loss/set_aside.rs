@@ -10,26 +10,30 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hotset_block::Env;
 
 use crate::address::{SsdIndex, VolumeIndex, at};
 use crate::config::{PAGE, VolumeName};
 use crate::error::{Error, ErrorKind};
-use crate::log::Log;
+use crate::log::append::stopped;
+use crate::log::data_loss::DataLoss;
 use crate::log::loss_list::{Pages, is_among};
-use crate::log::move_row::RowPages;
 use crate::log::overlay::{Content, Live, Place};
 use crate::log::read_copies::count_good_copies;
 use crate::log::row::Row;
 use crate::log::scan_aside::{add_aside_row, find_copies};
 use crate::log::segment_copy::{Mirror, MirrorCell, MirrorChange, PresentCopy};
 use crate::members::ssd::Ssd;
+use crate::time_limit::within;
 
+/// How often a flush looks by itself whether something was written to its backing device.
+const INTERVAL: Duration = Duration::from_secs(1);
 /// Pages that come back in one turn.
 const RETURN_PAGES: u64 = 1024;
 
-impl<E: Env> Log<E> {
+impl<E: Env> DataLoss<E> {
     // ---- pages go
 
     /// No copy of a dirty page of data can be had now. If an SSD that is away has one, it may come back; else the page is lost.
@@ -141,9 +145,32 @@ impl<E: Env> Log<E> {
     }
 
     /// The pages of a row that is set aside.
-    fn lives_of(&self, row: &Row) -> Vec<Live> {
+    pub(crate) fn lives_of(&self, row: &Row) -> Vec<Live> {
         let overlay = self.state.overlay.borrow();
         row.listed().into_iter().filter_map(|(volume, page)| overlay.get(volume, page)).collect()
+    }
+
+    /// The log's flush for a host: what SSDs have that refused to flush it is on its backing device, too, as it is nowhere else
+    /// for sure.
+    pub(crate) async fn flush_for_host(&self) -> Result<(), Error> {
+        self.rows.flush().await?;
+        let unflushed: Vec<Rc<Row>> = self.state.rows_aside().into_iter().filter(|row| row.is_unflushed()).collect();
+        if unflushed.is_empty() {
+            return Ok(());
+        }
+        while unflushed.iter().any(|row| self.is_undurable(row)) {
+            let cleaned = self.signals.room.wait();
+            self.signals.cleaner_wanted.wake_all();
+            within(&self.env, INTERVAL, cleaned).await;
+            self.life.check_open()?;
+            if self.life.has_stopped() {
+                return Err(stopped());
+            }
+        }
+        // A start must not ask the SSDs for what was cleaned.
+        self.write_list_anew().await?;
+        unflushed.iter().for_each(|row| row.set_unflushed(false));
+        Ok(())
     }
 
     // ---- an SSD is back
@@ -312,66 +339,19 @@ impl<E: Env> Log<E> {
         if self.state.list_is_behind() { self.write_next_losses(|_| false).await } else { Ok(()) }
     }
 
+    /// The list is as things are now, and leaves out what it need not say any more.
+    pub(crate) async fn write_list_anew(&self) -> Result<(), Error> {
+        let _one_at_a_time = self.losses_lock.acquire(1).await;
+        self.write_next_losses(|_| false).await
+    }
+
     /// No SSD is left, and the backing devices have everything: the rows that were lost with the SSDs are wanted by nobody.
     pub(crate) async fn forget_clean_rows(&self) {
-        if self.members.online_ssds().next().is_none() && self.total().dirty == 0 {
+        if self.members.online_ssds().next().is_none() && self.state.overlay.borrow().total().dirty == 0 {
             self.state.declare_all_free();
             // If that cannot be recorded either, a start asks for the SSDs, which is safe.
-            let _ = self.record_rows().await;
+            let _ = self.rows.record_rows().await;
         }
-    }
-
-    // ---- rows that are set aside end
-
-    /// What is back goes to the head of the log, where it has two copies, if there is room; rows of which nothing is wanted
-    /// any more are forgotten.
-    pub(crate) async fn tend_set_aside(&self) -> Result<(), Error> {
-        for row in self.state.rows_aside() {
-            let has_room = self.may_cache_writes() && self.state.rows_available() > self.state.capacity.reserved() + 1;
-            if has_room && row.has_copies() && !self.life.is_ending_log() {
-                let entries = self.entries_back(&row);
-                self.move_some(&row, &entries).await?;
-            }
-            if row.dirty() == 0 && self.state.nothing_is_older(&row) {
-                self.free_aside(&row).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What of a row is dirty and there.
-    fn entries_back(&self, row: &Row) -> Vec<RowPages> {
-        let back = self.lives_of(row).into_iter().filter(|live| live.dirty && !live.is_lost());
-        let entry = |live: Live| RowPages {
-            volume: live.volume,
-            page: live.page,
-            count: 1,
-            position: live.place.position(),
-            version: row.version_ceiling(),
-            data: true,
-        };
-        back.map(entry).collect()
-    }
-
-    async fn free_aside(&self, row: &Rc<Row>) -> Result<(), Error> {
-        self.flush().await?;
-        self.clean.index().wait_durable(self.clean.index().last_tickets()).await?;
-        {
-            let _one_at_a_time = self.losses_lock.acquire(1).await;
-            // It leaves out what is clean here, for nothing is older.
-            self.write_next_losses(|_| false).await?;
-        }
-        for live in self.lives_of(row) {
-            self.state.remove_at(live.volume, live.page, live.place);
-        }
-        while row.is_read() {
-            row.changed.wait().await;
-        }
-        self.state.remove_aside(row);
-        self.release_segments(row);
-        self.signals.room.wake_all();
-        // From here on rows do not ask for the list, if nothing is on it.
-        if self.state.rows_aside().is_empty() { self.record_rows().await } else { Ok(()) }
     }
 
     // ---- what is told

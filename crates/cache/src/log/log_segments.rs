@@ -1,0 +1,208 @@
+//! Segments of SSDs as the log uses them: where their pages lie, how many it may have, how they come from the slots and go back, and
+//! what is written to them beside batches.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use hotset_block::Env;
+
+use crate::clean::{Claimed, Clean};
+use crate::config::PAGE;
+use crate::log::Shared;
+use crate::log::capacity::{ROWS_RESERVED, capacity};
+use crate::log::row::Row;
+use crate::log::segment_copy::{Mirror, PresentCopy};
+use crate::log::write_log::WriteLog;
+use crate::members::Members;
+use crate::members::records::to_buf;
+use crate::members::segments::Purpose;
+use crate::members::ssd::{Fault, Ssd};
+
+/// Segments of SSDs as the log uses them.
+pub(crate) struct LogSegments<E: Env> {
+    env: E,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    state: Rc<WriteLog>,
+    /// What the slots lost to the log, until the frame takes it.
+    claims: RefCell<Vec<Claimed>>,
+}
+
+impl<E: Env> LogSegments<E> {
+    pub(super) fn new(shared: &Shared<E>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            state: Rc::clone(&shared.state),
+            claims: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn segment_pages(&self) -> u32 {
+        let bytes = self.members.ssds().next().map_or(PAGE, |ssd| ssd.layout.segment_bytes);
+        u32::try_from(bytes / PAGE).expect("a segment is small")
+    }
+
+    /// Where a page of a log segment lies on its SSD.
+    pub(crate) fn log_offset(&self, copy: PresentCopy, page: u32) -> u64 {
+        self.members.ssd(copy.ssd).layout.segment_offset(copy.segment) + u64::from(page) * PAGE
+    }
+
+    /// Writes good bytes to a copy; an SSD that does not take them leaves.
+    pub(super) async fn write_copy(&self, mirror: PresentCopy, page: u32, bytes: &[u8]) {
+        let ssd = self.members.ssd(mirror.ssd);
+        match ssd.write(Purpose::Log, self.log_offset(mirror, page), to_buf(self.env.buffers(), bytes)).await {
+            Ok(_) => ssd.has_appended(),
+            Err(fault) => self.members.ssd_failed(ssd, &fault),
+        }
+    }
+
+    /// Computes how large the log can be with the SSDs that are there.
+    pub(crate) fn measure(&self) {
+        let segments = self.members.serving_ssds().map(|ssd| ssd.segments.borrow().log_max()).collect();
+        let size = capacity(segments, self.segment_pages());
+        self.state.capacity.measured(size);
+        self.count_openable();
+    }
+
+    /// Counts the rows that can be opened beside those that there are.
+    pub(crate) fn count_openable(&self) {
+        let left: Vec<usize> = self.members.serving_ssds().map(|ssd| ssd.log_segments_left()).collect();
+        let rows: Vec<usize> = self.state.rows_live().iter().map(|row| row.segments.len()).collect();
+        self.state.capacity.count_openable(left, self.segment_pages(), &rows);
+    }
+
+    /// Segments for one row, a pair for every two SSDs; `None` if there are none.
+    pub(super) async fn take_segments(&self) -> Option<Vec<[Mirror; 2]>> {
+        let mut ssds: Vec<Rc<Ssd<E>>> = self.members.serving_ssds().cloned().collect();
+        ssds.retain(|ssd| ssd.log_segments_left() > 0);
+        ssds.sort_by_key(|ssd| std::cmp::Reverse(ssd.log_segments_left()));
+        if ssds.len() == 1 && self.members.serving_ssds().count() > 1 {
+            return None;
+        }
+        let pairs = (ssds.len() / 2).min(32);
+        ssds.truncate(if pairs == 0 { 1 } else { 2 * pairs });
+        let taken = join_all(ssds.iter().map(async |ssd| self.take_segment(ssd).await)).await;
+        if taken.iter().any(Option::is_none) || taken.is_empty() {
+            for (ssd, segment) in ssds.iter().zip(taken) {
+                if let Some(segment) = segment {
+                    ssd.segments.borrow_mut().set_free(segment);
+                }
+            }
+            self.count_openable();
+            return None;
+        }
+        let mirrors: Vec<Mirror> = ssds
+            .iter()
+            .zip(taken.into_iter().flatten())
+            .map(|(ssd, segment)| Mirror::There(PresentCopy { ssd_uuid: ssd.uuid, ssd: ssd.index, segment }))
+            .collect();
+        if pairs == 0 {
+            return Some(vec![[mirrors[0], Mirror::Nowhere]]);
+        }
+        Some(mirrors.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect())
+    }
+
+    /// A segment of this SSD for the log, from those that are ready, or from the slots; `None` if the SSD went offline.
+    pub(crate) async fn take_segment(&self, ssd: &Rc<Ssd<E>>) -> Option<u32> {
+        loop {
+            if !ssd.is_online() {
+                return None;
+            }
+            if let Some(segment) = ssd.segments.borrow_mut().take_free() {
+                return Some(segment);
+            }
+            if !ssd.segments.borrow().is_draining() {
+                self.claim_segment(ssd)?;
+                continue;
+            }
+            ssd.segments_change().await;
+        }
+    }
+
+    /// Takes a segment from the slots; `None` if none is left.
+    fn claim_segment(&self, ssd: &Ssd<E>) -> Option<()> {
+        let claimed = self.clean.claim_segment(ssd.index, self.env.random())?;
+        self.claims.borrow_mut().push(claimed);
+        self.clean.fills().wake_pump();
+        Some(())
+    }
+
+    /// Writes the first page of every segment of a new row, on both copies, and flushes it. False: an SSD failed.
+    pub(super) async fn write_segment_headers(&self, row: &Row) -> bool {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let mut page = self.env.buffers().take(hotset_block::PAGE_BYTES);
+            row.header(position).encode_into(&mut page);
+            for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
+                let copy = to_buf(self.env.buffers(), &page);
+                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), self.log_offset(mirror, 0), copy));
+            }
+        }
+        // Each of them ends by itself: the segments may be used for something else at once.
+        join_all(writes).await.iter().all(Result::is_ok)
+    }
+
+    /// Writes and flushes; an SSD that cannot leaves.
+    pub(crate) async fn write_flushed(
+        &self,
+        ssd: &Rc<Ssd<E>>,
+        offset: u64,
+        buf: hotset_block::Buf,
+    ) -> Result<(), Fault> {
+        let result = match ssd.write(Purpose::Log, offset, buf).await {
+            Ok(_) => ssd.flush().await,
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = &result {
+            self.members.ssd_failed(ssd, fault);
+            self.members.until_left(ssd).await;
+        }
+        result
+    }
+
+    /// Writes the summary of every segment to both copies, flushed.
+    pub(crate) async fn write_summaries(&self, row: &Row) {
+        let mut writes = Vec::new();
+        for (position, pair) in (0..).zip(&row.segments) {
+            let bytes = row.encode_summary(position);
+            for mirror in pair.iter().filter_map(|mirror| mirror.get().present()) {
+                let copy = to_buf(self.env.buffers(), &bytes);
+                let offset = self.log_offset(mirror, row.batches_end());
+                writes.push(self.write_flushed(self.members.ssd(mirror.ssd), offset, copy));
+            }
+        }
+        // A copy that fails is not a copy any more.
+        join_all(writes).await;
+    }
+
+    /// The row's segments are ready for the next row; those that the log does not need go back to the slots.
+    pub(crate) fn release_segments(&self, row: &Row) {
+        let replaced = row.replaced.take();
+        for copy in row.segments.iter().flatten().filter_map(|mirror| mirror.get().present()).chain(replaced) {
+            let ssd = self.members.ssd(copy.ssd);
+            if !ssd.is_online() {
+                continue;
+            }
+            ssd.segments.borrow_mut().set_free(copy.segment);
+            let spare = ssd.segments.borrow().free_count() > ROWS_RESERVED;
+            let returned = if spare { ssd.segments.borrow_mut().return_free() } else { None };
+            if let Some(segment) = returned {
+                self.clean.return_segment(copy.ssd, segment);
+            }
+            ssd.wake_for_segments();
+        }
+        self.count_openable();
+        if self.state.mirrors.left() > 0 {
+            self.state.mirrors.wanted.wake_all();
+        }
+        self.clean.fills().wake_pump();
+    }
+
+    /// What became of the slots of segments that it took since this was asked last.
+    pub(super) fn take_claims(&self) -> Vec<Claimed> {
+        self.claims.take()
+    }
+}
