@@ -10,6 +10,7 @@ use crate::config::{PAGE, VolumeName};
 use crate::error::Error;
 use crate::log::Log;
 use crate::pool::PoolInner;
+use crate::volume::in_log::LoggedVolume;
 
 impl<E: Env> PoolInner<E> {
     /// What is lost of each volume, in rising order, some extents of each at most.
@@ -49,7 +50,9 @@ impl<E: Env> PoolInner<E> {
                 }
                 let read = volume.read_whole_pages(&pages, self.env.buffers().take(bytes_of(&pages)));
                 let data = volume.in_time(read).await??;
-                volume.overwrite(&attached, log, &pages, data).await?;
+                if let Some(logged) = LoggedVolume::of(&volume, &attached) {
+                    logged.overwrite(&pages, data).await?;
+                }
                 bytes += (pages.end - pages.start) * PAGE;
             }
         }

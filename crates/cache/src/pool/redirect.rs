@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::queue::Append;
 use crate::pool::PoolInner;
+use crate::volume::in_log::LoggedVolume;
 
 impl<E: Env> PoolInner<E> {
     /// The task that sees to what the log cannot take any more.
@@ -15,8 +16,8 @@ impl<E: Env> PoolInner<E> {
         loop {
             let added = log.appends().redirects().added();
             while let Some(append) = log.appends().redirects().next() {
-                let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
-                self.env.spawn(async move { pool.redirect(&log, append).await });
+                let pool = Rc::clone(&self);
+                self.env.spawn(async move { pool.redirect(append).await });
             }
             if self.life.has_stopped() {
                 return;
@@ -25,15 +26,16 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    async fn redirect(&self, log: &Log<E>, append: Append) {
+    async fn redirect(&self, append: Append) {
         // What is lost is on record first: this makes it less.
         self.members.until_all_left().await;
         let pages = append.pages();
-        let outcome = match self.attached_volume(append.volume) {
-            Some((volume, attachment)) if attachment == append.attachment => {
-                volume.store_past_the_log(log, pages, append.body).await
-            }
-            Some(_) | None => Err(Error::new(ErrorKind::Stopping, "the volume has left its pool")),
+        let found = self.attached_volume(append.volume).filter(|(_, attachment)| *attachment == append.attachment);
+        let place = found.and_then(|(volume, _)| volume.attached().map(|attached| (volume, attached)));
+        let logged = place.as_ref().and_then(|(volume, attached)| LoggedVolume::of(volume, attached));
+        let outcome = match logged {
+            Some(logged) => logged.store_past_the_log(pages, append.body).await,
+            None => Err(Error::new(ErrorKind::Stopping, "the volume has left its pool")),
         };
         append.done.set(outcome);
     }

@@ -19,6 +19,7 @@ use crate::members::flusher::Mark;
 use crate::members::io::add;
 use crate::pool::PoolInner;
 use crate::time_limit::within;
+use crate::volume::in_log::LoggedVolume;
 use crate::volume::locks::Held;
 use crate::volume::{Attached, VolumeInner, ZeroEffort};
 
@@ -104,9 +105,10 @@ impl<E: Env> PoolInner<E> {
         while !self.life.is_ending_log() {
             let wanted = log.signals().cleaner_wanted.wait();
             for (index, volume) in self.attached_volumes() {
-                if self.effort(&log, index, &volume).is_some() && !volume.cleaning.replace(true) {
-                    let (pool, log) = (Rc::clone(&self), Rc::clone(&log));
-                    self.env.spawn(async move { pool.clean_volume(&log, index, &volume).await });
+                let Some(attached) = volume.attached_at(&self, index) else { continue };
+                let is_due = LoggedVolume::of(&volume, &attached).is_some_and(|logged| logged.effort().is_some());
+                if is_due && !volume.cleaning.replace(true) {
+                    self.env.spawn(clean_volume(volume, attached));
                 }
             }
             within(&self.env, INTERVAL, wanted).await;
@@ -116,280 +118,6 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
         let known = self.ids.indexes();
         known.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect()
-    }
-
-    /// Whether the volume is to be cleaned now, and how.
-    fn effort(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Effort> {
-        let idle = volume.is_idle_for(IDLE);
-        if log.counts(index).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some() {
-            return None;
-        }
-        let mode = volume.spec.borrow().settings.write_mode;
-        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
-        // An SSD left, and what is left has no room to move anything.
-        let out_of_rows = log.is_out_of_rows();
-        if volume.draining.get() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
-            return Some(Effort::Full);
-        }
-        let cleaning = self.settings.get().cleaning;
-        let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
-        let old = log.cleanable_since(index).is_some_and(|since| self.env.real_now().since(since) >= age);
-        let by_volume = self.dirty_of(log, volume, index).and_then(|dirty| self.pressure_of(&dirty));
-        let pressure = self.pressure_of(&self.all_dirty(log)).max(by_volume).or(old.then_some(0));
-        pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
-    }
-
-    async fn clean_volume(self: &Rc<Self>, log: &Rc<Log<E>>, index: VolumeIndex, volume: &Rc<VolumeInner<E>>) {
-        while let Some(effort) = self.effort(log, index, volume) {
-            if self.life.is_ending_log() || !volume.is_at(self, index) {
-                break;
-            }
-            match self.clean_pass(log, index, volume, effort).await {
-                Ok(true) => {}
-                Ok(false) => break,
-                // It was taken from the pool meanwhile.
-                Err(_) if !volume.is_at(self, index) => break,
-                Err(error) => {
-                    *volume.clean_error.borrow_mut() = Some(error.to_string());
-                    self.env.sleep(RETRY).await;
-                    break;
-                }
-            }
-        }
-        volume.cleaning.set(false);
-        log.signals().room.wake_all();
-    }
-
-    /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
-    pub(crate) async fn clean_pass(
-        self: &Rc<Self>,
-        log: &Rc<Log<E>>,
-        index: VolumeIndex,
-        volume: &Rc<VolumeInner<E>>,
-        effort: Effort,
-    ) -> Result<bool, Error> {
-        self.clean_written_out(log, index, volume).await?;
-        let mut ranges = self.dirty_ranges(log, index, volume, volume.sweep.get());
-        if ranges.is_empty() && volume.sweep.get() > 0 {
-            ranges = self.dirty_ranges(log, index, volume, 0);
-        }
-        let Some(last) = ranges.last() else { return Ok(false) };
-        volume.sweep.set(last.end);
-        let mut extents = Vec::new();
-        for range in ranges {
-            // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
-            let held = match volume.clean_locks.try_exclusive(&range) {
-                Some(held) => Rc::new(held),
-                None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
-                None => continue,
-            };
-            let runs = log.runs(index, range.clone(), |live| live.dirty && !live.is_lost());
-            // However long the device takes: rows are freed meanwhile, for other volumes need the room.
-            runs.iter().for_each(LogRun::release);
-            // What was overwritten or cleaned while this waited is not written.
-            extents.extend(split_at_gaps(&range, runs, &held));
-        }
-        let failures = volume.backing.failures();
-        // What was moved or overwritten has its turn again.
-        let Written { extents, failed, .. } = self.write_extents(log, volume, extents, effort).await?;
-        if let Some(error) = failed.filter(|_| extents.is_empty()) {
-            return Err(error);
-        }
-        volume.backing.flush().await?;
-        volume.backing.check_failures(failures)?;
-        let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
-        self.mark_clean(log, index, volume, &runs);
-        Ok(true)
-    }
-
-    /// What hosts' own writes took to the backing device is not written again, only flushed.
-    async fn clean_written_out(
-        self: &Rc<Self>,
-        log: &Rc<Log<E>>,
-        index: VolumeIndex,
-        volume: &Rc<VolumeInner<E>>,
-    ) -> Result<(), Error> {
-        let Some(attached) = volume.attached_at(self, index) else { return Ok(()) };
-        if attached.written_out.borrow().is_empty() {
-            return Ok(());
-        }
-        volume.backing.flush().await?;
-        let flusher = &volume.backing.flusher;
-        let is_flushed = |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark);
-        let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
-        let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
-        self.mark_clean(log, index, volume, &runs);
-        Ok(())
-    }
-
-    /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
-    fn dirty_ranges(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>, from: u64) -> Vec<Range<u64>> {
-        let unit = extent_pages(volume.backing.info.optimal_io_bytes);
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        let mut pages = 0;
-        let overlay = log.overlay();
-        for live in overlay.range(index, from..PAGES_MAX) {
-            if !live.dirty || live.is_lost() {
-                continue;
-            }
-            match ranges.last_mut() {
-                Some(range) if range.end == live.page && live.page % unit != 0 => range.end += 1,
-                _ => {
-                    // A pass ends between two extents, so that no stripe is cut for it.
-                    if pages >= PASS_PAGES {
-                        break;
-                    }
-                    ranges.push(live.page..live.page + 1);
-                }
-            }
-            pages += 1;
-        }
-        ranges
-    }
-
-    /// Writes the extents to the backing device.
-    async fn write_extents(
-        self: &Rc<Self>,
-        log: &Log<E>,
-        volume: &Rc<VolumeInner<E>>,
-        extents: Vec<DirtyExtent>,
-        effort: Effort,
-    ) -> Result<Written, Error> {
-        log.rows().flush().await?;
-        let attached = volume.attached().ok_or_else(|| Error::new(ErrorKind::Stopping, "the volume is detached"))?;
-        for extent in &extents {
-            volume.mark_unsettled(&attached, volume.bytes_of_pages(&extent.range)).await?;
-        }
-        let writes = extents.into_iter().map(async |mut extent| {
-            let lives = extent.runs.iter().all(|run| log.hold_again(run));
-            let result = if lives { self.write_extent(log, volume, &extent, effort).await } else { Ok(false) };
-            extent.runs.iter().for_each(LogRun::release);
-            // Whoever writes here next need not wait for the rest of the pass.
-            extent.held = None;
-            (extent, result)
-        });
-        let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
-        let mut written = Written::default();
-        for (extent, result) in results {
-            match result {
-                Ok(true) => written.extents.push(extent),
-                Ok(false) => written.moved = true,
-                Err(error) => written.failed = Some(error),
-            }
-        }
-        Ok(written)
-    }
-
-    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
-    /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
-    async fn lose_unreadable(self: &Rc<Self>, log: &Log<E>, run: &LogRun) -> Result<(), Error> {
-        if let Some(error) = self.life.fence() {
-            // Nobody knows what SSDs hold that are not asked any more.
-            return Err(error.clone());
-        }
-        let mut lost = 0;
-        for page in run.pages.clone() {
-            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
-                let buf = self.env.buffers().take(single.bytes());
-                if log.reader().read_run(&single, buf).await.is_some() {
-                    continue;
-                }
-                let now = log.live(run.first.volume, page);
-                if self.is_written_out(&single) {
-                    // A host's own write took it there meanwhile, and was answered.
-                    continue;
-                }
-                if now == Some(single.first) {
-                    log.data_loss().lose_page(&single.first);
-                    lost += PAGE;
-                } else if now.is_some_and(|live| live.is_lost()) {
-                    // Both SSDs left meanwhile.
-                    lost += PAGE;
-                }
-            }
-        }
-        if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
-    }
-
-    /// The backing device has what the log has of a single page.
-    fn is_written_out(&self, single: &LogRun) -> bool {
-        let Some((volume, _)) = self.attached_volume(single.first.volume) else { return false };
-        let attached = volume.attached();
-        attached.is_some_and(|attached| attached.wrote_out(single.first.page, single.first.place))
-    }
-
-    /// False: nothing was written, for it was moved or overwritten meanwhile.
-    async fn write_extent(
-        self: &Rc<Self>,
-        log: &Log<E>,
-        volume: &VolumeInner<E>,
-        extent: &DirtyExtent,
-        effort: Effort,
-    ) -> Result<bool, Error> {
-        let range = volume.bytes_of_pages(&extent.range);
-        if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
-            extent.runs.iter().for_each(LogRun::release);
-            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
-        }
-        let mut rest = Some(self.env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
-        let mut whole: Option<Buf> = None;
-        for run in &extent.runs {
-            let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
-            rest = Some(next);
-            let Some(part) = log.reader().read_run(run, part).await else {
-                return self.lose_unreadable(log, run).await.map(|()| false);
-            };
-            // A read may bring another buffer than the one that it was given.
-            whole = Some(match whole {
-                None => part,
-                Some(before) => joined(&self.env, before, part),
-            });
-        }
-        extent.runs.iter().for_each(LogRun::release);
-        let data = whole.expect("an extent has runs");
-        let length = usize::try_from(range.length()).expect("a few MiB");
-        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
-    }
-
-    /// These pages are on the backing device, durably: they are clean if they are still the newest.
-    fn mark_clean(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>, written: &[LogRun]) {
-        let cleaned: u64 = written.iter().filter(|run| log.has_row_of(run)).map(|run| log.mark_clean(index, run)).sum();
-        add(&volume.stats.cleaned_bytes, cleaned * PAGE);
-        add(&volume.steps, 1);
-        *volume.clean_error.borrow_mut() = None;
-        log.pages_were_cleaned();
-    }
-
-    /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
-    pub(crate) async fn write_out(
-        self: &Rc<Self>,
-        log: &Log<E>,
-        attached: &Attached<E>,
-        volume: &Rc<VolumeInner<E>>,
-        pages: &Range<u64>,
-    ) -> Result<(), Error> {
-        let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
-        for _ in 0..WRITE_OUT_TRIES {
-            let runs = log.runs(attached.index, pages.clone(), |live| live.dirty);
-            let lost = runs.iter().filter(|run| run.first.is_lost()).map(|run| pages_bytes(&run.pages)).sum();
-            if lost > 0 {
-                return Err(unreadable(lost));
-            }
-            let extents = split_at_gaps(pages, runs, &held);
-            let written = self.write_extents(log, volume, extents, Effort::Full).await?;
-            if let Some(error) = written.failed {
-                return Err(error);
-            }
-            let lost = written.extents.iter().any(|extent| is_lost(log, attached.index, &extent.range));
-            let mark = volume.backing.flusher.mark();
-            let runs = written.extents.into_iter().flat_map(|extent| extent.runs).map(|run| (mark, run));
-            attached.remember_written_out(runs);
-            if !written.moved && !lost {
-                return Ok(());
-            }
-        }
-        let message = format!("the SSDs answered a read of dirty data with errors, {WRITE_OUT_TRIES} times");
-        Err(Error::new(ErrorKind::Media, message))
     }
 
     /// See [`crate::Pool::drain`].
@@ -411,44 +139,22 @@ impl<E: Env> PoolInner<E> {
                 return Ok(Drained::Cancelled);
             }
             let dirty = log.counts(index).dirty;
-            if dirty == 0 || volume.detached_from(self) {
+            let Some(attached) = volume.attached_at(self, index).filter(|_| dirty > 0) else {
                 return Ok(Drained::Clean);
-            }
+            };
             let (before, since, cleaned_then) = least;
             if dirty < before {
                 least = (dirty, self.env.now(), cleaned());
             } else if self.env.now().since(since) >= STEADY && cleaned() - cleaned_then >= before * PAGE {
                 return Ok(Drained::Overwritten);
             }
-            if let Some(error) = self.cannot_clean(log, index, &volume) {
+            if let Some(error) = (LoggedVolume { volume: &volume, attached: &attached, log }).cannot_clean() {
                 volume.draining.set(false);
                 return Err(error);
             }
             log.signals().cleaner_wanted.wake_all();
             within(&self.env, INTERVAL, changed).await;
         }
-    }
-
-    /// Why what is dirty cannot be cleaned.
-    fn cannot_clean(&self, log: &Log<E>, index: VolumeIndex, volume: &VolumeInner<E>) -> Option<Error> {
-        let dirty = log.counts(index).dirty * PAGE;
-        let name = &volume.spec.borrow().name;
-        let why = if let Some(reason) = &*volume.fenced.borrow() {
-            reason.clone()
-        } else if let Some(reason) = volume.backing.latched() {
-            reason
-        } else if let Some(error) = self.life.fence() {
-            error.to_string()
-        } else if volume.backing.info.read_only {
-            "its backing device is read-only".to_owned()
-        } else if !volume.cleaning.get() && self.dirty_ranges(log, index, volume, 0).is_empty() {
-            log.data_loss().why_lost(Some(index))
-        } else {
-            return None;
-        };
-        let message =
-            format!("volume {name}: {dirty} bytes of dirty data cannot be written to its backing device: {why}");
-        Some(Error::new(ErrorKind::Refused, message))
     }
 
     /// Refuses, with the bytes, if a volume that is not attached has dirty data.
@@ -482,6 +188,297 @@ impl<E: Env> PoolInner<E> {
             log.signals().room.wake_all();
         }
     }
+
+    pub(crate) fn wake_cleaner(&self) {
+        if let Some(log) = &self.log {
+            log.signals().cleaner_wanted.wake_all();
+        }
+    }
+}
+
+impl<E: Env> LoggedVolume<'_, E> {
+    /// Whether the volume is to be cleaned now, and how.
+    fn effort(self) -> Option<Effort> {
+        let Self { volume, log, .. } = self;
+        let idle = volume.is_idle_for(IDLE);
+        if log.counts(self.index()).dirty == 0 || volume.backing.latched().is_some() || volume.fenced.borrow().is_some()
+        {
+            return None;
+        }
+        let mode = volume.spec.borrow().settings.write_mode;
+        let never_dirty = matches!(mode, WriteMode::WriteThrough | WriteMode::WriteAround);
+        // An SSD left, and what is left has no room to move anything.
+        let out_of_rows = log.is_out_of_rows();
+        if volume.draining.get() || never_dirty || !log.mirrorer().may_cache_writes() || idle || out_of_rows {
+            return Some(Effort::Full);
+        }
+        let cleaning = self.pool().settings.get().cleaning;
+        let age = Duration::from_secs(u64::from(cleaning.dirty_age_max_seconds));
+        let old = log.cleanable_since(self.index()).is_some_and(|since| self.pool().env.real_now().since(since) >= age);
+        let by_volume = self.dirty_beside_cap().and_then(|dirty| self.pressure_of(&dirty));
+        let pressure = self.pressure_of(&self.all_dirty()).max(by_volume).or(old.then_some(0));
+        pressure.map(|pressure_percent| Effort::Beside { rate: cleaning.flush_rate, pressure_percent })
+    }
+
+    /// Cleans some pages from where the last pass ended; false if there was nothing to clean.
+    pub(crate) async fn clean_pass(self, effort: Effort) -> Result<bool, Error> {
+        let Self { volume, log, .. } = self;
+        self.clean_written_out().await?;
+        let mut ranges = self.dirty_ranges(volume.sweep.get());
+        if ranges.is_empty() && volume.sweep.get() > 0 {
+            ranges = self.dirty_ranges(0);
+        }
+        let Some(last) = ranges.last() else { return Ok(false) };
+        volume.sweep.set(last.end);
+        let mut extents = Vec::new();
+        for range in ranges {
+            // Nobody is waited for while others may wait for what is held: the rest has its turn in the next sweep.
+            let held = match volume.clean_locks.try_exclusive(&range) {
+                Some(held) => Rc::new(held),
+                None if extents.is_empty() => Rc::new(volume.clean_locks.exclusive(range.clone()).await),
+                None => continue,
+            };
+            let runs = log.runs(self.index(), range.clone(), |live| live.dirty && !live.is_lost());
+            // However long the device takes: rows are freed meanwhile, for other volumes need the room.
+            runs.iter().for_each(LogRun::release);
+            // What was overwritten or cleaned while this waited is not written.
+            extents.extend(split_at_gaps(&range, runs, &held));
+        }
+        let failures = volume.backing.failures();
+        // What was moved or overwritten has its turn again.
+        let Written { extents, failed, .. } = self.write_extents(extents, effort).await?;
+        if let Some(error) = failed.filter(|_| extents.is_empty()) {
+            return Err(error);
+        }
+        volume.backing.flush().await?;
+        volume.backing.check_failures(failures)?;
+        let runs: Vec<LogRun> = extents.into_iter().flat_map(|extent| extent.runs).collect();
+        self.mark_clean(&runs);
+        Ok(true)
+    }
+
+    /// What hosts' own writes took to the backing device is not written again, only flushed.
+    async fn clean_written_out(self) -> Result<(), Error> {
+        let Self { volume, attached, .. } = self;
+        if !self.is_in_place() || attached.written_out.borrow().is_empty() {
+            return Ok(());
+        }
+        volume.backing.flush().await?;
+        let flusher = &volume.backing.flusher;
+        let is_flushed = |(mark, _): &mut (Mark, LogRun)| flusher.covers(*mark);
+        let flushed: Vec<_> = attached.written_out.borrow_mut().extract_if(.., is_flushed).collect();
+        let runs: Vec<LogRun> = flushed.into_iter().map(|(_, run)| run).collect();
+        self.mark_clean(&runs);
+        Ok(())
+    }
+
+    /// Pages that are dirty from `from` on, in merged ranges within the device's optimal transfers.
+    fn dirty_ranges(self, from: u64) -> Vec<Range<u64>> {
+        let Self { volume, log, .. } = self;
+        let unit = extent_pages(volume.backing.info.optimal_io_bytes);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut pages = 0;
+        let overlay = log.overlay();
+        for live in overlay.range(self.index(), from..PAGES_MAX) {
+            if !live.dirty || live.is_lost() {
+                continue;
+            }
+            match ranges.last_mut() {
+                Some(range) if range.end == live.page && live.page % unit != 0 => range.end += 1,
+                _ => {
+                    // A pass ends between two extents, so that no stripe is cut for it.
+                    if pages >= PASS_PAGES {
+                        break;
+                    }
+                    ranges.push(live.page..live.page + 1);
+                }
+            }
+            pages += 1;
+        }
+        ranges
+    }
+
+    /// Writes the extents to the backing device.
+    async fn write_extents(self, extents: Vec<DirtyExtent>, effort: Effort) -> Result<Written, Error> {
+        let Self { volume, log, .. } = self;
+        log.rows().flush().await?;
+        if !self.is_in_place() {
+            return Err(Error::new(ErrorKind::Stopping, "the volume is detached"));
+        }
+        for extent in &extents {
+            volume.mark_unsettled(self.attached, volume.bytes_of_pages(&extent.range)).await?;
+        }
+        let writes = extents.into_iter().map(async |mut extent| {
+            let lives = extent.runs.iter().all(|run| log.hold_again(run));
+            let result = if lives { self.write_extent(&extent, effort).await } else { Ok(false) };
+            extent.runs.iter().for_each(LogRun::release);
+            // Whoever writes here next need not wait for the rest of the pass.
+            extent.held = None;
+            (extent, result)
+        });
+        let results: Vec<_> = stream::iter(writes).buffer_unordered(effort.at_once()).collect().await;
+        let mut written = Written::default();
+        for (extent, result) in results {
+            match result {
+                Ok(true) => written.extents.push(extent),
+                Ok(false) => written.moved = true,
+                Err(error) => written.failed = Some(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// What of a run no copy brings is lost from now on: it answers errors until it is written again, or an SSD with a copy is
+    /// back, and holds up nothing else. The mover makes that durable, or the list (`set_aside.rs`). `Ok`: nothing is lost, it is only elsewhere by now.
+    async fn lose_unreadable(self, run: &LogRun) -> Result<(), Error> {
+        let Self { log, .. } = self;
+        if let Some(error) = self.pool().life.fence() {
+            // Nobody knows what SSDs hold that are not asked any more.
+            return Err(error.clone());
+        }
+        let mut lost = 0;
+        for page in run.pages.clone() {
+            for single in log.runs(run.first.volume, page..page + 1, |live| live.dirty) {
+                let buf = self.pool().env.buffers().take(single.bytes());
+                if log.reader().read_run(&single, buf).await.is_some() {
+                    continue;
+                }
+                let now = log.live(run.first.volume, page);
+                if self.is_written_out(&single) {
+                    // A host's own write took it there meanwhile, and was answered.
+                    continue;
+                }
+                if now == Some(single.first) {
+                    log.data_loss().lose_page(&single.first);
+                    lost += PAGE;
+                } else if now.is_some_and(|live| live.is_lost()) {
+                    // Both SSDs left meanwhile.
+                    lost += PAGE;
+                }
+            }
+        }
+        if lost == 0 { Ok(()) } else { Err(unreadable(lost)) }
+    }
+
+    /// The backing device has what the log has of a single page.
+    fn is_written_out(self, single: &LogRun) -> bool {
+        let Some((volume, _)) = self.pool().attached_volume(single.first.volume) else { return false };
+        let attached = volume.attached();
+        attached.is_some_and(|attached| attached.wrote_out(single.first.page, single.first.place))
+    }
+
+    /// False: nothing was written, for it was moved or overwritten meanwhile.
+    async fn write_extent(self, extent: &DirtyExtent, effort: Effort) -> Result<bool, Error> {
+        let Self { volume, log, .. } = self;
+        let range = volume.bytes_of_pages(&extent.range);
+        if extent.runs.iter().all(|run| run.first.content == Content::Zeroes) {
+            extent.runs.iter().for_each(LogRun::release);
+            return volume.zero_blocks(range, ZeroMode::MayPunch, ZeroEffort::Any).await.map(|()| true);
+        }
+        let mut rest =
+            Some(self.pool().env.buffers().take(usize::try_from(pages_bytes(&extent.range)).expect("a few MiB")));
+        let mut whole: Option<Buf> = None;
+        for run in &extent.runs {
+            let (part, next) = rest.take().expect("the runs fill the extent").split_at(run.bytes());
+            rest = Some(next);
+            let Some(part) = log.reader().read_run(run, part).await else {
+                return self.lose_unreadable(run).await.map(|()| false);
+            };
+            // A read may bring another buffer than the one that it was given.
+            whole = Some(match whole {
+                None => part,
+                Some(before) => joined(&self.pool().env, before, part),
+            });
+        }
+        extent.runs.iter().for_each(LogRun::release);
+        let data = whole.expect("an extent has runs");
+        let length = usize::try_from(range.length()).expect("a few MiB");
+        volume.backing.write_for_cleaning(range.start, data.narrow(0, length), effort).await.map(|()| true)
+    }
+
+    /// These pages are on the backing device, durably: they are clean if they are still the newest.
+    fn mark_clean(self, written: &[LogRun]) {
+        let Self { volume, log, .. } = self;
+        let cleaned: u64 =
+            written.iter().filter(|run| log.has_row_of(run)).map(|run| log.mark_clean(self.index(), run)).sum();
+        add(&volume.stats.cleaned_bytes, cleaned * PAGE);
+        add(&volume.steps, 1);
+        *volume.clean_error.borrow_mut() = None;
+        log.pages_were_cleaned();
+    }
+
+    /// Writes what is dirty of these pages to the backing device, for a write that is to be there when it is answered.
+    pub(crate) async fn write_out(self, pages: &Range<u64>) -> Result<(), Error> {
+        let Self { volume, attached, log } = self;
+        let held = Rc::new(volume.clean_locks.exclusive(pages.clone()).await);
+        for _ in 0..WRITE_OUT_TRIES {
+            let runs = log.runs(self.index(), pages.clone(), |live| live.dirty);
+            let lost = runs.iter().filter(|run| run.first.is_lost()).map(|run| pages_bytes(&run.pages)).sum();
+            if lost > 0 {
+                return Err(unreadable(lost));
+            }
+            let extents = split_at_gaps(pages, runs, &held);
+            let written = self.write_extents(extents, Effort::Full).await?;
+            if let Some(error) = written.failed {
+                return Err(error);
+            }
+            let lost = written.extents.iter().any(|extent| is_lost(log, self.index(), &extent.range));
+            let mark = volume.backing.flusher.mark();
+            let runs = written.extents.into_iter().flat_map(|extent| extent.runs).map(|run| (mark, run));
+            attached.remember_written_out(runs);
+            if !written.moved && !lost {
+                return Ok(());
+            }
+        }
+        let message = format!("the SSDs answered a read of dirty data with errors, {WRITE_OUT_TRIES} times");
+        Err(Error::new(ErrorKind::Media, message))
+    }
+
+    /// Why what is dirty cannot be cleaned.
+    fn cannot_clean(self) -> Option<Error> {
+        let Self { volume, log, .. } = self;
+        let dirty = log.counts(self.index()).dirty * PAGE;
+        let name = &volume.spec.borrow().name;
+        let why = if let Some(reason) = &*volume.fenced.borrow() {
+            reason.clone()
+        } else if let Some(reason) = volume.backing.latched() {
+            reason
+        } else if let Some(error) = self.pool().life.fence() {
+            error.to_string()
+        } else if volume.backing.info.read_only {
+            "its backing device is read-only".to_owned()
+        } else if !volume.cleaning.get() && self.dirty_ranges(0).is_empty() {
+            log.data_loss().why_lost(Some(self.index()))
+        } else {
+            return None;
+        };
+        let message =
+            format!("volume {name}: {dirty} bytes of dirty data cannot be written to its backing device: {why}");
+        Some(Error::new(ErrorKind::Refused, message))
+    }
+}
+
+/// Cleans a volume for as long as that is due.
+async fn clean_volume<E: Env>(volume: Rc<VolumeInner<E>>, attached: Rc<Attached<E>>) {
+    let Some(logged) = LoggedVolume::of(&volume, &attached) else { return };
+    while let Some(effort) = logged.effort() {
+        if logged.pool().life.is_ending_log() || !logged.is_in_place() {
+            break;
+        }
+        match logged.clean_pass(effort).await {
+            Ok(true) => {}
+            Ok(false) => break,
+            // It was taken from the pool meanwhile.
+            Err(_) if !logged.is_in_place() => break,
+            Err(error) => {
+                *volume.clean_error.borrow_mut() = Some(error.to_string());
+                logged.pool().env.sleep(RETRY).await;
+                break;
+            }
+        }
+    }
+    volume.cleaning.set(false);
+    logged.log.signals().room.wake_all();
 }
 
 /// Both SSDs left with something of these pages: that is on record, and a host that wrote it is told so.
@@ -556,11 +553,7 @@ impl<E: Env> VolumeInner<E> {
         ByteRange { start: pages.start * PAGE, end: (pages.end * PAGE).min(self.size_bytes.get()) }
     }
 
-    /// It is in this place of this pool.
-    fn is_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> bool {
-        self.attached_at(pool, index).is_some()
-    }
-
+    /// If it is in this place of this pool.
     pub(crate) fn attached_at(&self, pool: &Rc<PoolInner<E>>, index: VolumeIndex) -> Option<Rc<Attached<E>>> {
         self.attached().filter(|attached| Rc::ptr_eq(&attached.pool, pool) && attached.index == index)
     }

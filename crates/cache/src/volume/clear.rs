@@ -14,6 +14,7 @@ use hotset_block::{Device, DeviceInfo, Env};
 use crate::error::{Error, ErrorKind};
 use crate::log::overlay::PAGES_MAX;
 use crate::volume::cleaner::Effort;
+use crate::volume::in_log::LoggedVolume;
 use crate::volume::{Attached, VolumeInner};
 
 /// How often it is asked whether the reads in flight have ended.
@@ -157,7 +158,8 @@ impl<E: Env> VolumeInner<E> {
         let (volume, attached) = (Rc::clone(self), Rc::clone(attached));
         let (promise, written) = Promise::new();
         self.env.spawn(async move {
-            let passed = attached.pool.clean_pass(&log, attached.index, &volume, Effort::Full).await;
+            let logged = LoggedVolume { volume: &volume, attached: &attached, log: &log };
+            let passed = logged.clean_pass(Effort::Full).await;
             volume.cleaning.set(false);
             log.signals().room.wake_all();
             log.signals().cleaner_wanted.wake_all();

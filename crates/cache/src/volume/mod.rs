@@ -18,6 +18,7 @@ pub(crate) mod cleaner;
 pub(crate) mod clear;
 pub(crate) mod fill;
 pub(crate) mod identity;
+pub(crate) mod in_log;
 pub(crate) mod read;
 pub(crate) mod relocate;
 pub(crate) mod replace_lost;

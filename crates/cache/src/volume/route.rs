@@ -9,8 +9,8 @@ use hotset_block::Env;
 use crate::address::VolumeIndex;
 use crate::config::{PAGE, WriteMode};
 use crate::log::Log;
-use crate::pool::PoolInner;
-use crate::volume::{Attached, Durability, VolumeInner};
+use crate::volume::in_log::LoggedVolume;
+use crate::volume::{Durability, VolumeInner};
 
 /// Short writes of a volume that flushed so lately are cached at once, whatever the threshold.
 const LATELY: std::time::Duration = std::time::Duration::from_secs(60);
@@ -48,177 +48,136 @@ pub(crate) struct WriteHints {
     pub(crate) at_once: bool,
 }
 
-impl<E: Env> PoolInner<E> {
+impl<'v, E: Env> LoggedVolume<'v, E> {
     /// Decides where a host's write goes. In the turn in which the append is queued or the pages are dropped.
-    pub(crate) fn route(
-        &self,
-        log: &Log<E>,
-        volume: &VolumeInner<E>,
-        attached: &Attached<E>,
-        pages: &Range<u64>,
-        hints: WriteHints,
-    ) -> Route {
-        if let Some(route) = route_of_unavailable(log, attached.index, pages) {
+    pub(crate) fn route(self, pages: &Range<u64>, hints: WriteHints) -> Route {
+        if let Some(route) = route_of_unavailable(self.log, self.index(), pages) {
             return route;
         }
         let count = pages.end - pages.start;
-        if let Some(then) = self.fast_append(log, volume, attached.index, count, hints) {
+        if let Some(then) = self.fast_append(count, hints) {
             return Route::Append(then);
         }
-        let live = log.any_live(attached.index, pages);
+        let live = self.log.any_live(self.index(), pages);
         if live {
-            if log.appends().is_without_ssds() {
+            if self.log.appends().is_without_ssds() {
                 return Route::WithoutSsds;
             }
-            if !log.has_room(count) || self.members.online_ssds().next().is_none() {
+            if !self.log.has_room(count) || self.pool().members.online_ssds().next().is_none() {
                 return Route::Wait;
             }
-            return Route::Append(self.after_append(log, volume, attached.index, count));
+            return Route::Append(self.after_append(count));
         }
-        if !log.mirrorer().may_cache_writes()
-            || volume.draining.get()
-            || !self.wants_cached(log, volume, attached, pages, hints)
-        {
+        if !self.log.mirrorer().may_cache_writes() || self.volume.draining.get() || !self.wants_cached(pages, hints) {
             return Route::Around;
         }
-        if !log.has_room(count)
-            || is_paced_around(&self.all_dirty(log), count)
-            || self.dirty_of(log, volume, attached.index).is_some_and(|dirty| is_paced_around(&dirty, count))
-            || self.is_over_its_share(log, volume)
+        if !self.log.has_room(count)
+            || is_paced_around(&self.all_dirty(), count)
+            || self.dirty_beside_cap().is_some_and(|dirty| is_paced_around(&dirty, count))
+            || self.is_over_its_share()
         {
-            log.signals().mover_wanted.wake_all();
-            log.signals().cleaner_wanted.wake_all();
+            self.log.signals().mover_wanted.wake_all();
+            self.log.signals().cleaner_wanted.wake_all();
             return Route::Around;
         }
-        Route::Append(AfterAppend::when_kept(self.keeps_dirty(log, volume)))
+        Route::Append(AfterAppend::when_kept(self.keeps_dirty()))
     }
 
     /// What follows a write that is appended whether or not its pages have a live copy: most are, and the overlay need not
     /// be asked.
-    fn fast_append(
-        &self,
-        log: &Log<E>,
-        volume: &VolumeInner<E>,
-        index: VolumeIndex,
-        pages: u64,
-        hints: WriteHints,
-    ) -> Option<AfterAppend> {
-        let then = match volume.spec.borrow().settings.write_mode {
+    fn fast_append(self, pages: u64, hints: WriteHints) -> Option<AfterAppend> {
+        let then = match self.volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => return None,
             WriteMode::WriteThrough => AfterAppend::WriteOut,
             WriteMode::InstantWriteBack | WriteMode::WriteBack => AfterAppend::Answer,
         };
-        let counts = self.settings.get().populate_on_write > 1 && !hints.at_once;
-        let is_held_up = volume.draining.get() || takes_nothing(volume);
+        let counts = self.pool().settings.get().populate_on_write > 1 && !hints.at_once;
+        let is_held_up = self.volume.draining.get() || takes_nothing(self.volume);
         let is_appended = !hints.streaming
             && !counts
             && !is_held_up
-            && log.mirrorer().may_cache_writes()
-            && log.has_room(pages)
-            && !self.all_dirty(log).is_near_with(pages)
-            && self.dirty_of(log, volume, index).is_none_or(|dirty| !dirty.is_near_with(pages));
+            && self.log.mirrorer().may_cache_writes()
+            && self.log.has_room(pages)
+            && !self.all_dirty().is_near_with(pages)
+            && self.dirty_beside_cap().is_none_or(|dirty| !dirty.is_near_with(pages));
         is_appended.then_some(then)
     }
 
     /// What has to be appended does not stay dirty where the volume has all that it may have.
-    fn after_append(&self, log: &Log<E>, volume: &VolumeInner<E>, index: VolumeIndex, pages: u64) -> AfterAppend {
-        AfterAppend::when_kept(self.keeps_dirty(log, volume) && !self.is_over_dirty_cap(log, volume, index, pages))
+    fn after_append(self, pages: u64) -> AfterAppend {
+        AfterAppend::when_kept(self.keeps_dirty() && !self.is_over_dirty_cap(pages))
     }
 
     /// With so many dirty pages more the volume would have more than its cap; of one whose backing device takes nothing
     /// there is no choice.
-    pub(crate) fn is_over_dirty_cap(
-        &self,
-        log: &Log<E>,
-        volume: &VolumeInner<E>,
-        index: VolumeIndex,
-        pages: u64,
-    ) -> bool {
-        !takes_nothing(volume)
-            && self.dirty_of(log, volume, index).is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
+    pub(crate) fn is_over_dirty_cap(self, pages: u64) -> bool {
+        !takes_nothing(self.volume)
+            && self.dirty_beside_cap().is_some_and(|dirty| dirty.pages + pages > dirty.max_pages)
     }
 
     /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
-    fn is_over_its_share(&self, log: &Log<E>, volume: &VolumeInner<E>) -> bool {
-        let is_stuck = |index| match self.attached_volume(index) {
+    fn is_over_its_share(self) -> bool {
+        let is_stuck = |index| match self.pool().attached_volume(index) {
             Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
             None => true,
         };
-        let dirty = |index| if is_stuck(index) { log.counts(index).cleanable() } else { 0 };
-        takes_nothing(volume) && self.ids.indexes().map(dirty).sum::<u64>() >= log.dirty_max() / 2
+        let dirty = |index| if is_stuck(index) { self.log.counts(index).cleanable() } else { 0 };
+        takes_nothing(self.volume) && self.pool().ids.indexes().map(dirty).sum::<u64>() >= self.log.dirty_max() / 2
     }
 
     /// What is dirty in the pool, or will be.
-    pub(crate) fn all_dirty<'a>(&self, log: &'a Log<E>) -> Dirty<'a> {
-        Dirty { pages: log.dirty_pages(), max_pages: log.dirty_max(), pace: log.pace() }
+    pub(crate) fn all_dirty(self) -> Dirty<'v> {
+        Dirty { pages: self.log.dirty_pages(), max_pages: self.log.dirty_max(), pace: self.log.pace() }
     }
 
     /// What is dirty of a volume that has a cap.
-    pub(crate) fn dirty_of<'a>(
-        &self,
-        log: &Log<E>,
-        volume: &'a VolumeInner<E>,
-        index: VolumeIndex,
-    ) -> Option<Dirty<'a>> {
-        let cap = volume.spec.borrow().settings.dirty_cap?;
-        let pages = log.dirty_pages_of(index);
-        let max_pages = (cap.of(log.dirty_max() * PAGE) / PAGE).max(1);
-        Some(Dirty { pages, max_pages, pace: &volume.pace })
+    pub(crate) fn dirty_beside_cap(self) -> Option<Dirty<'v>> {
+        let cap = self.volume.spec.borrow().settings.dirty_cap?;
+        let pages = self.log.dirty_pages_of(self.index());
+        let max_pages = (cap.of(self.log.dirty_max() * PAGE) / PAGE).max(1);
+        Some(Dirty { pages, max_pages, pace: &self.volume.pace })
     }
 
     /// What is appended may stay dirty after the answer.
-    pub(crate) fn keeps_dirty(&self, log: &Log<E>, volume: &VolumeInner<E>) -> bool {
-        let mode = volume.spec.borrow().settings.write_mode;
+    pub(crate) fn keeps_dirty(self) -> bool {
+        let mode = self.volume.spec.borrow().settings.write_mode;
         let cached = matches!(mode, WriteMode::WriteBack | WriteMode::InstantWriteBack);
-        cached && log.mirrorer().may_cache_writes() && !volume.draining.get()
+        cached && self.log.mirrorer().may_cache_writes() && !self.volume.draining.get()
     }
 
-    fn wants_cached(
-        &self,
-        log: &Log<E>,
-        volume: &VolumeInner<E>,
-        attached: &Attached<E>,
-        pages: &Range<u64>,
-        hints: WriteHints,
-    ) -> bool {
-        match volume.spec.borrow().settings.write_mode {
+    fn wants_cached(self, pages: &Range<u64>, hints: WriteHints) -> bool {
+        match self.volume.spec.borrow().settings.write_mode {
             WriteMode::WriteAround => false,
             WriteMode::InstantWriteBack => {
-                !hints.streaming || log.total().cleanable() < self.watermark(log.dirty_max())
+                !hints.streaming || self.log.total().cleanable() < self.watermark(self.log.dirty_max())
             }
             WriteMode::WriteBack | WriteMode::WriteThrough => {
-                !hints.streaming && (hints.at_once || self.count_to_cache(attached, pages))
+                !hints.streaming && (hints.at_once || self.count_to_cache(pages))
             }
         }
     }
 
     /// Counts a write that may go past the cache; whether its blocks reached the threshold.
-    fn count_to_cache(&self, attached: &Attached<E>, pages: &Range<u64>) -> bool {
-        let threshold = self.settings.get().populate_on_write;
+    fn count_to_cache(self, pages: &Range<u64>) -> bool {
+        let threshold = self.pool().settings.get().populate_on_write;
         if threshold <= 1 {
             return true;
         }
-        self.clean.count_to_cache(attached.index, pages.clone(), threshold)
+        self.pool().clean.count_to_cache(self.index(), pages.clone(), threshold)
     }
 
     /// Pages from which on cleaning goes on beside hosts, where so many may be dirty.
-    fn watermark(&self, max_pages: u64) -> u64 {
-        max_pages * u64::from(self.settings.get().cleaning.dirty_watermark_percent) / 100
+    fn watermark(self, max_pages: u64) -> u64 {
+        max_pages * u64::from(self.pool().settings.get().cleaning.dirty_watermark_percent) / 100
     }
 
     /// How far dirty data has come from the watermark to where hosts' writes begin to go around the cache for their pace: 0
     /// to 100 percent. `None` below the watermark.
-    pub(crate) fn pressure_of(&self, dirty: &Dirty<'_>) -> Option<u8> {
+    pub(crate) fn pressure_of(self, dirty: &Dirty<'_>) -> Option<u8> {
         let watermark = self.watermark(dirty.max_pages);
         let over = dirty.pages.checked_sub(watermark).filter(|over| *over > 0)?;
         let percent = over * 100 / dirty.unpaced().saturating_sub(watermark).max(1);
         Some(u8::try_from(percent.min(100)).expect("100 at most"))
-    }
-
-    pub(crate) fn wake_cleaner(&self) {
-        if let Some(log) = &self.log {
-            log.signals().cleaner_wanted.wake_all();
-        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::address::{bytes_of, pages_of};
 use crate::config::PAGE;
 use crate::error::Error;
 use crate::members::io::add;
+use crate::volume::in_log::LoggedVolume;
 use crate::volume::locks::Held;
 use crate::volume::read::Destination;
 use crate::volume::route::{AfterAppend, Route, WriteHints};
@@ -49,13 +50,16 @@ impl<E: Env> VolumeInner<E> {
         if streaming && route == Route::Around {
             add(&self.stats.bypassed_writes, 1);
         }
-        if let (Route::Append(then), Some(attached)) = (route, &attached) {
-            return self.write_logged(attached, range, buf, then, durability).await;
-        }
-        if let (Route::WithoutSsds | Route::Replace, Some(attached)) = (route, &attached)
-            && let Some(log) = &attached.pool.log
-        {
-            return Box::pin(self.write_without_ssds(attached, log, range, buf)).await;
+        let logged = attached.as_deref().and_then(|attached| LoggedVolume::of(self, attached));
+        match (route, logged) {
+            (Route::Append(then), Some(logged)) => {
+                return logged.write_logged(range, buf, then, durability).await;
+            }
+            (Route::WithoutSsds | Route::Replace, Some(logged)) => {
+                return Box::pin(logged.write_without_ssds(range, buf)).await;
+            }
+            (Route::Around | Route::Split(_) | Route::Wait, _)
+            | (Route::Append(_) | Route::WithoutSsds | Route::Replace, None) => {}
         }
         // A host's write into the log is the one to be fast: the rest does not make its future larger.
         Box::pin(self.write_around(attached.as_deref(), range, buf, held)).await?;
@@ -110,49 +114,24 @@ impl<E: Env> VolumeInner<E> {
         loop {
             let held = self.hold(range).await;
             let Some(attached) = self.place()? else { return Ok((held, None, Route::Around)) };
-            let Some(log) = attached.pool.log.clone() else { return Ok((held, Some(attached), Route::Around)) };
-            match attached.pool.route(&log, self, &attached, &pages, hints) {
+            let Some(logged) = LoggedVolume::of(self, &attached) else {
+                return Ok((held, Some(attached), Route::Around));
+            };
+            match logged.route(&pages, hints) {
                 Route::Wait => {}
                 route @ (Route::Append(_) | Route::Around | Route::WithoutSsds | Route::Replace | Route::Split(_)) => {
                     return Ok((held, Some(attached), route));
                 }
             }
-            let changed = log.signals().room.wait();
+            let changed = logged.log.signals().room.wait();
             drop(held);
-            self.check_log_serves(&attached, &log)?;
-            log.signals().mover_wanted.wake_all();
+            logged.check_log_serves()?;
+            logged.log.signals().mover_wanted.wake_all();
             changed.await;
             if self.stopped.get() {
                 return Err(self.stopping());
             }
         }
-    }
-
-    /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
-    /// holds the pages.
-    async fn write_logged(
-        self: &Rc<Self>,
-        attached: &Rc<Attached<E>>,
-        range: ByteRange,
-        buf: Buf,
-        then: AfterAppend,
-        durability: Durability,
-    ) -> Result<(), Error> {
-        let log = attached.pool.log.as_ref().expect("the route goes through the log");
-        let pages = pages_of(range);
-        let data = if range.is_aligned_to(PAGE) { buf } else { self.whole_pages(attached, range, buf).await? };
-        if durability == Durability::Durable {
-            log.flush_habit().ask();
-        }
-        log.appends().append(attached.index, &pages, data).await?;
-        add(&self.stats.write_hits, u64::from(then == AfterAppend::Answer));
-        if then == AfterAppend::WriteOut {
-            Box::pin(attached.pool.write_out(log, attached, self, &pages)).await?;
-        }
-        if durability == Durability::Durable {
-            log.data_loss().flush_for_host().await?;
-        }
-        Ok(())
     }
 
     /// What a write of parts of pages makes of the pages that it touches: they are read and modified. The caller holds them.
@@ -242,5 +221,33 @@ impl<E: Env> VolumeInner<E> {
         for key in pool.clean.count_write(attached.index, pages_of(range), threshold) {
             pool.request_fill(key);
         }
+    }
+}
+
+impl<E: Env> LoggedVolume<'_, E> {
+    /// Appends a write to the log; a part of a page is read, modified and appended whole (rule `sub-page`). The caller
+    /// holds the pages.
+    async fn write_logged(
+        self,
+        range: ByteRange,
+        buf: Buf,
+        then: AfterAppend,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let pages = pages_of(range);
+        let data =
+            if range.is_aligned_to(PAGE) { buf } else { self.volume.whole_pages(self.attached, range, buf).await? };
+        if durability == Durability::Durable {
+            self.log.flush_habit().ask();
+        }
+        self.log.appends().append(self.index(), &pages, data).await?;
+        add(&self.volume.stats.write_hits, u64::from(then == AfterAppend::Answer));
+        if then == AfterAppend::WriteOut {
+            Box::pin(self.write_out(&pages)).await?;
+        }
+        if durability == Durability::Durable {
+            self.log.data_loss().flush_for_host().await?;
+        }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! TRIM where the backing device's discard does not read back zero changes nothing and succeeds; WRITE_ZEROES always
 //! takes effect.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use hotset_block::{ByteRange, Discard, Env, ZeroMode};
@@ -10,10 +11,10 @@ use hotset_block::{ByteRange, Discard, Env, ZeroMode};
 use crate::address::pages_of;
 use crate::config::{PAGE, limits};
 use crate::error::{Error, ErrorKind};
-use crate::log::Log;
 use crate::members::io::add;
+use crate::volume::in_log::LoggedVolume;
 use crate::volume::pieces::Pieces;
-use crate::volume::{Attached, Durability, VolumeInner, ZeroEffort};
+use crate::volume::{Durability, VolumeInner, ZeroEffort};
 
 /// Pages of one zero entry at most.
 const ZERO_PAGES: u64 = 4096;
@@ -90,23 +91,21 @@ impl<E: Env> VolumeInner<E> {
     /// which go around. The caller holds the range.
     async fn zero_live_pages(self: &Rc<Self>, range: ByteRange, effort: ZeroEffort) -> Result<Vec<ByteRange>, Error> {
         let Some(attached) = self.place()? else { return Ok(vec![range]) };
-        let Some(log) = attached.pool.log.clone() else {
-            return Ok(vec![range]);
-        };
+        let Some(logged) = LoggedVolume::of(self, &attached) else { return Ok(vec![range]) };
         let mut around = Vec::new();
         let mut start = range.start;
         while start < range.end {
             let pages = pages_of(ByteRange { start, end: range.end });
-            let live = log.overlay().first_in(attached.index, &pages);
+            let live = logged.log.overlay().first_in(attached.index, &pages);
             let Some(live) = live else { break };
             add(&self.steps, 1);
             let first = live.page * PAGE;
             if start < first {
                 around.push(ByteRange { start, end: first });
             }
-            start = match log.appends().is_without_ssds() || live.is_unavailable() {
-                true => self.zero_past_the_log(&attached, &log, range, live.page, effort).await?,
-                false => self.zero_live_run(&attached, &log, range, live.page).await?,
+            start = match logged.log.appends().is_without_ssds() || live.is_unavailable() {
+                true => logged.zero_past_the_log(range, live.page, effort).await?,
+                false => logged.zero_live_run(range, live.page).await?,
             };
         }
         if start < range.end {
@@ -115,91 +114,9 @@ impl<E: Env> VolumeInner<E> {
         Ok(around)
     }
 
-    /// Zeroes the live pages from `page` on, as far as they follow each other and lie in `range`; answers where the run
-    /// ends.
-    async fn zero_live_run(
-        self: &Rc<Self>,
-        attached: &Rc<Attached<E>>,
-        log: &Rc<Log<E>>,
-        range: ByteRange,
-        page: u64,
-    ) -> Result<u64, Error> {
-        self.check_log_serves(attached, log)?;
-        if !self.covers(range, page) {
-            let pages = page..page + 1;
-            let mut whole = self.read_newest(attached, &pages).await?;
-            let part = part_of_page(range, page);
-            let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
-            let length = usize::try_from(part.length()).expect("less than a page");
-            whole[skip..skip + length].fill(0);
-            log.appends().append(attached.index, &pages, whole).await?;
-            self.write_out_if_due(attached, log, &pages).await?;
-            return Ok(part.end);
-        }
-        let end = self.live_run_end(attached, log, range, page);
-        log.appends().append_zeroes(attached.index, page, end - page).await?;
-        self.write_out_if_due(attached, log, &(page..end)).await?;
-        Ok((end * PAGE).min(range.end))
-    }
-
-    /// Zeroes pages where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
-    async fn zero_past_the_log(
-        self: &Rc<Self>,
-        attached: &Rc<Attached<E>>,
-        log: &Rc<Log<E>>,
-        range: ByteRange,
-        page: u64,
-        effort: ZeroEffort,
-    ) -> Result<u64, Error> {
-        if effort == ZeroEffort::FastOnly {
-            let message = format!("backing device {} cannot zero lost pages faster than by writing", self.backing.name);
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        if !self.covers(range, page) {
-            let part = part_of_page(range, page);
-            let length = usize::try_from(part.length()).expect("less than a page");
-            self.write_without_ssds(attached, log, part, self.env.buffers().take_zeroed(length)).await?;
-            return Ok(part.end);
-        }
-        let end = self.live_run_end(attached, log, range, page).min(page + ZERO_PAGES_AT_ONCE);
-        let length = usize::try_from((end - page) * PAGE).expect("a few pages");
-        self.replace_lost(attached, log, &(page..end), self.env.buffers().take_zeroed(length)).await?;
-        Ok((end * PAGE).min(range.end))
-    }
-
     /// All of the page that the volume has lies in `range`.
     fn covers(&self, range: ByteRange, page: u64) -> bool {
         range.start <= page * PAGE && (range.end >= (page + 1) * PAGE || range.end == self.size_bytes.get())
-    }
-
-    /// Where the run of live pages from `page` on ends, unavailable or not, that lie in `range` as a whole, some at most.
-    fn live_run_end(&self, attached: &Attached<E>, log: &Log<E>, range: ByteRange, page: u64) -> u64 {
-        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
-        let overlay = log.overlay();
-        let mut end = page;
-        let mut unavailable = None;
-        for live in overlay.range(attached.index, page..last) {
-            let is_alike = *unavailable.get_or_insert(live.is_unavailable()) == live.is_unavailable();
-            if live.page != end || !is_alike || !self.covers(range, end) {
-                break;
-            }
-            end += 1;
-        }
-        end
-    }
-
-    /// What is not to stay dirty goes to the backing device before the answer.
-    async fn write_out_if_due(
-        self: &Rc<Self>,
-        attached: &Rc<Attached<E>>,
-        log: &Rc<Log<E>>,
-        pages: &std::ops::Range<u64>,
-    ) -> Result<(), Error> {
-        let pool = &attached.pool;
-        if pool.keeps_dirty(log, self) && !pool.is_over_dirty_cap(log, self, attached.index, 0) {
-            return Ok(());
-        }
-        attached.pool.write_out(log, attached, self, pages).await
     }
 
     /// Zeroes whole backing blocks: by the device if it can, else by writing.
@@ -244,6 +161,72 @@ impl<E: Env> VolumeInner<E> {
             Durability::Durable => self.flush_all().await,
             Durability::Volatile => Ok(()),
         }
+    }
+}
+
+impl<E: Env> LoggedVolume<'_, E> {
+    /// Zeroes the live pages from `page` on, as far as they follow each other and lie in `range`; answers where the run
+    /// ends.
+    async fn zero_live_run(self, range: ByteRange, page: u64) -> Result<u64, Error> {
+        self.check_log_serves()?;
+        if !self.volume.covers(range, page) {
+            let pages = page..page + 1;
+            let mut whole = self.volume.read_newest(self.attached, &pages).await?;
+            let part = part_of_page(range, page);
+            let skip = usize::try_from(part.start - page * PAGE).expect("less than a page");
+            let length = usize::try_from(part.length()).expect("less than a page");
+            whole[skip..skip + length].fill(0);
+            self.log.appends().append(self.index(), &pages, whole).await?;
+            self.write_out_if_due(&pages).await?;
+            return Ok(part.end);
+        }
+        let end = self.live_run_end(range, page);
+        self.log.appends().append_zeroes(self.index(), page, end - page).await?;
+        self.write_out_if_due(&(page..end)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// Zeroes pages where no SSD is left, or they are unavailable: on the backing device, durably, as a write there does (see `write_without_ssds`).
+    async fn zero_past_the_log(self, range: ByteRange, page: u64, effort: ZeroEffort) -> Result<u64, Error> {
+        if effort == ZeroEffort::FastOnly {
+            let message =
+                format!("backing device {} cannot zero lost pages faster than by writing", self.volume.backing.name);
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if !self.volume.covers(range, page) {
+            let part = part_of_page(range, page);
+            let length = usize::try_from(part.length()).expect("less than a page");
+            self.write_without_ssds(part, self.volume.env.buffers().take_zeroed(length)).await?;
+            return Ok(part.end);
+        }
+        let end = self.live_run_end(range, page).min(page + ZERO_PAGES_AT_ONCE);
+        let length = usize::try_from((end - page) * PAGE).expect("a few pages");
+        self.replace_lost(&(page..end), self.volume.env.buffers().take_zeroed(length)).await?;
+        Ok((end * PAGE).min(range.end))
+    }
+
+    /// Where the run of live pages from `page` on ends, unavailable or not, that lie in `range` as a whole, some at most.
+    fn live_run_end(self, range: ByteRange, page: u64) -> u64 {
+        let last = range.end.div_ceil(PAGE).min(page + ZERO_PAGES);
+        let overlay = self.log.overlay();
+        let mut end = page;
+        let mut unavailable = None;
+        for live in overlay.range(self.index(), page..last) {
+            let is_alike = *unavailable.get_or_insert(live.is_unavailable()) == live.is_unavailable();
+            if live.page != end || !is_alike || !self.volume.covers(range, end) {
+                break;
+            }
+            end += 1;
+        }
+        end
+    }
+
+    /// What is not to stay dirty goes to the backing device before the answer.
+    async fn write_out_if_due(self, pages: &Range<u64>) -> Result<(), Error> {
+        if self.keeps_dirty() && !self.is_over_dirty_cap(0) {
+            return Ok(());
+        }
+        self.write_out(pages).await
     }
 }
 
