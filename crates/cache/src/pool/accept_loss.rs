@@ -37,7 +37,7 @@ impl<E: Env> PoolInner<E> {
         let Some(log) = &self.log else { return Ok(0) };
         log.data_loss().accept_unknown().await?;
         let mut bytes = self.accept_unavailable(log).await?;
-        for (index, volume) in self.attached_volumes() {
+        for (index, volume) in self.volumes.all() {
             let Some(attached) = volume.attached().filter(|_| volume.fenced.borrow().is_none()) else { continue };
             let mut from = 0;
             while let Some(pages) = log.data_loss().next_lost(index, from) {
@@ -63,7 +63,7 @@ impl<E: Env> PoolInner<E> {
     async fn accept_unavailable(&self, log: &Log<E>) -> Result<u64, Error> {
         log.data_loss().check_returned().await;
         let mut volumes = Vec::new();
-        for (index, volume) in self.attached_volumes() {
+        for (index, volume) in self.volumes.all() {
             if volume.fenced.borrow().is_some() || log.counts(index).lost == 0 {
                 continue;
             }

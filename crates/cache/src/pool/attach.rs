@@ -51,12 +51,12 @@ impl<E: Env> PoolInner<E> {
             return refuse(format!("volume {name} is cached by pool {} already", attached.pool.name));
         }
         self.attachments.check_newcomer(&name)?;
-        self.check_shares(&name, &volume.spec.borrow().settings)?;
+        self.shares.check_shares(&name, &volume.spec.borrow().settings)?;
         self.check_volume_size(volume, volume.size_bytes.get())
     }
 
     fn check_volume_size(&self, volume: &VolumeInner<E>, size_bytes: u64) -> Result<(), Error> {
-        let most = u64::from(u32::MAX) * self.block_bytes();
+        let most = u64::from(u32::MAX) * self.blocks.bytes();
         if size_bytes <= most {
             return Ok(());
         }
@@ -76,12 +76,12 @@ impl<E: Env> PoolInner<E> {
     ) -> Result<(), Error> {
         if self.ids.of(index) != Some(attachment) {
             self.ids.attach(index, attachment);
-            self.volumes.borrow_mut().remove(&index);
+            self.volumes.remove(index);
         }
         self.attachments.record_spec(attachment, || volume.spec.borrow().clone()).await?;
         self.ids.attach(index, attachment);
-        self.volumes.borrow_mut().insert(index, Rc::clone(volume));
-        self.apply_share(index, &volume.spec.borrow().settings);
+        self.volumes.put(index, volume);
+        self.shares.apply_share(index, &volume.spec.borrow().settings);
         let settled = RefCell::new(settled_pages(backing));
         let attached =
             Attached { pool: Rc::clone(self), index, settled_pages: settled, written_out: RefCell::default() };

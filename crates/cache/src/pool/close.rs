@@ -63,7 +63,7 @@ impl<E: Env> PoolInner<E> {
         let (durable, mut not_durable) = self.make_volumes_durable(&volumes).await;
         self.stop_log().await?;
         let durable = self.flush_cleaned(durable, &mut not_durable).await;
-        let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publish()).await.unwrap_or_default();
+        let tickets = within(&self.env, limits::STOP_FLUSH_TIMEOUT, self.publisher.publish()).await.unwrap_or_default();
         self.clean.index().wait_durable(tickets).await?;
         for last in self.clean.index().last_tickets() {
             self.clean.index().wait_durable(vec![last]).await?;
@@ -89,7 +89,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn stop_volumes(&self) -> Vec<Attachment<E>> {
-        let volumes = self.attached_volumes();
+        let volumes = self.volumes.all();
         for (_, volume) in &volumes {
             volume.stopped.set(true);
         }
@@ -117,7 +117,7 @@ impl<E: Env> PoolInner<E> {
         self.life.end_log();
         log.wake_all();
         let quiet = async {
-            let cleans = || self.attached_volumes().iter().any(|(_, volume)| volume.cleaning.get());
+            let cleans = || self.volumes.all().iter().any(|(_, volume)| volume.cleaning.get());
             while !log.is_quiet() || cleans() {
                 log.signals().room.wait().await;
             }
@@ -214,7 +214,7 @@ impl<E: Env> PoolInner<E> {
             volume.is_cut_off.set(true);
             volume.detach();
         }
-        self.volumes.borrow_mut().clear();
+        self.volumes.clear();
         self.ids.clear();
     }
 

@@ -58,7 +58,7 @@ impl<E: Env> PoolInner<E> {
             log.go_on_without(ssd);
         }
         drop(one_at_a_time);
-        self.apply_shares();
+        self.shares.apply_shares();
         ssd.left_event.wake_all();
         self.clean.ssds().went_out_of_use(ssd.index);
         if self.life.is_fenced()
@@ -91,7 +91,7 @@ impl<E: Env> PoolInner<E> {
     /// What hosts' own writes took to their backing device as well is there, although the log said that it is dirty: those that
     /// were told of it are told the truth. From here on hosts' flushes make it durable there.
     fn exempt_written_through(self: &Rc<Self>, log: &Log<E>) {
-        for (index, volume) in self.attached_volumes() {
+        for (index, volume) in self.volumes.all() {
             let Some(attached) = volume.attached_at(self, index) else { continue };
             let mut spared = false;
             for (_, run) in attached.written_out.borrow().iter() {

@@ -39,7 +39,7 @@ impl<E: Env> PoolInner<E> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
         let index = self.attachments.index_named(name)?;
         let attachment = self.ids.of(index).expect("it has an index");
-        let volume = self.attached_volume(index).map(|(volume, _)| volume);
+        let volume = self.volumes.get(index).map(|(volume, _)| volume);
         let held = match &volume {
             Some(volume) => match volume.in_time(volume.hold_all()).await {
                 Ok(held) => Some(held),
@@ -59,7 +59,7 @@ impl<E: Env> PoolInner<E> {
             *volume.clean_error.borrow_mut() = None;
             *volume.fenced.borrow_mut() = held.is_none().then(|| volume.left_behind());
         }
-        self.volumes.borrow_mut().remove(&index);
+        self.volumes.remove(index);
         self.ids.detach(index);
         self.clean.forget_memory(index);
         let answers = volume.is_none() || held.is_some();
@@ -91,7 +91,7 @@ impl<E: Env> PoolInner<E> {
             let before = std::mem::replace(&mut left, self.log_counts(index).dirty);
             let takes_nothing =
                 |volume: &VolumeInner<E>| volume.backing.hangs_for().is_some() || volume.clean_error.borrow().is_some();
-            let stuck = self.attached_volume(index).is_none_or(|(volume, _)| takes_nothing(&volume));
+            let stuck = self.volumes.get(index).is_none_or(|(volume, _)| takes_nothing(&volume));
             if stuck && left >= before {
                 let bytes = left * PAGE;
                 let seconds = limits::BACKING_TIMEOUT.as_secs();

@@ -4,28 +4,41 @@
 //! on it, its superblock comes last. Then a members record with it, of a higher epoch, is durable; only then does it get its
 //! share of slots and of the log. A crash before that leaves an SSD that nobody believes.
 
+pub(crate) mod come_back;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use futures_util::future::try_join_all;
+use hotset_block::sync::Semaphore;
 use hotset_block::{Device, Env};
 
 use crate::address::SsdIndex;
+use crate::attachments::Attachments;
+use crate::clean::Clean;
 use crate::clean::slot_ssd::SlotSsd;
-use crate::config::{PoolKind, limits};
+use crate::config::{PoolKind, PoolName, PoolSettings, limits};
 use crate::error::{Error, ErrorKind, Remedy};
 use crate::format::Unusable;
 use crate::format::layout::{Layout, segment_bytes_for};
 use crate::format::members::{Member, SpareMember};
 use crate::format::record::RecordKind;
 use crate::format::superblock::Superblock;
+use crate::log::Log;
+use crate::members::Members;
 use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
+use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::{Fault, Ssd};
-use crate::pool::PoolInner;
+use crate::pool::Shared;
 use crate::pool::create::random_uuid;
+use crate::pool::join::come_back::Returns;
 use crate::pool::open::new_member;
+use crate::pool::shares::Shares;
+use crate::volume::attached_volumes::AttachedVolumes;
 
 /// Somebody who is about to join.
 struct Newcomer<D> {
@@ -34,7 +47,45 @@ struct Newcomer<D> {
     device: Rc<D>,
 }
 
-impl<E: Env> PoolInner<E> {
+/// Who takes SSDs into a pool: new ones, spares, and those that come back.
+pub(crate) struct Joiner<E: Env> {
+    env: E,
+    uuid: u128,
+    name: PoolName,
+    kind: PoolKind,
+    settings: Rc<Cell<PoolSettings>>,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    attachments: Rc<Attachments<E>>,
+    log: Option<Rc<Log<E>>>,
+    volumes: Rc<AttachedVolumes<E>>,
+    admin_lock: Rc<Semaphore>,
+    shares: Rc<Shares<E>>,
+    /// SSDs that came back in this run.
+    returns: RefCell<BTreeMap<u128, Returns>>,
+}
+
+impl<E: Env> Joiner<E> {
+    pub(super) fn new(shared: &Shared<E>, shares: &Rc<Shares<E>>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            uuid: shared.uuid,
+            name: shared.name.clone(),
+            kind: shared.kind,
+            settings: Rc::clone(&shared.settings),
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            attachments: Rc::clone(&shared.attachments),
+            log: shared.log.clone(),
+            volumes: Rc::clone(&shared.volumes),
+            admin_lock: Rc::clone(&shared.admin_lock),
+            shares: Rc::clone(shares),
+            returns: RefCell::default(),
+        }
+    }
+
     /// See [`crate::Pool::add_ssds`].
     pub(crate) async fn add_ssds(self: &Rc<Self>, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
         let _one_at_a_time = self.admin_lock.acquire(1).await;
@@ -218,7 +269,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(log) = &self.log {
             log.segments().measure();
         }
-        self.apply_shares();
+        self.shares.apply_shares();
         if let Some(log) = &self.log {
             log.members_changed();
         }

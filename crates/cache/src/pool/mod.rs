@@ -7,10 +7,11 @@ pub(crate) mod scrub_progress;
 pub(crate) mod accept_loss;
 pub(crate) mod attach;
 pub(crate) mod close;
-pub(crate) mod come_back;
+
 pub(crate) mod create;
 pub(crate) mod departure;
 pub(crate) mod detach;
+pub(crate) mod health;
 pub(crate) mod join;
 pub(crate) mod old_copy;
 pub(crate) mod open;
@@ -25,7 +26,6 @@ pub(crate) mod takeover;
 pub(crate) mod upgrade;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hotset_block::Env;
@@ -48,14 +48,20 @@ use crate::members::label::Named;
 use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 use crate::memory::MemoryTerms;
-use crate::pool::come_back::Returns;
+use crate::pool::health::PoolHealth;
+use crate::pool::join::Joiner;
+use crate::pool::publish::Publisher;
 use crate::pool::remove::Removed;
-use crate::pool::scrub_progress::Scrub;
+use crate::pool::scrub::Scrubber;
+use crate::pool::shares::Shares;
+use crate::pool::silence::SsdWatch;
 use crate::status::{
-    CacheUse, FailedSsd, Health, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
+    CacheUse, FailedSsd, PoolPlan, PoolStatus, ScrubStatus, SsdStatus, SsdWritesStatus, WriteLogStatus,
 };
+use crate::volume::Volume;
+use crate::volume::attached_volumes::AttachedVolumes;
 use crate::volume::cleaner::Drained;
-use crate::volume::{Volume, VolumeInner};
+use crate::volume::fill::Filler;
 
 /// What a new pool is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,33 +93,53 @@ pub struct Pool<E: Env> {
     pub(crate) inner: Rc<PoolInner<E>>,
 }
 
+/// A pool is a frame over its rooms, `members`, `clean`, `log` and `attachments`, and over parts that see to one thing each.
 pub(crate) struct PoolInner<E: Env> {
     pub(crate) env: E,
     pub(crate) uuid: u128,
     pub(crate) name: PoolName,
     pub(crate) kind: PoolKind,
-    pub(crate) settings: Cell<PoolSettings>,
+    pub(crate) settings: Rc<Cell<PoolSettings>>,
     pub(crate) blocks: Blocks,
     pub(crate) members: Rc<Members<E>>,
     pub(crate) clean: Rc<Clean<E>>,
-    pub(crate) attachments: Attachments<E>,
+    pub(crate) attachments: Rc<Attachments<E>>,
     pub(crate) ids: Rc<AttachmentIds>,
+    pub(crate) volumes: Rc<AttachedVolumes<E>>,
     /// One removal of SSDs at a time.
-    pub(crate) removal_lock: Semaphore,
-    pub(crate) removal_cancelled: Cell<bool>,
-    /// Those that are there: a volume that the catalogue names comes when it is attached again after a start.
-    pub(crate) volumes: RefCell<BTreeMap<VolumeIndex, Rc<VolumeInner<E>>>>,
-
+    removal_lock: Semaphore,
+    removal_cancelled: Cell<bool>,
     /// One attach, detach or setting at a time.
-    pub(crate) admin_lock: Semaphore,
+    pub(crate) admin_lock: Rc<Semaphore>,
     pub(crate) life: Rc<PoolLife>,
-    pub(crate) recovery: RefCell<String>,
-
+    recovery: RefCell<String>,
     /// The write log of a read-write pool.
     pub(crate) log: Option<Rc<Log<E>>>,
-    pub(crate) scrub: Scrub,
-    /// SSDs that came back in this run.
-    pub(crate) returns: RefCell<BTreeMap<u128, Returns>>,
+    pub(crate) filler: Rc<Filler<E>>,
+    publisher: Rc<Publisher<E>>,
+    pub(crate) shares: Rc<Shares<E>>,
+    scrubber: Rc<Scrubber<E>>,
+    joiner: Rc<Joiner<E>>,
+    watch: Rc<SsdWatch<E>>,
+    pub(crate) health: PoolHealth<E>,
+}
+
+/// What the parts of a pool work on.
+struct Shared<E: Env> {
+    env: E,
+    uuid: u128,
+    name: PoolName,
+    kind: PoolKind,
+    settings: Rc<Cell<PoolSettings>>,
+    blocks: Blocks,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    attachments: Rc<Attachments<E>>,
+    ids: Rc<AttachmentIds>,
+    log: Option<Rc<Log<E>>>,
+    volumes: Rc<AttachedVolumes<E>>,
+    admin_lock: Rc<Semaphore>,
 }
 
 impl<E: Env> Clone for Pool<E> {
@@ -193,9 +219,8 @@ impl<E: Env> Pool<E> {
 
     /// The volumes that the catalogue names and that no `reattach` or `detach` has dealt with yet.
     pub fn unattached_volumes(&self) -> Vec<VolumeSpec> {
-        let volumes = self.inner.volumes.borrow();
         let index_of = |attachment| self.inner.ids.index_of(attachment);
-        let waiting = |attachment| index_of(attachment).is_some_and(|index| !volumes.contains_key(&index));
+        let waiting = |attachment| index_of(attachment).is_some_and(|index| !self.inner.volumes.has(index));
         let catalogue = self.inner.attachments.catalogue();
         let unattached = catalogue.volumes.iter().filter(|volume| waiting(volume.attachment));
         unattached.map(|volume| volume.spec.clone()).collect()
@@ -269,7 +294,7 @@ impl<E: Env> Pool<E> {
     /// foreign signatures. One that was in the pool before and left it is taken in like a new one; refused while it may
     /// have the only other copy of dirty data. All of them join, or none.
     pub async fn add_ssds(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
-        let added = self.inner.add_ssds(ssds).await;
+        let added = self.inner.joiner.add_ssds(ssds).await;
         self.inner.members.witness_keeper().watch();
         added
     }
@@ -297,12 +322,12 @@ impl<E: Env> Pool<E> {
 
     /// Takes SSDs as spares: the first one that fits takes over by itself when an SSD is lost.
     pub async fn add_spares(&self, ssds: Vec<Named<E::Device>>) -> Result<Vec<u128>, Error> {
-        self.inner.add_spares(ssds).await
+        self.inner.joiner.add_spares(ssds).await
     }
 
     /// Spares are nobody's any more.
     pub async fn remove_spares(&self, uuids: &[u128]) -> Result<(), Error> {
-        self.inner.remove_spares(uuids).await
+        self.inner.joiner.remove_spares(uuids).await
     }
 
     pub fn status(&self) -> PoolStatus {
@@ -326,24 +351,24 @@ impl<E: Env> Pool<E> {
     /// The SSDs that left and are to be taken back as soon as they are there: those that went with the only copies of dirty data,
     /// and those that did not answer. UUID, and the path at which each was last.
     pub fn ssds_returning(&self) -> Vec<(u128, String)> {
-        self.inner.ssds_returning()
+        self.inner.joiner.ssds_returning()
     }
 
     /// An SSD of [`Pool::ssds_returning`] is there again, opened anew: it joins the pool, and what is unavailable and lies on it
     /// is dirty as before. One that takes no writes is only read. Refused if it is another one.
     pub async fn bring_back(&self, ssd: Named<E::Device>) -> Result<(), Error> {
-        self.inner.bring_back(ssd).await
+        self.inner.joiner.bring_back(ssd).await
     }
 
     /// Reads and checks everything that the SSDs hold, at the fetch rate, and mends what is bad. Takes long: the status
     /// shows how far it is. Refused while another one runs.
     pub async fn scrub(&self) -> Result<ScrubStatus, Error> {
-        self.inner.scrub().await
+        self.inner.scrubber.scrub().await
     }
 
     /// Ends a scrub that runs.
     pub fn cancel_scrub(&self) {
-        self.inner.scrub.cancel();
+        self.inner.scrubber.progress().cancel();
     }
 
     /// Detaches all volumes and makes the SSDs forget the pool. Dirty data: as in [`Pool::detach`].
@@ -411,16 +436,6 @@ fn log_size_for(name: &PoolName, layouts: &[Layout]) -> Result<LogSize, Error> {
 }
 
 impl<E: Env> PoolInner<E> {
-    pub(crate) fn block_bytes(&self) -> u64 {
-        self.blocks.bytes()
-    }
-
-    /// The volume that is attached under this index, and its attachment id.
-    pub(crate) fn attached_volume(&self, index: VolumeIndex) -> Option<(Rc<VolumeInner<E>>, u64)> {
-        let volume = Rc::clone(self.volumes.borrow().get(&index)?);
-        Some((volume, self.ids.of(index)?))
-    }
-
     /// What a volume has of the pool, open or not.
     pub(crate) fn use_of(&self, index: VolumeIndex) -> CacheUse {
         let counts = self.log_counts(index);
@@ -456,99 +471,10 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    pub(crate) fn health(&self) -> (Health, String) {
-        if let Some(error) = self.life.fence() {
-            return (Health::Failed, error.to_string());
-        }
-        let state_is_behind = self.members.state().is_behind();
-        match self.health_of_ssds() {
-            (Health::Good, _) if state_is_behind => {
-                let reason = "the state directory did not take the pool's newest records, the SSDs have them: after a restart \
-                              the read cache may be cold; see to the disk that holds the state directory";
-                (Health::Degraded, reason.to_owned())
-            }
-            of_ssds => of_ssds,
-        }
-    }
-
-    fn health_of_ssds(&self) -> (Health, String) {
-        if let Some(reason) = self.silence() {
-            return (Health::Failed, reason);
-        }
-        match self.health_of_redundancy() {
-            (Health::Good, _) => {
-                let doubts =
-                    self.members.online_ssds().map(|ssd| (ssd, ssd.doubt())).filter(|(_, doubt)| !doubt.is_empty());
-                let doubts: Vec<String> = doubts.map(|(ssd, doubt)| format!("SSD {}: {doubt}", ssd.path)).collect();
-                let health = if doubts.is_empty() { Health::Good } else { Health::Degraded };
-                (health, doubts.join("; "))
-            }
-            other => other,
-        }
-    }
-
-    fn health_of_redundancy(&self) -> (Health, String) {
-        let gone = self.members.ssds().filter(|ssd| !ssd.is_online() && !ssd.life().is_replaced()).count();
-        let gone = gone + self.members.absent().len();
-        if self.members.online_ssds().next().is_none() {
-            let read_only = self.members.ssds().any(|ssd| ssd.life().is_read_only());
-            let reason = if read_only {
-                "no SSD takes writes: what is dirty is read from them and being flushed, volumes run at their backing devices' \
-                 speed; see to the SSDs: their space, their write protection, their wear"
-            } else {
-                "no SSD is left: volumes run at their backing devices' speed"
-            };
-            return (Health::Failed, reason.to_owned());
-        }
-        let reason = match self.kind {
-            PoolKind::Read if gone == 0 => return (Health::Good, String::new()),
-            PoolKind::Read => {
-                format!("{gone} SSD(s) out of use, the others serve; see the SSDs' reasons and replace them")
-            }
-            PoolKind::ReadWrite if self.members.online_ssds().nth(1).is_none() => {
-                "one SSD is left, which is not enough for two copies: dirty data is being flushed, new writes go to the \
-                 backing devices, cached reads are served; replace the other SSDs"
-                    .to_owned()
-            }
-            PoolKind::ReadWrite => match self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()) {
-                None => return self.health_of_missed(),
-                Some(rebuild) if !rebuild.copies_lost && !rebuild.space_insufficient => return self.health_of_missed(),
-                Some(rebuild) if rebuild.space_insufficient => {
-                    "the SSDs that are left have no room for a second copy of all dirty data: it is being flushed, new \
-                     writes go to the backing devices, cached reads are served; add an SSD"
-                        .to_owned()
-                }
-                Some(rebuild) => format!(
-                    "second copies of dirty data are being made: {} of {} bytes; writes are cached meanwhile",
-                    rebuild.done_bytes, rebuild.total_bytes
-                ),
-            },
-        };
-        (Health::Degraded, reason)
-    }
-
-    /// Of a read-write pool that has two copies of everything, on fewer SSDs than it is meant to have, perhaps.
-    fn health_of_missed(&self) -> (Health, String) {
-        let absent = self.members.absent();
-        let failed = self.members.ssds().filter(|ssd| ssd.life().is_out_of_use()).map(|ssd| ssd.path.as_str());
-        let missed: Vec<&str> =
-            failed.chain(absent.iter().filter(|ssd| ssd.is_missed()).map(|ssd| ssd.path.as_str())).collect();
-        if missed.is_empty() {
-            return (Health::Good, String::new());
-        }
-        let reason = format!(
-            "{} SSD(s) out of use ({}), the others have two copies of all dirty data; replace them, or remove them from the \
-             pool",
-            missed.len(),
-            missed.join(", ")
-        );
-        (Health::Degraded, reason)
-    }
-
     fn status(&self) -> PoolStatus {
         let day_bytes = self.members.written_today();
-        let ssd_writes = SsdWritesStatus { day_bytes, populating_stopped: self.is_worn_for_today() };
-        let (health, mut reason) = self.health();
+        let ssd_writes = SsdWritesStatus { day_bytes, populating_stopped: self.filler.is_worn_for_today() };
+        let (health, mut reason) = self.health.health();
         if let Some(limit) = self.settings.get().ssd_writes_per_day_bytes
             && ssd_writes.populating_stopped
             && reason.is_empty()
@@ -576,8 +502,8 @@ impl<E: Env> PoolInner<E> {
             reason,
             taken_over: self.members.owner().is_taken(),
             epoch: self.members.record().epoch,
-            capacity_bytes: online_slots * self.block_bytes(),
-            capacity_min_bytes: self.clean_slots_min() * self.block_bytes(),
+            capacity_bytes: online_slots * self.blocks.bytes(),
+            capacity_min_bytes: self.shares.clean_slots_min() * self.blocks.bytes(),
             used_bytes: uses.iter().map(|volume| volume.used_bytes).sum(),
             slots: online_slots,
             slots_used: u64::from(self.clean.slots().slots_used()),
@@ -585,7 +511,7 @@ impl<E: Env> PoolInner<E> {
             recovery: self.recovery.borrow().clone(),
             rebuild: self.log.as_ref().and_then(|log| log.mirrorer().rebuild_status()),
             write_log: self.log.as_ref().map(|log| self.log_status(log, &uses)),
-            scrub: self.scrub.status(),
+            scrub: self.scrubber.progress().status(),
             ssd_writes,
             ssds,
             spares: self.members.spares().statuses(),
@@ -608,7 +534,7 @@ impl<E: Env> PoolInner<E> {
             refuses: ssd.refusal(),
             rebuilding: ssd.life().is_rebuilding(),
             evacuation: self.evacuation_of(ssd),
-            reason: self.reason_of(ssd),
+            reason: self.watch.reason_of(ssd),
             slots: u64::from(ssd.layout.slot_count()),
             slots_used: u64::from(self.clean.ssds().slots_used_on(ssd.index)),
             read_errors: ssd.read_errors_ever(),

@@ -32,12 +32,21 @@ use crate::members::pool_life::PoolLife;
 use crate::members::spare::Spare;
 use crate::members::ssd::Ssd;
 use crate::members::{Members, MembersParts};
+use crate::pool::Shared;
 use crate::pool::departure::run_departures;
+use crate::pool::health::PoolHealth;
+use crate::pool::join::Joiner;
+use crate::pool::publish::Publisher;
+use crate::pool::scrub::Scrubber;
 use crate::pool::scrub_progress::Scrub;
+use crate::pool::shares::Shares;
+use crate::pool::silence::SsdWatch;
 use crate::pool::survey::{Membership, Survey};
 use crate::pool::takeover::run_owner;
 use crate::pool::{Missing, Pool, PoolInner};
 use crate::status::SsdStatus;
+use crate::volume::attached_volumes::AttachedVolumes;
+use crate::volume::fill::{Filler, FillerParts};
 
 /// Everything that a pool is put together from.
 pub(crate) struct Parts<E: Env> {
@@ -145,27 +154,25 @@ impl<E: Env> Parts<E> {
             Rc::new(Log::new(env, name.clone(), life, members, Rc::clone(&clean), Rc::clone(&ids)))
         });
         let attachments = Attachments::new(name.clone(), Rc::clone(&members), Rc::clone(&ids), catalogue.value);
-        Rc::new(PoolInner {
-            env: self.env,
-            uuid: self.uuid,
-            name,
-            kind,
-            settings: Cell::new(settings),
-            blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
-            members,
-            clean,
-            attachments,
-            ids,
-            removal_lock: Semaphore::new(1),
-            removal_cancelled: Cell::new(false),
-            volumes: RefCell::default(),
-            admin_lock: Semaphore::new(1),
-            life,
-            recovery: RefCell::default(),
-            log,
+        Rc::new(PoolInner::of(
+            Shared {
+                env: self.env,
+                uuid: self.uuid,
+                name,
+                kind,
+                settings: Rc::new(Cell::new(settings)),
+                blocks: Blocks { pages_per_block: settings.block_bytes.pages() },
+                life,
+                members,
+                clean,
+                attachments: Rc::new(attachments),
+                volumes: Rc::new(AttachedVolumes::new(Rc::clone(&ids))),
+                ids,
+                log,
+                admin_lock: Rc::new(Semaphore::new(1)),
+            },
             scrub,
-            returns: RefCell::default(),
-        })
+        ))
     }
 
     /// Erases the clean mark and records who came to the pool, before anything else is written.
@@ -183,6 +190,53 @@ impl<E: Env> Parts<E> {
 }
 
 impl<E: Env> PoolInner<E> {
+    fn of(shared: Shared<E>, scrub: Scrub) -> Self {
+        let filler = Rc::new(Filler::new(FillerParts {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            log: shared.log.clone(),
+            settings: Rc::clone(&shared.settings),
+            blocks: shared.blocks,
+            volumes: Rc::clone(&shared.volumes),
+        }));
+        let publisher = Rc::new(Publisher::new(&shared));
+        let shares = Rc::new(Shares::new(&shared, &filler));
+        let scrubber = Rc::new(Scrubber::new(&shared, &filler, scrub));
+        let joiner = Rc::new(Joiner::new(&shared, &shares));
+        let watch = Rc::new(SsdWatch::new(&shared, &joiner));
+        let health = PoolHealth::new(&shared, &watch);
+        let Shared { env, uuid, name, kind, settings, blocks, .. } = shared;
+        let Shared { life, members, clean, attachments, ids, log, volumes, admin_lock, .. } = shared;
+        Self {
+            env,
+            uuid,
+            name,
+            kind,
+            settings,
+            blocks,
+            members,
+            clean,
+            attachments,
+            ids,
+            volumes,
+            removal_lock: Semaphore::new(1),
+            removal_cancelled: Cell::new(false),
+            admin_lock,
+            life,
+            recovery: RefCell::default(),
+            log,
+            filler,
+            publisher,
+            shares,
+            scrubber,
+            joiner,
+            watch,
+            health,
+        }
+    }
+
     async fn begin(self: &Rc<Self>, plan: &Membership) -> Result<(), Error> {
         let changed = !plan.missing.is_empty() || !plan.returned.is_empty() || plan.all_cold.is_some();
         let joining: Vec<Member> = self
@@ -246,7 +300,7 @@ impl<E: Env> PoolInner<E> {
             notes.push(log.recover(before, missing_part).await?);
         }
         // Before any slot is listed, so that each is in the right queue at once.
-        self.apply_shares();
+        self.shares.apply_shares();
         let mut cold = Vec::new();
         let mut slots = 0;
         for ssd in self.clean.ssds().iter() {
@@ -348,9 +402,9 @@ impl<E: Env> PoolInner<E> {
 
     /// Starts the background tasks.
     pub(crate) fn serve(self: &Rc<Self>) {
-        self.env.spawn(Rc::clone(self).run_fill_pump());
-        self.env.spawn(Rc::clone(self).run_publisher());
-        self.env.spawn(Rc::clone(self).run_spares());
+        self.env.spawn(Rc::clone(&self.filler).run_fill_pump());
+        self.env.spawn(Rc::clone(&self.publisher).run_publisher());
+        self.env.spawn(Rc::clone(&self.joiner).run_spares());
         if let Some(log) = &self.log {
             let pool = Rc::clone(self);
             log.serve(move || pool.host_requests());
@@ -361,7 +415,7 @@ impl<E: Env> PoolInner<E> {
 
     /// Reads and writes of hosts so far.
     fn host_requests(&self) -> u64 {
-        let volumes = self.attached_volumes();
+        let volumes = self.volumes.all();
         volumes.iter().map(|(_, volume)| volume.stats.reads.get() + volume.stats.writes.get()).sum()
     }
 }
@@ -373,9 +427,9 @@ pub(crate) async fn run_watchdog<E: Env>(env: E, pool: Weak<PoolInner<E>>) {
         env.sleep(limits::SSD_TIMEOUT / 4).await;
         match pool.upgrade() {
             Some(pool) if !pool.life.has_stopped() => {
-                pool.watch_ssds();
-                pool.watch_read_only();
-                for (_, volume) in pool.attached_volumes() {
+                pool.watch.watch_ssds();
+                pool.watch.watch_read_only();
+                for (_, volume) in pool.volumes.all() {
                     volume.backing.hangs_for();
                 }
                 pool.members.watch_writes();

@@ -7,13 +7,33 @@ use hotset_block::Env;
 use hotset_block::sync::Promise;
 
 use crate::address::VolumeIndex;
+use crate::clean::Clean;
 use crate::clean::pending_drops::Drops;
 use crate::config::limits;
-use crate::pool::PoolInner;
+use crate::members::pool_life::PoolLife;
+use crate::pool::Shared;
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
+use crate::volume::attached_volumes::AttachedVolumes;
 
-impl<E: Env> PoolInner<E> {
+/// Who makes filled slots believed.
+pub(crate) struct Publisher<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    clean: Rc<Clean<E>>,
+    volumes: Rc<AttachedVolumes<E>>,
+}
+
+impl<E: Env> Publisher<E> {
+    pub(super) fn new(shared: &Shared<E>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            life: Rc::clone(&shared.life),
+            clean: Rc::clone(&shared.clean),
+            volumes: Rc::clone(&shared.volumes),
+        }
+    }
+
     /// The task that publishes now and then.
     pub(crate) async fn run_publisher(self: Rc<Self>) {
         while !self.life.is_stopping() {
@@ -37,7 +57,7 @@ impl<E: Env> PoolInner<E> {
     /// Flushes the backing devices of these volumes; answers those whose flush succeeded.
     async fn flush_backings(&self, volumes: Vec<VolumeIndex>) -> Vec<VolumeIndex> {
         let flushes = volumes.into_iter().map(async |index| {
-            let (volume, _) = self.attached_volume(index)?;
+            let (volume, _) = self.volumes.get(index)?;
             if !volume.backing.info.volatile_cache {
                 return Some(index);
             }

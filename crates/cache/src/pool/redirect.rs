@@ -30,7 +30,7 @@ impl<E: Env> PoolInner<E> {
         // What is lost is on record first: this makes it less.
         self.members.until_all_left().await;
         let pages = append.pages();
-        let found = self.attached_volume(append.volume).filter(|(_, attachment)| *attachment == append.attachment);
+        let found = self.volumes.get(append.volume).filter(|(_, attachment)| *attachment == append.attachment);
         let place = found.and_then(|(volume, _)| volume.attached().map(|attached| (volume, attached)));
         let logged = place.as_ref().and_then(|(volume, attached)| LoggedVolume::of(volume, attached));
         let outcome = match logged {

@@ -40,7 +40,7 @@ impl<E: Env> PoolInner<E> {
         for ssd in &leaving {
             ssd.change(LifeChange::RemovalBegan { since: self.env.now(), bytes: self.bytes_to_evacuate(ssd) });
         }
-        self.members_changed();
+        self.joiner.members_changed();
         let emptied = self.empty_ssds(&leaving).await;
         if emptied != Ok(Removed::Done) {
             self.keep_ssds(&leaving);
@@ -110,7 +110,7 @@ impl<E: Env> PoolInner<E> {
             let segments = u64::try_from(log.mirrorer().copies_on(ssd)).expect("an address has 64 bits at most");
             segments * u64::from(log.segments().segment_pages()) * PAGE
         });
-        log_bytes + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.block_bytes()
+        log_bytes + u64::from(self.clean.ssds().slots_used_on(ssd.index)) * self.blocks.bytes()
     }
 
     pub(crate) fn evacuation_of(&self, ssd: &Ssd<E>) -> Option<Evacuation> {
@@ -172,7 +172,7 @@ impl<E: Env> PoolInner<E> {
         for ssd in leaving {
             ssd.change(LifeChange::RemovalCancelled);
         }
-        self.members_changed();
+        self.joiner.members_changed();
     }
 
     /// The members record without the SSD, then its superblock; then it is nobody's.

@@ -5,6 +5,7 @@
 //! before a host needs the bytes, and while there is another copy. It reads one stretch at a time, and rests in proportion
 //! to how long that took: a share of the SSDs' time, whatever their speed (as `docs/decisions/0006-fetch-rate.md`).
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,16 +13,22 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use hotset_block::Env;
 
-use crate::address::{BlockKey, SlotIndex};
+use crate::address::{BlockKey, Blocks, SlotIndex};
+use crate::attachment_ids::AttachmentIds;
+use crate::clean::Clean;
 use crate::clean::read_slot::Header;
 use crate::clean::slots::SlotContent;
-use crate::config::{FetchRate, PAGE};
+use crate::config::{FetchRate, PAGE, PoolName, PoolSettings};
 use crate::error::{Error, ErrorKind};
 use crate::log::Log;
 use crate::log::overlay::{Content, PAGES_MAX};
 use crate::log::read_log::LogRun;
-use crate::pool::PoolInner;
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
+use crate::pool::Shared;
+use crate::pool::scrub_progress::Scrub;
 use crate::status::{ScrubState, ScrubStatus};
+use crate::volume::fill::Filler;
 
 /// What is read at a time, in pages: long enough for an SSD to be efficient, short enough for hosts not to notice.
 const STRETCH_PAGES: u32 = 64;
@@ -41,15 +48,51 @@ fn rest(rate: FetchRate) -> u32 {
     }
 }
 
-impl<E: Env> PoolInner<E> {
+/// Who reads and checks everything now and then.
+pub(crate) struct Scrubber<E: Env> {
+    env: E,
+    name: PoolName,
+    settings: Rc<Cell<PoolSettings>>,
+    blocks: Blocks,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    ids: Rc<AttachmentIds>,
+    log: Option<Rc<Log<E>>>,
+    filler: Rc<Filler<E>>,
+    progress: Scrub,
+}
+
+impl<E: Env> Scrubber<E> {
+    pub(super) fn new(shared: &Shared<E>, filler: &Rc<Filler<E>>, progress: Scrub) -> Self {
+        Self {
+            env: shared.env.clone(),
+            name: shared.name.clone(),
+            settings: Rc::clone(&shared.settings),
+            blocks: shared.blocks,
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            ids: Rc::clone(&shared.ids),
+            log: shared.log.clone(),
+            filler: Rc::clone(filler),
+            progress,
+        }
+    }
+
+    /// How far it is.
+    pub(crate) fn progress(&self) -> &Scrub {
+        &self.progress
+    }
+
     /// Checks everything once. Answers when it is done, or cancelled.
     pub(crate) async fn scrub(self: &Rc<Self>) -> Result<ScrubStatus, Error> {
-        if self.scrub.is_running() {
+        if self.progress.is_running() {
             let message = format!("pool {}: a scrub is running; wait for its end, or cancel it", self.name);
             return Err(Error::new(ErrorKind::Refused, message));
         }
         let live_pages = self.log.as_ref().map_or(0, |log| log.total().live);
-        self.scrub.begin((self.clean.slots().used_pages() + 2 * live_pages) * PAGE);
+        self.progress.begin((self.clean.slots().used_pages() + 2 * live_pages) * PAGE);
         let started = self.env.real_now();
         if let Some(log) = &self.log {
             self.scrub_log(log).await;
@@ -57,19 +100,19 @@ impl<E: Env> PoolInner<E> {
         self.scrub_slots().await;
         let state = if self.scrub_goes_on() { ScrubState::Finished } else { ScrubState::Cancelled };
         let (seconds, ended_at) = (self.env.real_now().since(started).as_secs(), self.env.unix_seconds());
-        self.scrub.found(|status| {
+        self.progress.found(|status| {
             status.state = state;
             status.seconds = seconds;
             status.ended_unix_seconds = ended_at;
         });
-        self.scrub.end();
-        self.members.witness_keeper().scrub_ended(self.scrub.ended());
+        self.progress.end();
+        self.members.witness_keeper().scrub_ended(self.progress.ended());
         self.members.witness_keeper().keep().await;
-        Ok(self.scrub.status())
+        Ok(self.progress.status())
     }
 
     fn scrub_goes_on(&self) -> bool {
-        !self.life.is_stopping() && !self.scrub.is_cancelled()
+        !self.life.is_stopping() && !self.progress.is_cancelled()
     }
 
     async fn scrub_slots(self: &Rc<Self>) {
@@ -98,8 +141,8 @@ impl<E: Env> PoolInner<E> {
             page += length;
         }
         if bad > 0 {
-            self.scrub.found(|status| status.dropped_pages += bad);
-            self.request_fill(key);
+            self.progress.found(|status| status.dropped_pages += bad);
+            self.filler.request_fill(key);
         }
     }
 
@@ -107,7 +150,7 @@ impl<E: Env> PoolInner<E> {
     async fn scrub_stretch(self: &Rc<Self>, slot: SlotIndex, key: BlockKey, pages: Range<u32>) -> u64 {
         let began = self.env.now();
         let bad = self.clean.check_slot(slot, key, &pages).await;
-        self.scrub.found(|status| {
+        self.progress.found(|status| {
             status.checked_bytes += u64::from(pages.end - pages.start) * PAGE;
             status.bad_pages += bad;
         });
@@ -124,7 +167,7 @@ impl<E: Env> PoolInner<E> {
             Header::Confirmed => 0,
             Header::Superseded => return None,
         };
-        self.scrub.found(|status| status.bad_pages += bad);
+        self.progress.found(|status| status.bad_pages += bad);
         Some(bad)
     }
 
@@ -149,7 +192,7 @@ impl<E: Env> PoolInner<E> {
         match run.first.content {
             Content::Data { .. } => {
                 let copies = log.reader().check_copies_of(run).await;
-                self.scrub.found(|status| {
+                self.progress.found(|status| {
                     status.checked_bytes += copies.checked * pages * PAGE;
                     status.bad_pages += copies.bad_pages;
                     status.repaired_pages += copies.repaired_pages;
@@ -158,7 +201,7 @@ impl<E: Env> PoolInner<E> {
                 });
             }
             Content::Zeroes => {}
-            Content::Lost | Content::Unavailable { .. } => self.scrub.found(|status| status.lost_pages += pages),
+            Content::Lost | Content::Unavailable { .. } => self.progress.found(|status| status.lost_pages += pages),
         }
     }
 

@@ -6,16 +6,51 @@ use std::time::Duration;
 
 use hotset_block::Env;
 
-use crate::address::VolumeIndex;
-use crate::clean::ready_wanted;
-use crate::config::{VolumeName, VolumeSettings};
+use crate::address::{Blocks, VolumeIndex};
+use crate::attachment_ids::AttachmentIds;
+use crate::attachments::Attachments;
+use crate::clean::{Clean, ready_wanted};
+use crate::config::{PoolName, VolumeName, VolumeSettings};
 use crate::error::{Error, ErrorKind};
-use crate::pool::PoolInner;
+use crate::log::Log;
+use crate::members::Members;
+use crate::members::pool_life::PoolLife;
+use crate::pool::Shared;
+use crate::volume::fill::Filler;
 
 /// Slots that are looked at, or evicted, before others have their turn.
 const SLOTS_PER_TURN: u32 = 4096;
 
-impl<E: Env> PoolInner<E> {
+/// What volumes are promised of a pool, and may have.
+pub(crate) struct Shares<E: Env> {
+    env: E,
+    name: PoolName,
+    blocks: Blocks,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    attachments: Rc<Attachments<E>>,
+    ids: Rc<AttachmentIds>,
+    log: Option<Rc<Log<E>>>,
+    filler: Rc<Filler<E>>,
+}
+
+impl<E: Env> Shares<E> {
+    pub(super) fn new(shared: &Shared<E>, filler: &Rc<Filler<E>>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            name: shared.name.clone(),
+            blocks: shared.blocks,
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            attachments: Rc::clone(&shared.attachments),
+            ids: Rc::clone(&shared.ids),
+            log: shared.log.clone(),
+            filler: Rc::clone(filler),
+        }
+    }
+
     /// Slots that the pool has for clean data however long its write log is.
     pub(crate) fn clean_slots_min(&self) -> u64 {
         let slots: u64 = self.members.serving_ssds().map(|ssd| u64::from(ssd.layout.slot_count())).sum();
@@ -26,9 +61,10 @@ impl<E: Env> PoolInner<E> {
 
     /// Slots that a volume with these settings is promised, rounded up, and may have, rounded down.
     fn share_slots(&self, settings: &VolumeSettings) -> (u64, u64) {
-        let whole = self.clean_slots_min() * self.block_bytes();
-        let min = settings.cache_min.map_or(0, |share| share.of(whole).div_ceil(self.block_bytes()));
-        let max = settings.cache_max.map_or(u64::from(u32::MAX), |share| (share.of(whole) / self.block_bytes()).max(1));
+        let whole = self.clean_slots_min() * self.blocks.bytes();
+        let min = settings.cache_min.map_or(0, |share| share.of(whole).div_ceil(self.blocks.bytes()));
+        let max =
+            settings.cache_max.map_or(u64::from(u32::MAX), |share| (share.of(whole) / self.blocks.bytes()).max(1));
         (min, max)
     }
 
@@ -59,7 +95,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     fn bytes(&self, slots: u64) -> u64 {
-        slots.saturating_mul(self.block_bytes())
+        slots.saturating_mul(self.blocks.bytes())
     }
 
     /// All volumes have their shares of the pool as it is now.
@@ -90,7 +126,7 @@ impl<E: Env> PoolInner<E> {
         }
         while !self.life.is_stopping() {
             let room = self.clean.make_room_in_share(index, 0, SLOTS_PER_TURN);
-            self.count_evictions(index, room.evicted);
+            self.filler.count_evictions(index, room.evicted);
             if room.enough || !self.clean.has_victim_of(index) {
                 return;
             }

@@ -8,14 +8,48 @@
 use std::rc::Rc;
 
 use hotset_block::Env;
+use hotset_block::sync::Semaphore;
 
-use crate::config::{PoolKind, limits};
+use crate::clean::Clean;
+use crate::config::{PoolKind, PoolName, limits};
+use crate::log::Log;
+use crate::members::Members;
+use crate::members::label::newest_superblock;
 use crate::members::life::LifeChange;
+use crate::members::pool_life::PoolLife;
 use crate::members::ssd::Ssd;
 use crate::members::watch::{Silence, Verdict};
-use crate::pool::PoolInner;
+use crate::pool::Shared;
+use crate::pool::join::Joiner;
 
-impl<E: Env> PoolInner<E> {
+/// Who watches over SSDs that do not answer, or take no writes.
+pub(crate) struct SsdWatch<E: Env> {
+    env: E,
+    name: PoolName,
+    kind: PoolKind,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    log: Option<Rc<Log<E>>>,
+    admin_lock: Rc<Semaphore>,
+    joiner: Rc<Joiner<E>>,
+}
+
+impl<E: Env> SsdWatch<E> {
+    pub(super) fn new(shared: &Shared<E>, joiner: &Rc<Joiner<E>>) -> Self {
+        Self {
+            env: shared.env.clone(),
+            name: shared.name.clone(),
+            kind: shared.kind,
+            life: Rc::clone(&shared.life),
+            members: Rc::clone(&shared.members),
+            clean: Rc::clone(&shared.clean),
+            log: shared.log.clone(),
+            admin_lock: Rc::clone(&shared.admin_lock),
+            joiner: Rc::clone(joiner),
+        }
+    }
+
     /// Finds out which SSDs do not answer, and what is to be done about them. Called every quarter of the time-out.
     pub(crate) fn watch_ssds(self: &Rc<Self>) {
         let slow = |ssd: &Rc<Ssd<E>>| ssd.life().is_suspect() || ssd.oldest_operation() > limits::SSD_TIMEOUT / 4;
@@ -114,7 +148,7 @@ impl<E: Env> PoolInner<E> {
     /// It is what it was before.
     fn ssd_answers(self: &Rc<Self>, ssd: &Ssd<E>) {
         if ssd.change(LifeChange::Answered) {
-            self.members_changed();
+            self.joiner.members_changed();
         }
     }
 
@@ -151,5 +185,39 @@ impl<E: Env> PoolInner<E> {
                 Err(fault) => pool.members.ssd_failed(&ssd, &fault),
             }
         });
+    }
+
+    // ---- SSDs that take no writes
+
+    /// Looks whether SSDs that take no writes are still there, and whether they take them again. Called by the watchdog.
+    pub(crate) fn watch_read_only(self: &Rc<Self>) {
+        if self.life.is_stopping() {
+            return;
+        }
+        for ssd in self.members.ssds().filter(|ssd| ssd.life().is_read_only()) {
+            if ssd.oldest_operation() > limits::SSD_TIMEOUT {
+                let seconds = ssd.oldest_operation().as_secs();
+                self.members.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
+            } else if ssd.may_pass() && !ssd.is_busy() && self.joiner.may_return(ssd) && ssd.begin_probe() {
+                let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
+                self.env.spawn(async move {
+                    pool.try_again(&ssd).await;
+                    ssd.end_probe();
+                });
+            }
+        }
+    }
+
+    async fn try_again(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
+        let _one_at_a_time = self.admin_lock.acquire(1).await;
+        let Ok(device) = ssd.device() else { return };
+        let (Some(Ok(())), false) = (self.members.probe_device(&device).await, self.life.is_stopping()) else { return };
+        let Ok(bytes) = self.members.read_label(&ssd.path, &device).await else { return };
+        let Ok(Some(superblock)) = newest_superblock(&bytes) else { return };
+        let fits = superblock.ssd_uuid == ssd.uuid && self.joiner.may_return(ssd);
+        if fits && self.joiner.check_room_for(&[superblock.layout]).is_ok() {
+            // What fails now is tried again.
+            let _ = self.joiner.join_again(ssd.path.clone(), device, superblock).await;
+        }
     }
 }

@@ -40,7 +40,7 @@ impl<E: Env> PoolInner<E> {
             mark.name,
             date_and_time(mark.since_unix_seconds),
         );
-        for (_, volume) in self.attached_volumes() {
+        for (_, volume) in self.volumes.all() {
             volume.fenced.borrow_mut().get_or_insert_with(|| reason.clone());
         }
         self.life.fence_anew(Error::new(ErrorKind::OtherMachine, reason.clone()));

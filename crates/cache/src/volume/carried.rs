@@ -18,52 +18,9 @@ use crate::pool::PoolInner;
 use crate::time_limit::within;
 use crate::volume::{Attached, VolumeInner};
 
-/// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
-/// read by the pump (`fill.rs`).
-const CARRIED_BLOCK_BYTES_MAX: u64 = 256 << 10;
-
 /// A host waits so long for what is read with its pages, and then reads them by themselves: a disk may be trying to read a bad
 /// sector that the host did not ask for.
 const WIDE_READ_LIMIT: Duration = Duration::from_secs(1);
-
-impl<E: Env> PoolInner<E> {
-    /// Whether blocks are so small that misses carry their fills.
-    pub(super) fn fills_are_carried(&self) -> bool {
-        self.block_bytes() <= CARRIED_BLOCK_BYTES_MAX
-    }
-
-    /// Begins the fills of the hot blocks of a miss, as far as there is room; the others are asked for.
-    fn begin_carried_fills(&self, hot: &[BlockKey]) -> Vec<Rc<Fill>> {
-        let mut carried = Vec::new();
-        for key in hot {
-            let begun = if self.may_carry_fill(*key) { self.begin_fill(*key) } else { None };
-            let Some((fill, _)) = begun else {
-                self.request_fill(*key);
-                continue;
-            };
-            fill.carry();
-            carried.push(fill);
-        }
-        carried
-    }
-
-    /// Brings a block to its slot in the background; without its bytes it does not come in.
-    fn complete_carried_fill(self: &Rc<Self>, volume: &Rc<VolumeInner<E>>, fill: Rc<Fill>, block: Option<&[u8]>) {
-        let (header, mut data) = self.buffers_of(&fill);
-        match block {
-            Some(block) => data.copy_from_slice(block),
-            None => {
-                fill.exclude(&(0..self.blocks.pages_per_block));
-                self.clean.fills().remember_not_carried(fill.key());
-            }
-        }
-        let (pool, volume) = (Rc::clone(self), Rc::clone(volume));
-        self.env.spawn(async move {
-            pool.complete_fill(&fill, &volume, header, data).await;
-            pool.clean.fills().end(&fill);
-        });
-    }
-}
 
 impl<E: Env> VolumeInner<E> {
     /// Reads the pages of a miss together with those of its blocks that are hot, which come into the cache by that. `None`: no
@@ -74,7 +31,7 @@ impl<E: Env> VolumeInner<E> {
         pages: &Range<u64>,
         hot: &[BlockKey],
     ) -> Option<Buf> {
-        let fills = attached.pool.begin_carried_fills(hot);
+        let fills = attached.pool.filler.begin_carried_fills(hot);
         if fills.is_empty() {
             return None;
         }
@@ -88,8 +45,8 @@ impl<E: Env> VolumeInner<E> {
             let part = |pages: &Range<u64>| read.as_deref().map(|read| &read[bytes_within(&wide, pages)]);
             promise.set(part(&pages).map(|part| to_buf(volume.env.buffers(), part)));
             for fill in fills {
-                let block = part(&pool.pages_of_block(fill.key()));
-                pool.complete_carried_fill(&volume, fill, block);
+                let block = part(&pool.filler.pages_of_block(fill.key()));
+                pool.filler.complete_carried_fill(&volume, fill, block);
             }
         });
         let brought = within(&self.env, WIDE_READ_LIMIT, brought).await;
@@ -116,7 +73,7 @@ impl<E: Env> VolumeInner<E> {
 
 /// The pages of a request and of the blocks that come into the cache with it.
 fn widened<E: Env>(pool: &PoolInner<E>, pages: &Range<u64>, fills: &[Rc<Fill>]) -> Range<u64> {
-    let blocks = fills.iter().map(|fill| pool.pages_of_block(fill.key()));
+    let blocks = fills.iter().map(|fill| pool.filler.pages_of_block(fill.key()));
     blocks.fold(pages.clone(), |wide, block| wide.start.min(block.start)..wide.end.max(block.end))
 }
 

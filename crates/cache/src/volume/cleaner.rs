@@ -104,7 +104,7 @@ impl<E: Env> PoolInner<E> {
     pub(crate) async fn run_cleaner(self: Rc<Self>, log: Rc<Log<E>>) {
         while !self.life.is_ending_log() {
             let wanted = log.signals().cleaner_wanted.wait();
-            for (index, volume) in self.attached_volumes() {
+            for (index, volume) in self.volumes.all() {
                 let Some(attached) = volume.attached_at(&self, index) else { continue };
                 let is_due = LoggedVolume::of(&volume, &attached).is_some_and(|logged| logged.effort().is_some());
                 if is_due && !volume.cleaning.replace(true) {
@@ -115,11 +115,6 @@ impl<E: Env> PoolInner<E> {
         }
     }
 
-    pub(crate) fn attached_volumes(&self) -> Vec<(VolumeIndex, Rc<VolumeInner<E>>)> {
-        let known = self.ids.indexes();
-        known.filter_map(|index| self.attached_volume(index).map(|(volume, _)| (index, volume))).collect()
-    }
-
     /// See [`crate::Pool::drain`].
     pub(crate) async fn drain(self: &Rc<Self>, name: &VolumeName) -> Result<Drained, Error> {
         let Some(log) = &self.log else { return Ok(Drained::Clean) };
@@ -127,7 +122,7 @@ impl<E: Env> PoolInner<E> {
         if let Some(reason) = self.ids.of(index).and_then(|attachment| self.unknown_loss(attachment)) {
             return Err(Error::new(ErrorKind::Refused, format!("volume {name}: {reason}")));
         }
-        let Some((volume, _)) = self.attached_volume(index) else {
+        let Some((volume, _)) = self.volumes.get(index) else {
             return self.refuse_dirty(log, index, name).map(|()| Drained::Clean);
         };
         volume.draining.set(true);
@@ -179,7 +174,7 @@ impl<E: Env> PoolInner<E> {
     /// If it is attached.
     pub(crate) fn volume_named(&self, name: &VolumeName) -> Option<Rc<VolumeInner<E>>> {
         let index = self.attachments.index_named(name).ok()?;
-        self.attached_volume(index).map(|(volume, _)| volume)
+        self.volumes.get(index).map(|(volume, _)| volume)
     }
 
     pub(crate) fn end_drain(&self, volume: &VolumeInner<E>) {
@@ -362,7 +357,7 @@ impl<E: Env> LoggedVolume<'_, E> {
 
     /// The backing device has what the log has of a single page.
     fn is_written_out(self, single: &LogRun) -> bool {
-        let Some((volume, _)) = self.pool().attached_volume(single.first.volume) else { return false };
+        let Some((volume, _)) = self.pool().volumes.get(single.first.volume) else { return false };
         let attached = volume.attached();
         attached.is_some_and(|attached| attached.wrote_out(single.first.page, single.first.place))
     }

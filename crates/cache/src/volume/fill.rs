@@ -5,6 +5,7 @@
 //! `fill-clean-only`): pages under a lock at its start are left out, and so are those with a live copy in the write log; writes that
 //! begin later take theirs out.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,20 +13,28 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use hotset_block::{Buf, Env, PAGE_BYTES};
 
-use crate::address::{BlockKey, VolumeIndex, at_u64};
+use crate::address::{BlockKey, Blocks, VolumeIndex, at_u64};
+use crate::clean::Clean;
 use crate::clean::fills::{Fill, Request};
 use crate::clean::page_set::PageSet;
-use crate::config::{FetchRate, PAGE, limits};
+use crate::config::{FetchRate, PAGE, PoolSettings, limits};
+use crate::log::Log;
+use crate::members::Members;
 use crate::members::io::add;
-use crate::pool::PoolInner;
+use crate::members::pool_life::PoolLife;
 use crate::time_limit::within;
 use crate::volume::VolumeInner;
+use crate::volume::attached_volumes::AttachedVolumes;
 
 /// How often what waits in the queue is looked at without any news.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Blocks that a volume gives up at most for one that it gets: more than one only after its share was made smaller.
 const OWN_EVICTIONS: u32 = 64;
+
+/// The largest blocks that are read with a miss: what a backing device reads with little more effort than a page. Larger ones are
+/// read by the pump in their turn.
+const CARRIED_BLOCK_BYTES_MAX: u64 = 256 << 10;
 
 /// Fills that run at once, and the length of their reads: what hosts wait behind.
 fn pace(rate: FetchRate) -> (usize, u64) {
@@ -36,12 +45,41 @@ fn pace(rate: FetchRate) -> (usize, u64) {
     }
 }
 
-impl<E: Env> PoolInner<E> {
+/// Who brings blocks into the cache.
+pub(crate) struct Filler<E: Env> {
+    env: E,
+    life: Rc<PoolLife>,
+    members: Rc<Members<E>>,
+    clean: Rc<Clean<E>>,
+    log: Option<Rc<Log<E>>>,
+    settings: Rc<Cell<PoolSettings>>,
+    blocks: Blocks,
+    volumes: Rc<AttachedVolumes<E>>,
+}
+
+/// What a [`Filler`] works on.
+pub(crate) struct FillerParts<E: Env> {
+    pub(crate) env: E,
+    pub(crate) life: Rc<PoolLife>,
+    pub(crate) members: Rc<Members<E>>,
+    pub(crate) clean: Rc<Clean<E>>,
+    pub(crate) log: Option<Rc<Log<E>>>,
+    pub(crate) settings: Rc<Cell<PoolSettings>>,
+    pub(crate) blocks: Blocks,
+    pub(crate) volumes: Rc<AttachedVolumes<E>>,
+}
+
+impl<E: Env> Filler<E> {
+    pub(crate) fn new(parts: FillerParts<E>) -> Self {
+        let FillerParts { env, life, members, clean, log, settings, blocks, volumes } = parts;
+        Self { env, life, members, clean, log, settings, blocks, volumes }
+    }
+
     /// Asks for a block to be filled when its turn comes.
     pub(crate) fn request_fill(&self, key: BlockKey) -> Request {
         let request = self.clean.fills().request(key);
         if request == Request::Queued
-            && let Some((volume, _)) = self.attached_volume(key.volume)
+            && let Some((volume, _)) = self.volumes.get(key.volume)
         {
             volume.backing.block_is_wanted();
         }
@@ -113,20 +151,20 @@ impl<E: Env> PoolInner<E> {
     pub(crate) fn is_worn_for_today(&self) -> bool {
         let Some(limit) = self.settings.get().ssd_writes_per_day_bytes else { return false };
         let running = u64::try_from(self.clean.fills().running()).expect("an address has 64 bits at most");
-        self.members.written_today().saturating_add(running * self.block_bytes()) >= limit
+        self.members.written_today().saturating_add(running * self.blocks.bytes()) >= limit
     }
 
     /// Whether there is a slot and a permit for one more fill.
     pub(crate) fn may_start_fill(&self) -> bool {
         let (at_once, _) = pace(self.settings.get().fetch_rate);
-        let by_memory = at_u64(limits::FILL_BYTES_MAX / self.block_bytes());
+        let by_memory = at_u64(limits::FILL_BYTES_MAX / self.blocks.bytes());
         let has_room = || self.clean.fills().leave_room(at_once.min(by_memory.max(2)), self.env.now());
         !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
     }
 
     /// Whether a miss may carry the fill of this block: the fetch rate has no say in that.
     pub(super) fn may_carry_fill(&self, key: BlockKey) -> bool {
-        let by_memory = at_u64(limits::CARRIED_FILL_BYTES_MAX / self.block_bytes());
+        let by_memory = at_u64(limits::CARRIED_FILL_BYTES_MAX / self.blocks.bytes());
         let has_room = || self.clean.fills().may_carry(key, by_memory);
         !self.life.is_stopping() && !self.fills_nothing() && has_room() && self.makes_slot_ready()
     }
@@ -140,7 +178,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     pub(crate) fn count_evictions(&self, volume: VolumeIndex, count: u32) {
-        if let Some((volume, _)) = self.attached_volume(volume) {
+        if let Some((volume, _)) = self.volumes.get(volume) {
             add(&volume.stats.evicted_blocks, u64::from(count));
         }
     }
@@ -148,7 +186,7 @@ impl<E: Env> PoolInner<E> {
     /// Reserves a slot for a block and registers the fill, so that writes from now on are seen. `None`: there is no
     /// slot, or the block needs no fill (any more).
     pub(crate) fn begin_fill(&self, key: BlockKey) -> Option<(Rc<Fill>, Rc<VolumeInner<E>>)> {
-        let (volume, attachment) = self.attached_volume(key.volume)?;
+        let (volume, attachment) = self.volumes.get(key.volume)?;
         if !self.clean.needs_fill(key, self.pages_in_block(key, &volume)) {
             return None;
         }
@@ -210,7 +248,7 @@ impl<E: Env> PoolInner<E> {
     /// For the bytes before the pages of a block, and for the pages, in one piece.
     pub(super) fn buffers_of(&self, fill: &Fill) -> (Buf, Buf) {
         let header_bytes = self.clean.header_bytes(fill);
-        self.env.buffers().take(header_bytes + at_u64(self.block_bytes())).split_at(header_bytes)
+        self.env.buffers().take(header_bytes + at_u64(self.blocks.bytes())).split_at(header_bytes)
     }
 
     /// The block was read: it goes to its slot. The fill is not ended by this.
@@ -275,6 +313,50 @@ impl<E: Env> PoolInner<E> {
                 piece
             }
         }
+    }
+
+    // ---- fills that ride on misses
+
+    /// Whether blocks are so small that misses carry their fills.
+    pub(super) fn fills_are_carried(&self) -> bool {
+        self.blocks.bytes() <= CARRIED_BLOCK_BYTES_MAX
+    }
+
+    /// Begins the fills of the hot blocks of a miss, as far as there is room; the others are asked for.
+    pub(super) fn begin_carried_fills(&self, hot: &[BlockKey]) -> Vec<Rc<Fill>> {
+        let mut carried = Vec::new();
+        for key in hot {
+            let begun = if self.may_carry_fill(*key) { self.begin_fill(*key) } else { None };
+            let Some((fill, _)) = begun else {
+                self.request_fill(*key);
+                continue;
+            };
+            fill.carry();
+            carried.push(fill);
+        }
+        carried
+    }
+
+    /// Brings a block to its slot in the background; without its bytes it does not come in.
+    pub(super) fn complete_carried_fill(
+        self: &Rc<Self>,
+        volume: &Rc<VolumeInner<E>>,
+        fill: Rc<Fill>,
+        block: Option<&[u8]>,
+    ) {
+        let (header, mut data) = self.buffers_of(&fill);
+        match block {
+            Some(block) => data.copy_from_slice(block),
+            None => {
+                fill.exclude(&(0..self.blocks.pages_per_block));
+                self.clean.fills().remember_not_carried(fill.key());
+            }
+        }
+        let (pool, volume) = (Rc::clone(self), Rc::clone(volume));
+        self.env.spawn(async move {
+            pool.complete_fill(&fill, &volume, header, data).await;
+            pool.clean.fills().end(&fill);
+        });
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod streams;
 pub(crate) mod turns;
 
 // Verbs: what happens.
+pub(crate) mod attached_volumes;
 pub(crate) mod backing;
 mod carried;
 pub(crate) mod cleaner;
@@ -410,7 +411,7 @@ impl<E: Env> Volume<E> {
         let Some(attached) = volume.attached() else { return Ok(()) };
         let pages = pages_of(range);
         for (block, _) in attached.pool.blocks.of(pages) {
-            attached.pool.populate_block(BlockKey { volume: attached.index, block }).await;
+            attached.pool.filler.populate_block(BlockKey { volume: attached.index, block }).await;
             add(&volume.steps, 1);
         }
         Ok(())
@@ -434,7 +435,8 @@ impl<E: Env> Volume<E> {
         let spec = volume.spec.borrow();
         let attached = volume.attached();
         let own = volume.own_health(attached.as_deref());
-        let of_the_pool = || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health());
+        let of_the_pool =
+            || attached.as_ref().map_or((Health::Good, String::new()), |attached| attached.pool.health.health());
         let (own_health, (health, reason)) = (own.is_some(), own.unwrap_or_else(of_the_pool));
         let uses = attached.as_ref().map(|attached| attached.pool.use_of(attached.index)).unwrap_or_default();
         VolumeStatus {
@@ -478,13 +480,13 @@ impl<E: Env> Volume<E> {
         settings.check()?;
         let attached = volume.attached();
         if let Some(attached) = &attached {
-            attached.pool.check_shares(&self.name(), &settings)?;
+            attached.pool.shares.check_shares(&self.name(), &settings)?;
             attached.pool.attachments.record_settings(attached.index, settings).await?;
         }
         volume.spec.borrow_mut().settings = settings;
         volume.memory.switch(settings.memory_cache);
         if let Some(attached) = attached {
-            attached.pool.apply_share(attached.index, &settings);
+            attached.pool.shares.apply_share(attached.index, &settings);
             attached.pool.wake_cleaner();
         }
         Ok(())

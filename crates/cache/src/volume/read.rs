@@ -228,7 +228,7 @@ impl<E: Env> VolumeInner<E> {
         let pool = &attached.pool;
         let threshold = pool.settings.get().populate_on_read;
         let hot = pool.clean.count_read(attached.index, std::iter::once(pages), threshold);
-        if !pool.fills_are_carried() {
+        if !pool.filler.fills_are_carried() {
             return self.read_miss_of_large_blocks(attached, &hot, pages, range, destination).await;
         }
         if let Some(buf) = self.read_with_blocks(attached, pages, &hot).await {
@@ -252,25 +252,26 @@ impl<E: Env> VolumeInner<E> {
         let pool = &attached.pool;
         let [key] = hot[..] else {
             for key in hot {
-                pool.request_fill(*key);
+                pool.filler.request_fill(*key);
             }
             return self.read_missing(pool, pages, range, destination).await;
         };
         // Those that wait for their turn come first: they are filled in the order in which the disks read fastest.
         let fills = pool.clean.fills();
-        let now = fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.may_start_fill();
-        let begun = if now { pool.begin_fill(key) } else { None };
+        let now =
+            fills.queued() == 0 && fills.may_begin(attached.index, pool.env.now()) && pool.filler.may_start_fill();
+        let begun = if now { pool.filler.begin_fill(key) } else { None };
         let Some((fill, volume)) = begun else {
-            pool.request_fill(key);
+            pool.filler.request_fill(key);
             return self.read_missing(pool, pages, range, destination).await;
         };
         let read = self.read_whole_pages(pages, destination.buf(self.env.buffers(), bytes_of(pages))).await;
         if let Ok(buf) = &read {
-            let block = pool.pages_of_block(key);
+            let block = pool.filler.pages_of_block(key);
             let part = pages.start.max(block.start)..pages.end.min(block.end);
             fill.offer(pool.blocks.within(&part).start, to_buf(self.env.buffers(), &buf[bytes_within(pages, &part)]));
         }
-        pool.spawn_fill(fill, volume);
+        pool.filler.spawn_fill(fill, volume);
         Ok(within_pages(read?, pages, range))
     }
 
@@ -339,7 +340,7 @@ impl<E: Env> VolumeInner<E> {
             let missing = runs.iter().filter(|run| !run.is_cached()).map(|run| &run.pages);
             let threshold = pool.settings.get().populate_on_read;
             for key in pool.clean.count_read(attached.index, missing, threshold) {
-                pool.request_fill(key);
+                pool.filler.request_fill(key);
             }
         }
         let mut rest = destination.buf(self.env.buffers(), bytes_of(pages));

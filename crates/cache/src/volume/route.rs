@@ -117,7 +117,7 @@ impl<'v, E: Env> LoggedVolume<'v, E> {
 
     /// The volumes whose backing devices take nothing hold at most half of what may be dirty, together (rule `reserves`).
     fn is_over_its_share(self) -> bool {
-        let is_stuck = |index| match self.pool().attached_volume(index) {
+        let is_stuck = |index| match self.pool().volumes.get(index) {
             Some((volume, _)) => takes_nothing(&volume) || volume.fenced.borrow().is_some(),
             None => true,
         };

@@ -219,7 +219,7 @@ impl<E: Env> VolumeInner<E> {
             return;
         }
         for key in pool.clean.count_write(attached.index, pages_of(range), threshold) {
-            pool.request_fill(key);
+            pool.filler.request_fill(key);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::members::label::{Named, newest_superblock};
 use crate::members::life::LifeChange;
 use crate::members::owner::refuse_living;
 use crate::members::ssd::{Ssd, is_gone};
-use crate::pool::PoolInner;
+use crate::pool::join::Joiner;
 
 /// An SSD that came back so often is left out for longer and longer when it leaves again, up to this; if nothing happened to it
 /// for so long, it counts as one that never left.
@@ -36,7 +36,7 @@ pub(crate) struct Returns {
     wait: Duration,
 }
 
-impl<E: Env> PoolInner<E> {
+impl<E: Env> Joiner<E> {
     /// The SSDs that are to be taken back as soon as they are there, opened anew: UUID, and where each was last.
     pub(crate) fn ssds_returning(&self) -> Vec<(u128, String)> {
         let mut returning = self.log.as_ref().map_or_else(Vec::new, |log| log.data_loss().ssds_awaited());
@@ -52,7 +52,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// It left durably, nothing is in its place, and it did not come and go too often.
-    fn may_return(&self, ssd: &Ssd<E>) -> bool {
+    pub(crate) fn may_return(&self, ssd: &Ssd<E>) -> bool {
         let is_in = self.members.has(ssd.uuid);
         let returns = self.returns.borrow().get(&ssd.uuid).copied();
         let in_time = returns.is_none_or(|returns| self.env.now().since(returns.last) >= returns.wait);
@@ -106,7 +106,7 @@ impl<E: Env> PoolInner<E> {
     }
 
     /// It takes writes: from here on it is an SSD like the others.
-    async fn join_again(
+    pub(crate) async fn join_again(
         self: &Rc<Self>,
         path: String,
         device: Rc<E::Device>,
@@ -186,7 +186,7 @@ impl<E: Env> PoolInner<E> {
         log.data_loss().find_copies_on(ssd).await;
         let mut waits = Vec::new();
         for (index, pages) in log.data_loss().returned_runs() {
-            match self.attached_volume(index).map(|(volume, _)| volume) {
+            match self.volumes.get(index).map(|(volume, _)| volume) {
                 None => log.data_loss().show_returned(index, &pages),
                 Some(volume) => match volume.locks.try_exclusive(&pages) {
                     Some(_held) => log.data_loss().show_returned(index, &pages),
@@ -199,39 +199,5 @@ impl<E: Env> PoolInner<E> {
             log.data_loss().show_returned(index, &pages);
         }
         log.data_loss().all_is_shown();
-    }
-
-    // ---- SSDs that take no writes
-
-    /// Looks whether SSDs that take no writes are still there, and whether they take them again. Called by the watchdog.
-    pub(crate) fn watch_read_only(self: &Rc<Self>) {
-        if self.life.is_stopping() {
-            return;
-        }
-        for ssd in self.members.ssds().filter(|ssd| ssd.life().is_read_only()) {
-            if ssd.oldest_operation() > limits::SSD_TIMEOUT {
-                let seconds = ssd.oldest_operation().as_secs();
-                self.members.expel(ssd, &format!("it took no writes, and then did not answer for {seconds} s"));
-            } else if ssd.may_pass() && !ssd.is_busy() && self.may_return(ssd) && ssd.begin_probe() {
-                let (pool, ssd) = (Rc::clone(self), Rc::clone(ssd));
-                self.env.spawn(async move {
-                    pool.try_again(&ssd).await;
-                    ssd.end_probe();
-                });
-            }
-        }
-    }
-
-    async fn try_again(self: &Rc<Self>, ssd: &Rc<Ssd<E>>) {
-        let _one_at_a_time = self.admin_lock.acquire(1).await;
-        let Ok(device) = ssd.device() else { return };
-        let (Some(Ok(())), false) = (self.members.probe_device(&device).await, self.life.is_stopping()) else { return };
-        let Ok(bytes) = self.members.read_label(&ssd.path, &device).await else { return };
-        let Ok(Some(superblock)) = newest_superblock(&bytes) else { return };
-        let fits = superblock.ssd_uuid == ssd.uuid && self.may_return(ssd);
-        if fits && self.check_room_for(&[superblock.layout]).is_ok() {
-            // What fails now is tried again.
-            let _ = self.join_again(ssd.path.clone(), device, superblock).await;
-        }
     }
 }
